@@ -1,0 +1,158 @@
+"""ApiError and the Status record it becomes on the wire, both ways.
+
+One error class for everything an API caller can distinguish: `code` is the HTTP status, `reason`
+the word clients match on, `message` the sentence people read. Which response an error becomes is
+decided in one middleware; this module only knows the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason an object was refused: `field` is its path (`spec.x[0].y`)."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+
+@dataclass(eq=False)
+class ApiError(Exception):
+    """A refusal with an HTTP status code; `retry_after_s` also becomes a Retry-After header."""
+
+    code: int
+    reason: str
+    message: str
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = field(default_factory=tuple)
+    retry_after_s: int | None = None
+
+    def __str__(self) -> str:
+        return self.message
+
+    def to_status(self) -> dict[str, Any]:
+        """The `Status` record of kind Failure, as JSON data."""
+        details: dict[str, Any] = {
+            key: value
+            for key, value in (
+                ("name", self.name),
+                ("group", self.group),
+                ("kind", self.kind),
+                ("uid", self.uid),
+                ("retryAfterSeconds", self.retry_after_s),
+            )
+            if value
+        }
+        if self.causes:
+            details["causes"] = [
+                {"reason": c.reason, "message": c.message, "field": c.field} for c in self.causes
+            ]
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if details:
+            status["details"] = details
+        return status
+
+    @classmethod
+    def from_status(cls, status: Any, *, code: int) -> ApiError:
+        """Read a Status body; anything else becomes an error that quotes nothing but the code."""
+        if not isinstance(status, dict) or status.get("kind") != "Status":
+            return cls(code, _REASONS.get(code, "Unknown"), f"the server answered {code}")
+        details = status.get("details") or {}
+        return cls(
+            code=int(status.get("code") or code),
+            reason=str(status.get("reason") or _REASONS.get(code, "Unknown")),
+            message=str(status.get("message") or f"the server answered {code}"),
+            name=str(details.get("name") or ""),
+            group=str(details.get("group") or ""),
+            kind=str(details.get("kind") or ""),
+            uid=str(details.get("uid") or ""),
+            causes=tuple(
+                Cause(str(c.get("reason", "")), str(c.get("message", "")), str(c.get("field", "")))
+                for c in details.get("causes") or ()
+            ),
+            retry_after_s=details.get("retryAfterSeconds"),
+        )
+
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(message: str, **details: str) -> ApiError:
+    return ApiError(403, "Forbidden", message, **details)  # type: ignore[arg-type]
+
+
+def not_found(plural: str, name: str, group: str = "") -> ApiError:
+    resource = f"{plural}.{group}" if group else plural
+    return ApiError(
+        404, "NotFound", f'{resource} "{name}" not found', name=name, group=group, kind=plural
+    )
+
+
+def already_exists(plural: str, name: str, group: str = "") -> ApiError:
+    resource = f"{plural}.{group}" if group else plural
+    return ApiError(
+        409, "AlreadyExists", f'{resource} "{name}" already exists', name, group, plural
+    )
+
+
+def conflict(plural: str, name: str, why: str, group: str = "") -> ApiError:
+    resource = f"{plural}.{group}" if group else plural
+    message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
+    return ApiError(409, "Conflict", message, name, group, plural)
+
+
+def invalid(kind: str, name: str, causes: tuple[Cause, ...], group: str = "") -> ApiError:
+    """422 with one cause per field; the message lists them as `field: text`."""
+    shown = f"{kind}.{group}" if group else kind
+    texts = list(dict.fromkeys(f"{c.field}: {c.message}" if c.field else c.message for c in causes))
+    listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    return ApiError(
+        422, "Invalid", f'{shown} "{name}" is invalid: {listed}', name, group, kind, causes=causes
+    )
+
+
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def service_unavailable(message: str) -> ApiError:
+    return ApiError(503, "ServiceUnavailable", message)

@@ -1,0 +1,83 @@
+"""The table of kinds: group, names, scope, record, subresources, and the paths they are served at.
+
+The API server routes by it, clients build their paths from it, `kubectl` discovers it. A new kind
+is one row here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orch.wire.coordination import Lease
+from orch.wire.core import Event, Namespace, Node
+from orch.wire.meta import ApiObject
+from orch.wire.names import COORDINATION_GROUP
+from orch.wire.pods import Pod
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind as the API serves it; `subresources` are those with their own path."""
+
+    group: str  # "" for the core group
+    version: str
+    plural: str
+    singular: str
+    model: type[ApiObject]
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    create_on_update: bool = False  # PUT to a missing name creates it
+    unconditional_update: bool = True  # PUT without resourceVersion overwrites
+
+    @property
+    def kind(self) -> str:
+        return str(self.model.model_fields["kind"].default)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """URL path of the collection, or of one object, or of its subresource."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+NAMESPACES = Resource(
+    "", "v1", "namespaces", "namespace", Namespace, False, ("ns",), ("status", "finalize"),
+    verbs=tuple(v for v in ALL_VERBS if v != "deletecollection"),
+)  # fmt: skip
+NODES = Resource("", "v1", "nodes", "node", Node, False, ("no",), ("status", "proxy"))
+PODS = Resource(
+    "", "v1", "pods", "pod", Pod, True, ("po",), ("status", "binding"), categories=("all",)
+)
+EVENTS = Resource("", "v1", "events", "event", Event, True, ("ev",), create_on_update=True)
+LEASES = Resource(
+    COORDINATION_GROUP, "v1", "leases", "lease", Lease, True,
+    create_on_update=True, unconditional_update=False,
+)  # fmt: skip
+
+RESOURCES: tuple[Resource, ...] = (NAMESPACES, NODES, PODS, EVENTS, LEASES)
+_BY_MODEL = {resource.model: resource for resource in RESOURCES}
+_BY_PLURAL = {(r.group, r.version, r.plural): r for r in RESOURCES}
+
+
+def resource_of(model: type[ApiObject]) -> Resource:
+    """The row of a record class; KeyError for a class that is not served."""
+    return _BY_MODEL[model]
+
+
+def find_resource(group: str, version: str, plural: str) -> Resource | None:
+    return _BY_PLURAL.get((group, version, plural))

@@ -1,0 +1,79 @@
+"""Object metadata and the base of every record that crosses the network.
+
+Field names are the wire's own. `None` (or absence) means "not reported"; a field this module does
+not know is kept and written back, so that an older program never loses a newer one's data.
+Times are strings (see `times`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class WireModel(BaseModel):
+    """A record that keeps what it does not know and writes only what was set."""
+
+    model_config = ConfigDict(extra="allow", validate_assignment=False)
+
+    def to_wire(self) -> dict[str, Any]:
+        """JSON data; fields that are None are left out."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Read JSON data; pydantic.ValidationError names each field that does not fit."""
+        return cls.model_validate(data)
+
+
+class OwnerReference(WireModel):
+    apiVersion: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    blockOwnerDeletion: bool | None = None
+
+
+class ObjectMeta(WireModel):
+    name: str = ""
+    generateName: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resourceVersion: str | None = None
+    generation: int | None = None
+    creationTimestamp: str | None = None
+    deletionTimestamp: str | None = None
+    deletionGracePeriodSeconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    ownerReferences: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
+
+    def label(self, key: str) -> str:
+        return (self.labels or {}).get(key, "")
+
+    def annotation(self, key: str) -> str:
+        return (self.annotations or {}).get(key, "")
+
+
+class ListMeta(WireModel):
+    resourceVersion: str | None = None
+    remainingItemCount: int | None = None
+    # `continue` is a Python keyword; it lives in the extras under its wire name.
+
+
+class ApiObject(WireModel):
+    """What every stored object has; subclasses fix `apiVersion` and `kind` as defaults."""
+
+    apiVersion: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or `name` for what has no namespace."""
+        if self.metadata.namespace:
+            return f"{self.metadata.namespace}/{self.metadata.name}"
+        return self.metadata.name

@@ -1,0 +1,66 @@
+"""Every identifier of the service in one place, exactly as the specification writes it.
+
+Groups, versions, label and annotation keys, taints, namespaces, user and group names, reason
+prefixes. A second naming profile can be added here without touching a caller.
+"""
+
+CORE_VERSION = "v1"
+COORDINATION_GROUP = "coordination.orch.io"
+AUTHORIZATION_GROUP = "authorization.orch.io"
+AUTHENTICATION_GROUP = "authentication.orch.io"
+RBAC_GROUP = "rbac.authorization.orch.io"
+DIAGNOSTICS_GROUP = "config.orch.io"
+AGENT_CONFIG_API_VERSION = "nodeagent.config.orch.io/v1beta1"
+AGENT_CONFIG_KIND = "NodeAgentConfiguration"
+TABLE_API_VERSION = "meta.k8s.io/v1"  # kubectl has this group compiled in
+
+NODE_LEASE_NAMESPACE = "orch-node-lease"
+SYSTEM_NAMESPACE = "orch-system"
+DEFAULT_NAMESPACE = "default"
+
+LABEL_ARCH = "orch.io/arch"
+LABEL_HOSTNAME = "orch.io/hostname"
+LABEL_OS = "orch.io/os"
+LABEL_INSTANCE_TYPE = "node.orch.io/instance-type"
+LABEL_REGION = "topology.orch.io/region"
+LABEL_ZONE = "topology.orch.io/zone"
+LABEL_ROLE_PREFIX = "node-role.orch.io/"
+
+TAINT_UNREACHABLE = "node.orch.io/unreachable"
+TAINT_NOT_READY = "node.orch.io/not-ready"
+TAINT_UNSCHEDULABLE = "node.orch.io/unschedulable"
+TAINT_MEMORY_PRESSURE = "node.orch.io/memory-pressure"
+TAINT_DISK_PRESSURE = "node.orch.io/disk-pressure"
+TAINT_PID_PRESSURE = "node.orch.io/pid-pressure"
+TAINT_NETWORK_UNAVAILABLE = "node.orch.io/network-unavailable"
+
+ANNOTATION_CONFIG_SOURCE = "orch.io/config.source"
+ANNOTATION_CONFIG_SEEN = "orch.io/config.seen"
+ANNOTATION_CONFIG_HASH = "orch.io/config.hash"
+ANNOTATION_CONFIG_MIRROR = "orch.io/config.mirror"
+
+# Labels and annotations the agent puts on sandboxes and containers in the runtime, so that it
+# finds its pods again after a restart.
+RUNTIME_LABEL_POD_NAME = "orch.io/pod.name"
+RUNTIME_LABEL_POD_NAMESPACE = "orch.io/pod.namespace"
+RUNTIME_LABEL_POD_UID = "orch.io/pod.uid"
+RUNTIME_LABEL_CONTAINER_NAME = "orch.io/container.name"
+RUNTIME_ANNOTATION_CONTAINER_HASH = "orch.io/container.hash"
+RUNTIME_ANNOTATION_RESTART_COUNT = "orch.io/container.restartCount"
+RUNTIME_ANNOTATION_GRACE_PERIOD = "orch.io/pod.terminationGracePeriod"
+
+USER_NODE_PREFIX = "system:node:"
+USER_ANONYMOUS = "system:anonymous"
+GROUP_NODES = "system:nodes"
+GROUP_MASTERS = "system:masters"
+GROUP_AUTHENTICATED = "system:authenticated"
+GROUP_UNAUTHENTICATED = "system:unauthenticated"
+GROUP_MONITORING = "system:monitoring"
+USER_APISERVER = "system:apiserver"
+USER_CONTROLLER_MANAGER = "system:controller-manager"
+
+DEFAULT_ROOT_DIR = "/var/lib/nodeagent"
+DEFAULT_LOCK_FILE = "/var/run/nodeagent.lock"
+AGENT_PORT = 10250
+AGENT_HEALTHZ_PORT = 10248
+APISERVER_PORT = 6443

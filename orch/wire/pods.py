@@ -1,0 +1,217 @@
+"""The Pod record: what is asked for (`spec`) and what was seen (`status`).
+
+Only fields the agent acts on are spelled out; the rest is kept as it came (see `meta`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from orch.wire.meta import ApiObject, WireModel
+
+
+class SeccompProfile(WireModel):
+    type: str
+    localhostProfile: str | None = None
+
+
+class Capabilities(WireModel):
+    add: list[str] | None = None
+    drop: list[str] | None = None
+
+
+class Sysctl(WireModel):
+    name: str
+    value: str
+
+
+class PodSecurityContext(WireModel):
+    runAsUser: int | None = None
+    runAsGroup: int | None = None
+    runAsNonRoot: bool | None = None
+    fsGroup: int | None = None
+    supplementalGroups: list[int] | None = None
+    seccompProfile: SeccompProfile | None = None
+    sysctls: list[Sysctl] | None = None
+
+
+class SecurityContext(WireModel):
+    runAsUser: int | None = None
+    runAsGroup: int | None = None
+    runAsNonRoot: bool | None = None
+    privileged: bool | None = None
+    allowPrivilegeEscalation: bool | None = None
+    readOnlyRootFilesystem: bool | None = None
+    capabilities: Capabilities | None = None
+    seccompProfile: SeccompProfile | None = None
+
+
+class FieldRef(WireModel):
+    apiVersion: str | None = None
+    fieldPath: str
+
+
+class EnvVarSource(WireModel):
+    fieldRef: FieldRef | None = None
+
+
+class EnvVar(WireModel):
+    name: str
+    value: str | None = None
+    valueFrom: EnvVarSource | None = None
+
+
+class ContainerPort(WireModel):
+    name: str | None = None
+    containerPort: int
+    hostPort: int | None = None
+    hostIP: str | None = None
+    protocol: str | None = None
+
+
+class ResourceRequirements(WireModel):
+    limits: dict[str, Any] | None = None  # quantity text, or a number as YAML gives it
+    requests: dict[str, Any] | None = None
+
+
+class VolumeMount(WireModel):
+    name: str
+    mountPath: str
+    readOnly: bool | None = None
+    subPath: str | None = None
+    mountPropagation: str | None = None
+
+
+class HostPathVolume(WireModel):
+    path: str
+    type: str | None = None
+
+
+class EmptyDirVolume(WireModel):
+    medium: str | None = None  # "" (disk) or Memory
+    sizeLimit: str | int | None = None
+
+
+class Volume(WireModel):
+    """One of the sources is set; a source this agent does not know stays in the extras."""
+
+    name: str
+    hostPath: HostPathVolume | None = None
+    emptyDir: EmptyDirVolume | None = None
+
+
+class Container(WireModel):
+    name: str
+    image: str = ""
+    imagePullPolicy: str | None = None
+    command: list[str] | None = None
+    args: list[str] | None = None
+    workingDir: str | None = None
+    env: list[EnvVar] | None = None
+    ports: list[ContainerPort] | None = None
+    resources: ResourceRequirements | None = None
+    volumeMounts: list[VolumeMount] | None = None
+    securityContext: SecurityContext | None = None
+    stdin: bool | None = None
+    tty: bool | None = None
+    terminationMessagePath: str | None = None
+
+
+class Toleration(WireModel):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+    tolerationSeconds: int | None = None
+
+
+class PodSpec(WireModel):
+    containers: list[Container] = Field(default_factory=list)
+    initContainers: list[Container] | None = None
+    ephemeralContainers: list[Container] | None = None
+    volumes: list[Volume] | None = None
+    nodeName: str | None = None
+    nodeSelector: dict[str, str] | None = None
+    restartPolicy: Literal["Always", "OnFailure", "Never"] | None = None
+    terminationGracePeriodSeconds: int | None = None
+    hostNetwork: bool | None = None
+    hostPID: bool | None = None
+    hostIPC: bool | None = None
+    hostname: str | None = None
+    securityContext: PodSecurityContext | None = None
+    tolerations: list[Toleration] | None = None
+    serviceAccountName: str | None = None
+    priority: int | None = None
+
+
+class ContainerStateRunning(WireModel):
+    startedAt: str | None = None
+
+
+class ContainerStateTerminated(WireModel):
+    exitCode: int
+    signal: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    startedAt: str | None = None
+    finishedAt: str | None = None
+    containerID: str | None = None
+
+
+class ContainerStateWaiting(WireModel):
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerState(WireModel):
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+    waiting: ContainerStateWaiting | None = None
+
+
+class ContainerStatus(WireModel):
+    name: str
+    state: ContainerState | None = None
+    lastState: ContainerState | None = None
+    ready: bool = False
+    restartCount: int = 0
+    image: str = ""
+    imageID: str = ""
+    containerID: str | None = None
+    started: bool | None = None
+
+
+class PodCondition(WireModel):
+    type: str
+    status: str
+    reason: str | None = None
+    message: str | None = None
+    lastProbeTime: str | None = None
+    lastTransitionTime: str | None = None
+
+
+class PodIP(WireModel):
+    ip: str
+
+
+class PodStatus(WireModel):
+    phase: str | None = None  # Pending | Running | Succeeded | Failed | Unknown
+    conditions: list[PodCondition] | None = None
+    message: str | None = None
+    reason: str | None = None
+    hostIP: str | None = None
+    podIP: str | None = None
+    podIPs: list[PodIP] | None = None
+    startTime: str | None = None
+    initContainerStatuses: list[ContainerStatus] | None = None
+    containerStatuses: list[ContainerStatus] | None = None
+    qosClass: str | None = None
+
+
+class Pod(ApiObject):
+    apiVersion: str = "v1"
+    kind: str = "Pod"
+    spec: PodSpec = Field(default_factory=PodSpec)
+    status: PodStatus = Field(default_factory=PodStatus)
