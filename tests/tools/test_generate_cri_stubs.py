@@ -1,0 +1,24 @@
+"""The committed stubs are those of the committed proto."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("stubs")
+    script = ROOT / "tools" / "generate-cri-stubs"
+    subprocess.run([sys.executable, str(script), str(output)], check=True, timeout=60)
+    return output
+
+
+@pytest.mark.parametrize("name", ["cri_pb2.py", "cri_pb2_grpc.py"])
+def test_generating_again_gives_the_committed_stub(generated: Path, name: str) -> None:
+    path = Path("nodeagent/runtime") / name
+
+    assert (generated / path).read_text() == (ROOT / path).read_text()
