@@ -1,0 +1,111 @@
+"""Where log lines go and what they look like: text, text for the journal, or JSON.
+
+Programs call `configure` once; modules only use `logging.getLogger(__name__)`. One record is one
+line (a traceback excepted): control characters in a message are written as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TextIO
+
+from orch.component.daemon import SetupError
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+
+
+def configure(*, level: str = "info", format: str = "text", stream: TextIO | None = None) -> None:  # noqa: A002
+    """Send every record of `level` (debug, info, warning, error) and above to `stream` (stderr)."""
+    stream = stream or sys.stderr
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise SetupError(f"log level {level!r} is not one of debug, info, warning, error")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(format, stream))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(number)
+
+
+def _formatter(format: str, stream: TextIO) -> logging.Formatter:  # noqa: A002
+    if format == "json":
+        return JsonFormatter()
+    if format == "text":
+        return JournalFormatter() if is_journal(stream, os.environ) else TextFormatter()
+    raise SetupError(f"log format {format!r} is not one of text, json")
+
+
+def is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Whether `stream` is the pipe to journald that JOURNAL_STREAM names (`device:inode`)."""
+    expected = environ.get("JOURNAL_STREAM", "")
+    if not expected:
+        return False
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return expected == f"{status.st_dev}:{status.st_ino}"
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31T12:00:00.123Z INFO nodeagent.heartbeat: sentence`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = _escape(record.getMessage())
+        line = f"{_stamp(record)} {record.levelname} {record.name}: {message}"
+        return line + _indented(_traceback(self, record))
+
+
+class JournalFormatter(logging.Formatter):
+    """`<6>nodeagent.heartbeat: sentence`; the journal stamps it. Each line carries its priority."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        prefix = f"<{_PRIORITIES.get(record.levelname, 6)}>"
+        text = f"{record.name}: {_escape(record.getMessage())}"
+        lines = (text + _indented(_traceback(self, record))).split("\n")
+        return "\n".join(prefix + line for line in lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """One object per line: `ts`, `level`, `logger`, `msg`, and `error` with the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "ts": _stamp(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "msg": record.getMessage(),
+        }
+        traceback = _traceback(self, record)
+        if traceback:
+            entry["error"] = traceback
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def _stamp(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    parts = []
+    if record.exc_info and record.exc_info[0] is not None:
+        parts.append(formatter.formatException(record.exc_info))
+    if record.stack_info:
+        parts.append(formatter.formatStack(record.stack_info))
+    return "\n".join(parts)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"\n  {line}" for line in text.splitlines())
+
+
+def _escape(text: str) -> str:
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
