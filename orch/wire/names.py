@@ -4,14 +4,16 @@ Groups, versions, label and annotation keys, taints, namespaces, user and group 
 prefixes. A second naming profile can be added here without touching a caller.
 """
 
+from typing import Final
+
 CORE_VERSION = "v1"
 COORDINATION_GROUP = "coordination.orch.io"
 AUTHORIZATION_GROUP = "authorization.orch.io"
 AUTHENTICATION_GROUP = "authentication.orch.io"
 RBAC_GROUP = "rbac.authorization.orch.io"
 DIAGNOSTICS_GROUP = "config.orch.io"
-AGENT_CONFIG_API_VERSION = "nodeagent.config.orch.io/v1beta1"
-AGENT_CONFIG_KIND = "NodeAgentConfiguration"
+AGENT_CONFIG_API_VERSION: Final = "nodeagent.config.orch.io/v1beta1"
+AGENT_CONFIG_KIND: Final = "NodeAgentConfiguration"
 TABLE_API_VERSION = "meta.k8s.io/v1"  # kubectl has this group compiled in
 
 NODE_LEASE_NAMESPACE = "orch-node-lease"

@@ -1,0 +1,60 @@
+# The two commands: `make run` and `make test`. Both do all their set-up on a fresh machine.
+SHELL := /bin/bash
+PYTHON ?= python3
+RUN_DIR ?= .run
+VENV := .venv
+export RUN_DIR
+
+.PHONY: run test check bench soak venv lock clean
+
+run: $(VENV)/.run-ready
+	@exec $(VENV)/bin/orch-up --run-dir "$(RUN_DIR)" --runtime-tool tools/runtime \
+		--apiserver-port "$${APISERVER_PORT:-6443}" \
+		--nodeagent-port "$${NODEAGENT_PORT:-10250}" \
+		--healthz-port "$${HEALTHZ_PORT:-10248}"
+
+test: check $(VENV)/.test-ready
+	$(VENV)/bin/pytest -q
+
+check: $(VENV)/.dev-ready
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache
+
+bench: $(VENV)/.test-ready
+	$(VENV)/bin/python -m tools.bench
+
+soak: $(VENV)/.test-ready
+	$(VENV)/bin/pytest -q -m soak --override-ini addopts="--import-mode=importlib -ra"
+
+venv: $(VENV)/.dev-ready
+
+# Run-time dependencies only: what `make run` needs.
+$(VENV)/.run-ready: requirements.lock pyproject.toml tools/setup
+	tools/setup run "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+# And the development ones.
+$(VENV)/.dev-ready: $(VENV)/.run-ready requirements-dev.lock
+	tools/setup dev "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+# And the real parts the tests meet: Prometheus, kubectl, a compiler.
+$(VENV)/.test-ready: $(VENV)/.dev-ready
+	tools/setup test "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+lock: $(VENV)/.dev-ready
+	$(VENV)/bin/pip install --quiet pip-tools
+	$(VENV)/bin/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+		--extra build --extra dev --extra encrypt --extra fast \
+		-o requirements-dev.lock pyproject.toml
+	$(VENV)/bin/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+		--extra build -c requirements-dev.lock -o requirements.lock pyproject.toml
+	sed -i 's/^# *pip-compile.*/#    make lock/' requirements.lock requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,167 @@
+"""The configuration record `NodeAgentConfiguration` (nodeagent.config.orch.io/v1beta1).
+
+Field names and defaults are those operators know from the reference agent; a field stands here only
+when the agent acts on it. Durations are written as Go duration strings (`1m30s`) and held as float
+seconds. The record is strict: an unknown field or a wrong type is an error at that field.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from orch.wire import durations, quantity
+from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
+
+
+def _read_duration(value: Any) -> float:
+    if not isinstance(value, str):
+        raise ValueError(f'{value!r} is not a duration; write it with a unit, such as "10s"')
+    return durations.parse_duration(value)
+
+
+def _read_quantity(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError(f"{value!r} is not a quantity")
+    if quantity.parse_quantity(value) < 0:
+        raise ValueError(f"{value!r} must not be negative")
+    return str(value)
+
+
+def _read_threshold(value: Any) -> str:
+    """A quantity, or a percentage of capacity from 0% to 100%."""
+    if isinstance(value, str) and value.endswith("%"):
+        try:
+            percent = float(value[:-1])
+        except ValueError:
+            raise ValueError(f"{value!r} is not a percentage") from None
+        if not 0 <= percent <= 100:
+            raise ValueError(f"{value!r} must be between 0% and 100%")
+        return value
+    return _read_quantity(value)
+
+
+Duration = Annotated[
+    float, BeforeValidator(_read_duration), PlainSerializer(durations.format_duration)
+]
+Quantity = Annotated[str, BeforeValidator(_read_quantity)]
+Threshold = Annotated[str, BeforeValidator(_read_threshold)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+OptionalPort = Annotated[int, Field(ge=0, le=65535)]  # 0 disables, or picks a free one
+
+EvictionSignal = Literal[
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+]
+DEFAULT_EVICTION_HARD: dict[EvictionSignal, str] = {
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+    "imagefs.available": "15%",
+    "imagefs.inodesFree": "5%",
+}
+
+
+class ConfigModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class X509Authentication(ConfigModel):
+    clientCAFile: str = ""
+
+
+class Authentication(ConfigModel):
+    x509: X509Authentication = X509Authentication()
+
+
+class Taint(ConfigModel):
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class Logging(ConfigModel):
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class CheckpointPolicy(ConfigModel):
+    """Limits of the checkpoint store's use; `maxConcurrent` counts the whole node."""
+
+    maxConcurrent: int = Field(default=2, ge=1, le=64)
+
+
+class NodeAgentConfiguration(ConfigModel):
+    """The effective configuration; every default is the value used when nothing is said."""
+
+    apiVersion: Literal["nodeagent.config.orch.io/v1beta1"] = AGENT_CONFIG_API_VERSION
+    kind: Literal["NodeAgentConfiguration"] = AGENT_CONFIG_KIND
+
+    # pods
+    staticPodPath: str = ""
+    fileCheckFrequency: Duration = 20.0
+    podLogsDir: str = "/var/log/pods"
+    maxPods: int = Field(default=110, ge=1)
+    podsPerCore: int = Field(default=0, ge=0)
+    seccompDefault: bool = False
+    cgroupRoot: str = "/"
+
+    # serving
+    address: str = "0.0.0.0"  # noqa: S104 — the agent serves the network; access is authenticated
+    port: OptionalPort = 10250
+    tlsCertFile: str = ""
+    tlsPrivateKeyFile: str = ""
+    healthzBindAddress: str = "127.0.0.1"
+    healthzPort: OptionalPort = 10248
+    authentication: Authentication = Authentication()
+
+    # runtime
+    containerRuntimeEndpoint: str = "unix:///run/containerd/containerd.sock"
+    runtimeRequestTimeout: Duration = 120.0
+
+    # measuring
+    housekeepingInterval: Duration = 10.0
+    openFileBudget: int = Field(default=4096, ge=0)
+
+    # node and heartbeat
+    registerNode: bool = True
+    registerWithTaints: list[Taint] = []
+    nodeStatusUpdateFrequency: Duration = 10.0
+    nodeStatusReportFrequency: Duration = 300.0
+    nodeLeaseDurationSeconds: int = Field(default=40, ge=1)
+    nodeStatusMaxImages: int = Field(default=50, ge=-1)
+    systemReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = {}
+    nodeagentReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = {}
+    evictionHard: dict[EvictionSignal, Threshold] = DEFAULT_EVICTION_HARD
+    evictionPressureTransitionPeriod: Duration = 300.0
+
+    # features
+    featureGates: dict[str, bool] = {}
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    failCgroupV1: bool = False
+    logging: Logging = Logging()
+
+    @model_validator(mode="after")
+    def _fields_fit_each_other(self) -> NodeAgentConfiguration:
+        if bool(self.tlsCertFile) != bool(self.tlsPrivateKeyFile):
+            raise ValueError("tlsCertFile and tlsPrivateKeyFile must be given together")
+        for name in _POSITIVE_DURATIONS:
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be greater than 0s")
+        if not self.podLogsDir.startswith("/"):
+            raise ValueError(f"podLogsDir {self.podLogsDir!r} must be an absolute path")
+        return self
+
+
+_POSITIVE_DURATIONS = (
+    "fileCheckFrequency",
+    "runtimeRequestTimeout",
+    "housekeepingInterval",
+    "nodeStatusUpdateFrequency",
+    "nodeStatusReportFrequency",
+)

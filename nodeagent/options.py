@@ -1,0 +1,130 @@
+"""The command line of `nodeagent`: flags that exist nowhere else, and flags that override a field.
+
+A flag that names a configuration field wins over every file. Flags carry the names operators know
+from the reference agent.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodeagent.config.load import FlagValue
+from orch.component.yamlfile import FieldPath
+from orch.wire import names
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What only the command line can say, and the fields it overrides."""
+
+    config: str | None
+    config_dir: str | None
+    kubeconfig: str | None
+    root_dir: str
+    lock_file: str
+    cert_dir: str
+    hostname_override: str
+    node_ip: str
+    node_labels: dict[str, str]
+    port_file: str
+    remove_pods_on_stop: bool
+    overrides: tuple[FlagValue, ...]
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "1"):
+        return True
+    if text.lower() in ("false", "0"):
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or not key:
+            raise argparse.ArgumentTypeError(f"{part!r} is not KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _boolean_pairs(text: str) -> dict[str, bool]:
+    return {key: _boolean(value) for key, value in _pairs(text).items()}
+
+
+_OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
+    ("--address", ("address",), str, "address to serve on"),
+    ("--port", ("port",), int, "port to serve on; 0 picks a free one"),
+    ("--healthz-bind-address", ("healthzBindAddress",), str, "address of the plain /healthz"),
+    ("--healthz-port", ("healthzPort",), int, "port of the plain /healthz; 0 turns it off"),
+    ("--tls-cert-file", ("tlsCertFile",), str, "serving certificate"),
+    ("--tls-private-key-file", ("tlsPrivateKeyFile",), str, "its key"),
+    ("--client-ca-file", ("authentication", "x509", "clientCAFile"), str, "CA of client certs"),
+    ("--pod-manifest-path", ("staticPodPath",), str, "directory or file of static pods"),
+    ("--pod-logs-dir", ("podLogsDir",), str, "directory of pod logs"),
+    (
+        "--container-runtime-endpoint",
+        ("containerRuntimeEndpoint",),
+        str,
+        'CRI socket; "" runs without a runtime',
+    ),
+    ("--runtime-request-timeout", ("runtimeRequestTimeout",), str, "deadline of a runtime call"),
+    ("--cgroup-root", ("cgroupRoot",), str, "cgroup below which pods run"),
+    ("--max-pods", ("maxPods",), int, "most pods on this node"),
+    ("--register-node", ("registerNode",), _boolean, "register with the API server"),
+    ("--node-status-update-frequency", ("nodeStatusUpdateFrequency",), str, "status interval"),
+    ("--seccomp-default", ("seccompDefault",), _boolean, "RuntimeDefault where none is asked for"),
+    ("--fail-cgroupv1", ("failCgroupV1",), _boolean, "refuse to start on cgroup v1"),
+    ("--feature-gates", ("featureGates",), _boolean_pairs, "NAME=true|false,…"),
+    ("--logging-format", ("logging", "format"), str, "text or json"),
+    ("--log-level", ("logging", "level"), str, "debug, info, warning or error"),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of the daemon."""
+    flags = argparse.ArgumentParser(
+        prog="nodeagent",
+        description="The node agent: runs the host's pods, measures them, reports the node.",
+        allow_abbrev=False,
+    )
+    flags.add_argument("--config", help="configuration file (NodeAgentConfiguration)")
+    flags.add_argument("--config-dir", help="directory of drop-ins (*.conf), merged in order")
+    flags.add_argument("--kubeconfig", help="how to reach the API server; without it: standalone")
+    flags.add_argument("--root-dir", default=names.DEFAULT_ROOT_DIR, help="the agent's state")
+    flags.add_argument("--lock-file", default=names.DEFAULT_LOCK_FILE, help="one agent per file")
+    flags.add_argument("--cert-dir", default="", help="where a self-made certificate is kept")
+    flags.add_argument("--hostname-override", default="", help="node name instead of the hostname")
+    flags.add_argument("--node-ip", default="", help="address to report for this node")
+    flags.add_argument("--node-labels", type=_pairs, default={}, help="KEY=VALUE,… at registration")
+    flags.add_argument("--port-file", default="", help="write the port in use here (with --port 0)")
+    flags.add_argument(
+        "--remove-pods-on-stop",
+        action="store_true",
+        help="remove every pod when stopping (for throw-away nodes)",
+    )
+    for flag, path, kind, text in _OVERRIDES:
+        flags.add_argument(flag, dest=_dest(path), type=kind, default=None, help=text)
+    return flags
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """Read the command line; argparse prints its own error and exits 2."""
+    values = vars(parser().parse_args(argv))
+    overrides = tuple(
+        FlagValue(flag, path, values.pop(_dest(path)))
+        for flag, path, _, _ in _OVERRIDES
+        if values[_dest(path)] is not None
+    )
+    for _, path, _, _ in _OVERRIDES:
+        values.pop(_dest(path), None)
+    values["cert_dir"] = values["cert_dir"] or f"{values['root_dir']}/pki"
+    return Options(**values, overrides=overrides)
+
+
+def _dest(path: FieldPath) -> str:
+    return "config." + ".".join(str(part) for part in path)

@@ -1,0 +1,173 @@
+"""The agent's HTTP surface: routes, and handlers that parse, call and respond.
+
+Everything behind the secure port is decided by `auth` before a handler runs; the plain health port
+serves /healthz and nothing else. Bodies of errors are text, as the reference agent's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from nodeagent import auth
+from nodeagent.checkpoint import CheckpointService
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.metrics import containerstats, resource
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.summary import build_summary
+from orch.component.health import HealthChecks, SliMetrics
+from orch.component.httpd import peer_identity, text_errors
+from orch.component.metrics import Registry
+from orch.wire.errors import ApiError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+MAX_BODY_BYTES = 64 * 1024
+MAX_SAMPLE_AGE_S = 1.0
+_TEXT_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the handlers call; built by main."""
+
+    node_name: str
+    config: NodeAgentConfiguration
+    sampler: Sampler
+    registry: PodRegistry
+    checkpoints: CheckpointService | None  # None: the feature gate is off
+    health: HealthChecks
+    slis: SliMetrics
+    metrics: Registry
+
+
+def secure_app(services: Services) -> web.Application:
+    """The application behind TLS; a request without the right never reaches a handler."""
+    app = web.Application(middlewares=[text_errors, _authorized], client_max_size=MAX_BODY_BYTES)
+    handlers = _Handlers(services)
+    app.router.add_get("/stats/summary", handlers.summary)
+    app.router.add_post("/stats/summary", handlers.summary)
+    app.router.add_get("/metrics", handlers.metrics)
+    app.router.add_get("/metrics/resource", handlers.resource_metrics)
+    app.router.add_get("/metrics/containerstats", handlers.container_metrics)
+    app.router.add_get("/metrics/slis", handlers.slis)
+    app.router.add_delete("/metrics/slis", handlers.reset_slis)
+    app.router.add_get("/pods", handlers.pods)
+    app.router.add_get("/runningpods/", handlers.running_pods)
+    app.router.add_get("/configz", handlers.configz)
+    if services.checkpoints:
+        app.router.add_post("/checkpoint/{namespace}/{pod}/{container}", handlers.checkpoint)
+    add_health_routes(app, services.health)
+    return app
+
+
+def healthz_app(health: HealthChecks) -> web.Application:
+    """The plain port for supervisors: /healthz only, no authentication, no details."""
+    app = web.Application(client_max_size=MAX_BODY_BYTES)
+    app.router.add_get("/healthz", health.handler("healthz"))
+    return app
+
+
+def add_health_routes(app: web.Application, health: HealthChecks) -> None:
+    app.router.add_get("/healthz", health.handler("healthz"))
+    app.router.add_get("/healthz/{check}", health.handler("healthz"))
+
+
+@web.middleware
+async def _authorized(request: web.Request, handler: Handler) -> web.StreamResponse:
+    wanted = auth.attributes_of(request.method, request.path)
+    auth.authorize(peer_identity(request), wanted)
+    return await handler(request)
+
+
+class _Handlers:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def summary(self, request: web.Request) -> web.Response:
+        only = request.query.getall("only_cpu_and_memory", [])
+        if request.method == "POST" and not only:
+            only = [
+                str(value) for value in (await _form(request)).getall("only_cpu_and_memory", [])
+            ]
+        sampler = self._services.sampler
+        sample = await sampler.fresh(max_age_s=MAX_SAMPLE_AGE_S)
+        summary = build_summary(
+            sample,
+            sampler.previous,
+            node_name=self._services.node_name,
+            only_cpu_and_memory=only == ["true"],
+        )
+        return _json(summary)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        body, content_type = self._services.metrics.render(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def resource_metrics(self, request: web.Request) -> web.Response:
+        sample = await self._services.sampler.fresh(max_age_s=MAX_SAMPLE_AGE_S)
+        return _metrics(resource.render_resource_metrics(sample))
+
+    async def container_metrics(self, request: web.Request) -> web.Response:
+        sample = await self._services.sampler.fresh(max_age_s=MAX_SAMPLE_AGE_S)
+        return _metrics(containerstats.render_container_metrics(sample))
+
+    async def slis(self, request: web.Request) -> web.Response:
+        return _metrics(self._services.slis.render())
+
+    async def reset_slis(self, request: web.Request) -> web.Response:
+        self._services.slis.reset()
+        return web.Response(text="metrics reset\n")
+
+    async def pods(self, request: web.Request) -> web.Response:
+        return _json(_pod_list(self._services.registry.pods()))
+
+    async def running_pods(self, request: web.Request) -> web.Response:
+        return _json(_pod_list(self._services.registry.running_pods()))
+
+    async def configz(self, request: web.Request) -> web.Response:
+        config = self._services.config.model_dump(mode="json")
+        return _json({"nodeagentconfig": config})
+
+    async def checkpoint(self, request: web.Request) -> web.Response:
+        service = self._services.checkpoints
+        assert service is not None  # noqa: S101 — the route exists only with the service
+        path = await service.checkpoint(
+            request.match_info["namespace"],
+            request.match_info["pod"],
+            request.match_info["container"],
+            timeout=request.query.getall("timeout", [""])[-1],
+        )
+        return _json({"items": [path]})
+
+
+async def _form(request: web.Request) -> Any:
+    if request.content_type not in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        if not request.can_read_body:
+            return request.query
+        raise ApiError(
+            500, "InternalError", f"parse form failed: content type {request.content_type!r}"
+        )
+    return await request.post()
+
+
+def _pod_list(pods: Any) -> dict[str, Any]:
+    return {
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {},
+        "items": [pod.to_wire() for pod in pods],
+    }
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=orjson.dumps(value), content_type="application/json")
+
+
+def _metrics(body: bytes) -> web.Response:
+    return web.Response(body=body, headers={"Content-Type": _TEXT_METRICS})

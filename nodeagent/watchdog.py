@@ -1,0 +1,76 @@
+"""Keep-alives to systemd, sent only while the agent is alive inside.
+
+Every tick runs the given checks side by side, each with its own deadline; one that fails or stalls
+withholds this keep-alive and is named in the log, in STATUS and in `skipped`. A dead API server or
+runtime is no reason to be killed: the checks given here must not depend on either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+
+from orch.component.loops import Periodic
+from orch.component.notify import Notifier, NotifyError
+
+log = logging.getLogger(__name__)
+
+Check = Callable[[], Awaitable[None]]  # raises to fail
+
+
+class Watchdog:
+    """One keep-alive every `interval_s`; `skipped` counts withheld ones per check."""
+
+    def __init__(
+        self, notifier: Notifier, checks: Mapping[str, Check], *, interval_s: float
+    ) -> None:
+        self.skipped: Counter[str] = Counter()
+        self._notifier = notifier
+        self._checks = checks
+        self._deadline_s = interval_s / 4
+        self._failing: frozenset[str] = frozenset()
+        self._loop = Periodic("watchdog", self._tick, interval_s=interval_s)
+
+    async def run(self) -> None:
+        await self._loop.run()
+
+    async def _tick(self) -> None:
+        names = list(self._checks)
+        failures = await asyncio.gather(*(self._failure(self._checks[name]) for name in names))
+        failing = {name: why for name, why in zip(names, failures, strict=True) if why}
+        self.skipped.update(failing.keys())
+        self._report(failing)
+        if not failing:
+            self._send(self._notifier.watchdog)
+
+    async def _failure(self, check: Check) -> str:
+        """Why the check failed, or the empty string."""
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                await check()
+        except TimeoutError:
+            return f"no answer within {self._deadline_s:.1f} s"
+        except Exception as error:
+            return str(error) or type(error).__name__
+        return ""
+
+    def _report(self, failing: Mapping[str, str]) -> None:
+        now_failing = frozenset(failing)
+        if now_failing == self._failing:
+            return
+        self._failing = now_failing
+        if failing:
+            told = "; ".join(f"{name}: {why}" for name, why in failing.items())
+            log.error("withholding the watchdog keep-alive: %s", told)
+            self._send(lambda: self._notifier.status(f"unhealthy: {told}"))
+        else:
+            log.info("the watchdog keep-alive goes out again")
+            self._send(lambda: self._notifier.status("healthy"))
+
+    def _send(self, send: Callable[[], None]) -> None:
+        try:
+            send()
+        except NotifyError as error:
+            log.error("cannot notify systemd: %s", error)

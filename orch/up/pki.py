@@ -1,0 +1,198 @@
+"""Keys and certificates of a local cluster: one CA, and a certificate for each program and person.
+
+Existing files are kept while they are good for another day, so that a second start continues with
+the same identities. Keys are EC P-256, written 0600.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_CA_LIFETIME = timedelta(days=3650)
+_LEAF_LIFETIME = timedelta(days=365)
+_RENEW_BEFORE = timedelta(days=1)
+_BACKDATE = timedelta(minutes=5)  # tolerate clocks that are a little behind
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    cert_file: str
+    key_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom a certificate names: its user, groups, and the hosts it may serve as."""
+
+    file_name: str
+    common_name: str
+    organizations: Sequence[str] = ()
+    hosts: Sequence[str] = ()  # DNS names and addresses; a server certificate when not empty
+
+
+class Authority:
+    """A CA in a directory; `issue` makes or reuses a certificate it signed."""
+
+    def __init__(self, directory: Path, *, now: datetime) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory = directory
+        self._now = now
+        self.ca_file = str(directory / "ca.crt")
+        self._key, self._cert = self._load_ca() or self._make_ca()
+
+    def issue(self, subject: Subject) -> KeyPair:
+        """The key pair of a subject, made anew when missing, foreign, too old or of other names."""
+        cert_path = self._directory / f"{subject.file_name}.crt"
+        key_path = self._directory / f"{subject.file_name}.key"
+        if not self._reusable(cert_path, key_path, subject):
+            key = ec.generate_private_key(ec.SECP256R1())
+            cert = self._sign(subject, key.public_key())
+            _write(key_path, _pem(key), mode=0o600)
+            _write(cert_path, cert.public_bytes(serialization.Encoding.PEM), mode=0o644)
+        return KeyPair(str(cert_path), str(key_path))
+
+    def _load_ca(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None:
+        try:
+            key = serialization.load_pem_private_key(
+                (self._directory / "ca.key").read_bytes(), password=None
+            )
+            cert = x509.load_pem_x509_certificate((self._directory / "ca.crt").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or self._ends_soon(cert):
+            return None
+        return key, cert
+
+    def _make_ca(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "orch-up")])
+        cert = (
+            self._builder(name, key.public_key(), _CA_LIFETIME)
+            .issuer_name(name)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(ca=True), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        _write(self._directory / "ca.key", _pem(key), mode=0o600)
+        _write(
+            self._directory / "ca.crt", cert.public_bytes(serialization.Encoding.PEM), mode=0o644
+        )
+        return key, cert
+
+    def _sign(self, subject: Subject, public_key: ec.EllipticCurvePublicKey) -> x509.Certificate:
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        if subject.hosts:
+            usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
+        builder = (
+            self._builder(_name(subject), public_key, _LEAF_LIFETIME)
+            .issuer_name(self._cert.subject)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(ca=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
+        )
+        if subject.hosts:
+            builder = builder.add_extension(_alternative_names(subject.hosts), critical=False)
+        return builder.sign(self._key, hashes.SHA256())
+
+    def _builder(
+        self, name: x509.Name, public_key: ec.EllipticCurvePublicKey, lifetime: timedelta
+    ) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self._now - _BACKDATE)
+            .not_valid_after(self._now + lifetime)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        )
+
+    def _reusable(self, cert_path: Path, key_path: Path, subject: Subject) -> bool:
+        try:
+            cert = x509.load_pem_x509_certificate(cert_path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return False
+        if not key_path.exists() or self._ends_soon(cert) or cert.subject != _name(subject):
+            return False
+        if subject.hosts and _alternative_names(subject.hosts) != _names_in(cert):
+            return False
+        return _signed_by(cert, self._cert)
+
+    def _ends_soon(self, cert: x509.Certificate) -> bool:
+        return cert.not_valid_after_utc - self._now < _RENEW_BEFORE
+
+
+def _signed_by(cert: x509.Certificate, ca: x509.Certificate) -> bool:
+    try:
+        cert.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _name(subject: Subject) -> x509.Name:
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, o) for o in subject.organizations]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, subject.common_name)])
+
+
+def _alternative_names(hosts: Sequence[str]) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys(hosts)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _names_in(cert: x509.Certificate) -> x509.SubjectAlternativeName | None:
+    try:
+        return cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _usage(*, ca: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=ca,
+        crl_sign=ca,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _write(path: Path, data: bytes, *, mode: int) -> None:
+    temporary = path.with_suffix(path.suffix + ".new")
+    descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+    temporary.replace(path)

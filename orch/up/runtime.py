@@ -1,0 +1,68 @@
+"""Which container runtime the local cluster uses, and who ends it.
+
+Order: the endpoint in CONTAINER_RUNTIME_ENDPOINT, a running containerd >= 2 or CRI-O, a private one
+provisioned by the runtime tool, none. Only a runtime that was provisioned here is taken down again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from orch.component.daemon import SetupError
+
+_NOT_FOUND = 3  # exit code of `find` when nothing answers
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeChoice:
+    """`endpoint` None: run without a runtime, and `why` says the reason."""
+
+    endpoint: str | None
+    provisioned: bool = False
+    why: str = ""
+
+
+class RuntimeTool:
+    """The provisioning tool (`tools/runtime`), called as a command."""
+
+    def __init__(self, command: Path, directory: Path) -> None:
+        self._command = command
+        self._directory = directory
+
+    async def choose(self) -> RuntimeChoice:
+        """Find a runtime or provision one; progress goes to standard error."""
+        code, found = await self._call("find")
+        if code == 0:
+            return RuntimeChoice(found)
+        if code != _NOT_FOUND:
+            raise SetupError("looking for a container runtime failed; the lines above say why")
+        if os.geteuid() != 0:
+            return RuntimeChoice(None, why="none is running, and only root can provision one")
+        code, endpoint = await self._call("up", "--dir", str(self._directory))
+        if code != 0:
+            return RuntimeChoice(None, why="provisioning one failed; the lines above say why")
+        return RuntimeChoice(endpoint, provisioned=True)
+
+    async def down(self) -> None:
+        await self._call("down", "--dir", str(self._directory))
+
+    async def _call(self, *arguments: str) -> tuple[int, str]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(self._command),
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            output, _ = await process.communicate()
+        except asyncio.CancelledError:
+            process.terminate()
+            await process.wait()
+            raise
+        return process.returncode or 0, output.decode().strip()
