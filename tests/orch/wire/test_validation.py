@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.wire import validation
+
+
+# apimachinery util/validation/validation_test.go, TestIsDNS1123Label.
+@pytest.mark.parametrize(
+    "text", ["a", "ab", "abc", "a1", "a-1", "a--1--2--b", "0", "01", "012", "1a", "1-a", "a" * 63]
+)
+def test_dns_labels_are_accepted(text: str) -> None:
+    assert validation.is_dns1123_label(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "A", "ABC", "aBc", "A1", "-", "a-", "-a", "1-", "-1", "_", "a_", "_a", "a_b", "1_",
+        ".", "a.", ".a", "a.b", "1.", " ", "a ", " a", "a b", "a" * 64, "a\n", "é",
+    ],
+)  # fmt: skip
+def test_other_texts_are_not_dns_labels(text: str) -> None:
+    assert not validation.is_dns1123_label(text)
+
+
+@pytest.mark.parametrize("text", ["a", "a.b", "0.1.2", "a-1.b-2", "a.b.c.d.e", "a" * 253])
+def test_dns_subdomains_are_accepted(text: str) -> None:
+    assert validation.is_dns1123_subdomain(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "A", "a.", ".a", "a..b", "a.-b", "a-.b", "A.b", "a_b", "a/b", "a" * 254, "a\n"]
+)
+def test_other_texts_are_not_dns_subdomains(text: str) -> None:
+    assert not validation.is_dns1123_subdomain(text)
+
+
+# apimachinery util/validation/validation_test.go, TestIsQualifiedName.
+@pytest.mark.parametrize(
+    "text",
+    [
+        "simple", "now-with-dashes", "1-starts-with-num", "1234", "simple/simple",
+        "now-with-dashes/simple", "1-num.2-num/3-num", "1234/5678", "1.2.3.4/5678",
+        "Uppercase_Is_OK_123", "example.com/Uppercase_Is_OK_123", "requests.storage-foo", "a" * 63,
+        "a" * 253 + "/" + "b" * 63,
+    ],
+)  # fmt: skip
+def test_qualified_names_are_accepted(text: str) -> None:
+    assert validation.is_qualified_name(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "nospecialchars%^=@", "cantendwithadash-", "-cantstartwithadash-", "only/one/slash",
+        "Example.com/abc", "example_com/abc", "example.com/", "/simple", "a" * 64,
+        "a" * 254 + "/abc", "simple\n",
+    ],
+)  # fmt: skip
+def test_other_texts_are_not_qualified_names(text: str) -> None:
+    assert not validation.is_qualified_name(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "simple", "now-with-dashes", "1-starts", "end.s_1", "1234", "A" * 63]
+)
+def test_label_values_are_accepted(text: str) -> None:
+    assert validation.is_label_value(text)
+
+
+@pytest.mark.parametrize("text", ["no%", "end-", "-start", ".x", "a/b", "a b", "A" * 64, "x\n"])
+def test_other_texts_are_not_label_values(text: str) -> None:
+    assert not validation.is_label_value(text)
+
+
+def test_messages_are_those_clients_know() -> None:
+    assert validation.dns1123_label_problems("A" * 64) == (
+        "must be no more than 63 characters",
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+        "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex "
+        "used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+    )
+    assert validation.dns1123_subdomain_problems("a_b") == (
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+        "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex "
+        "used "
+        r"for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+    )
+    assert validation.qualified_name_problems("/x") == ("prefix part must be non-empty",)
+    assert validation.qualified_name_problems("")[0] == "name part must be non-empty"
+    assert validation.qualified_name_problems("a/b/c")[0].endswith(
+        "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+    )
+
+
+@pytest.mark.parametrize("text", ["system:node", "a b", "Ärger", ""])
+def test_role_names_may_be_any_path_segment(text: str) -> None:
+    assert validation.path_segment_problems(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (".", "may not be '.'"),
+        ("..", "may not be '..'"),
+        ("a/b", "may not contain '/'"),
+        ("%", "may not contain '%'"),
+    ],
+)
+def test_a_path_segment_cannot_hold_path_syntax(text: str, problem: str) -> None:
+    assert validation.path_segment_problems(text) == (problem,)
