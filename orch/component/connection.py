@@ -1,0 +1,52 @@
+"""One server connection: aiohttp's protocol, without its version banner and its verbose errors.
+
+What a client sends that is not HTTP is the client's business: it gets a short 400 and one debug
+line. Keeps the identity of the TLS client certificate, so that it is read once per connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
+
+from orch.wire.identity import Identity
+
+log = logging.getLogger(__name__)
+
+
+class BareResponse(web.Response):
+    """A response without a Server header."""
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        self.headers.pop("Server", None)
+
+
+class Connection(web.RequestHandler):
+    """One accepted connection; `identity` is None until asked for, then the cached answer."""
+
+    def __init__(self, manager: web.Server, **settings: Any) -> None:
+        super().__init__(manager, **settings)
+        self.identity_known = False
+        self.identity: Identity | None = None
+
+    def handle_error(
+        self,
+        request: BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer broke off")
+        if status >= 500:
+            log.error("answering %s failed: %s", request.remote, exc, exc_info=exc)
+        else:
+            log.debug("refused a malformed request from %s: %s", request.remote, exc)
+        text = f"{status} Internal Server Error\n" if status == 500 else f"{status} Bad Request\n"
+        response = BareResponse(status=status, text=text)
+        response.force_close()
+        return response

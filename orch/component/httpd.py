@@ -1,0 +1,209 @@
+"""HTTP servers of the programs: TLS settings, who the peer is, listeners with bounds.
+
+Handlers and routes are the programs' own; how an error becomes an answer is in `responses`.
+Figures for buffers, timeouts and suites: reference notes on aiohttp and CIS 4.2.12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.sslproto
+import os
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import http_parser, web
+
+from orch.component.connection import Connection
+from orch.component.daemon import SetupError
+from orch.component.responses import api_errors, render_status, render_text, text_errors
+from orch.wire.errors import ApiError
+from orch.wire.identity import Identity
+from orch.wire.names import GROUP_AUTHENTICATED
+
+__all__ = [
+    "HttpServer",
+    "api_errors",
+    "identity_of",
+    "peer_identity",
+    "read_body",
+    "render_status",
+    "render_text",
+    "server_context",
+    "text_errors",
+]
+
+KEEPALIVE_S = 75.0
+BODY_TIMEOUT_S = 30.0
+HANDSHAKE_TIMEOUT_S = 10.0
+_LINGER_S = 5.0
+_TLS_BUFFER_BYTES = 16_384  # asyncio's own 256 KiB cost 284 kB per connection
+# Forward secrecy and AEAD only; TLS 1.3 has no others.
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+
+def server_context(cert_file: str, key_file: str, *, client_ca_file: str | None) -> ssl.SSLContext:
+    """TLS 1.2 or newer; client certificates are asked for, not required, when a CA is given.
+
+    Loading another certificate into the returned context renews it for new connections.
+    SetupError names the file that does not fit.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    try:
+        context.load_cert_chain(cert_file, key_file, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise SetupError(
+            f"cannot use the TLS certificate {cert_file} with the key {key_file}: {_cause(error)}"
+        ) from error
+    if client_ca_file:
+        try:
+            context.load_verify_locations(client_ca_file)
+        except OSError as error:
+            raise SetupError(
+                f"cannot use the client CA file {client_ca_file}: {_cause(error)}"
+            ) from error
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted; decrypt it first")
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or "no PEM data").replace("_", " ").lower()
+        return f"{reason} (is it PEM, and do certificate and key belong together?)"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def peer_identity(request: web.Request) -> Identity | None:
+    """Who the verified TLS client certificate names; None without one, or without a CN."""
+    transport = request.transport
+    if transport is None:
+        return None
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        return identity_of(transport.get_extra_info("peercert"))
+    if not connection.identity_known:
+        connection.identity = identity_of(transport.get_extra_info("peercert"))
+        connection.identity_known = True
+    return connection.identity
+
+
+def identity_of(certificate: Mapping[str, Any] | None) -> Identity | None:
+    """The subject of a certificate as `ssl` shows it: CN is the name, each O a group."""
+    if not certificate:
+        return None
+    attributes = [pair for rdn in certificate.get("subject", ()) for pair in rdn]
+    names = [value for key, value in attributes if key == "commonName"]
+    if not names or not names[-1]:
+        return None
+    groups = [value for key, value in attributes if key == "organizationName" and value]
+    return Identity(names[-1], tuple(dict.fromkeys((*groups, GROUP_AUTHENTICATED))))
+
+
+async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
+    """The whole body within the application's limit; ApiError 408, 413 or 415."""
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise ApiError(
+            415, "UnsupportedMediaType", f"the content encoding {encoding!r} is not supported"
+        )
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await request.read()
+    except TimeoutError:
+        message = f"the request body did not arrive within {timeout_s:g} s"
+        raise ApiError(408, "Timeout", message) from None
+    except web.HTTPRequestEntityTooLarge:
+        limit = request.client_max_size
+        message = f"Request entity too large: limit is {limit}"
+        raise ApiError(413, "RequestEntityTooLarge", message) from None
+
+
+class HttpServer:
+    """One listener with its own application; `ssl_context` makes it HTTPS."""
+
+    def __init__(
+        self,
+        app: web.Application,
+        *,
+        host: str,
+        port: int,
+        ssl_context: ssl.SSLContext | None = None,
+        name: str,
+    ) -> None:
+        self.name = name
+        self.ssl_context = ssl_context
+        self._app = app
+        self._host = host
+        self._port = port
+        self._manager: web.Server | None = None
+        self._listener: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen and return the bound port; SetupError when the address cannot be had."""
+        _require_c_parser()
+        self._app.on_response_prepare.append(_drop_banner)
+        runner = web.AppRunner(self._app, access_log=None)
+        await runner.setup()
+        assert runner.server is not None  # noqa: S101 - setup makes it
+        try:
+            self._listener = await self._listen(runner.server)
+        except OSError as error:
+            await runner.cleanup()
+            cause = os.strerror(error.errno) if error.errno else str(error)
+            raise SetupError(
+                f"{self.name}: cannot listen on {self._host}:{self._port}: {cause.lower()}"
+            ) from error
+        self._manager = runner.server
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def _listen(self, manager: web.Server) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        tls: dict[str, Any] = {}
+        if self.ssl_context is not None:
+            asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
+            tls = {"ssl": self.ssl_context, "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S}
+
+        def accept() -> Connection:
+            return Connection(
+                manager,
+                loop=loop,
+                access_log=None,
+                keepalive_timeout=KEEPALIVE_S,
+                lingering_time=_LINGER_S,
+                auto_decompress=False,
+            )
+
+        return await loop.create_server(accept, self._host, self._port, backlog=1024, **tls)
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Stop accepting, let running requests end within `grace_s`, then cut the rest."""
+        if self._listener is None or self._manager is None:
+            return
+        listener, manager = self._listener, self._manager
+        self._listener = self._manager = None
+        listener.close()
+        await asyncio.sleep(0)  # requests already read get to their handlers
+        manager.pre_shutdown()
+        await self._app.shutdown()
+        await manager.shutdown(grace_s)
+        await self._app.cleanup()
+
+
+async def _drop_banner(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.pop("Server", None)
+
+
+def _require_c_parser() -> None:
+    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
+        raise SetupError(
+            "aiohttp's C parser is missing, and its Python parser accepts malformed requests:"
+            " reinstall aiohttp from a wheel and unset AIOHTTP_NO_EXTENSIONS"
+        )

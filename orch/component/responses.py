@@ -1,0 +1,100 @@
+"""Errors as HTTP answers: the one place where an ApiError becomes a status code and a body.
+
+`api_errors` answers with Status records (the API server), `text_errors` with plain text (the
+agent, as its clients expect). What no handler foresaw is logged with its traceback and answered
+without its details.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import orjson
+from aiohttp import web
+
+from orch.wire.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+TEXT = "text/plain; charset=utf-8"
+
+_HTTP_ERRORS = {
+    405: ("MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    413: ("RequestEntityTooLarge", "the request body is larger than the server accepts"),
+}
+
+
+def render_status(error: ApiError) -> web.Response:
+    """The Status record with its HTTP code, and Retry-After where the error names a delay."""
+    body = orjson.dumps(error.to_status())
+    response = web.Response(status=error.code, body=body, content_type="application/json")
+    return _with_retry_after(response, error)
+
+
+def render_text(text: str, *, status: int = 200) -> web.Response:
+    """Plain text as it is, marked so that no browser guesses another type."""
+    headers = {"Content-Type": TEXT, "X-Content-Type-Options": "nosniff"}
+    return web.Response(status=status, body=text.encode(), headers=headers)
+
+
+def _render_error_text(error: ApiError) -> web.Response:
+    return _with_retry_after(render_text(error.message, status=error.code), error)
+
+
+def _with_retry_after(response: web.Response, error: ApiError) -> web.Response:
+    if error.retry_after_s is not None:
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
+
+
+@web.middleware
+async def api_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer errors with Status records; an unknown path with the text clients know."""
+    return await _answer(request, handler, render_status)
+
+
+@web.middleware
+async def text_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer errors with their message as plain text."""
+    return await _answer(request, handler, _render_error_text)
+
+
+async def _answer(
+    request: web.Request, handler: Handler, render: Callable[[ApiError], web.Response]
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ApiError as error:
+        _refuse_if_started(request, error)
+        return render(error)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        return _from_router(error, render)
+    except (ConnectionError, asyncio.CancelledError):
+        raise  # the client is gone, or the server stops: there is nobody to answer
+    except Exception as error:
+        log.exception("%s %s failed unexpectedly", request.method, request.path)
+        _refuse_if_started(request, error)
+        return render(ApiError(500, "InternalError", "Internal error occurred: see the log"))
+
+
+def _from_router(
+    error: web.HTTPException, render: Callable[[ApiError], web.Response]
+) -> web.Response:
+    if error.status == 404:
+        return render_text("404 page not found\n", status=404)
+    reason, text = _HTTP_ERRORS.get(error.status, ("BadRequest", error.reason))
+    response = render(ApiError(error.status, reason, text))
+    if "Allow" in error.headers:
+        response.headers["Allow"] = error.headers["Allow"]
+    return response
+
+
+def _refuse_if_started(request: web.Request, error: Exception) -> None:
+    """An answer already under way cannot turn into another one: the connection is cut instead."""
+    if request.writer.output_size > 0:
+        raise ConnectionError(f"the answer broke off: {error}") from error
