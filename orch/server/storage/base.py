@@ -1,0 +1,134 @@
+"""The storage role: current objects under keys, one global revision, a bounded history of changes.
+
+What every implementation promises (tests/orch/server/storage/contract.py holds them to it):
+a write is durable before it is answered; every write gets the next revision, which never goes
+back or is given twice, not even across a restart; reads and watches are answered from memory and
+see a write as soon as it was answered; watches get every change after their revision, in order,
+once, or `Compacted`. Keys are `/<plural>[.<group>]/[<namespace>/]<name>`; data is opaque here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class StorageError(Exception):
+    """A write or a watch that storage refused."""
+
+
+class KeyExists(StorageError):
+    """The key to create is taken."""
+
+
+class KeyMissing(StorageError):
+    """The key to update or delete does not exist."""
+
+
+class RevisionMismatch(StorageError):
+    """The object was changed since the caller read it; `current` is its revision now."""
+
+    def __init__(self, key: str, expected: int, current: int) -> None:
+        super().__init__(f"{key} is at revision {current}, not {expected}")
+        self.current = current
+
+
+class Compacted(StorageError):
+    """Changes after the asked revision are no longer all held; read the objects again.
+
+    `oldest` is the oldest revision a watch can still start from.
+    """
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {asked} ({oldest})")
+        self.oldest = oldest
+
+
+class StorageFailed(StorageError):
+    """The medium failed (full, unwritable, closed): nothing of the write was kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One object at one revision. `memo` is room for what readers derive from `data`, once."""
+
+    key: str
+    revision: int
+    data: bytes
+    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write: `previous` is None for a creation, `current` is None for a deletion."""
+
+    key: str
+    revision: int
+    current: Stored | None
+    previous: Stored | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Objects in key order, as they were at `revision`."""
+
+    items: Sequence[Stored]
+    revision: int
+
+
+class Watch(Protocol):
+    """A reader's place in the history."""
+
+    async def changes(self) -> list[Change] | None:
+        """The next changes, at least one; None when storage ends its watches.
+
+        Compacted when this reader fell behind what is held.
+        """
+
+    @property
+    def revision(self) -> int:
+        """Every change up to this revision was delivered or does not concern this watch."""
+
+    def close(self) -> None: ...
+
+
+class Storage(Protocol):
+    """Reads are synchronous and from memory; writes return after they are durable."""
+
+    @property
+    def revision(self) -> int:
+        """Revision of the newest write."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def check(self) -> None:
+        """StorageFailed unless a write could be made now."""
+
+    def size_bytes(self) -> int:
+        """Bytes on the medium."""
+
+    def get(self, key: str) -> Stored | None: ...
+
+    def list(self, prefix: str) -> Snapshot:
+        """Everything below a prefix that begins with `/<plural>[.<group>]/`."""
+
+    async def create(self, key: str, data: bytes) -> Stored:
+        """KeyExists when it is taken."""
+
+    async def update(self, key: str, data: bytes, expected_revision: int) -> Stored:
+        """KeyMissing, RevisionMismatch."""
+
+    async def delete(self, key: str, expected_revision: int | None = None) -> Stored:
+        """The last data under the revision of the deletion. KeyMissing, RevisionMismatch."""
+
+    def watch(self, prefix: str, from_revision: int) -> Watch:
+        """Changes after `from_revision` below the prefix. Compacted at once when too old."""
+
+    def end_watches(self) -> None:
+        """Every watch, also a later one, delivers None: the program is stopping."""
+
+    def compact(self, keep: int) -> None:
+        """Forget history beyond the newest `keep` changes of each kind."""

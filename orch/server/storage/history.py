@@ -1,0 +1,85 @@
+"""The changes of one kind of object that are still held, and the readers waiting for the next.
+
+A reader is a cursor into one shared list: no queue per watcher, nothing is copied, and a reader
+that falls behind what is held gets `Compacted` instead of growing the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from orch.server.storage.base import Change, Compacted
+
+MIN_KEPT = 1024  # the reference keeps at least 100; leases of a mid-sized cluster need more
+
+
+class History:
+    """Changes in revision order; `floor` is the oldest revision a reader may start from."""
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self._changes: list[Change] = []
+        self._first = 0  # absolute position of _changes[0]
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._ended = False
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    @property
+    def end_position(self) -> int:
+        """Where a reader stands that has seen everything."""
+        return self._first + len(self._changes)
+
+    def append(self, changes: Sequence[Change]) -> None:
+        self._changes.extend(changes)
+        self._wake()
+
+    def trim(self, keep: int) -> None:
+        """Forget all but the newest `keep`; in blocks, so that the cost is shared out."""
+        surplus = len(self._changes) - keep
+        if surplus <= 0:
+            return
+        self.floor = self._changes[surplus - 1].revision
+        del self._changes[:surplus]
+        self._first += surplus
+
+    def position_after(self, revision: int) -> int:
+        """Where a reader that has seen `revision` continues; Compacted when that is gone."""
+        if revision < self.floor:
+            raise Compacted(revision, self.floor)
+        return self._first + bisect_right(self._changes, revision, key=lambda c: c.revision)
+
+    def read(self, position: int, seen_revision: int) -> list[Change]:
+        """Every change held from a position on; Compacted when that position was forgotten."""
+        if position < self._first:
+            raise Compacted(seen_revision, self.floor)
+        return self._changes[position - self._first :]
+
+    async def wait(self) -> bool:
+        """Until something was appended (True) or the history was ended (False)."""
+        if self._ended:
+            return False
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        try:
+            await future
+        finally:
+            self._waiting.discard(future)
+        return not self._ended
+
+    def end(self) -> None:
+        self._ended = True
+        self._wake()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)

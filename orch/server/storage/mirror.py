@@ -1,0 +1,136 @@
+"""What storage keeps in memory: every current object, the history of changes, the watches.
+
+Shared by the implementations: they make a write durable, then hand the changes to `apply`. Lives
+on the event loop's thread alone and knows nothing of the medium.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from orch.server.storage.base import Change, Snapshot, Stored
+from orch.server.storage.history import MIN_KEPT, History
+
+
+class _Shelf:
+    """The objects of one kind, with their keys in order (sorted again when they changed)."""
+
+    def __init__(self, floor: int) -> None:
+        self.objects: dict[str, Stored] = {}
+        self.history = History(floor)
+        self._order: list[str] | None = []
+
+    def put(self, stored: Stored) -> None:
+        if stored.key not in self.objects:
+            self._order = None
+        self.objects[stored.key] = stored
+
+    def drop(self, key: str) -> None:
+        if self.objects.pop(key, None) is not None:
+            self._order = None
+
+    def below(self, prefix: str) -> list[Stored]:
+        if self._order is None:
+            self._order = sorted(self.objects)
+        first = bisect_left(self._order, prefix)
+        end = bisect_left(self._order, prefix + "\U0010ffff", lo=first)
+        return [self.objects[key] for key in self._order[first:end]]
+
+
+class MirrorWatch:
+    """A cursor into one kind's history, narrowed to a key prefix."""
+
+    def __init__(self, mirror: Mirror, history: History, prefix: str, from_revision: int) -> None:
+        self._mirror = mirror
+        self._history = history
+        self._prefix = prefix
+        self._position = history.position_after(from_revision)
+        self._revision = from_revision
+        self._closed = False
+
+    @property
+    def revision(self) -> int:
+        if self._position == self._history.end_position:
+            return self._mirror.revision
+        return self._revision
+
+    async def changes(self) -> list[Change] | None:
+        while not (self._closed or self._history.ended):
+            found = self._history.read(self._position, self._revision)
+            if found:
+                self._position += len(found)
+                self._revision = found[-1].revision
+                wanted = [change for change in found if change.key.startswith(self._prefix)]
+                if wanted:
+                    return wanted
+            elif not await self._history.wait():
+                break
+        return None
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class Mirror:
+    """Current objects and history of all kinds under one revision."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._loaded_at = 0
+        self._shelves: dict[str, _Shelf] = {}
+        self._ended = False
+
+    def load(self, items: Iterable[Stored], revision: int) -> None:
+        """Start from what the medium holds; history before `revision` is not known."""
+        self.revision = self._loaded_at = revision
+        for stored in items:
+            self._shelf(stored.key).put(stored)
+
+    def get(self, key: str) -> Stored | None:
+        return self._shelf(key).objects.get(key)
+
+    def list(self, prefix: str) -> Snapshot:
+        return Snapshot(self._shelf(prefix).below(prefix), self.revision)
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Make durable changes visible: objects first, then the watches are woken."""
+        by_shelf: dict[int, tuple[_Shelf, list[Change]]] = {}
+        for change in changes:
+            shelf = self._shelf(change.key)
+            if change.current is None:
+                shelf.drop(change.key)
+            else:
+                shelf.put(change.current)
+            by_shelf.setdefault(id(shelf), (shelf, []))[1].append(change)
+            self.revision = change.revision
+        for shelf, its_changes in by_shelf.values():
+            shelf.history.append(its_changes)
+            self._bound(shelf)
+
+    def watch(self, prefix: str, from_revision: int) -> MirrorWatch:
+        return MirrorWatch(self, self._shelf(prefix).history, prefix, from_revision)
+
+    def end_watches(self) -> None:
+        self._ended = True
+        for shelf in self._shelves.values():
+            shelf.history.end()
+
+    def compact(self, keep: int) -> None:
+        for shelf in self._shelves.values():
+            shelf.history.trim(keep)
+
+    def _bound(self, shelf: _Shelf) -> None:
+        keep = max(MIN_KEPT, 2 * len(shelf.objects))
+        if len(shelf.history) > keep + keep // 4:
+            shelf.history.trim(keep)
+
+    def _shelf(self, key: str) -> _Shelf:
+        """By the kind's part of the key: `/pods/default/a` and `/pods/` share one."""
+        kind = key[: key.index("/", 1)]
+        shelf = self._shelves.get(kind)
+        if shelf is None:
+            shelf = self._shelves[kind] = _Shelf(self._loaded_at)
+            if self._ended:
+                shelf.history.end()
+        return shelf

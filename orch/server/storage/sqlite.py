@@ -1,0 +1,138 @@
+"""The embedded default: one SQLite file. The only module that imports sqlite3.
+
+One row per object, updated in place, and one counter row with the newest revision, written in the
+same transaction (WAL, synchronous=FULL): what was answered is there after a crash, and no revision
+is given twice. The file is locked to one process and readable by its owner only. Changes before
+the start are not kept: a watch from before a restart gets `Compacted` and its reader lists again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from orch.server.storage.base import Change, StorageFailed, Stored
+from orch.server.storage.groupcommit import GroupCommitStorage
+
+SCHEMA_VERSION = 1
+_LOCK_WAIT_S = 3.0  # for a predecessor that is still shutting down
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS objects"
+    " (key TEXT PRIMARY KEY, revision INTEGER NOT NULL, data BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
+    "INSERT OR IGNORE INTO counters VALUES ('revision', 0)",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+_PUT = (
+    "INSERT INTO objects VALUES (?1, ?2, ?3)"
+    " ON CONFLICT (key) DO UPDATE SET revision = ?2, data = ?3"
+)
+_DROP = "DELETE FROM objects WHERE key = ?"
+_COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
+
+
+class SqliteStorage(GroupCommitStorage):
+    """`base.Storage` on the file at `path`, made when it does not exist."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(SqliteMedium(path))
+
+
+class SqliteMedium:
+    """The file, for one thread at a time; see `groupcommit.Medium`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self) -> tuple[list[Stored], int]:
+        try:
+            # Created before SQLite sees it: its -wal and -shm files take this file's mode.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._connection = self._connect()
+            return self._load(self._connection)
+        except (OSError, sqlite3.Error, StorageFailed) as error:
+            self.close()
+            if isinstance(error, StorageFailed):
+                raise
+            raise StorageFailed(f"cannot open {self._path}: {_why(error)}") from error
+
+    def commit(self, changes: Sequence[Change], revision: int) -> None:
+        """One transaction; without changes it still writes, so that it proves the medium."""
+        connection = self._connection
+        if connection is None:
+            raise StorageFailed(f"{self._path} is not open")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                _write(connection, changes, revision)
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
+        except sqlite3.Error as error:
+            raise StorageFailed(f"cannot write {self._path}: {_why(error)}") from error
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def size_bytes(self) -> int:
+        total = 0
+        for path in (self._path, Path(f"{self._path}-wal")):
+            try:
+                total += path.stat().st_size
+            except FileNotFoundError:
+                continue
+        return total
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=_LOCK_WAIT_S, isolation_level=None, check_same_thread=False
+        )
+        # Exclusive before WAL: a second server on this file fails here and not half-way.
+        try:
+            for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _load(self, connection: sqlite3.Connection) -> tuple[list[Stored], int]:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, SCHEMA_VERSION):
+            raise StorageFailed(
+                f"{self._path} has schema version {version}, this program writes {SCHEMA_VERSION}:"
+                " run the version that wrote it"
+            )
+        connection.execute("BEGIN EXCLUSIVE")
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+        rows = connection.execute("SELECT key, revision, data FROM objects ORDER BY key")
+        items = [Stored(key, revision, data) for key, revision, data in rows]
+        revision = connection.execute(
+            "SELECT value FROM counters WHERE name = 'revision'"
+        ).fetchone()[0]
+        return items, revision
+
+
+def _write(connection: sqlite3.Connection, changes: Sequence[Change], revision: int) -> None:
+    execute = connection.execute
+    for change in changes:
+        if change.current is None:
+            execute(_DROP, (change.key,))
+        else:
+            execute(_PUT, (change.key, change.revision, change.current.data))
+    execute(_COUNT, (revision,))
+
+
+def _why(error: OSError | sqlite3.Error) -> str:
+    if isinstance(error, sqlite3.Error) and "locked" in str(error):
+        return "another process has it open; stop that one or use another file"
+    return str(error)

@@ -1,0 +1,183 @@
+"""What every storage must do; each implementation's test file runs these as its own.
+
+A subclass gives `make`, which returns a new, unopened storage on the same medium each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from orch.server.storage import base
+
+Make = Callable[[], base.Storage]
+
+
+class StorageContract:
+    @pytest.fixture
+    async def storage(self, make: Make) -> AsyncIterator[base.Storage]:
+        storage = make()
+        await storage.open()
+        yield storage
+        await storage.close()
+
+    async def test_a_created_object_is_read_back_at_its_revision(self, storage) -> None:
+        stored = await storage.create("/pods/a/x", b"1")
+        assert storage.get("/pods/a/x") == stored
+        assert stored.data == b"1"
+        assert stored.revision == storage.revision
+
+    async def test_creating_a_taken_key_is_refused_and_changes_nothing(self, storage) -> None:
+        first = await storage.create("/pods/a/x", b"1")
+        with pytest.raises(base.KeyExists):
+            await storage.create("/pods/a/x", b"2")
+        assert storage.get("/pods/a/x") == first
+        assert storage.revision == first.revision
+
+    async def test_an_update_needs_the_revision_it_was_made_from(self, storage) -> None:
+        first = await storage.create("/pods/a/x", b"1")
+        second = await storage.update("/pods/a/x", b"2", first.revision)
+        with pytest.raises(base.RevisionMismatch) as caught:
+            await storage.update("/pods/a/x", b"3", first.revision)
+        assert caught.value.current == second.revision
+        assert storage.get("/pods/a/x").data == b"2"
+
+    async def test_what_does_not_exist_is_neither_updated_nor_deleted(self, storage) -> None:
+        with pytest.raises(base.KeyMissing):
+            await storage.update("/pods/a/x", b"1", 1)
+        with pytest.raises(base.KeyMissing):
+            await storage.delete("/pods/a/x")
+
+    async def test_a_deletion_gives_the_last_data_and_a_revision_of_its_own(self, storage) -> None:
+        first = await storage.create("/pods/a/x", b"1")
+        with pytest.raises(base.RevisionMismatch):
+            await storage.delete("/pods/a/x", first.revision + 7)
+        gone = await storage.delete("/pods/a/x", first.revision)
+        assert (gone.data, gone.revision) == (b"1", first.revision + 1)
+        assert storage.get("/pods/a/x") is None
+
+    async def test_of_many_writers_with_one_revision_exactly_one_wins(self, storage) -> None:
+        first = await storage.create("/pods/a/x", b"0")
+        attempts = [storage.update("/pods/a/x", b"%d" % n, first.revision) for n in range(50)]
+        results = await asyncio.gather(*attempts, return_exceptions=True)
+        winners = [r for r in results if isinstance(r, base.Stored)]
+        assert len(winners) == 1
+        assert storage.get("/pods/a/x") == winners[0]
+        losers = [r for r in results if isinstance(r, base.RevisionMismatch)]
+        assert {r.current for r in losers} == {winners[0].revision}
+
+    async def test_a_list_has_the_prefix_in_key_order_and_its_revision(self, storage) -> None:
+        for key in ("/pods/b/x", "/pods/a/y", "/pods/a/x", "/pods.other/a/x", "/pods/ab/x"):
+            await storage.create(key, b"1")
+        snapshot = storage.list("/pods/a/")
+        assert [item.key for item in snapshot.items] == ["/pods/a/x", "/pods/a/y"]
+        assert snapshot.revision == storage.revision
+        assert len(storage.list("/pods/").items) == 4
+        await storage.delete("/pods/a/x")
+        assert [item.key for item in storage.list("/pods/a/").items] == ["/pods/a/y"]
+
+    async def test_revisions_grow_over_all_kinds(self, storage) -> None:
+        revisions = [
+            (await storage.create("/pods/a/x", b"1")).revision,
+            (await storage.create("/nodes/n", b"1")).revision,
+            (await storage.delete("/pods/a/x")).revision,
+        ]
+        assert revisions == sorted(set(revisions))
+
+    async def test_a_watch_gets_what_came_after_its_revision_in_order(self, storage) -> None:
+        first = await storage.create("/pods/a/x", b"1")
+        watch = storage.watch("/pods/a/", first.revision)
+        second = await storage.update("/pods/a/x", b"2", first.revision)
+        await storage.create("/pods/b/x", b"other namespace")
+        gone = await storage.delete("/pods/a/x")
+        changes = []
+        while len(changes) < 2:
+            changes += await watch.changes()
+        assert [(c.previous, c.current, c.revision) for c in changes] == [
+            (first, second, second.revision),
+            (second, None, gone.revision),
+        ]
+
+    async def test_a_watch_waits_for_the_next_change(self, storage) -> None:
+        watch = storage.watch("/pods/", storage.revision)
+        waiting = asyncio.ensure_future(watch.changes())
+        await storage.create("/nodes/n", b"another kind")
+        assert not waiting.done()
+        stored = await storage.create("/pods/a/x", b"1")
+        assert [change.current for change in await waiting] == [stored]
+        assert watch.revision == storage.revision
+
+    async def test_an_idle_watch_knows_the_newest_revision(self, storage) -> None:
+        watch = storage.watch("/pods/", storage.revision)
+        await storage.create("/nodes/n", b"another kind")
+        assert watch.revision == storage.revision
+
+    async def test_a_watch_from_forgotten_changes_is_told_so(self, storage) -> None:
+        start = (await storage.create("/pods/a/x", b"1")).revision
+        behind = storage.watch("/pods/", start)
+        for n in range(5):
+            await storage.create(f"/pods/a/{n}", b"1")
+        storage.compact(2)
+        with pytest.raises(base.Compacted) as caught:
+            storage.watch("/pods/", start)
+        with pytest.raises(base.Compacted):
+            await behind.changes()
+        storage.watch("/pods/", caught.value.oldest)
+        storage.watch("/nodes/", start)
+
+    async def test_history_is_bounded_without_asking(self, storage) -> None:
+        stored = await storage.create("/pods/a/x", b"1")
+        start = stored.revision
+        for _ in range(2000):
+            stored = await storage.update("/pods/a/x", b"1", stored.revision)
+        with pytest.raises(base.Compacted):
+            storage.watch("/pods/", start)
+
+    async def test_ended_watches_deliver_none(self, storage) -> None:
+        waiting = asyncio.ensure_future(storage.watch("/pods/", storage.revision).changes())
+        await asyncio.sleep(0)
+        storage.end_watches()
+        assert await waiting is None
+        assert await storage.watch("/nodes/", storage.revision).changes() is None
+
+    async def test_a_cancelled_caller_does_not_stop_the_others(self, storage) -> None:
+        cancelled = asyncio.ensure_future(storage.create("/pods/a/x", b"1"))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await storage.create("/pods/a/y", b"1")
+        assert storage.get("/pods/a/x") is not None
+
+    async def test_check_passes_while_writes_work_and_size_is_known(self, storage) -> None:
+        before = storage.revision
+        await storage.check()
+        assert storage.revision == before
+        assert storage.size_bytes() >= 0
+
+    async def test_a_closed_storage_refuses_writes(self, make: Make) -> None:
+        storage = make()
+        await storage.open()
+        await storage.close()
+        with pytest.raises(base.StorageFailed):
+            await storage.create("/pods/a/x", b"1")
+        with pytest.raises(base.StorageFailed):
+            await storage.check()
+
+    async def test_objects_and_revision_outlive_a_restart(self, make: Make) -> None:
+        storage = make()
+        await storage.open()
+        kept = await storage.create("/pods/a/x", b"1")
+        await storage.create("/pods/a/y", b"1")
+        gone = await storage.delete("/pods/a/y")
+        await storage.close()
+
+        again = make()
+        await again.open()
+        assert again.revision == gone.revision
+        assert again.list("/pods/").items == [kept]
+        assert (await again.create("/pods/a/z", b"1")).revision > gone.revision
+        with pytest.raises(base.Compacted):
+            again.watch("/pods/", kept.revision)
+        again.watch("/pods/", gone.revision)
+        await again.close()

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from orch.server.storage import base, sqlite
+from orch.server.storage.sqlite import SqliteStorage
+from tests.orch.server.storage.contract import Make, StorageContract
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+class TestContract(StorageContract):
+    @pytest.fixture
+    def make(self, path: Path) -> Make:
+        return lambda: SqliteStorage(path)
+
+
+async def test_only_the_owner_can_read_the_files(path: Path) -> None:
+    storage = SqliteStorage(path)
+    await storage.open()
+    await storage.create("/pods/a/x", b"1")
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    await storage.close()
+    assert set(modes.values()) == {0o600}
+    assert {"state.db", "state.db-wal"} <= set(modes)
+
+
+async def test_a_second_server_on_the_file_is_refused(path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sqlite, "_LOCK_WAIT_S", 0.05)
+    storage = SqliteStorage(path)
+    await storage.open()
+    with pytest.raises(base.StorageFailed, match="another process has it open"):
+        await SqliteStorage(path).open()
+    await storage.create("/pods/a/x", b"1")
+    await storage.close()
+
+
+async def test_a_file_of_another_program_is_refused(path: Path) -> None:
+    path.write_bytes(b"not a database, but long enough to look like a page" * 200)
+    with pytest.raises(base.StorageFailed, match="not a database"):
+        await SqliteStorage(path).open()
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(base.StorageFailed, match="schema version 99"):
+        await SqliteStorage(path).open()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (99,)
+        assert connection.execute("SELECT * FROM sqlite_master").fetchall() == []
+    connection.close()
+
+
+async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(base.StorageFailed, match="no-such-dir"):
+        await SqliteStorage(tmp_path / "no-such-dir" / "state.db").open()
+
+
+async def test_commits_are_synced_in_full(path: Path) -> None:
+    medium = sqlite.SqliteMedium(path)
+    medium.open()
+    assert medium._connection is not None
+    assert medium._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert medium._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    medium.close()
