@@ -29,7 +29,6 @@ class Options:
     hostname_override: str
     node_ip: str
     node_labels: dict[str, str]
-    port_file: str
     remove_pods_on_stop: bool
     overrides: tuple[FlagValue, ...]
 
@@ -101,7 +100,6 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--hostname-override", default="", help="node name instead of the hostname")
     flags.add_argument("--node-ip", default="", help="address to report for this node")
     flags.add_argument("--node-labels", type=_pairs, default={}, help="KEY=VALUE,… at registration")
-    flags.add_argument("--port-file", default="", help="write the port in use here (with --port 0)")
     flags.add_argument(
         "--remove-pods-on-stop",
         action="store_true",
@@ -115,13 +113,8 @@ def parser() -> argparse.ArgumentParser:
 def parse(argv: Sequence[str]) -> Options:
     """Read the command line; argparse prints its own error and exits 2."""
     values = vars(parser().parse_args(argv))
-    overrides = tuple(
-        FlagValue(flag, path, values.pop(_dest(path)))
-        for flag, path, _, _ in _OVERRIDES
-        if values[_dest(path)] is not None
-    )
-    for _, path, _, _ in _OVERRIDES:
-        values.pop(_dest(path), None)
+    given = [(flag, path, values.pop(_dest(path))) for flag, path, _, _ in _OVERRIDES]
+    overrides = tuple(FlagValue(*one) for one in given if one[2] is not None)
     values["cert_dir"] = values["cert_dir"] or f"{values['root_dir']}/pki"
     return Options(**values, overrides=overrides)
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
+import socket
 import sys
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
 from orch.component import log as logs
-from orch.component.daemon import SetupError, Stop, run_daemon
+from orch.component.clock import utc_now
+from orch.component.daemon import SetupError, Stop, run_daemon, supervise
 from orch.component.lockfile import LockHeldError, acquire
-from orch.component.loops import spawn
-from orch.up.cluster import Cluster, Ports, default_node_name, summary_lines
+from orch.component.loops import cancel, spawn
+from orch.up.certificates import issue_certificates
+from orch.up.cluster import Cluster
+from orch.up.commands import Ports
 from orch.up.layout import Layout
 from orch.up.runtime import RuntimeChoice, RuntimeTool
 from orch.wire import names
@@ -31,10 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(prog="orch-up", description=__doc__, allow_abbrev=False)
     flags.add_argument("--run-dir", type=Path, default=Path(".run"), help="holds everything made")
-    flags.add_argument("--apiserver-port", type=int, default=names.APISERVER_PORT)
+    flags.add_argument(
+        "--apiserver-port", type=int, default=names.APISERVER_PORT, help="0 picks a free one"
+    )
     flags.add_argument("--nodeagent-port", type=int, default=names.AGENT_PORT)
     flags.add_argument("--healthz-port", type=int, default=names.AGENT_HEALTHZ_PORT)
-    flags.add_argument("--node-name", default=default_node_name())
+    flags.add_argument("--node-name", default=socket.gethostname().lower())
     flags.add_argument(
         "--container-runtime-endpoint", help='CRI socket to use; "" runs without a runtime'
     )
@@ -48,42 +56,42 @@ async def _run(options: argparse.Namespace, stop: Stop) -> None:
     layout = Layout(options.run_dir.absolute())
     layout.make()
     try:
-        lock = acquire(str(layout.run_dir / "orch-up.lock"), holder="orch-up")
+        acquire(str(layout.run_dir / "orch-up.lock"), holder="orch-up")
     except LockHeldError as error:
         raise SetupError(str(error)) from None
     tool = RuntimeTool(options.runtime_tool, layout.runtime) if options.runtime_tool else None
     stopping = spawn(stop.wait(), name="stop signal")
-    running = spawn(_serve(options, layout, tool), name="cluster")
+    running = spawn(_serve(options, layout, tool, stop), name="cluster")
     await asyncio.wait((stopping, running), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
+    if stop.is_set():
+        _say("stopping")
+    await cancel(stopping)
     if not running.done():
-        print("stopping", flush=True)  # noqa: T201 — the terminal is this program's user
-        running.cancel()
-    try:
-        await running
-    except asyncio.CancelledError:
-        log.debug("stopped on request")
-    del lock
+        await cancel(running)
+    else:
+        running.result()
 
 
-async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool | None) -> None:
-    """Bring everything up and wait; leaves nothing running, however it ends."""
-    choice = RuntimeChoice(None, why="none was given")
+async def _serve(
+    options: argparse.Namespace, layout: Layout, tool: RuntimeTool | None, stop: Stop
+) -> None:
+    """Bring everything up and watch over it; leaves nothing running, however it ends."""
     cluster: Cluster | None = None
     try:
         choice = await _choose_runtime(options, tool)
-        ports = Ports(options.apiserver_port, options.nodeagent_port, options.healthz_port)
-        cluster = Cluster(layout, ports, options.node_name, choice)
-        started_s = asyncio.get_running_loop().time()
-        await cluster.start()
-        took_s = asyncio.get_running_loop().time() - started_s
-        sys.stdout.write("\n".join(summary_lines(layout, took_s)) + "\n")
-        sys.stdout.flush()
-        child = await cluster.child_ended()
-        raise SetupError(
-            f"{child.name} ended with exit code {child.exit_code}; the end of "
-            f"{child.log_file}:\n{child.last_lines()}"
+        _write_agent_files(layout, with_demo=choice.provisioned)
+        cluster = Cluster(
+            layout,
+            _ports(options),
+            issue_certificates(layout.pki, options.node_name, now=utc_now()),
+            node=options.node_name,
+            runtime=choice.endpoint,
         )
+        began_s = asyncio.get_running_loop().time()
+        await cluster.start()
+        _say(_ready_text(layout, asyncio.get_running_loop().time() - began_s))
+        children = ("apiserver", "controller-manager", "nodeagent")
+        await supervise(stop, {name: cluster.keep(name) for name in children})
     finally:
         if cluster:
             await cluster.stop()
@@ -102,6 +110,58 @@ async def _choose_runtime(options: argparse.Namespace, tool: RuntimeTool | None)
             choice.why,
         )
     return choice
+
+
+def _ports(options: argparse.Namespace) -> Ports:
+    return Ports(
+        apiserver=options.apiserver_port or _free_port(),
+        nodeagent=options.nodeagent_port or _free_port(),
+        healthz=options.healthz_port or _free_port(),
+        controller=_free_port(),
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _write_agent_files(layout: Layout, *, with_demo: bool) -> None:
+    """The agent's main configuration, and on the first start a pod that does visible work."""
+    layout.agent_config.write_text(
+        "# Written at every start; put your own settings into nodeagent.conf.d/*.conf.\n"
+        f"apiVersion: {names.AGENT_CONFIG_API_VERSION}\n"
+        f"kind: {names.AGENT_CONFIG_KIND}\n"
+        f"staticPodPath: {json.dumps(str(layout.manifests))}\n"
+        f"podLogsDir: {json.dumps(str(layout.logs / 'pods'))}\n"
+    )
+    first_start = not any(layout.manifests.iterdir())
+    if with_demo and first_start:
+        demo = resources.files("orch.up").joinpath("demo.yaml").read_text()
+        (layout.manifests / "demo.yaml").write_text(demo)
+
+
+def _ready_text(layout: Layout, took_s: float) -> str:
+    """What the operator sees when all is healthy; the first line begins with `ready`."""
+    cluster = json.loads(layout.cluster_file.read_text())
+    return "\n".join(
+        (
+            f"ready after {took_s:.1f} s: node {cluster['node']}",
+            f"  API server  {cluster['apiserver']}",
+            f"  node agent  {cluster['nodeagent']}",
+            f"  health      {cluster['nodeagentHealthz']}/healthz",
+            f"  runtime     {cluster['runtime'] or 'none'}",
+            f"  manifests   {layout.manifests}",
+            f"  logs        {layout.logs}",
+            f"  try         kubectl --kubeconfig {cluster['kubeconfig']} get nodes,pods -A",
+        )
+    )
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

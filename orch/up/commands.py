@@ -1,0 +1,73 @@
+"""The command line of each daemon of a local cluster, from its layout, ports and certificates."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from orch.up.certificates import Certificates
+from orch.up.layout import Layout
+
+Command = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where the daemons listen on loopback; none is 0."""
+
+    apiserver: int
+    nodeagent: int
+    healthz: int
+    controller: int
+
+
+def apiserver(layout: Layout, ports: Ports, certificates: Certificates) -> Command:
+    return _python(
+        "orch.server.main",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={ports.apiserver}",
+        f"--data-dir={layout.store}",
+        f"--client-ca-file={certificates.ca_file}",
+        f"--tls-cert-file={certificates.apiserver.cert_file}",
+        f"--tls-private-key-file={certificates.apiserver.key_file}",
+        f"--nodeagent-certificate-authority={certificates.ca_file}",
+        f"--nodeagent-client-certificate={certificates.proxy.cert_file}",
+        f"--nodeagent-client-key={certificates.proxy.key_file}",
+        "--node-proxy-allow-loopback",
+    )
+
+
+def controller_manager(layout: Layout, ports: Ports) -> Command:
+    return _python(
+        "orch.lifecycle.main",
+        f"--kubeconfig={layout.kubeconfig('controller-manager')}",
+        f"--secure-port={ports.controller}",
+    )
+
+
+def nodeagent(
+    layout: Layout, ports: Ports, certificates: Certificates, node: str, runtime: str | None
+) -> Command:
+    """`runtime` is the CRI endpoint; None runs the agent without one."""
+    return _python(
+        "nodeagent.main",
+        f"--config={layout.agent_config}",
+        f"--config-dir={layout.agent_drop_ins}",
+        f"--kubeconfig={layout.kubeconfig('node')}",
+        f"--root-dir={layout.agent_root}",
+        f"--lock-file={layout.run_dir / 'nodeagent.lock'}",
+        f"--hostname-override={node}",
+        "--address=127.0.0.1",
+        f"--port={ports.nodeagent}",
+        f"--healthz-port={ports.healthz}",
+        f"--client-ca-file={certificates.ca_file}",
+        f"--tls-cert-file={certificates.nodeagent.cert_file}",
+        f"--tls-private-key-file={certificates.nodeagent.key_file}",
+        f"--container-runtime-endpoint={runtime or ''}",
+        "--node-ip=127.0.0.1",
+        "--remove-pods-on-stop",
+    )
+
+
+def _python(module: str, *arguments: str) -> Command:
+    return (sys.executable, "-m", module, *arguments)
