@@ -1,0 +1,117 @@
+"""What comes back from a server: a whole answer, one that is still arriving, or why there is none.
+
+The only place that reads aiohttp's exceptions and turns them into sentences.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orch.component.daemon import SetupError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_MAX_LINE_BYTES = 16 * 1024 * 1024
+
+
+class TransportError(Exception):
+    """No usable answer: the text names the server and the cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer, whatever its status; header names are case-insensitive."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Stream:
+    """An answer that is still arriving: iterate it for lines, or its `chunks()` for bytes."""
+
+    def __init__(self, response: aiohttp.ClientResponse, server: str, silence_s: float) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._server = server
+        self._silence_s = silence_s
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Bytes as they come; TransportError when the answer breaks off."""
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except failures() as error:
+            raise explain(error, self._server, self._silence_s) from error
+
+    async def read(self) -> bytes:
+        """The rest of the answer."""
+        return b"".join([chunk async for chunk in self.chunks()])
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self.lines()
+
+    async def lines(self) -> AsyncGenerator[bytes, None]:
+        """Lines without their newline; the last need not have one."""
+        rest = bytearray()
+        async for chunk in self.chunks():
+            rest += chunk
+            if b"\n" in chunk:
+                *lines, last = bytes(rest).split(b"\n")
+                for line in lines:
+                    yield line
+                rest = bytearray(last)
+            elif len(rest) > _MAX_LINE_BYTES:
+                limit = _MAX_LINE_BYTES // 2**20
+                raise TransportError(f"{self._server} sent a line longer than {limit} MiB")
+        if rest:
+            yield bytes(rest)
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What a call to the server may raise when there is no usable answer."""
+    import aiohttp
+
+    return (aiohttp.ClientError, OSError, SetupError, ValueError)
+
+
+def explain(error: Exception, server: str, limit_s: float) -> TransportError:
+    """One of `failures` as a sentence; `limit_s` is the wait that a TimeoutError ended."""
+    return TransportError(f"cannot reach {server}: {_cause(error, limit_s)}")
+
+
+def _cause(error: Exception, limit_s: float) -> str:
+    import aiohttp
+
+    if isinstance(error, TimeoutError):
+        return f"the server did not answer within {limit_s:g} s"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the host name does not resolve ({error.os_error.strerror or error.os_error})"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _cause_of_tls(error.certificate_error)
+    if isinstance(error, ssl.SSLError):
+        return _cause_of_tls(error)
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the server closed the connection without an answer"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer broke off"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is not HTTP ({error.message})"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "the address is not a URL"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _cause_of_tls(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    reason = getattr(error, "reason", None)
+    return f"TLS failed: {(reason or str(error)).replace('_', ' ').lower()}"

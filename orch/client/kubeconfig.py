@@ -1,0 +1,202 @@
+"""Kubeconfig files: which server, which authority, which credentials. Read strictly, written 0600.
+
+Only what this service's programs use is acted on; a credential plugin is refused rather than
+ignored. Paths in a file are relative to that file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orch.component.daemon import SetupError
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """How to reach and convince a server; data fields win over the files of the same name.
+
+    `server` is `https://host:port` (or http, for tests); empty strings mean "none".
+    """
+
+    server: str
+    ca_file: str = ""
+    ca_data: bytes = b""
+    cert_file: str = ""
+    cert_data: bytes = b""
+    key_file: str = ""
+    key_data: bytes = field(default=b"", repr=False)
+    token: str = field(default="", repr=False)
+    token_file: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    insecure: bool = False
+    tls_server_name: str = ""
+    namespace: str = ""
+
+
+def load_kubeconfig(path: str, context: str | None = None) -> ClientConfig:
+    """The named context of a file, or its current one; SetupError names the file and the field."""
+    return _Reader(path).read(context)
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        from orch.component import yamlfile  # not needed by a client given flags
+
+        self.path = path
+        self._folder = Path(path).resolve().parent
+        try:
+            value = yamlfile.read_yaml_file(Path(path)).value
+        except OSError as error:
+            raise SetupError(f"cannot read the kubeconfig {path}: {error.strerror}") from error
+        except yamlfile.YamlError as error:
+            raise SetupError(f"the kubeconfig does not parse: {error}") from error
+        if not isinstance(value, dict):
+            raise self._error("", "is not a mapping with clusters, users and contexts")
+        self._root: Mapping[str, Any] = value
+
+    def read(self, wanted: str | None) -> ClientConfig:
+        name = wanted or self._text(self._root, "current-context", "")
+        if not name:
+            raise self._error("current-context", "is empty and no context was named")
+        context = self._entry("contexts", "context", name)
+        where = f"contexts[{name}]"
+        cluster_name = self._text(context, "cluster", where)
+        user_name = self._text(context, "user", where)
+        if not cluster_name:
+            raise self._error(f"{where}.cluster", "is missing")
+        cluster = self._entry("clusters", "cluster", cluster_name)
+        user = self._entry("users", "user", user_name) if user_name else {}
+        return self._config(
+            cluster, f"clusters[{cluster_name}]", user, f"users[{user_name}]",
+            self._text(context, "namespace", where),
+        )  # fmt: skip
+
+    def _config(
+        self, cluster: Mapping[str, Any], at: str, user: Mapping[str, Any], user_at: str,
+        namespace: str,
+    ) -> ClientConfig:  # fmt: skip
+        server = self._text(cluster, "server", at)
+        if not server.startswith(("https://", "http://")):
+            raise self._error(f"{at}.server", f"{server!r} is not an http(s) URL")
+        for plugin in ("exec", "auth-provider"):
+            if user.get(plugin):
+                raise self._error(f"{user_at}.{plugin}", "credential plugins are not supported")
+        insecure = cluster.get("insecure-skip-tls-verify", False)
+        if not isinstance(insecure, bool):
+            raise self._error(f"{at}.insecure-skip-tls-verify", "is not true or false")
+        return ClientConfig(
+            server=server.rstrip("/"),
+            ca_file=self._file(cluster, "certificate-authority", at),
+            ca_data=self._data(cluster, "certificate-authority-data", at),
+            cert_file=self._file(user, "client-certificate", user_at),
+            cert_data=self._data(user, "client-certificate-data", user_at),
+            key_file=self._file(user, "client-key", user_at),
+            key_data=self._data(user, "client-key-data", user_at),
+            token=self._text(user, "token", user_at),
+            token_file=self._file(user, "tokenFile", user_at),
+            username=self._text(user, "username", user_at),
+            password=self._text(user, "password", user_at),
+            insecure=insecure,
+            tls_server_name=self._text(cluster, "tls-server-name", at),
+            namespace=namespace,
+        )
+
+    def _entry(self, section: str, key: str, name: str) -> Mapping[str, Any]:
+        entries = self._root.get(section) or []
+        if not isinstance(entries, list):
+            raise self._error(section, "is not a list")
+        for entry in entries:
+            if isinstance(entry, dict) and entry.get("name") == name:
+                value = entry.get(key) or {}
+                if not isinstance(value, dict):
+                    raise self._error(f"{section}[{name}].{key}", "is not a mapping")
+                return value
+        raise self._error(section, f"has no entry named {name!r}")
+
+    def _text(self, mapping: Mapping[str, Any], key: str, at: str) -> str:
+        value = mapping.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self._error(f"{at}.{key}".lstrip("."), "is not text")
+        return value
+
+    def _file(self, mapping: Mapping[str, Any], key: str, at: str) -> str:
+        name = self._text(mapping, key, at)
+        return str(self._folder / name) if name else ""
+
+    def _data(self, mapping: Mapping[str, Any], key: str, at: str) -> bytes:
+        try:
+            return base64.b64decode(self._text(mapping, key, at), validate=True)
+        except (binascii.Error, ValueError):
+            raise self._error(f"{at}.{key}", "is not base64") from None
+
+    def _error(self, at: str, what: str) -> SetupError:
+        return SetupError(f"kubeconfig {self.path}: {at} {what}".replace(":  ", ": "))
+
+
+def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> None:
+    """Write one cluster, user and context, readable by the owner alone, in place of what was there.
+
+    Data fields are embedded; file fields are written as absolute paths.
+    """
+    import yaml
+
+    cluster = {
+        "server": config.server,
+        "certificate-authority": _absolute(config.ca_file),
+        "certificate-authority-data": _encoded(config.ca_data),
+        "tls-server-name": config.tls_server_name,
+        "insecure-skip-tls-verify": config.insecure,
+    }
+    user = {
+        "client-certificate": _absolute(config.cert_file),
+        "client-certificate-data": _encoded(config.cert_data),
+        "client-key": _absolute(config.key_file),
+        "client-key-data": _encoded(config.key_data),
+        "token": config.token,
+        "tokenFile": _absolute(config.token_file),
+        "username": config.username,
+        "password": config.password,
+    }
+    context = {"cluster": name, "user": name, "namespace": config.namespace}
+    data = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": _given(cluster)}],
+        "users": [{"name": name, "user": _given(user)}],
+        "contexts": [{"name": name, "context": _given(context)}],
+        "current-context": name,
+    }
+    _replace_file(Path(path), yaml.safe_dump(data, sort_keys=False).encode())
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _absolute(name: str) -> str:
+    return str(Path(name).absolute()) if name else ""
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value}

@@ -1,0 +1,230 @@
+"""Typed access to an API server's objects: one method per verb, records in and out.
+
+Paths come from the table of kinds. A refusal of the server is an ApiError, no usable answer a
+TransportError; nothing is retried here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import orjson
+import pydantic
+
+from orch.client.transport import Response, Transport, TransportError
+from orch.wire import kinds
+from orch.wire.errors import ApiError
+from orch.wire.meta import ApiObject
+
+T = TypeVar("T", bound=ApiObject)
+
+_PATCH_TYPES = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+_JSON = "application/json"
+_WATCH_MARGIN_S = 30.0  # beyond the time at which the server ends a watch by itself
+
+
+@dataclass(frozen=True, slots=True)
+class ListResult(Generic[T]):
+    items: Sequence[T]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """ADDED, MODIFIED, DELETED, or BOOKMARK, where only the revision of `object` counts."""
+
+    type: str
+    object: T
+
+
+class ApiClient:
+    """The verbs of the API on the kinds of `orch.wire.kinds`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def get(self, model: type[T], name: str, namespace: str = "") -> T:
+        response = await self._call("GET", _path(model, namespace, name))
+        return self._record(model, response)
+
+    async def list(
+        self,
+        model: type[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+    ) -> ListResult[T]:
+        """All objects, of every namespace when none is given, and the revision they are from."""
+        params = _given(
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            resourceVersion=resource_version,
+        )
+        data = self._json(await self._call("GET", _path(model, namespace), params))
+        with self._reading(f"a list of {model.__name__}"):
+            items = tuple(model.from_wire(item) for item in data.get("items") or ())
+            return ListResult(items, str((data.get("metadata") or {}).get("resourceVersion", "")))
+
+    async def create(self, obj: T, *, subresource: str = "") -> T:
+        """What the server stored; a subresource (`binding`) is created under the object's name."""
+        name = obj.metadata.name if subresource else ""
+        path = _path(type(obj), obj.metadata.namespace or "", name, subresource)
+        response = await self._call("POST", path, body=_encode(obj), content_type=_JSON)
+        return self._record(type(obj), response)
+
+    async def update(self, obj: T, *, subresource: str = "") -> T:
+        """Replace; 409 Conflict when `metadata.resourceVersion` is not the stored one."""
+        path = _path(type(obj), obj.metadata.namespace or "", obj.metadata.name, subresource)
+        response = await self._call("PUT", path, body=_encode(obj), content_type=_JSON)
+        return self._record(type(obj), response)
+
+    async def patch(
+        self,
+        model: type[T],
+        name: str,
+        patch: Any,
+        *,
+        patch_type: str = "merge",
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """Apply `patch`, JSON data of the given type: merge, json or strategic."""
+        response = await self._call(
+            "PATCH",
+            _path(model, namespace, name, subresource),
+            body=orjson.dumps(patch),
+            content_type=_PATCH_TYPES[patch_type],
+        )
+        return self._record(model, response)
+
+    async def delete(
+        self,
+        model: type[ApiObject],
+        name: str,
+        namespace: str = "",
+        *,
+        grace_period_s: int | None = None,
+        uid: str | None = None,
+    ) -> None:
+        """Delete; with `uid`, only the object that has it (409 Conflict otherwise)."""
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        path = _path(model, namespace, name)
+        await self._call("DELETE", path, body=orjson.dumps(options), content_type=_JSON)
+
+    async def watch(
+        self,
+        model: type[T],
+        namespace: str = "",
+        *,
+        resource_version: str,
+        field_selector: str = "",
+        timeout_s: int = 300,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        """Changes after a revision until the server ends the watch; close it (`aclosing`).
+
+        An ERROR event is raised as its ApiError: code 410 asks for a new list.
+        """
+        params = _given(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            fieldSelector=field_selector,
+            timeoutSeconds=str(timeout_s),
+        )
+        silence_s = timeout_s + _WATCH_MARGIN_S
+        async with self.transport.stream(
+            "GET", _path(model, namespace), params=params, silence_s=silence_s
+        ) as stream:
+            if stream.status != 200:
+                raise _refusal(stream.status, await stream.read())
+            async with contextlib.aclosing(stream.lines()) as lines:
+                async for line in lines:
+                    if line.strip():
+                        yield self._event(model, line)
+
+    def _event(self, model: type[T], line: bytes) -> WatchEvent[T]:
+        with self._reading(f"a watch event of {model.__name__}"):
+            event = orjson.loads(line)
+            kind, obj = event["type"], event["object"]
+            if kind != "ERROR":
+                return WatchEvent(kind, model.from_wire(obj))
+        raise ApiError.from_status(obj, code=500)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        params: dict[str, str] | None = None,
+        *,
+        body: bytes | None = None,
+        content_type: str | None = None,
+    ) -> Response:
+        response = await self.transport.request(
+            method, path, params=params, body=body, content_type=content_type
+        )
+        if response.status >= 300:
+            raise _refusal(response.status, response.body)
+        return response
+
+    def _record(self, model: type[T], response: Response) -> T:
+        data = self._json(response)
+        with self._reading(f"a {model.__name__}"):
+            return model.from_wire(data)
+
+    def _json(self, response: Response) -> dict[str, Any]:
+        with self._reading("JSON"):
+            data = orjson.loads(response.body)
+            if not isinstance(data, dict):
+                raise TypeError("the answer is not an object")
+            return data
+
+    @contextlib.contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            server = self.transport.config.server
+            cause = _first_problem(error)
+            raise TransportError(f"{server} answered what is not {what}: {cause}") from error
+
+
+def _path(model: type[ApiObject], namespace: str, name: str = "", subresource: str = "") -> str:
+    resource = kinds.resource_of(model)
+    return resource.path(quote(namespace, safe=""), quote(name, safe=""), subresource)
+
+
+def _given(**params: str) -> dict[str, str]:
+    return {key: value for key, value in params.items() if value}
+
+
+def _encode(obj: ApiObject) -> bytes:
+    return orjson.dumps(obj.to_wire())
+
+
+def _refusal(status: int, body: bytes) -> ApiError:
+    try:
+        data = orjson.loads(body)
+    except ValueError:
+        data = None
+    return ApiError.from_status(data, code=status)
+
+
+def _first_problem(error: Exception) -> str:
+    if isinstance(error, pydantic.ValidationError):
+        problem = error.errors()[0]
+        return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+    return str(error)

@@ -1,0 +1,183 @@
+"""HTTP to one server over kept-alive TLS connections, with bounded waits and errors that explain.
+
+Knows nothing of resources or records. aiohttp is imported when the first connection is made, so
+that a command which needs no server starts fast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orch.client import answers, tls
+from orch.client.answers import Response, Stream, TransportError
+from orch.client.kubeconfig import ClientConfig
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is never a closed one
+_TOKEN_AGE_S = 60.0  # a rotated token file is read again after this
+
+__all__ = ["Response", "Stream", "Transport", "TransportError"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    method: str
+    path: str
+    params: Mapping[str, str] | None
+    body: bytes | None
+    content_type: str | None
+    accept: str
+    silence_s: float = 0.0
+
+
+class Transport:
+    """Connections to one server; use from one event loop, `close` at the end."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        timeout_s: float = 10.0,
+        user_agent: str = "orch-client",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.config = config
+        self.timeout_s = timeout_s
+        self._headers = {"User-Agent": user_agent, **(headers or {})}
+        self._session: aiohttp.ClientSession | None = None
+        self._token = ""
+        self._token_read_s = float("-inf")
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        accept: str = "application/json",
+        timeout_s: float | None = None,
+    ) -> Response:  # fmt: skip
+        """Send and read the whole answer; `path` is already percent-encoded.
+
+        Any status is an answer. TransportError when there is none within `timeout_s`.
+        """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        call = _Call(method, path, params, body, content_type, accept)
+        try:
+            async with asyncio.timeout(limit_s or None), await self._send(call) as response:
+                return Response(response.status, await response.read(), response.headers)
+        except answers.failures() as error:
+            raise answers.explain(error, self.config.server, limit_s) from error
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        accept: str = "application/json",
+        silence_s: float = 0.0,
+    ) -> AsyncIterator[Stream]:
+        """Send and hand over the answer as it arrives; broken off after `silence_s` without a byte.
+
+        0 waits for ever (TCP keep-alive still ends a dead connection).
+        """
+        call = _Call(method, path, params, body, content_type, accept, silence_s)
+        try:
+            async with asyncio.timeout(self.timeout_s or None):
+                response = await self._send(call)
+        except answers.failures() as error:
+            raise answers.explain(error, self.config.server, self.timeout_s) from error
+        try:
+            yield Stream(response, self.config.server, silence_s)
+        finally:
+            response.close()  # not released: the rest of a stream is never waited for
+
+    async def reset(self) -> None:
+        """Drop every connection; the next request dials anew, with certificates read again."""
+        session, self._session = self._session, None
+        self._token_read_s = float("-inf")
+        if session is not None:
+            await session.close()
+
+    async def close(self) -> None:
+        await self.reset()
+
+    async def _send(self, call: _Call) -> aiohttp.ClientResponse:
+        import aiohttp
+        import yarl
+
+        headers = {"Accept": call.accept, **self._authorization()}
+        if call.content_type:
+            headers["Content-Type"] = call.content_type
+        url = yarl.URL(self.config.server + call.path, encoded=True)
+        return await self._open().request(
+            call.method,
+            url.update_query(call.params) if call.params else url,
+            data=call.body,
+            headers=headers,
+            allow_redirects=False,
+            server_hostname=self.config.tls_server_name or None,
+            timeout=aiohttp.ClientTimeout(total=None, sock_read=call.silence_s or None),
+        )
+
+    def _open(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            https = self.config.server.startswith("https://")
+            connector = aiohttp.TCPConnector(
+                ssl=tls.client_context(self.config) if https else True,
+                keepalive_timeout=_KEEPALIVE_S,
+                socket_factory=_make_socket,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                headers=self._headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    def _authorization(self) -> dict[str, str]:
+        config = self.config
+        token = config.token or self._file_token()
+        if token:
+            return {"Authorization": f"Bearer {token}"}
+        if config.username:
+            pair = f"{config.username}:{config.password}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        return {}
+
+    def _file_token(self) -> str:
+        now_s = asyncio.get_running_loop().time()
+        if self.config.token_file and now_s - self._token_read_s > _TOKEN_AGE_S:
+            self._token = Path(self.config.token_file).read_text().strip()
+            self._token_read_s = now_s
+        return self._token
+
+
+def _make_socket(address: Any) -> socket.socket:
+    """A TCP socket that notices a dead peer within about a minute."""
+    family, kind, protocol = address[:3]
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
+    return made
