@@ -1,0 +1,127 @@
+"""Fetching Debian packages into a directory without installing anything on this machine.
+
+apt resolves and downloads with the machine's own settings (proxies, keys, certificates) but with
+lists, cache and status of our own, and `dpkg-deb` unpacks. Nothing is configured: maintainer
+scripts do not run, which is what makes this take seconds. The mirror is asked from the machine,
+so that no address is written down anywhere.
+"""
+
+import concurrent.futures
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from .progress import RuntimeToolError, run, say
+
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_TARGET_FORMAT = "$(LABEL)|$(COMPONENT)|$(RELEASE)|$(CODENAME)|$(REPO_URI)"
+_UNREAD = ("doc", "info", "lintian", "locale", "man")
+
+
+class Apt:
+    """apt with all of its state under one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._archives = directory / "cache" / "archives"
+        for path in ("lists/partial", "cache/archives/partial"):
+            (directory / path).mkdir(parents=True, exist_ok=True)
+        (directory / "status").touch()
+
+    def mirror(self, codename: str) -> str:
+        """Ask the machine which mirror serves `codename`, its main suite."""
+        for private in (False, True):
+            options = self._options() if private else ()
+            if private:  # the machine's own lists are empty: fill ours, leave its own alone
+                run(["apt-get", *options, "-q", "update"], timeout_s=120)
+            listed = run(["apt-get", *options, "indextargets", "--format", _TARGET_FORMAT])
+            if address := choose_mirror(listed, codename):
+                return address
+        raise RuntimeToolError(
+            f"apt on this machine names no Debian mirror of its suite {codename!r}; "
+            "add one to its sources, or set CONTAINER_RUNTIME_ENDPOINT to a runtime of your own"
+        )
+
+    def download(self, suite: str, mirror: str, packages: Iterable[str]) -> Sequence[Path]:
+        """Download `packages` of `suite` with all they depend on; return the package files."""
+        signed = f"[signed-by={_KEYRING}] " if _KEYRING.exists() else ""
+        source = self._directory / "sources.list"
+        source.write_text(f"deb {signed}{mirror} {suite} main\n")
+        options = (*self._options(), "-o", f"Dir::Etc::sourcelist={source}")
+        options += ("-o", "Dir::Etc::sourceparts=/dev/null")
+        run(["apt-get", *options, "-q", "update"], timeout_s=120)
+        install = ("-q", "-y", "--download-only", "--no-install-recommends", "install")
+        run(["apt-get", *options, *install, *packages], timeout_s=300)
+        return sorted(self._archives.glob("*.deb"))
+
+    def _options(self) -> Sequence[str]:
+        settings = {
+            "Dir::State": self._directory,
+            "Dir::State::lists": self._directory / "lists",
+            "Dir::State::status": self._directory / "status",
+            "Dir::Cache": self._directory / "cache",
+            "Dir::Etc::preferences": "/dev/null",
+            "Dir::Etc::preferencesparts": "/dev/null",
+            "Acquire::Check-Valid-Until": "false",  # test machines run with clocks of their own
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "2",
+            "Acquire::http::Timeout": "20",
+            "APT::Sandbox::User": "root",
+            "Debug::NoLocking": "true",  # the state is ours alone, and behind a lock of ours
+        }
+        return [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+
+
+def choose_mirror(listed: str, codename: str) -> str | None:
+    """Pick from what apt lists (`_TARGET_FORMAT`) Debian's own mirror of `codename`; pure.
+
+    Security and update suites are named otherwise; other vendors' archives may reuse the name of
+    the suite, but not the label.
+    """
+    for line in listed.splitlines():
+        label, component, release, code, address = line.split("|", 4)
+        if label == "Debian" and component == "main" and codename in (release, code):
+            return address
+    return None
+
+
+def unpack(archives: Iterable[Path], root: Path) -> None:
+    """Unpack package files below `root`, laid out as on a machine with a merged /usr."""
+    for name in ("bin", "sbin", "lib", "lib64"):
+        (root / "usr" / name).mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(f"usr/{name}")
+    with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
+        for _ in pool.map(lambda archive: _unpack_one(archive, root), archives):
+            pass
+
+
+def _unpack_one(archive: Path, root: Path) -> None:
+    excluded = [f"--exclude=./usr/share/{name}/*" for name in _UNREAD]
+    into = ["tar", "-x", "-C", str(root), "--keep-directory-symlink", *excluded]
+    with subprocess.Popen(
+        ["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE
+    ) as reading:
+        done = subprocess.run(into, stdin=reading.stdout, capture_output=True, text=True)
+    if reading.returncode != 0 or done.returncode != 0:
+        raise RuntimeToolError(f"cannot unpack {archive.name}: {done.stderr.strip()}")
+
+
+def versions(archives: Iterable[Path]) -> Mapping[str, str]:
+    """Read the version of every package from the names of the package files."""
+    pattern = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_[^_]+\.deb")
+    matches = (pattern.fullmatch(unquote(archive.name)) for archive in archives)
+    return {match["name"]: match["version"] for match in matches if match}
+
+
+def require_apt() -> None:
+    """Fail with advice on a machine that is not of the Debian family."""
+    missing = [name for name in ("apt-get", "dpkg-deb", "tar") if shutil.which(name) is None]
+    if missing:
+        raise RuntimeToolError(
+            f"a runtime is provisioned from Debian packages, but {', '.join(missing)} is missing; "
+            "install containerd >= 2 yourself and set CONTAINER_RUNTIME_ENDPOINT"
+        )
+    say("asking apt for packages")
