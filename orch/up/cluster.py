@@ -169,7 +169,7 @@ class Cluster:
             ("controller-manager", certificates.controller),
         ):
             path = str(self.layout.kubeconfig(name))
-            write_kubeconfig(path, self._client_config(pair), user=name)
+            write_kubeconfig(path, self._client_config(pair), name=name)
 
     def _client_config(self, pair: KeyPair) -> ClientConfig:
         return ClientConfig(
