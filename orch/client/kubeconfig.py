@@ -143,21 +143,23 @@ class _Reader:
         return SetupError(f"kubeconfig {self.path}: {at} {what}".replace(":  ", ": "))
 
 
-def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> None:
+def write_kubeconfig(
+    path: str, config: ClientConfig, *, cluster: str = "orch", user: str = "admin"
+) -> None:
     """Write one cluster, user and context, readable by the owner alone, in place of what was there.
 
     Data fields are embedded; file fields are written as absolute paths.
     """
     import yaml
 
-    cluster = {
+    cluster_fields = {
         "server": config.server,
         "certificate-authority": _absolute(config.ca_file),
         "certificate-authority-data": _encoded(config.ca_data),
         "tls-server-name": config.tls_server_name,
         "insecure-skip-tls-verify": config.insecure,
     }
-    user = {
+    user_fields = {
         "client-certificate": _absolute(config.cert_file),
         "client-certificate-data": _encoded(config.cert_data),
         "client-key": _absolute(config.key_file),
@@ -167,14 +169,15 @@ def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> 
         "username": config.username,
         "password": config.password,
     }
-    context = {"cluster": name, "user": name, "namespace": config.namespace}
+    context = f"{user}@{cluster}"
+    context_fields = {"cluster": cluster, "user": user, "namespace": config.namespace}
     data = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": _given(cluster)}],
-        "users": [{"name": name, "user": _given(user)}],
-        "contexts": [{"name": name, "context": _given(context)}],
-        "current-context": name,
+        "clusters": [{"name": cluster, "cluster": _given(cluster_fields)}],
+        "users": [{"name": user, "user": _given(user_fields)}],
+        "contexts": [{"name": context, "context": _given(context_fields)}],
+        "current-context": context,
     }
     _replace_file(Path(path), yaml.safe_dump(data, sort_keys=False).encode())
 

@@ -1,0 +1,137 @@
+"""A local copy of a collection, kept current by one list and a watch that resumes.
+
+Survives every failure of the server with growing delays; what was known stays readable meanwhile.
+Readers look at `objects()`, and `last_contact_s` tells how old that view may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from orch.client.resources import ApiClient, WatchEvent
+from orch.client.transport import TransportError
+from orch.component.loops import Backoff
+from orch.wire import kinds
+from orch.wire.errors import ApiError
+from orch.wire.meta import ApiObject
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=ApiObject)
+
+_FIRST_DELAY_S = 0.2
+_LONGEST_DELAY_S = 7.0
+_SHORT_WATCH_S = 1.0  # a watch that ends sooner counts as a failure, or it would spin
+_WATCH_S = 300
+
+
+class Informer(Generic[T]):
+    """Objects of one kind, by `key` (`namespace/name`, or `name`).
+
+    `on_change` is called in the loop after each change that was applied and after each list.
+    `last_contact_s` is loop time of the last list, event or bookmark; None before the first.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        model: type[T],
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        on_change: Callable[[], None],
+    ) -> None:
+        self.last_contact_s: float | None = None
+        self._client = client
+        self._model = model
+        self._namespace = namespace
+        self._field_selector = field_selector
+        self._on_change = on_change
+        self._plural = kinds.resource_of(model).plural
+        self._objects: dict[str, T] = {}
+        self._revision = ""  # empty: a list is due
+        self._synced = asyncio.Event()
+        self._trouble = ""
+        self._backoff = Backoff(_FIRST_DELAY_S, 2.0, _LONGEST_DELAY_S)
+
+    @property
+    def synced(self) -> bool:
+        """Whether one list has succeeded; it stays true."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
+
+    def objects(self) -> Mapping[str, T]:
+        """A read-only view of what is known now; it changes with the next event."""
+        return MappingProxyType(self._objects)
+
+    async def run(self) -> None:
+        """Run for ever: list, watch, resume; a refusal or an outage only delays."""
+        while True:
+            try:
+                if not self._revision:
+                    await self._list()
+                await self._watch()
+            except (ApiError, TransportError) as error:
+                await self._recover(error)
+
+    async def _list(self) -> None:
+        result = await self._client.list(
+            self._model, self._namespace, field_selector=self._field_selector
+        )
+        self._objects = {obj.key: obj for obj in result.items}
+        self._revision = result.resource_version
+        self._synced.set()
+        self._contact()
+        self._on_change()
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        events = self._client.watch(
+            self._model,
+            self._namespace,
+            resource_version=self._revision,
+            field_selector=self._field_selector,
+            timeout_s=_WATCH_S,
+        )
+        async with contextlib.aclosing(events):
+            async for event in events:
+                self._contact()
+                self._apply(event)
+        if loop.time() - began_s < _SHORT_WATCH_S:
+            raise TransportError(f"the server ended the watch of {self._plural} at once")
+
+    def _apply(self, event: WatchEvent[T]) -> None:
+        self._revision = event.object.metadata.resourceVersion or self._revision
+        if event.type == "BOOKMARK":
+            return
+        if event.type == "DELETED":
+            self._objects.pop(event.object.key, None)
+        else:
+            self._objects[event.object.key] = event.object
+        self._on_change()
+
+    def _contact(self) -> None:
+        self.last_contact_s = asyncio.get_running_loop().time()
+        self._backoff.reset()
+        if self._trouble:
+            log.info("watching %s again: %d known", self._plural, len(self._objects))
+            self._trouble = ""
+
+    async def _recover(self, error: ApiError | TransportError) -> None:
+        if isinstance(error, ApiError) and error.code == 410:
+            log.info("the watch of %s fell behind: listing again", self._plural)
+            self._revision = ""
+        elif str(error) != self._trouble:
+            self._trouble = str(error)
+            log.warning("cannot watch %s, trying on: %s", self._plural, error)
+        delay_s = self._backoff.next()
+        await asyncio.sleep(delay_s * (1 + random.random() * 0.2))  # noqa: S311

@@ -1,0 +1,175 @@
+"""Health endpoints: named checks behind /healthz, /livez and /readyz.
+
+Bodies are those of the reference system: `ok`, a list with `?verbose`, always the list on failure,
+and never the reason of a failure, which goes to the log. Every check has its own deadline and all
+run at once, so that one that hangs neither hides nor delays the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from orch.component.responses import render_text
+from orch.component.slis import SliMetrics
+
+__all__ = ["CheckFailed", "CheckResult", "HealthChecks", "SliMetrics", "render_results"]
+
+log = logging.getLogger(__name__)
+
+ENDPOINTS = ("healthz", "livez", "readyz")
+CHECK_TIMEOUT_S = 5.0
+
+Check = Callable[[], Awaitable[None] | None]
+
+
+class CheckFailed(Exception):
+    """What a check raises when what it checks is not healthy; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """`message` is empty when `ok`; an excluded check was not run and counts as ok."""
+
+    name: str
+    ok: bool
+    message: str = ""
+    excluded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    name: str
+    check: Check
+    endpoints: Collection[str]
+    timeout_s: float
+
+
+class HealthChecks:
+    """The checks of one program, in the order in which they were added."""
+
+    def __init__(self, slis: SliMetrics) -> None:
+        self._slis = slis
+        self._checks: list[_Registered] = []
+        self._failing: dict[tuple[str, str], str] = {}
+
+    def add(
+        self,
+        name: str,
+        check: Check,
+        *,
+        endpoints: Collection[str] = ENDPOINTS,
+        timeout_s: float = CHECK_TIMEOUT_S,
+    ) -> None:
+        """Check what `check` checks on these endpoints; it raises CheckFailed to fail."""
+        self._checks.append(_Registered(name, check, tuple(endpoints), timeout_s))
+
+    def names(self, endpoint: str) -> list[str]:
+        return [check.name for check in self._of(endpoint)]
+
+    async def run(self, endpoint: str, exclude: Collection[str] = ()) -> list[CheckResult]:
+        """Run all checks of an endpoint that are not excluded, and count the results."""
+        results = await asyncio.gather(
+            *(_result(check, excluded=check.name in exclude) for check in self._of(endpoint))
+        )
+        for result in results:
+            if not result.excluded:
+                self._slis.record(result.name, endpoint, result.ok)
+                self._log_change(endpoint, result)
+        return results
+
+    async def run_one(self, endpoint: str, name: str) -> CheckResult | None:
+        """Run one check without counting it; None when the endpoint has none of that name."""
+        for check in self._of(endpoint):
+            if check.name == name:
+                return await _result(check)
+        return None
+
+    def handler(self, endpoint: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """The handler of `/<endpoint>` and, with a path variable `check`, of its single checks."""
+
+        async def handle(request: web.Request) -> web.Response:
+            name = request.match_info.get("check")
+            if name is not None:
+                return await self._answer_one(endpoint, name)
+            excluded = request.query.getall("exclude", [])
+            results = await self.run(endpoint, excluded)
+            unknown = [name for name in dict.fromkeys(excluded) if name not in self.names(endpoint)]
+            return render_results(
+                endpoint, results, unknown=unknown, verbose="verbose" in request.query
+            )
+
+        return handle
+
+    def handlers(self, endpoints: Sequence[str] = ENDPOINTS) -> list[web.RouteDef]:
+        """Routes of the endpoints and of their single checks."""
+        routes = []
+        for endpoint in endpoints:
+            handler = self.handler(endpoint)
+            routes.append(web.get(f"/{endpoint}", handler))
+            routes.append(web.get(f"/{endpoint}/{{check:.+}}", handler))
+        return routes
+
+    async def _answer_one(self, endpoint: str, name: str) -> web.Response:
+        result = await self.run_one(endpoint, name)
+        if result is None:
+            return render_text("404 page not found\n", status=404)
+        if result.ok:
+            return render_text("ok")
+        return render_text(f"internal server error: {result.message}\n", status=500)
+
+    def _of(self, endpoint: str) -> list[_Registered]:
+        return [check for check in self._checks if endpoint in check.endpoints]
+
+    def _log_change(self, endpoint: str, result: CheckResult) -> None:
+        before = self._failing.pop((endpoint, result.name), None)
+        if not result.ok:
+            self._failing[endpoint, result.name] = result.message
+            if before != result.message:
+                log.warning("%s check %s fails: %s", endpoint, result.name, result.message)
+        elif before is not None:
+            log.info("%s check %s passes again", endpoint, result.name)
+
+
+async def _result(check: _Registered, *, excluded: bool = False) -> CheckResult:
+    if excluded:
+        return CheckResult(check.name, True, excluded=True)
+    try:
+        async with asyncio.timeout(check.timeout_s):
+            pending = check.check()
+            if inspect.isawaitable(pending):
+                await pending
+    except TimeoutError:
+        return CheckResult(check.name, False, f"no result within {check.timeout_s:g} s")
+    except CheckFailed as error:
+        return CheckResult(check.name, False, str(error))
+    except Exception as error:
+        log.exception("the health check %s itself failed", check.name)
+        return CheckResult(check.name, False, f"{type(error).__name__}: {error}")
+    return CheckResult(check.name, True)
+
+
+def render_results(
+    endpoint: str, results: Sequence[CheckResult], *, unknown: Sequence[str], verbose: bool
+) -> web.Response:
+    """The answer of an aggregate endpoint; `unknown` are exclusions that match no check."""
+    failed = any(not result.ok for result in results)
+    if not failed and not verbose:
+        return render_text("ok")
+    lines = [_line(result) for result in results]
+    if unknown:
+        quoted = ", ".join(f'"{name}"' for name in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}\n")
+    lines.append(f"{endpoint} check {'failed' if failed else 'passed'}\n")
+    return render_text("".join(lines), status=500 if failed else 200)
+
+
+def _line(result: CheckResult) -> str:
+    if result.excluded:
+        return f"[+]{result.name} excluded: ok\n"
+    return f"[+]{result.name} ok\n" if result.ok else f"[-]{result.name} failed: reason withheld\n"
