@@ -143,23 +143,22 @@ class _Reader:
         return SetupError(f"kubeconfig {self.path}: {at} {what}".replace(":  ", ": "))
 
 
-def write_kubeconfig(
-    path: str, config: ClientConfig, *, cluster: str = "orch", user: str = "admin"
-) -> None:
-    """Write one cluster, user and context, readable by the owner alone, in place of what was there.
+def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> None:
+    """Write a file with one cluster, user and context, all called `name`, for its owner alone.
 
-    Data fields are embedded; file fields are written as absolute paths.
+    Data fields are embedded, file fields written as absolute paths. A file that is there is
+    replaced in one step.
     """
     import yaml
 
-    cluster_fields = {
+    cluster = {
         "server": config.server,
         "certificate-authority": _absolute(config.ca_file),
         "certificate-authority-data": _encoded(config.ca_data),
         "tls-server-name": config.tls_server_name,
         "insecure-skip-tls-verify": config.insecure,
     }
-    user_fields = {
+    user = {
         "client-certificate": _absolute(config.cert_file),
         "client-certificate-data": _encoded(config.cert_data),
         "client-key": _absolute(config.key_file),
@@ -169,15 +168,14 @@ def write_kubeconfig(
         "username": config.username,
         "password": config.password,
     }
-    context = f"{user}@{cluster}"
-    context_fields = {"cluster": cluster, "user": user, "namespace": config.namespace}
+    context = {"cluster": name, "user": name, "namespace": config.namespace}
     data = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": cluster, "cluster": _given(cluster_fields)}],
-        "users": [{"name": user, "user": _given(user_fields)}],
-        "contexts": [{"name": context, "context": _given(context_fields)}],
-        "current-context": context,
+        "clusters": [{"name": name, "cluster": _given(cluster)}],
+        "users": [{"name": name, "user": _given(user)}],
+        "contexts": [{"name": name, "context": _given(context)}],
+        "current-context": name,
     }
     _replace_file(Path(path), yaml.safe_dump(data, sort_keys=False).encode())
 
