@@ -1,0 +1,74 @@
+"""One moment's reading of everything the node object is computed from, as frozen values; pure.
+
+`None` means "not measured". Who reads the machine and the runtime to fill them is
+`nodeagent.collector`; what is fixed when the agent starts is in `settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.runtime.verdict import RuntimeHealth
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """What stays as it is while the machine runs."""
+
+    cpu_count: int
+    memory_bytes: int
+    hostname: str
+    architecture: str
+    operating_system: str
+    kernel_version: str = ""
+    os_image: str = ""
+    machine_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    hugepages_bytes: Mapping[int, int] = field(default_factory=dict)  # page size → all its pages
+
+
+@dataclass(frozen=True, slots=True)
+class FilesystemFacts:
+    available_bytes: int | None = None
+    capacity_bytes: int | None = None
+    inodes_free: int | None = None
+    inodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFacts:
+    """The latest sample, as far as the node object needs it."""
+
+    memory_available_bytes: int | None = None
+    memory_working_set_bytes: int | None = None
+    node_fs: FilesystemFacts = FilesystemFacts()
+    image_fs: FilesystemFacts = FilesystemFacts()
+    pids_in_use: int | None = None
+    pids_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    names: tuple[str, ...]  # digests, then tags
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressFacts:
+    type: str  # InternalIP | Hostname
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One moment. `time_s` is the loop's clock, as in `runtime` and in pressure states."""
+
+    time_s: float
+    machine: MachineFacts
+    usage: UsageFacts
+    runtime: RuntimeHealth
+    images: tuple[ImageFacts, ...] = ()
+    addresses: tuple[AddressFacts, ...] = ()
+    problems: tuple[str, ...] = ()  # other reasons not to be Ready: "node is shutting down"

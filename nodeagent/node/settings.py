@@ -1,0 +1,76 @@
+"""What the node object takes from configuration and flags, checked once at start; pure.
+
+`node_settings` turns the configuration into numbers and refuses what cannot work. Whether a
+reservation fits the machine is known only with its capacity: see `capacity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.node import capacity, labels, pressure
+from nodeagent.node.pressure import Threshold
+from orch.wire.core import Taint
+
+DECLARED_FEATURES_GATE = "NodeDeclaredFeatures"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """`reserved` counts cpu in thousandths and everything else in units."""
+
+    node_name: str
+    agent_version: str
+    agent_port: int
+    labels: Mapping[str, str] = field(default_factory=dict)  # --node-labels
+    taints: tuple[Taint, ...] = ()
+    max_pods: int = 110
+    pods_per_core: int = 0
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    thresholds: tuple[Threshold, ...] = ()
+    pressure_transition_s: float = 300.0
+    max_images: int = 50
+    declared_features: tuple[str, ...] | None = None  # None: the gate is off
+    register: bool = True
+
+
+def node_settings(
+    config: NodeAgentConfiguration,
+    *,
+    node_name: str,
+    agent_version: str,
+    agent_port: int,
+    node_labels: Mapping[str, str],
+) -> NodeSettings:
+    """ValueError with one sentence per mistake: labels that must not be set, bad quantities."""
+    problems = labels.node_label_problems(node_labels)
+    if problems:
+        raise ValueError("; ".join(problems))
+    return NodeSettings(
+        node_name=node_name,
+        agent_version=agent_version,
+        agent_port=agent_port,
+        labels=dict(node_labels),
+        taints=tuple(_taint(t.key, t.value, t.effect) for t in config.registerWithTaints),
+        max_pods=config.maxPods,
+        pods_per_core=config.podsPerCore,
+        reserved=capacity.parse_reserved(config.systemReserved, config.nodeagentReserved),
+        thresholds=pressure.parse_thresholds(config.evictionHard),
+        pressure_transition_s=config.evictionPressureTransitionPeriod,
+        max_images=config.nodeStatusMaxImages,
+        declared_features=_declared(config.featureGates),
+        register=config.registerNode,
+    )
+
+
+def _taint(key: str, value: str, effect: str) -> Taint:
+    return Taint(key=key, value=value or None, effect=effect)
+
+
+def _declared(gates: Mapping[str, bool]) -> tuple[str, ...] | None:
+    """Names of the development features that are on, while the gate that publishes them is on."""
+    if not gates.get(DECLARED_FEATURES_GATE, False):
+        return None
+    return ()

@@ -1,0 +1,52 @@
+import pytest
+
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.node.settings import NodeSettings, node_settings
+
+
+def made(config: dict[str, object], **labels: str) -> NodeSettings:
+    return node_settings(
+        NodeAgentConfiguration.model_validate(config),
+        node_name="n1",
+        agent_version="v0.1.0",
+        agent_port=10250,
+        node_labels=labels,
+    )
+
+
+def test_the_defaults_are_those_of_the_configuration() -> None:
+    settings = made({})
+    assert settings.max_pods == 110 and settings.pressure_transition_s == 300
+    assert {t.signal for t in settings.thresholds} == {
+        "memory.available",
+        "nodefs.available",
+        "nodefs.inodesFree",
+        "imagefs.available",
+        "imagefs.inodesFree",
+    }
+    assert settings.declared_features is None
+
+
+def test_reservations_add_up_and_taints_are_taken_over() -> None:
+    settings = made(
+        {
+            "systemReserved": {"cpu": "500m", "memory": "1Gi"},
+            "nodeagentReserved": {"cpu": "1"},
+            "registerWithTaints": [{"key": "dedicated", "effect": "NoSchedule"}],
+            "featureGates": {"NodeDeclaredFeatures": True},
+        }
+    )
+    assert settings.reserved == {"cpu": 1500, "memory": 1024**3}
+    assert settings.taints[0].to_wire() == {"key": "dedicated", "effect": "NoSchedule"}
+    assert settings.declared_features == ()
+
+
+def test_every_bad_label_is_named() -> None:
+    with pytest.raises(ValueError, match=r"a b.*must not set orch.io/x"):
+        node_settings(
+            NodeAgentConfiguration(),
+            node_name="n1",
+            agent_version="v",
+            agent_port=1,
+            node_labels={"rack": "a b", "orch.io/x": "1"},
+        )
