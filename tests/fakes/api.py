@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
+from orch.client.resources import ListResult, WatchEvent
 from orch.wire import errors, times
 from orch.wire.kinds import resource_of
 from orch.wire.meta import ApiObject
@@ -22,16 +23,6 @@ from tests.fakes.faults import Fault, Faults
 
 SERVER_OWNED = ("uid", "creationTimestamp", "resourceVersion", "deletionTimestamp")
 MODIFIED = "the object has been modified; please apply your changes to the latest version"
-
-
-class ListResult(NamedTuple):
-    items: list[Any]
-    resource_version: str
-
-
-class WatchEvent(NamedTuple):
-    type: str  # ADDED | MODIFIED | DELETED | BOOKMARK
-    object: Any
 
 
 class Call(NamedTuple):
@@ -111,7 +102,7 @@ class FakeApi:
         label_selector: str = "",
         field_selector: str = "",
         resource_version: str = "",
-    ) -> ListResult:
+    ) -> ListResult[Any]:
         await self._arrive("list", model, namespace)
         items = [
             item
@@ -166,7 +157,7 @@ class FakeApi:
         *,
         grace_period_s: int | None = None,
         uid: str | None = None,
-    ) -> Any:
+    ) -> None:
         key = key_of(namespace, name)
         body = {"gracePeriodSeconds": grace_period_s, "uid": uid}
         lost = await self._arrive("delete", model, key, "", body)
@@ -176,9 +167,10 @@ class FakeApi:
             raise errors.conflict(_plural(model), name, why, resource_of(model).group)
         if model is Pod and _terminates(current, grace_period_s):
             marked = self._marked_deleted(current, grace_period_s)
-            return _answer(self.store.save(model, key, marked, "MODIFIED"), lost)
-        self.store.drop(model, key)
-        return _answer(_read(model, current), lost)
+            self.store.save(model, key, marked, "MODIFIED")
+        else:
+            self.store.drop(model, key)
+        _answer(None, lost)
 
     async def watch(
         self,
@@ -187,8 +179,8 @@ class FakeApi:
         *,
         resource_version: str,
         field_selector: str = "",
-        timeout_s: float = 300,
-    ) -> AsyncIterator[WatchEvent]:
+        timeout_s: int = 300,
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
         await self._arrive("watch", model, namespace)
         seen = int(resource_version or self.store.version)
         if seen < self.store.compacted:

@@ -61,7 +61,8 @@ async def test_a_running_pod_is_marked_first_and_removed_by_grace_zero() -> None
     api = FakeApi()
     meta = ObjectMeta(name="p", namespace="ns")
     await api.create(Pod(metadata=meta, spec=PodSpec(nodeName="n1")))
-    marked = await api.delete(Pod, "p", "ns")
+    await api.delete(Pod, "p", "ns")
+    marked = api.store.peek(Pod, "p", "ns")
     assert marked.metadata.deletionTimestamp and marked.metadata.deletionGracePeriodSeconds == 30
     await api.delete(Pod, "p", "ns", grace_period_s=0)
     assert api.store.peek(Pod, "p", "ns") is None
