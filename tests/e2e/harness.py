@@ -1,0 +1,152 @@
+"""A whole local cluster for end-to-end tests: real daemons, a real runtime, one at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNTIME_BASE = Path(os.environ.get("TEST_RUNTIME_BASE") or ROOT / ".test" / "runtime" / "base")
+
+
+def runtime_tool(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run tools/runtime and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "runtime"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    if check and done.returncode != 0:
+        raise RuntimeError(f"tools/runtime {' '.join(arguments)} failed:\n{done.stderr}")
+    return done
+
+
+def eventually(check: Callable[[], Any], *, within_s: float, what: str, poll_s: float = 0.1) -> Any:
+    """The first true answer of `check`, which may raise AssertionError meanwhile."""
+    deadline = time.monotonic() + within_s
+    last: object = None
+    while True:
+        try:
+            last = check()
+            if last:
+                return last
+        except AssertionError as error:
+            last = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within_s:g} s: {what}; last seen: {last!r}")
+        time.sleep(poll_s)
+
+
+@dataclass
+class LocalCluster:
+    """`orch-up` in a directory of its own, and what a user would do to it."""
+
+    run_dir: Path
+    process: subprocess.Popen[bytes]
+    info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def node(self) -> str:
+        return str(self.info["node"])
+
+    def reload(self) -> dict[str, Any]:
+        self.info = json.loads((self.run_dir / "cluster.json").read_text())
+        return self.info
+
+    def pid(self, name: str) -> int:
+        return int(self.reload()["pids"][name])
+
+    def log(self, name: str) -> str:
+        return (self.run_dir / "logs" / f"{name}.log").read_text()
+
+    def kubectl(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        kubectl = shutil.which("kubectl")
+        assert kubectl, "kubectl is installed by the set-up of make test"
+        done = subprocess.run(
+            [
+                kubectl,
+                f"--kubeconfig={self.info['kubeconfig']}",
+                f"--cache-dir={self.run_dir / 'kubectl-cache'}",
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if check:
+            assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done
+
+    def get(self, path: str) -> Any:
+        """GET through the API server; JSON."""
+        return json.loads(self.kubectl("get", "--raw", path).stdout)
+
+    def proxy(self, path: str) -> str:
+        return f"/api/v1/nodes/{self.node}/proxy{path}"
+
+    def pod(self, name: str, namespace: str = "default") -> dict[str, Any]:
+        pod: dict[str, Any] = self.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        return pod
+
+    def container_ids(self, pod: str) -> dict[str, str]:
+        statuses = self.pod(pod)["status"].get("containerStatuses", [])
+        return {s["name"]: s.get("containerID", "") for s in statuses}
+
+    def ready_condition(self) -> dict[str, Any]:
+        node = self.get(f"/api/v1/nodes/{self.node}")
+        found = [c for c in node["status"]["conditions"] if c["type"] == "Ready"]
+        assert found, "the node has no Ready condition"
+        condition: dict[str, Any] = found[0]
+        return condition
+
+    def lease(self) -> dict[str, Any]:
+        lease: dict[str, Any] = self.get(
+            f"/apis/coordination.orch.io/v1/namespaces/orch-node-lease/leases/{self.node}"
+        )
+        return lease
+
+    def stop(self, *, within_s: float = 90) -> int:
+        """Ctrl-C: SIGINT, and the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.process.wait(within_s)
+
+
+@contextmanager
+def local_cluster(run_dir: Path, *arguments: str, runtime: str | None) -> Iterator[LocalCluster]:
+    """Start orch-up with free ports, wait for `ready`, and stop it at the end."""
+    output = run_dir.parent / f"{run_dir.name}.out"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "orch.up.main",
+                f"--run-dir={run_dir}",
+                "--apiserver-port=0", "--nodeagent-port=0", "--healthz-port=0",
+                f"--container-runtime-endpoint={runtime or ''}",
+                *arguments,
+            ],
+            stdout=sink, stderr=sink, start_new_session=True,
+        )  # fmt: skip
+    cluster = LocalCluster(run_dir, process)
+    try:
+        eventually(
+            lambda: process.poll() is not None or b"\nready" in b"\n" + output.read_bytes(),
+            within_s=120,
+            what=f"orch-up is ready ({output})",
+        )
+        assert process.poll() is None, output.read_text()
+        cluster.reload()
+        yield cluster
+    finally:
+        cluster.stop()

@@ -1,0 +1,48 @@
+"""A bad configuration: one clear line that names file and field, exit code 1, nothing started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
+CASES = {
+    "unknown kind": ("apiVersion: v1\nkind: Pod\n", "agent.yaml:1: apiVersion: 'v1' is not known"),
+    "bad duration": (
+        HEAD + "nodeStatusUpdateFrequency: soon\n",
+        "agent.yaml:3: nodeStatusUpdateFrequency: ",
+    ),
+    "missing file": (None, "agent.yaml: No such file or directory"),
+    "unknown field": (HEAD + "prot: 10250\n", "agent.yaml:3: prot: there is no such field"),
+    "missing certificate": (
+        HEAD + "port: 0\ntlsCertFile: /absent.crt\ntlsPrivateKeyFile: /absent.key\n",
+        "/absent.crt",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_agent_says_what_is_wrong_and_starts_nothing(tmp_path: Path, case: str) -> None:
+    text, message = CASES[case]
+    path = tmp_path / "agent.yaml"
+    if text is not None:
+        path.write_text(text)
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "nodeagent.main",
+            f"--config={path}",
+            f"--root-dir={tmp_path / 'root'}",
+            f"--lock-file={tmp_path / 'agent.lock'}",
+            "--healthz-port=0", "--container-runtime-endpoint=",
+        ],
+        capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("nodeagent: error: ")
+    assert message in line
+    assert not (tmp_path / "root" / "checkpoints").exists()

@@ -1,0 +1,76 @@
+"""A checkpoint through the API server's proxy, with the real runtime and real CRIU."""
+
+from __future__ import annotations
+
+import re
+import stat
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import LocalCluster, eventually
+from tests.e2e.test_first_five_minutes import container_id, read_cpu_ns
+
+
+def post(cluster: LocalCluster, path: str, *, check: bool = True) -> str:
+    """POST with an empty body through the proxy; the answer's text or kubectl's error."""
+    done = cluster.kubectl("create", "--raw", cluster.proxy(path), "-f", "/dev/null", check=check)
+    return done.stdout if check else done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def pod_name(cluster: LocalCluster) -> str:
+    name = f"demo-{cluster.node}"
+
+    def running() -> bool:
+        statuses = cluster.pod(name)["status"].get("containerStatuses", [])
+        return bool(statuses) and all(s["ready"] for s in statuses)
+
+    eventually(running, within_s=20, what="the demo pod is ready")
+    return name
+
+
+def test_a_checkpoint_is_one_private_archive_and_the_container_runs_on(
+    cluster: LocalCluster, pod_name: str
+) -> None:
+    before = cluster.pod(pod_name)
+    answer = post(cluster, f"/checkpoint/default/{pod_name}/cpu")
+    match = re.fullmatch(r'\{"items":\["([^"]+)"\]\}\s*', answer)
+    assert match, answer
+    archive = Path(match[1])
+    assert archive.parent == cluster.run_dir / "nodeagent" / "checkpoints"
+    assert re.fullmatch(
+        rf"checkpoint-{pod_name}_default-cpu-"
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)\.tar",
+        archive.name,
+    )
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    assert stat.S_IMODE(archive.parent.stat().st_mode) == 0o700
+    with tarfile.open(archive) as tar:
+        members = {name.removeprefix("./") for name in tar.getnames()}
+    assert {"checkpoint/inventory.img", "config.dump", "spec.dump"} <= members
+
+    after = cluster.pod(pod_name)
+    busy = container_id(after, "cpu")
+    assert busy == container_id(before, "cpu")
+    used = read_cpu_ns(busy)
+    time.sleep(0.5)
+    assert read_cpu_ns(busy) > used, "the container no longer runs"
+
+
+UNKNOWN = [
+    ("/checkpoint/default/absent/cpu", "pod does not exist"),
+    ("/checkpoint/absent/{pod}/cpu", "pod does not exist"),
+    ("/checkpoint/default/{pod}/absent", "container absent does not exist"),
+    ("/checkpoint/default/{pod}/..%2f..%2fetc", "NotFound"),
+]
+
+
+@pytest.mark.parametrize(("path", "message"), UNKNOWN)
+def test_what_does_not_exist_is_404(
+    cluster: LocalCluster, pod_name: str, path: str, message: str
+) -> None:
+    answer = post(cluster, path.format(pod=pod_name), check=False)
+    assert message in answer or "could not find the requested resource" in answer, answer

@@ -1,0 +1,129 @@
+"""What is killed, stopped or started twice: nobody's pods are lost and everything recovers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually, runtime_tool
+
+
+@pytest.fixture(scope="module")
+def pod_name(cluster: LocalCluster) -> str:
+    name = f"demo-{cluster.node}"
+    eventually(
+        lambda: len([i for i in cluster.container_ids(name).values() if i]) == 3,
+        within_s=20,
+        what="the demo pod runs",
+    )
+    return name
+
+
+def restarts(cluster: LocalCluster, pod: str) -> int:
+    statuses = cluster.pod(pod)["status"]["containerStatuses"]
+    return sum(status["restartCount"] for status in statuses)
+
+
+def test_an_agent_that_is_killed_finds_its_pods_again(cluster: LocalCluster, pod_name: str) -> None:
+    ids, renewed = cluster.container_ids(pod_name), cluster.lease()["spec"]["renewTime"]
+    pid = cluster.pid("nodeagent")
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: cluster.pid("nodeagent") != pid, within_s=10, what="a new agent process")
+    eventually(
+        lambda: cluster.lease()["spec"]["renewTime"] > renewed,
+        within_s=15,
+        what="the new agent renews the Lease",
+    )
+    eventually(
+        lambda: cluster.ready_condition()["status"] == "True", within_s=15, what="Ready again"
+    )
+    assert cluster.container_ids(pod_name) == ids
+    assert restarts(cluster, pod_name) == 0
+
+
+def test_a_second_agent_on_the_same_lock_file_does_not_start_work(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "nodeagent.main",
+            f"--lock-file={cluster.run_dir / 'nodeagent.lock'}",
+            f"--root-dir={tmp_path / 'root'}",
+            "--port=0", "--healthz-port=0", "--container-runtime-endpoint=",
+        ],
+        capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"pid {cluster.pid('nodeagent')}" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "root" / "checkpoints").exists()
+
+
+def test_a_runtime_that_stops_makes_the_node_not_ready_until_it_returns(
+    cluster: LocalCluster, pod_name: str, runtime_dir: Path
+) -> None:
+    ids = cluster.container_ids(pod_name)
+    runtime_tool("stop", "--dir", str(runtime_dir), "--signal", "KILL")
+    try:
+        condition = eventually(
+            lambda: (c := cluster.ready_condition())["status"] == "False" and c,
+            within_s=45,
+            what="Ready is False",
+        )
+        assert condition["reason"] == "NodeAgentNotReady"
+        assert "container runtime" in condition["message"]
+    finally:
+        runtime_tool("start", "--dir", str(runtime_dir))
+    eventually(
+        lambda: cluster.ready_condition()["status"] == "True", within_s=45, what="Ready again"
+    )
+    assert cluster.container_ids(pod_name) == ids
+    assert restarts(cluster, pod_name) == 0
+
+
+def test_an_api_server_gone_for_a_minute_loses_no_pod(cluster: LocalCluster, pod_name: str) -> None:
+    ids = cluster.container_ids(pod_name)
+    agent = cluster.pid("nodeagent")
+    # orch-up would start the API server again at once: hold it still for the minute.
+    os.kill(cluster.process.pid, signal.SIGSTOP)
+    try:
+        os.kill(cluster.pid("apiserver"), signal.SIGKILL)
+        time.sleep(60)
+        running = runtime_pids(cluster)
+        assert all(running.values()), "the containers ran on without an API server"
+    finally:
+        os.kill(cluster.process.pid, signal.SIGCONT)
+    returned = time.monotonic()
+    eventually(
+        lambda: cluster.kubectl("get", "--raw", "/readyz", check=False).stdout == "ok",
+        within_s=20,
+        what="the API server answers again",
+    )
+    before = cluster.lease()["spec"]["renewTime"]
+    eventually(
+        lambda: cluster.lease()["spec"]["renewTime"] > before,
+        within_s=25,
+        what="the Lease is renewed again",
+    )
+    assert time.monotonic() - returned < 40
+    eventually(
+        lambda: cluster.ready_condition()["status"] == "True", within_s=20, what="Ready again"
+    )
+    assert cluster.pid("nodeagent") == agent, "the agent itself never restarted"
+    assert cluster.container_ids(pod_name) == ids
+    assert restarts(cluster, pod_name) == 0
+
+
+def runtime_pids(cluster: LocalCluster) -> dict[str, bool]:
+    """Container id → whether its cgroup still has processes."""
+    found = {}
+    for procs in Path("/sys/fs/cgroup").glob("*/orchpods/pod*/*/cgroup.procs"):
+        found[procs.parent.name] = bool(procs.read_text().strip())
+    assert found, f"no pod cgroups while {cluster.node} runs pods ({RUNTIME_BASE})"
+    return found

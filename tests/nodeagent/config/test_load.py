@@ -1,0 +1,157 @@
+"""The effective configuration: order of files and flags, merge rules, errors with their place."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.config.load import ConfigError, FlagValue, load_config
+
+HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
+
+
+def write(path: Path, body: str, *, head: str = HEAD) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(head + body)
+    return str(path)
+
+
+def test_without_files_or_flags_every_field_has_its_default() -> None:
+    config = load_config(None, None)
+    assert config.port == 10250
+    assert config.nodeStatusReportFrequency == 300.0
+    assert config.evictionHard["memory.available"] == "100Mi"
+    assert config.failCgroupV1 is False
+
+
+def test_drop_ins_apply_in_lexical_order_and_flags_come_last(tmp_path: Path) -> None:
+    main = write(tmp_path / "main.yaml", "port: 9090\nhealthzPort: 1111\nmaxPods: 5\n")
+    write(tmp_path / "d" / "10.conf", "port: 9091\nhealthzPort: 2222\n")
+    write(tmp_path / "d" / "20.conf", "port: 8080\n")
+    write(tmp_path / "d" / "15-sub" / "x.conf", "port: 7070\nmaxPods: 6\n")
+    write(tmp_path / "d" / "30.conf.bak", "port: 1\n")
+    write(tmp_path / "d" / "40.yaml", "port: 2\n")
+    config = load_config(main, str(tmp_path / "d"))
+    assert (config.port, config.healthzPort, config.maxPods) == (8080, 2222, 6)
+    flags = [FlagValue("--port", ("port",), 8081)]
+    assert load_config(main, str(tmp_path / "d"), flags).port == 8081
+
+
+# spec.md, "Node agent configuration merging"
+MERGES: list[tuple[str, str, str, Any]] = [
+    ("maxPods: 10", "maxPods: 20", "maxPods", 20),
+    (
+        "systemReserved: {memory: 100Mi}",
+        "systemReserved: {cpu: 200m}",
+        "systemReserved",
+        {"memory": "100Mi", "cpu": "200m"},
+    ),
+    (
+        "featureGates: {A: false, B: true}",
+        "featureGates: {B: false, C: true}",
+        "featureGates",
+        {"A": False, "B": False, "C": True},
+    ),
+    (
+        "registerWithTaints: [{key: a, effect: NoSchedule}, {key: b, effect: NoSchedule}]",
+        "registerWithTaints: [{key: c, effect: NoExecute}]",
+        "registerWithTaints",
+        [{"key": "c", "value": "", "effect": "NoExecute"}],
+    ),
+    ("systemReserved: {memory: 1Gi}", "systemReserved: null", "systemReserved", {}),
+]
+
+
+@pytest.mark.parametrize(("main", "drop_in", "field", "expected"), MERGES)
+def test_drop_ins_merge_by_the_rules(
+    tmp_path: Path, main: str, drop_in: str, field: str, expected: Any
+) -> None:
+    path = write(tmp_path / "main.yaml", main)
+    write(tmp_path / "d" / "10.conf", drop_in)
+    dumped = load_config(path, str(tmp_path / "d")).model_dump()
+    assert dumped[field] == expected
+
+
+def test_an_explicit_zero_is_kept(tmp_path: Path) -> None:
+    path = write(tmp_path / "main.yaml", "evictionPressureTransitionPeriod: 0s\nhealthzPort: 0\n")
+    config = load_config(path, None)
+    assert config.evictionPressureTransitionPeriod == 0.0
+    assert config.healthzPort == 0
+
+
+def test_a_relative_path_in_the_main_file_is_relative_to_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "main.yaml", "staticPodPath: pods\n")
+    assert load_config(path, None).staticPodPath == str(tmp_path / "pods")
+
+
+ERRORS = [
+    ("nodeStatusUpdateFrequency: fast\n", "main.yaml:3: nodeStatusUpdateFrequency: "),
+    ("nodeStatusUpdateFrequency: 10\n", "write it with a unit"),
+    ("port: '10250'\n", "main.yaml:3: port: "),
+    ("prot: 1\n", "main.yaml:3: prot: there is no such field"),
+    ("logging:\n  format: xml\n", "main.yaml:4: logging.format: "),
+    ("registerWithTaints:\n- {key: a, effect: Never}\n", "registerWithTaints[0].effect: "),
+    ("evictionHard: {memory.available: 120%}\n", "evictionHard.memory.available: "),
+    ("systemReserved: {gpu: 1}\n", "main.yaml:3: systemReserved.gpu: "),
+    ("tlsCertFile: /x\n", "tlsCertFile and tlsPrivateKeyFile must be given together"),
+    ("port: 1\nport: 2\n", "main.yaml:4: port: the key is given twice"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), ERRORS)
+def test_an_error_names_file_line_and_field(tmp_path: Path, body: str, message: str) -> None:
+    path = write(tmp_path / "main.yaml", body)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, None)
+    assert message in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+HEADS = [
+    ("", "needs apiVersion and kind"),
+    ("# only a comment\n", "needs apiVersion and kind"),
+    ("kind: NodeAgentConfiguration\n", "apiVersion: missing"),
+    ("apiVersion: v1\nkind: NodeAgentConfiguration\n", "apiVersion: 'v1' is not known"),
+    ("apiVersion: nodeagent.config.orch.io/v1beta1\nkind: Pod\n", "kind: 'Pod' is not known"),
+    ("- a\n", "expected fields and values"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), HEADS)
+@pytest.mark.parametrize("place", ["main.yaml", "d/10.conf"])
+def test_every_file_must_say_what_it_is(
+    tmp_path: Path, text: str, message: str, place: str
+) -> None:
+    (tmp_path / "d").mkdir()
+    main = write(tmp_path / "main.yaml", "")
+    (tmp_path / place).write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(main, str(tmp_path / "d"))
+    assert message in str(caught.value)
+    assert place in str(caught.value)
+
+
+def test_an_error_in_a_drop_in_names_the_drop_in(tmp_path: Path) -> None:
+    main = write(tmp_path / "main.yaml", "port: 1\n")
+    write(tmp_path / "d" / "10.conf", "port: 99999\n")
+    with pytest.raises(ConfigError, match=r"10\.conf:3: port: "):
+        load_config(main, str(tmp_path / "d"))
+
+
+def test_an_error_in_a_flag_names_the_flag() -> None:
+    with pytest.raises(ConfigError, match=r"^--port: "):
+        load_config(None, None, [FlagValue("--port", ("port",), 99999)])
+
+
+def test_a_missing_file_and_a_missing_directory_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.yaml: No such file"):
+        load_config(str(tmp_path / "absent.yaml"), None)
+    with pytest.raises(ConfigError, match=r"absent\.d: No such file"):
+        load_config(None, str(tmp_path / "absent.d"))
+
+
+def test_all_errors_are_listed(tmp_path: Path) -> None:
+    path = write(tmp_path / "main.yaml", "port: 99999\nmaxPods: 0\nodd: 1\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, None)
+    assert len(str(caught.value).splitlines()) == 3

@@ -1,0 +1,54 @@
+"""Certificates of a local cluster: made once, kept while good, made anew when unfit."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from orch.up.pki import Authority, Subject
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+SERVER = Subject("server", "node-a", (), ("node-a", "127.0.0.1"))
+
+
+def read(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+def test_a_certificate_names_user_groups_and_hosts_and_its_key_is_private(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki", now=NOW)
+    pair = authority.issue(Subject("x", "system:node:a", ("system:nodes",), ("a", "127.0.0.1")))
+    cert = x509.load_pem_x509_certificate(read(pair.cert_file))
+    assert cert.subject.rfc4514_string() == "CN=system:node:a,O=system:nodes"
+    names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["a"]
+    assert Path(pair.key_file).stat().st_mode & 0o777 == 0o600
+    assert Path(tmp_path / "pki").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_second_start_keeps_what_is_good(tmp_path: Path) -> None:
+    first = Authority(tmp_path, now=NOW).issue(SERVER)
+    before = read(first.cert_file)
+    assert read(Authority(tmp_path, now=NOW).issue(SERVER).cert_file) == before
+
+
+CHANGES = [
+    (Subject("server", "node-b", (), SERVER.hosts), NOW),
+    (Subject("server", "node-a", (), ("node-a", "::1")), NOW),
+    (SERVER, NOW + timedelta(days=365)),
+]
+
+
+@pytest.mark.parametrize(("subject", "now"), CHANGES)
+def test_other_names_or_an_approaching_end_make_a_new_one(
+    tmp_path: Path, subject: Subject, now: datetime
+) -> None:
+    before = read(Authority(tmp_path, now=NOW).issue(SERVER).cert_file)
+    assert read(Authority(tmp_path, now=now).issue(subject).cert_file) != before
+
+
+def test_a_lost_authority_makes_all_certificates_anew(tmp_path: Path) -> None:
+    before = read(Authority(tmp_path, now=NOW).issue(SERVER).cert_file)
+    (tmp_path / "ca.key").write_text("torn")
+    assert read(Authority(tmp_path, now=NOW).issue(SERVER).cert_file) != before

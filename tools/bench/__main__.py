@@ -1,0 +1,29 @@
+"""`make bench`: every benchmark, or those named: python -m tools.bench [NAME…]
+
+Each prints a table of what it measured beside its limit; figures are as seen on this machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+BENCHMARKS = {
+    "sampling": "one pass over N containers' cgroup files, and the pages made of it",
+    "idle": "the whole agent with the demo pod: start, memory, CPU over five minutes",
+}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        return 2
+    for name in names or BENCHMARKS:
+        print(f"\n== {name}: {BENCHMARKS[name]}", flush=True)
+        importlib.import_module(f"tools.bench.{name}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
