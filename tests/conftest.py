@@ -1,0 +1,104 @@
+"""Fixtures for every test: nothing left running, nothing that blocks, ports, keys and certificates.
+
+`no_leaked_tasks` guards every coroutine test by itself; the others are asked for by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import blockbuster
+import pytest
+import pytest_asyncio
+import trustme
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            # First, so that it is torn down last: after the fixtures that stop what they started.
+            item.fixturenames.insert(0, "no_leaked_tasks")
+
+
+@pytest_asyncio.fixture
+async def no_leaked_tasks() -> AsyncIterator[None]:
+    """Fail a test that leaves an asyncio task running."""
+    before = asyncio.all_tasks()
+    yield
+    for _ in range(10):  # connections just closed end within a few turns of the loop
+        left = asyncio.all_tasks() - before - {asyncio.current_task()}
+        if not left:
+            return
+        await asyncio.sleep(0)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    pytest.fail(f"left running: {', '.join(sorted(str(task.get_coro()) for task in left))}")
+
+
+@pytest.fixture
+def no_blocking() -> Iterator[blockbuster.BlockBuster]:
+    """Fail product code that reads files, sleeps or waits for a lock inside the event loop."""
+    with blockbuster.blockbuster_ctx(["nodeagent", "orch"]) as detector:
+        yield detector
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """A function that names a TCP port nobody listens on."""
+
+    def find() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    return find
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """PEM files: a certificate with its chain, and its key."""
+
+    cert_file: str
+    key_file: str
+
+
+class Pki:
+    """One authority and the certificates it signs, as files under a directory of the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._authority = trustme.CA()
+        self._made = 0
+        self.ca_file = str(folder / "ca.pem")
+        self._authority.cert_pem.write_to_path(self.ca_file)
+
+    def server(self, *names: str) -> Credentials:
+        """For host names and addresses; `localhost` and `127.0.0.1` when none is given."""
+        return self._write(self._authority.issue_cert(*(names or ("localhost", "127.0.0.1"))))
+
+    def client(self, common_name: str, organization: str | None = None) -> Credentials:
+        """For a user (CN) in a group (O)."""
+        return self._write(
+            self._authority.issue_cert(common_name=common_name, organization_name=organization)
+        )
+
+    def _write(self, leaf: trustme.LeafCert) -> Credentials:
+        self._made += 1
+        cert, key = self._folder / f"{self._made}.pem", self._folder / f"{self._made}.key"
+        leaf.private_key_pem.write_to_path(str(key))
+        cert.write_bytes(b"".join(pem.bytes() for pem in leaf.cert_chain_pems))
+        return Credentials(str(cert), str(key))
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    """A new authority, its `ca_file`, and `server()` and `client()` certificates."""
+    folder = tmp_path / "pki"
+    folder.mkdir()
+    return Pki(folder)
