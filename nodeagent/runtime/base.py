@@ -13,6 +13,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from nodeagent.runtime.usage import ContainerUsage as ContainerUsage
+from nodeagent.runtime.usage import FilesystemUsage as FilesystemUsage
+from nodeagent.runtime.usage import InterfaceUsage as InterfaceUsage
+from nodeagent.runtime.usage import SandboxUsage as SandboxUsage
+
 
 class RuntimeCallError(Exception):
     """The runtime refused or failed a call; `operation` is the call, the text is the runtime's."""
@@ -223,29 +228,6 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class FilesystemUsage:
-    mountpoint: str
-    used_bytes: int
-    inodes_used: int | None
-    timestamp_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerUsage:
-    """What the runtime itself measured of a container; None where it reports nothing."""
-
-    id: str
-    name: str
-    labels: Mapping[str, str]
-    cpu_usage_core_ns: int | None
-    cpu_timestamp_ns: int
-    memory_working_set_bytes: int | None
-    memory_usage_bytes: int | None
-    writable_layer_used_bytes: int | None
-    writable_layer_inodes_used: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class ExecResult:
     exit_code: int
     stdout: bytes
@@ -280,11 +262,15 @@ class ContainerRuntime(Protocol):
     async def exec_sync(
         self, container_id: str, command: Sequence[str], *, timeout_s: float
     ) -> ExecResult: ...
+    async def update_resources(self, container_id: str, resources: LinuxResources) -> None: ...
+    async def reopen_log(self, container_id: str) -> None: ...
     async def container_usage(self) -> Sequence[ContainerUsage]: ...
+    async def sandbox_usage(self) -> Sequence[SandboxUsage]: ...
 
     async def image(self, reference: str) -> Image | None: ...
     async def images(self) -> Sequence[Image]: ...
     async def pull_image(self, reference: str) -> str: ...
+    async def remove_image(self, reference: str) -> None: ...
     async def image_filesystems(self) -> Sequence[FilesystemUsage]: ...
 
     async def close(self) -> None: ...

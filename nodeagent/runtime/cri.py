@@ -1,0 +1,238 @@
+"""The container runtime over CRI v1 gRPC on a unix socket; the only module that imports grpc.
+
+Owns the channel, the deadline of every call and the translation of failed ones. What the messages
+mean is in `cri_requests`, `cri_answers` and `cri_usage`, what an error means in `cri_errors`.
+The channel is made at the first call and reconnects by itself: calls fail at once while the
+runtime is away, and succeed again within a second of its return.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+
+from nodeagent.runtime import cri_answers, cri_errors, cri_requests, cri_usage
+from nodeagent.runtime import cri_pb2 as pb
+from nodeagent.runtime import cri_pb2_grpc as rpc
+from nodeagent.runtime.base import (
+    Container,
+    ContainerDetail,
+    ContainerSpec,
+    ContainerUsage,
+    ExecResult,
+    FilesystemUsage,
+    Image,
+    LinuxResources,
+    RuntimeCondition,
+    RuntimeUnavailable,
+    RuntimeVersion,
+    Sandbox,
+    SandboxDetail,
+    SandboxSpec,
+    SandboxUsage,
+)
+
+READ_TIMEOUT_S = 10.0  # lists, states, statistics: answered from the runtime's memory
+PULL_TIMEOUT_S = 3600.0  # an image may be large; the runtime itself gives up when nothing moves
+
+_SANDBOX_TIMEOUT_FACTOR = 2  # a sandbox waits for the network plugins too
+_CHANNEL_OPTIONS = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),  # the size runtimes send at most
+    ("grpc.use_local_subchannel_pool", 1),  # the connection ends with this channel
+)
+
+
+class CriRuntime:
+    """A `ContainerRuntime` at `endpoint`: `unix:///path/to.sock`, or the path alone.
+
+    `timeout_s` is the deadline of calls that change something. ValueError: not a unix socket.
+    """
+
+    def __init__(self, endpoint: str, *, timeout_s: float = 120.0) -> None:
+        self.endpoint = endpoint
+        self._target = f"unix:{socket_path(endpoint)}"
+        self._timeout_s = timeout_s
+        self._channel: Any = None
+        self._runtime: Any = None
+        self._images: Any = None
+        self._closed = False
+
+    async def version(self) -> RuntimeVersion:
+        return cri_answers.version(await self._read("Version", pb.VersionRequest(version="v1")))
+
+    async def conditions(self) -> Sequence[RuntimeCondition]:
+        return cri_answers.conditions(await self._read("Status", pb.StatusRequest()))
+
+    # ---- sandboxes
+
+    async def run_sandbox(self, spec: SandboxSpec) -> str:
+        request = pb.RunPodSandboxRequest(config=cri_requests.sandbox_config(spec))
+        timeout_s = self._timeout_s * _SANDBOX_TIMEOUT_FACTOR
+        return str((await self._call("RunPodSandbox", request, timeout_s)).pod_sandbox_id)
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        await self._write("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id))
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        await self._write("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id))
+
+    async def list_sandboxes(self) -> Sequence[Sandbox]:
+        answer = await self._read("ListPodSandbox", pb.ListPodSandboxRequest())
+        return tuple(cri_answers.sandbox(item) for item in answer.items)
+
+    async def sandbox_detail(self, sandbox_id: str) -> SandboxDetail:
+        request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=True)
+        return cri_answers.sandbox_detail(await self._read("PodSandboxStatus", request))
+
+    # ---- containers
+
+    async def create_container(
+        self, sandbox_id: str, spec: ContainerSpec, sandbox: SandboxSpec
+    ) -> str:
+        request = pb.CreateContainerRequest(
+            pod_sandbox_id=sandbox_id,
+            config=cri_requests.container_config(spec, sandbox),
+            sandbox_config=cri_requests.sandbox_config(sandbox),
+        )
+        return str((await self._write("CreateContainer", request)).container_id)
+
+    async def start_container(self, container_id: str) -> None:
+        await self._write("StartContainer", pb.StartContainerRequest(container_id=container_id))
+
+    async def stop_container(self, container_id: str, *, timeout_s: int) -> None:
+        request = pb.StopContainerRequest(container_id=container_id, timeout=timeout_s)
+        await self._call("StopContainer", request, timeout_s + self._timeout_s)
+
+    async def remove_container(self, container_id: str) -> None:
+        await self._write("RemoveContainer", pb.RemoveContainerRequest(container_id=container_id))
+
+    async def list_containers(self) -> Sequence[Container]:
+        answer = await self._read("ListContainers", pb.ListContainersRequest())
+        return tuple(cri_answers.container(item) for item in answer.containers)
+
+    async def container_detail(self, container_id: str) -> ContainerDetail:
+        request = pb.ContainerStatusRequest(container_id=container_id, verbose=True)
+        return cri_answers.container_detail(await self._read("ContainerStatus", request))
+
+    async def checkpoint_container(
+        self, container_id: str, *, location: str, timeout_s: float
+    ) -> None:
+        """Let the runtime write an archive to `location`; `timeout_s` is both sides' limit."""
+        request = pb.CheckpointContainerRequest(
+            container_id=container_id, location=location, timeout=math.ceil(timeout_s)
+        )
+        await self._call("CheckpointContainer", request, timeout_s)
+
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], *, timeout_s: float
+    ) -> ExecResult:
+        """Run `command` to its end; CRI counts the time in whole seconds, so it is rounded up.
+
+        RuntimeTimeout when the command did not end in time; the runtime has then killed it.
+        """
+        request = pb.ExecSyncRequest(
+            container_id=container_id, cmd=command, timeout=max(1, math.ceil(timeout_s))
+        )
+        answer = await self._call("ExecSync", request, request.timeout + READ_TIMEOUT_S)
+        return cri_answers.exec_result(answer)
+
+    async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
+        request = pb.UpdateContainerResourcesRequest(
+            container_id=container_id, linux=cri_requests.resources(resources)
+        )
+        await self._write("UpdateContainerResources", request)
+
+    async def reopen_log(self, container_id: str) -> None:
+        request = pb.ReopenContainerLogRequest(container_id=container_id)
+        await self._write("ReopenContainerLog", request)
+
+    async def container_usage(self) -> Sequence[ContainerUsage]:
+        answer = await self._read("ListContainerStats", pb.ListContainerStatsRequest())
+        return tuple(cri_usage.container_usage(item) for item in answer.stats)
+
+    async def sandbox_usage(self) -> Sequence[SandboxUsage]:
+        answer = await self._read("ListPodSandboxStats", pb.ListPodSandboxStatsRequest())
+        return tuple(cri_usage.sandbox_usage(item) for item in answer.stats)
+
+    # ---- images
+
+    async def image(self, reference: str) -> Image | None:
+        request = pb.ImageStatusRequest(image=cri_requests.image_spec(reference))
+        answer = await self._read("ImageStatus", request)
+        return cri_answers.image(answer.image) if answer.HasField("image") else None
+
+    async def images(self) -> Sequence[Image]:
+        answer = await self._read("ListImages", pb.ListImagesRequest())
+        return tuple(cri_answers.image(item) for item in answer.images)
+
+    async def pull_image(self, reference: str) -> str:
+        request = pb.PullImageRequest(image=cri_requests.image_spec(reference))
+        return str((await self._call("PullImage", request, PULL_TIMEOUT_S)).image_ref)
+
+    async def remove_image(self, reference: str) -> None:
+        request = pb.RemoveImageRequest(image=cri_requests.image_spec(reference))
+        await self._write("RemoveImage", request)
+
+    async def image_filesystems(self) -> Sequence[FilesystemUsage]:
+        answer = await self._read("ImageFsInfo", pb.ImageFsInfoRequest())
+        return cri_answers.image_filesystems(answer)
+
+    # ---- the connection
+
+    async def close(self) -> None:
+        """Drop the connection for good; calls under way end with RuntimeUnavailable."""
+        self._closed = True
+        channel, self._channel, self._runtime, self._images = self._channel, None, None, None
+        if channel is not None:
+            await channel.close()  # grpc's own thread ends with the last channel
+
+    async def _read(self, operation: str, request: Any) -> Any:
+        return await self._call(operation, request, READ_TIMEOUT_S)
+
+    async def _write(self, operation: str, request: Any) -> Any:
+        return await self._call(operation, request, self._timeout_s)
+
+    async def _call(self, operation: str, request: Any, timeout_s: float) -> Any:
+        method = self._method(operation)
+        try:
+            return await method(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            code, details = error.code().name, error.details() or ""
+            raise cri_errors.from_status(operation, code, details) from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and not (task and task.cancelling()):
+                raise self._gone(operation) from None  # close() ended the call, not the caller
+            raise
+
+    def _method(self, operation: str) -> Any:
+        if self._closed:
+            raise self._gone(operation)
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(self._target, options=_CHANNEL_OPTIONS)
+            self._runtime = rpc.RuntimeServiceStub(self._channel)
+            self._images = rpc.ImageServiceStub(self._channel)
+        return getattr(self._runtime, operation, None) or getattr(self._images, operation)
+
+    def _gone(self, operation: str) -> RuntimeUnavailable:
+        return RuntimeUnavailable(operation, f"the connection to {self.endpoint} was closed")
+
+
+def socket_path(endpoint: str) -> str:
+    """The absolute path in `endpoint`; ValueError says how an endpoint is written."""
+    path = endpoint.removeprefix("unix://")
+    if not path.startswith("/"):
+        raise ValueError(
+            f"container runtime endpoint {endpoint!r} is not a unix socket; "
+            "write it as unix:///path/to/the.sock"
+        )
+    return path

@@ -1,0 +1,154 @@
+"""CRI messages → the agent's values; pure.
+
+Reads what runtimes really send: an unset sub-message is "not reported" (None), an enum value this
+definition does not know becomes the harmless one, and the free-form `info` of verbose answers is
+read for the process id only.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nodeagent.runtime import cri_pb2 as pb
+from nodeagent.runtime.base import (
+    Container,
+    ContainerDetail,
+    ContainerState,
+    ExecResult,
+    FilesystemUsage,
+    Image,
+    RuntimeCondition,
+    RuntimeVersion,
+    Sandbox,
+    SandboxDetail,
+    SandboxState,
+)
+
+_CONTAINER_STATES = {
+    pb.CONTAINER_CREATED: ContainerState.CREATED,
+    pb.CONTAINER_RUNNING: ContainerState.RUNNING,
+    pb.CONTAINER_EXITED: ContainerState.EXITED,
+}
+
+
+def version(answer: Any) -> RuntimeVersion:
+    return RuntimeVersion(
+        name=answer.runtime_name,
+        version=answer.runtime_version,
+        api_version=answer.runtime_api_version,
+    )
+
+
+def conditions(answer: Any) -> tuple[RuntimeCondition, ...]:
+    return tuple(
+        RuntimeCondition(type=c.type, status=c.status, reason=c.reason, message=c.message)
+        for c in answer.status.conditions
+    )
+
+
+def sandbox(item: Any) -> Sandbox:
+    """A Sandbox from a PodSandbox or a PodSandboxStatus, whose names agree."""
+    ready = item.state == pb.SANDBOX_READY
+    return Sandbox(
+        id=item.id,
+        name=item.metadata.name,
+        namespace=item.metadata.namespace,
+        uid=item.metadata.uid,
+        attempt=item.metadata.attempt,
+        state=SandboxState.READY if ready else SandboxState.NOT_READY,
+        created_at_ns=item.created_at,
+        labels=dict(item.labels),
+        annotations=dict(item.annotations),
+    )
+
+
+def sandbox_detail(answer: Any) -> SandboxDetail:
+    """The status of a sandbox; on the host's network it has no addresses of its own."""
+    network = answer.status.network
+    addresses = [network.ip, *(extra.ip for extra in network.additional_ips)]
+    return SandboxDetail(
+        sandbox=sandbox(answer.status),
+        ips=tuple(address for address in addresses if address),
+        pid=process_id(answer.info),
+    )
+
+
+def container(item: Any) -> Container:
+    return Container(
+        id=item.id,
+        sandbox_id=item.pod_sandbox_id,
+        name=item.metadata.name,
+        attempt=item.metadata.attempt,
+        image=item.image.image,
+        image_ref=item.image_ref,
+        state=container_state(item.state),
+        created_at_ns=item.created_at,
+        labels=dict(item.labels),
+        annotations=dict(item.annotations),
+    )
+
+
+def container_detail(answer: Any) -> ContainerDetail:
+    """The status of a container; CRI does not tell its sandbox here, so `sandbox_id` is ""."""
+    status = answer.status
+    return ContainerDetail(
+        container=Container(
+            id=status.id,
+            sandbox_id="",
+            name=status.metadata.name,
+            attempt=status.metadata.attempt,
+            image=status.image.image,
+            image_ref=status.image_ref,
+            state=container_state(status.state),
+            created_at_ns=status.created_at,
+            labels=dict(status.labels),
+            annotations=dict(status.annotations),
+        ),
+        started_at_ns=status.started_at,
+        finished_at_ns=status.finished_at,
+        exit_code=status.exit_code,
+        reason=status.reason,
+        message=status.message,
+        log_path=status.log_path,
+        pid=process_id(answer.info),
+    )
+
+
+def container_state(state: int) -> ContainerState:
+    return _CONTAINER_STATES.get(state, ContainerState.UNKNOWN)
+
+
+def process_id(info: Any) -> int | None:
+    """The `pid` in the JSON that a verbose answer carries under `info`; None when there is none."""
+    try:
+        described = json.loads(info.get("info", "") or "{}")
+    except ValueError:
+        return None
+    pid = described.get("pid") if isinstance(described, dict) else None
+    return pid if isinstance(pid, int) and pid > 0 else None
+
+
+def exec_result(answer: Any) -> ExecResult:
+    return ExecResult(exit_code=answer.exit_code, stdout=answer.stdout, stderr=answer.stderr)
+
+
+def image(item: Any) -> Image:
+    return Image(
+        id=item.id,
+        tags=tuple(item.repo_tags),
+        digests=tuple(item.repo_digests),
+        size_bytes=item.size,
+    )
+
+
+def image_filesystems(answer: Any) -> tuple[FilesystemUsage, ...]:
+    return tuple(
+        FilesystemUsage(
+            mountpoint=usage.fs_id.mountpoint,
+            used_bytes=usage.used_bytes.value,
+            inodes_used=usage.inodes_used.value if usage.HasField("inodes_used") else None,
+            timestamp_ns=usage.timestamp,
+        )
+        for usage in answer.image_filesystems
+    )

@@ -1,0 +1,177 @@
+"""What the agent asks for → CRI messages; pure.
+
+Knows the CRI's own defaults that a client must send itself: container processes have a PID
+namespace of their own, the sandbox runs under the runtime's default seccomp profile, and the
+kernel files that a container must not see or write are masked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodeagent.runtime import cri_pb2 as pb
+from nodeagent.runtime.base import (
+    ContainerSpec,
+    LinuxResources,
+    Mount,
+    SandboxSpec,
+    SeccompKind,
+    SeccompSetting,
+)
+
+# The lists that the reference agent sends for its default proc mount (securitycontext/util.go).
+MASKED_PATHS = (
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+)
+READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+
+_PROPAGATION = {
+    "private": pb.PROPAGATION_PRIVATE,
+    "host_to_container": pb.PROPAGATION_HOST_TO_CONTAINER,
+    "bidirectional": pb.PROPAGATION_BIDIRECTIONAL,
+}
+_SECCOMP = {
+    SeccompKind.RUNTIME_DEFAULT: pb.SecurityProfile.RuntimeDefault,
+    SeccompKind.UNCONFINED: pb.SecurityProfile.Unconfined,
+    SeccompKind.LOCALHOST: pb.SecurityProfile.Localhost,
+}
+
+
+def sandbox_config(spec: SandboxSpec) -> Any:
+    """The PodSandboxConfig of `spec`; without DNS settings the runtime uses the host's."""
+    config = pb.PodSandboxConfig(
+        metadata=pb.PodSandboxMetadata(
+            name=spec.name, uid=spec.uid, namespace=spec.namespace, attempt=spec.attempt
+        ),
+        hostname=spec.hostname,
+        log_directory=spec.log_directory,
+        port_mappings=[
+            pb.PortMapping(
+                protocol=pb.Protocol.Value(port.protocol),
+                container_port=port.container_port,
+                host_port=port.host_port,
+                host_ip=port.host_ip,
+            )
+            for port in spec.port_mappings
+        ],
+        labels=spec.labels,
+        annotations=spec.annotations,
+        linux=pb.LinuxPodSandboxConfig(
+            cgroup_parent=spec.cgroup_parent,
+            security_context=_sandbox_security(spec),
+            sysctls=spec.sysctls,
+        ),
+    )
+    if spec.dns_servers or spec.dns_searches or spec.dns_options:
+        config.dns_config.CopyFrom(
+            pb.DNSConfig(
+                servers=spec.dns_servers, searches=spec.dns_searches, options=spec.dns_options
+            )
+        )
+    return config
+
+
+def container_config(spec: ContainerSpec, sandbox: SandboxSpec) -> Any:
+    """The ContainerConfig of `spec`, which runs in `sandbox` and shares its namespaces."""
+    return pb.ContainerConfig(
+        metadata=pb.ContainerMetadata(name=spec.name, attempt=spec.attempt),
+        image=pb.ImageSpec(image=spec.image),
+        command=spec.command,
+        args=spec.args,
+        working_dir=spec.working_dir,
+        envs=[pb.KeyValue(key=key, value=value.encode()) for key, value in spec.env],
+        mounts=[_mount(mount) for mount in spec.mounts],
+        labels=spec.labels,
+        annotations=spec.annotations,
+        log_path=spec.log_path,
+        stdin=spec.stdin,
+        tty=spec.tty,
+        linux=pb.LinuxContainerConfig(
+            resources=resources(spec.resources),
+            security_context=_container_security(spec, sandbox),
+        ),
+    )
+
+
+def resources(wanted: LinuxResources) -> Any:
+    """The LinuxContainerResources of `wanted`; 0, which CRI reads as "not set", for None."""
+    return pb.LinuxContainerResources(
+        cpu_period=wanted.cpu_period_usec or 0,
+        cpu_quota=wanted.cpu_quota_usec or 0,
+        cpu_shares=wanted.cpu_shares or 0,
+        memory_limit_in_bytes=wanted.memory_limit_bytes or 0,
+        oom_score_adj=wanted.oom_score_adj or 0,
+        unified=wanted.unified,
+    )
+
+
+def image_spec(reference: str) -> Any:
+    return pb.ImageSpec(image=reference)
+
+
+def _sandbox_security(spec: SandboxSpec) -> Any:
+    return pb.LinuxSandboxSecurityContext(
+        namespace_options=_namespaces(spec),
+        run_as_user=_int64(spec.run_as_user),
+        run_as_group=_int64(spec.run_as_group),
+        supplemental_groups=spec.supplemental_groups,
+        privileged=spec.privileged,
+        seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault),
+    )
+
+
+def _container_security(spec: ContainerSpec, sandbox: SandboxSpec) -> Any:
+    return pb.LinuxContainerSecurityContext(
+        capabilities=pb.Capability(
+            add_capabilities=spec.add_capabilities, drop_capabilities=spec.drop_capabilities
+        ),
+        privileged=spec.privileged,
+        namespace_options=_namespaces(sandbox),
+        run_as_user=_int64(spec.run_as_user),
+        run_as_group=_int64(spec.run_as_group),
+        supplemental_groups=spec.supplemental_groups,
+        readonly_rootfs=spec.readonly_rootfs,
+        no_new_privs=spec.no_new_privileges,
+        masked_paths=() if spec.privileged else MASKED_PATHS,
+        readonly_paths=() if spec.privileged else READONLY_PATHS,
+        seccomp=_seccomp(spec.seccomp),
+    )
+
+
+def _namespaces(spec: SandboxSpec) -> Any:
+    return pb.NamespaceOption(
+        network=pb.NODE if spec.host_network else pb.POD,
+        pid=pb.NODE if spec.host_pid else pb.CONTAINER,
+        ipc=pb.NODE if spec.host_ipc else pb.POD,
+    )
+
+
+def _seccomp(setting: SeccompSetting) -> Any:
+    return pb.SecurityProfile(
+        profile_type=_SECCOMP[setting.kind], localhost_ref=setting.localhost_path
+    )
+
+
+def _mount(mount: Mount) -> Any:
+    return pb.Mount(
+        container_path=mount.container_path,
+        host_path=mount.host_path,
+        readonly=mount.readonly,
+        propagation=_PROPAGATION[mount.propagation],
+        recursive_read_only=mount.recursive_readonly,
+    )
+
+
+def _int64(value: int | None) -> Any:
+    return None if value is None else pb.Int64Value(value=value)

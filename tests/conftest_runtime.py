@@ -1,0 +1,85 @@
+"""A real container runtime for tests: one private containerd for the whole session.
+
+Import `real_runtime` into a conftest.py to use it. A test that stops or freezes its runtime makes
+one of its own with `provisioned`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BASE = Path(os.environ.get("TEST_RUNTIME_BASE") or ROOT / ".test" / "runtime" / "base")
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class RealRuntime:
+    """A running containerd; `control` runs `tools/runtime COMMAND` on it."""
+
+    directory: Path
+    endpoint: str
+
+    def control(self, command: str, *arguments: str) -> str:
+        return _tool(command, "--dir", str(self.directory), *arguments)
+
+
+@contextmanager
+def provisioned(directory: Path) -> Iterator[RealRuntime]:
+    """A containerd in `directory`, gone at the end with all that ran in it; skips without root."""
+    if os.geteuid() != 0:
+        pytest.skip("a real container runtime needs root")
+    endpoint = _tool("up", "--dir", str(directory), "--base", str(BASE))
+    try:
+        yield RealRuntime(directory, endpoint)
+    finally:
+        _tool("down", "--dir", str(directory))
+
+
+@pytest.fixture(scope="session")
+def real_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRuntime]:
+    with provisioned(tmp_path_factory.mktemp("rt")) as runtime:
+        yield runtime
+
+
+def pod_cgroups(parent: str) -> list[Path]:
+    """The directories of the cgroup `parent` (`/orchpods/pod…`) in every hierarchy there is."""
+    relative = parent.lstrip("/")
+    found = [CGROUPS / relative, *(root / relative for root in CGROUPS.iterdir() if root.is_dir())]
+    return [path for path in found if path.is_dir()]
+
+
+def remove_pod_cgroups(parent: str) -> None:
+    """Remove an empty pod's cgroups; the runtime only removes those of its containers."""
+    for top in pod_cgroups(parent):
+        for directory, _, _ in os.walk(top, topdown=False):
+            Path(directory).rmdir()
+        if not any(entry.is_dir() for entry in top.parent.iterdir()):
+            _remove_if_empty(top.parent)
+
+
+def _remove_if_empty(cgroup: Path) -> None:
+    try:
+        cgroup.rmdir()
+    except OSError:  # another test has just made a pod in it
+        return
+
+
+def _tool(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "runtime"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"tools/runtime {' '.join(arguments)} failed:\n{done.stderr}")
+    return done.stdout.strip()

@@ -1,0 +1,406 @@
+"""What every `ContainerRuntime` does: the fake, the CRI adapter over a fake server, containerd.
+
+What the agent may rely on is what passes here for all three.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import stat
+import tarfile
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from nodeagent.runtime import base
+from nodeagent.runtime.base import ContainerRuntime, ContainerSpec, ExecResult, SandboxSpec
+from nodeagent.runtime.cri import CriRuntime
+from tests.conftest_runtime import RealRuntime, remove_pod_cgroups
+from tests.fakes.cri_server import CriServer
+from tests.fakes.runtime import FakeRuntime
+
+IMAGE = "localhost/busybox:1"
+UNTIL_TOLD = "while [ ! -e /exit ]; do sleep 0.05; done; exit $(cat /exit)"
+SPEECH = ("sh", "-c", "echo out; echo err >&2; exit 3")
+
+
+@dataclass
+class Subject:
+    """A runtime under test; `fake` is what stands behind it, None behind a real one."""
+
+    runtime: ContainerRuntime
+    fake: FakeRuntime | None
+    logs: Path
+    parents: list[str] = field(default_factory=list)
+    sandboxes: list[str] = field(default_factory=list)
+
+    def sandbox_spec(self, **changes: object) -> SandboxSpec:
+        uid = str(uuid.uuid4())
+        self.parents.append(f"/orchpods/pod{uid}")
+        spec = SandboxSpec(
+            name="web",
+            namespace="contract",
+            uid=uid,
+            log_directory=str(self.logs / uid),
+            cgroup_parent=self.parents[-1],
+            labels={"orch.io/pod.uid": uid},
+            annotations={"note": "kept"},
+        )
+        return dataclasses.replace(spec, **changes)  # type: ignore[arg-type]
+
+    async def sandbox(self, spec: SandboxSpec) -> str:
+        sandbox_id = await self.runtime.run_sandbox(spec)
+        self.sandboxes.append(sandbox_id)
+        return sandbox_id
+
+    async def container(self, name: str = "app") -> str:
+        """A created container in a sandbox of its own."""
+        spec = self.sandbox_spec()
+        sandbox_id = await self.sandbox(spec)
+        return await self.runtime.create_container(sandbox_id, container_spec(name), spec)
+
+    async def running(self) -> str:
+        container_id = await self.container()
+        await self.runtime.start_container(container_id)
+        return container_id
+
+    async def end(self, container_id: str, code: int) -> base.ContainerDetail:
+        """Let the container's process end by itself with `code`."""
+        if self.fake:
+            self.fake.exit(container_id, code)
+        else:
+            told = ("sh", "-c", f"echo {code} > /exit.new; mv /exit.new /exit")
+            await self.runtime.exec_sync(container_id, told, timeout_s=5)
+        for _ in range(200):
+            detail = await self.runtime.container_detail(container_id)
+            if detail.container.state is base.ContainerState.EXITED:
+                return detail
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"the container did not end: {detail}")
+
+    async def clean(self) -> None:
+        for sandbox_id in self.sandboxes:
+            await self.runtime.stop_sandbox(sandbox_id)
+            await self.runtime.remove_sandbox(sandbox_id)
+        for parent in self.parents:
+            remove_pod_cgroups(parent)
+
+
+def container_spec(name: str = "app", **changes: object) -> ContainerSpec:
+    spec = ContainerSpec(
+        name=name,
+        attempt=0,
+        image=IMAGE,
+        command=("sh", "-c", UNTIL_TOLD),
+        log_path=f"{name}.log",
+        labels={"orch.io/container.name": name},
+        annotations={"orch.io/container.hash": "abc"},
+    )
+    return dataclasses.replace(spec, **changes)  # type: ignore[arg-type]
+
+
+def fake_runtime() -> FakeRuntime:
+    fake = FakeRuntime()
+
+    def answer(_container_id: str, command: Sequence[str]) -> ExecResult:
+        spoken = tuple(command) == SPEECH
+        return ExecResult(3, b"out\n", b"err\n") if spoken else ExecResult(0, b"", b"")
+
+    fake.on_exec = answer
+    return fake
+
+
+@pytest.fixture(params=["fake", "cri", pytest.param("containerd", marks=pytest.mark.real)])
+async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    if request.param == "fake":
+        fake = fake_runtime()
+        yield Subject(fake, fake, tmp_path)
+    elif request.param == "cri":
+        server = CriServer(fake_runtime(), tmp_path / "cri.sock")
+        await server.start()
+        runtime = CriRuntime(server.endpoint)
+        yield Subject(runtime, server.runtime, tmp_path)
+        await runtime.close()
+        await server.stop()
+    else:
+        real: RealRuntime = request.getfixturevalue("real_runtime")
+        tested = Subject(CriRuntime(real.endpoint), None, tmp_path)
+        try:
+            yield tested
+        finally:
+            await tested.clean()
+            await tested.runtime.close()
+
+
+async def test_it_tells_its_name_and_version(subject: Subject) -> None:
+    version = await subject.runtime.version()
+
+    assert version.name and version.version
+    assert version.api_version == "v1"
+
+
+async def test_runtime_and_network_are_ready(subject: Subject) -> None:
+    conditions = {c.type: c.status for c in await subject.runtime.conditions()}
+
+    assert conditions["RuntimeReady"] is True
+    assert conditions["NetworkReady"] is True
+
+
+async def test_a_sandbox_runs_is_listed_and_keeps_what_it_was_given(subject: Subject) -> None:
+    spec = subject.sandbox_spec()
+    sandbox_id = await subject.sandbox(spec)
+
+    row = {s.id: s for s in await subject.runtime.list_sandboxes()}[sandbox_id]
+    assert (row.name, row.namespace, row.uid, row.attempt) == ("web", "contract", spec.uid, 0)
+    assert row.state is base.SandboxState.READY
+    assert row.created_at_ns > 10**18
+    assert row.labels == spec.labels
+    assert row.annotations == spec.annotations
+    detail = await subject.runtime.sandbox_detail(sandbox_id)
+    assert detail.sandbox == row
+    assert len(detail.ips) >= 1
+    assert detail.pid is not None and detail.pid > 1
+
+
+async def test_a_sandbox_on_the_hosts_network_has_no_address_of_its_own(subject: Subject) -> None:
+    sandbox_id = await subject.sandbox(subject.sandbox_spec(host_network=True))
+
+    assert (await subject.runtime.sandbox_detail(sandbox_id)).ips == ()
+
+
+async def test_a_stopped_sandbox_stays_known_until_it_is_removed(subject: Subject) -> None:
+    sandbox_id = await subject.sandbox(subject.sandbox_spec())
+
+    await subject.runtime.stop_sandbox(sandbox_id)
+    detail = await subject.runtime.sandbox_detail(sandbox_id)
+    assert detail.sandbox.state is base.SandboxState.NOT_READY
+    assert detail.pid is None
+    await subject.runtime.remove_sandbox(sandbox_id)
+    assert sandbox_id not in [s.id for s in await subject.runtime.list_sandboxes()]
+    with pytest.raises(base.RuntimeNotFound):
+        await subject.runtime.sandbox_detail(sandbox_id)
+
+
+async def test_a_sandbox_of_the_same_attempt_is_refused_and_of_the_next_one_runs(
+    subject: Subject,
+) -> None:
+    spec = subject.sandbox_spec()
+    await subject.sandbox(spec)
+
+    with pytest.raises(base.RuntimeCallError):
+        await subject.runtime.run_sandbox(spec)
+    await subject.sandbox(dataclasses.replace(spec, attempt=1))
+
+
+async def test_a_container_is_created_runs_and_is_listed(subject: Subject) -> None:
+    container_id = await subject.container()
+    created = await subject.runtime.container_detail(container_id)
+    assert created.container.state is base.ContainerState.CREATED
+    assert created.started_at_ns == 0
+    assert created.pid is None
+
+    await subject.runtime.start_container(container_id)
+
+    detail = await subject.runtime.container_detail(container_id)
+    assert detail.container.state is base.ContainerState.RUNNING
+    assert detail.started_at_ns >= detail.container.created_at_ns
+    assert detail.finished_at_ns == 0
+    assert detail.pid is not None and detail.pid > 1
+    assert detail.log_path.endswith("/app.log")
+    row = {c.id: c for c in await subject.runtime.list_containers()}[container_id]
+    assert row.sandbox_id == subject.sandboxes[0]
+    assert (row.name, row.attempt, row.image) == ("app", 0, IMAGE)
+    assert row.image_ref
+    assert row.state is base.ContainerState.RUNNING
+    assert row.labels == {"orch.io/container.name": "app"}
+    assert row.annotations == {"orch.io/container.hash": "abc"}
+
+
+@pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (3, "Error")])
+async def test_a_container_that_ended_tells_how(subject: Subject, code: int, reason: str) -> None:
+    ended = await subject.end(await subject.running(), code)
+
+    assert (ended.exit_code, ended.reason) == (code, reason)
+    assert ended.finished_at_ns >= ended.started_at_ns > 0
+    assert ended.pid is None
+
+
+async def test_stopping_ends_a_container_and_may_be_repeated(subject: Subject) -> None:
+    container_id = await subject.running()
+
+    await subject.runtime.stop_container(container_id, timeout_s=0)
+    await subject.runtime.stop_container(container_id, timeout_s=0)
+
+    ended = await subject.runtime.container_detail(container_id)
+    assert ended.container.state is base.ContainerState.EXITED
+    assert ended.exit_code == 137
+
+
+async def test_removing_ends_a_running_container_and_may_be_repeated(subject: Subject) -> None:
+    container_id = await subject.running()
+
+    await subject.runtime.remove_container(container_id)
+    await subject.runtime.remove_container(container_id)
+
+    assert container_id not in [c.id for c in await subject.runtime.list_containers()]
+    with pytest.raises(base.RuntimeNotFound):
+        await subject.runtime.container_detail(container_id)
+
+
+async def test_removing_a_sandbox_removes_its_containers(subject: Subject) -> None:
+    container_id = await subject.running()
+
+    await subject.runtime.remove_sandbox(subject.sandboxes[0])
+
+    assert container_id not in [c.id for c in await subject.runtime.list_containers()]
+
+
+async def test_stopping_and_removing_what_is_unknown_is_done_at_once(subject: Subject) -> None:
+    await subject.runtime.stop_sandbox("unknown")
+    await subject.runtime.remove_sandbox("unknown")
+    await subject.runtime.stop_container("unknown", timeout_s=0)
+    await subject.runtime.remove_container("unknown")
+    await subject.runtime.remove_image("localhost/unknown:1")
+
+
+async def test_any_other_call_for_what_is_unknown_finds_nothing(
+    subject: Subject, tmp_path: Path
+) -> None:
+    runtime = subject.runtime
+    calls = (
+        runtime.sandbox_detail("unknown"),
+        runtime.container_detail("unknown"),
+        runtime.start_container("unknown"),
+        runtime.reopen_log("unknown"),
+        runtime.update_resources("unknown", base.LinuxResources(cpu_shares=100)),
+        runtime.exec_sync("unknown", ("true",), timeout_s=1),
+        runtime.checkpoint_container("unknown", location=str(tmp_path / "a.tar"), timeout_s=10),
+    )
+    for call in calls:
+        with pytest.raises(base.RuntimeNotFound):
+            await call
+    assert not (tmp_path / "a.tar").exists()
+
+
+async def test_a_container_needs_a_known_image_a_known_sandbox_and_a_free_name(
+    subject: Subject,
+) -> None:
+    spec = subject.sandbox_spec()
+    sandbox_id = await subject.sandbox(spec)
+    create = subject.runtime.create_container
+    await create(sandbox_id, container_spec(), spec)
+
+    with pytest.raises(base.RuntimeNotFound):
+        await create(sandbox_id, container_spec("b", image="localhost/unknown:1"), spec)
+    with pytest.raises(base.RuntimeNotFound):
+        await create("unknown", container_spec("b"), spec)
+    with pytest.raises(base.RuntimeCallError):
+        await create(sandbox_id, container_spec(), spec)
+    await create(sandbox_id, container_spec(attempt=1), spec)
+
+
+async def test_a_container_starts_only_once(subject: Subject) -> None:
+    container_id = await subject.running()
+
+    with pytest.raises(base.RuntimeCallError):
+        await subject.runtime.start_container(container_id)
+
+
+async def test_a_command_runs_in_a_container_and_gives_both_outputs(subject: Subject) -> None:
+    container_id = await subject.running()
+
+    result = await subject.runtime.exec_sync(container_id, SPEECH, timeout_s=5)
+
+    assert result == ExecResult(exit_code=3, stdout=b"out\n", stderr=b"err\n")
+
+
+async def test_no_command_runs_where_no_container_runs(subject: Subject) -> None:
+    container_id = await subject.container()
+
+    with pytest.raises(base.RuntimeCallError):
+        await subject.runtime.exec_sync(container_id, ("true",), timeout_s=5)
+
+
+async def test_a_checkpoint_is_a_private_archive_and_the_container_goes_on(
+    subject: Subject, tmp_path: Path
+) -> None:
+    container_id = await subject.running()
+    location = tmp_path / "a.tar"
+
+    await subject.runtime.checkpoint_container(container_id, location=str(location), timeout_s=60)
+
+    assert stat.S_IMODE(location.stat().st_mode) == 0o600
+    with tarfile.open(location) as archive:
+        names = {name.removeprefix("./") for name in archive.getnames()}
+    assert {"checkpoint/inventory.img", "config.dump", "spec.dump"} <= names
+    detail = await subject.runtime.container_detail(container_id)
+    assert detail.container.state is base.ContainerState.RUNNING
+    assert (await subject.end(container_id, 7)).exit_code == 7
+
+
+async def test_only_a_running_container_is_checkpointed(subject: Subject, tmp_path: Path) -> None:
+    container_id = await subject.running()
+    await subject.end(container_id, 0)
+    location = tmp_path / "a.tar"
+
+    with pytest.raises(base.RuntimeCallError):
+        await subject.runtime.checkpoint_container(
+            container_id, location=str(location), timeout_s=60
+        )
+    assert not location.exists()
+
+
+async def test_resources_change_and_the_log_is_reopened_while_a_container_runs(
+    subject: Subject,
+) -> None:
+    container_id = await subject.running()
+
+    await subject.runtime.update_resources(container_id, base.LinuxResources(cpu_shares=512))
+    await subject.runtime.reopen_log(container_id)
+
+    detail = await subject.runtime.container_detail(container_id)
+    assert detail.container.state is base.ContainerState.RUNNING
+
+
+async def test_what_a_container_uses_is_reported_alone_and_with_its_pod(subject: Subject) -> None:
+    container_id = await subject.running()
+
+    alone = {usage.id: usage for usage in await subject.runtime.container_usage()}
+    pods = {usage.total.id: usage for usage in await subject.runtime.sandbox_usage()}
+
+    used = alone[container_id]
+    assert used.name == "app"
+    assert used.cpu_usage_core_ns is not None and used.cpu_usage_core_ns > 0
+    assert used.cpu_timestamp_ns > 10**18
+    assert used.memory_working_set_bytes is not None and used.memory_working_set_bytes > 0
+    pod = pods[subject.sandboxes[0]]
+    assert (pod.total.name, pod.namespace) == ("web", "contract")
+    assert [container.id for container in pod.containers] == [container_id]
+    assert pod.total.cpu_usage_core_ns is not None
+    assert pod.interfaces and pod.interfaces[0].rx_bytes is not None
+
+
+async def test_images_are_found_by_their_names(subject: Subject) -> None:
+    image = await subject.runtime.image(IMAGE)
+
+    assert image is not None
+    assert IMAGE in image.tags
+    assert image.size_bytes > 0
+    assert image in await subject.runtime.images()
+    assert await subject.runtime.image("localhost/unknown:1") is None
+
+
+async def test_an_image_that_no_registry_has_is_not_pulled(subject: Subject) -> None:
+    with pytest.raises(base.RuntimeCallError):
+        await subject.runtime.pull_image("127.0.0.1:1/unknown:1")
+
+
+async def test_the_image_store_tells_where_it_is_and_what_it_takes(subject: Subject) -> None:
+    (store, *_) = await subject.runtime.image_filesystems()
+
+    assert store.mountpoint.startswith("/")
+    assert store.used_bytes >= 0  # containerd first counts some seconds after its start
