@@ -1,0 +1,202 @@
+"""The Lease loop: the node's heartbeat, with nothing on its path but the clock and its own client.
+
+Renews from the object last seen, without reading first; falls back to reading, and to creating,
+when that fails. It outlives its own errors and counts them. Rules and numbers are those of
+component-helpers apimachinery/lease/controller.go. The status loop is `statusloop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from orch.client.resources import ApiClient
+from orch.client.transport import TransportError
+from orch.component import clock
+from orch.component.clock import Now
+from orch.component.loops import Backoff
+from orch.wire import names, times
+from orch.wire.coordination import Lease, LeaseSpec
+from orch.wire.core import Node
+from orch.wire.errors import ApiError
+from orch.wire.meta import ObjectMeta, OwnerReference
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RENEWALS_PER_DURATION = 4
+JITTER = 0.04
+IMMEDIATE_TRIES = 5
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 7.0
+FAILURES = (ApiError, TransportError, TimeoutError)
+
+
+class LeaseLoop:
+    """Keeps the node's Lease renewed; `client` must have a transport of its own.
+
+    Read for metrics: `renewals` and `failures` (single tries), `last_renew_s` (loop time, None
+    before the first), `late_s` (how long after its planned time the last renewal came).
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        node_name: str,
+        *,
+        duration_s: int = 40,
+        now: Now = clock.utc_now,
+        rand: Callable[[], float] = random.random,
+        timeout_s: float = 10.0,
+    ) -> None:
+        self.renewals = 0
+        self.failures = 0
+        self.last_renew_s: float | None = None
+        self.late_s = 0.0
+        self.interval_s = duration_s / RENEWALS_PER_DURATION
+        self._client = client
+        self._node_name = node_name
+        self._duration_s = duration_s
+        self._now = now
+        self._rand = rand
+        self._timeout_s = timeout_s
+        self._lease: Lease | None = None
+        self._planned_s = 0.0
+        self._failed_in_row = 0
+        self._lost_s: float | None = None  # since when renewing fails
+
+    async def run(self) -> None:
+        """Renew for ever, each time one interval after the last renewal was done."""
+        loop = asyncio.get_running_loop()
+        self._planned_s = loop.time()
+        while True:
+            try:
+                await self._round()
+            except Exception:  # the heartbeat outlives its own defects; they are in the log
+                self.failures += 1
+                self._lease = None
+                log.exception("renewing the Lease of node %s failed unexpectedly", self._node_name)
+            wait_s = self.interval_s * (1 + self._rand() * JITTER)
+            self._planned_s = loop.time() + wait_s
+            await asyncio.sleep(wait_s)
+
+    async def _round(self) -> None:
+        """Return when the Lease is renewed, however long that takes."""
+        if self._lease is not None and await self._renew(self._lease):
+            return
+        backoff = Backoff(FIRST_DELAY_S, 2.0, LONGEST_DELAY_S)
+        while True:
+            if await self._ensure():
+                return
+            await asyncio.sleep(backoff.next())
+
+    async def _ensure(self) -> bool:
+        """Read the Lease and renew it, or create it; False when neither succeeded."""
+        try:
+            lease = await self._get()
+            if lease is None:
+                return await self._create()
+        except FAILURES as error:
+            await self._failed(error)
+            return False
+        return await self._renew(lease)
+
+    async def _renew(self, lease: Lease) -> bool:
+        """Up to five tries at once, from the newest object known; False when all failed."""
+        current: Lease | None = lease
+        for _ in range(IMMEDIATE_TRIES):
+            try:
+                current = current or await self._get()
+                if current is None:  # deleted in the meantime
+                    return False
+                self._succeeded(await self._try(self._client.update(await self._renewed(current))))
+                return True
+            except ApiError as error:
+                await self._failed(error)
+                if error.code == 404:
+                    break
+                if error.reason == "Conflict":
+                    current = None
+            except FAILURES as error:
+                await self._failed(error)
+        self._lease = None
+        return False
+
+    async def _create(self) -> bool:
+        """False when the Node cannot be read: a Lease without its owner would outlive it."""
+        owner = await self._owner()
+        meta = ObjectMeta(
+            name=self._node_name, namespace=names.NODE_LEASE_NAMESPACE, ownerReferences=[owner]
+        )
+        spec = LeaseSpec(
+            holderIdentity=self._node_name,
+            leaseDurationSeconds=self._duration_s,
+            renewTime=times.format_micro_time(self._now()),
+        )
+        self._succeeded(await self._try(self._client.create(Lease(metadata=meta, spec=spec))))
+        return True
+
+    async def _renewed(self, lease: Lease) -> Lease:
+        lease = lease.model_copy(deep=True)
+        lease.spec.leaseDurationSeconds = self._duration_s
+        lease.spec.renewTime = times.format_micro_time(self._now())
+        if not lease.metadata.ownerReferences:
+            try:
+                lease.metadata.ownerReferences = [await self._owner()]
+            except FAILURES as error:
+                log.debug("the Lease of node %s stays without owner: %s", self._node_name, error)
+        return lease
+
+    async def _owner(self) -> OwnerReference:
+        node = await self._try(self._client.get(Node, self._node_name))
+        return OwnerReference(
+            apiVersion=names.CORE_VERSION,
+            kind="Node",
+            name=self._node_name,
+            uid=node.metadata.uid or "",
+        )
+
+    async def _get(self) -> Lease | None:
+        try:
+            return await self._try(
+                self._client.get(Lease, self._node_name, names.NODE_LEASE_NAMESPACE)
+            )
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _try(self, call: Awaitable[T]) -> T:
+        """One call under the loop's own deadline, whatever the transport believes."""
+        async with asyncio.timeout(self._timeout_s):
+            return await call
+
+    def _succeeded(self, lease: Lease) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._lease = lease
+        self.renewals += 1
+        self.last_renew_s = now_s
+        self.late_s = max(0.0, now_s - self._planned_s)
+        self._failed_in_row = 0
+        if self._lost_s is not None:
+            lost_s, self._lost_s = now_s - self._lost_s, None
+            log.info("the Lease of node %s is renewed again after %.1f s", self._node_name, lost_s)
+
+    async def _failed(self, error: Exception) -> None:
+        """Count it; from the second failure in a row on, say so once and dial anew each time."""
+        self.failures += 1
+        self._failed_in_row += 1
+        if self._failed_in_row > 1:
+            self._report_lost(error)
+            with contextlib.suppress(TimeoutError):
+                await self._try(self._client.transport.reset())
+
+    def _report_lost(self, error: Exception) -> None:
+        if self._lost_s is None:
+            self._lost_s = asyncio.get_running_loop().time()
+            cause = str(error) or f"no answer within {self._timeout_s:g} s"
+            log.warning("cannot renew the Lease of node %s, trying on: %s", self._node_name, cause)
