@@ -18,6 +18,11 @@ import pytest_asyncio
 import trustme
 
 
+def pytest_sessionstart() -> None:
+    # Else asking for the current loop makes one in synchronous tests, which nobody closes.
+    asyncio.set_event_loop(None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Mapping
 
@@ -29,6 +30,8 @@ class Notifier:
 
     def __init__(self, address: str) -> None:
         self._address = address
+        # `@` is how an abstract socket is written
+        self._target = f"\0{address[1:]}" if address.startswith("@") else address
 
     @classmethod
     def from_environment(cls) -> Notifier:
@@ -60,20 +63,27 @@ class Notifier:
         if not self.enabled:
             return
         # A fresh connection per message survives a restart of the manager's socket.
-        notifier = None
+        sender = _Sender()
         try:
-            notifier = sdnotify.SystemdNotifier(debug=True)
-            notifier.socket.setblocking(False)
+            sender.socket.connect(self._target)
             # The library encodes as Latin-1; the protocol is UTF-8.
-            notifier.notify("\n".join(assignments).encode().decode("latin-1"))
+            sender.notify("\n".join(assignments).encode().decode("latin-1"))
         except OSError as error:
             what = assignments[0]
             raise NotifyError(
                 f"cannot send {what} to NOTIFY_SOCKET {self._address}: {error.strerror or error}"
             ) from error
         finally:
-            if notifier is not None and notifier.socket is not None:
-                notifier.socket.close()
+            sender.socket.close()
+
+
+class _Sender(sdnotify.SystemdNotifier):  # type: ignore[misc]
+    """The library's sender on a socket that never blocks, with its errors raised."""
+
+    def __init__(self) -> None:
+        self.debug = True
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.setblocking(False)
 
 
 def _one_line(text: str) -> str:
