@@ -1,0 +1,324 @@
+"""The adapter itself: deadlines, lost and regained connections, refusals, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from nodeagent.runtime import base, cri
+from nodeagent.runtime.base import ContainerSpec, SandboxSpec
+from nodeagent.runtime.cri import CriRuntime
+from tests.conftest_runtime import provisioned, remove_pod_cgroups
+from tests.fakes.cri_server import CriServer
+from tests.fakes.runtime import FakeRuntime
+
+SANDBOX = SandboxSpec(name="web", namespace="shop", uid="u1")
+CONTAINER = ContainerSpec(name="app", attempt=0, image="localhost/busybox:1")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[CriServer]:
+    server = CriServer(FakeRuntime(), tmp_path / "cri.sock")
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def runtime(server: CriServer) -> AsyncIterator[CriRuntime]:
+    runtime = CriRuntime(server.endpoint, timeout_s=120)
+    yield runtime
+    await runtime.close()
+
+
+async def a_running_container(runtime: CriRuntime) -> str:
+    sandbox_id = await runtime.run_sandbox(SANDBOX)
+    container_id = await runtime.create_container(sandbox_id, CONTAINER, SANDBOX)
+    await runtime.start_container(container_id)
+    return container_id
+
+
+async def answers(runtime: CriRuntime, *, within_s: float) -> float:
+    """Seconds until the runtime answers again."""
+    started = time.monotonic()
+    while True:
+        try:
+            await runtime.version()
+        except base.RuntimeUnavailable:
+            assert time.monotonic() - started < within_s
+            await asyncio.sleep(0.02)
+        else:
+            return time.monotonic() - started
+
+
+@pytest.mark.parametrize("endpoint", ["unix:///run/x.sock", "/run/x.sock"])
+def test_an_endpoint_is_a_unix_socket(endpoint: str) -> None:
+    assert cri.socket_path(endpoint) == "/run/x.sock"
+    assert CriRuntime(endpoint).endpoint == endpoint
+
+
+@pytest.mark.parametrize("endpoint", ["", "tcp://127.0.0.1:1", "unix://run/x.sock", "npipe:////x"])
+def test_any_other_endpoint_is_refused_with_the_way_to_write_it(endpoint: str) -> None:
+    with pytest.raises(ValueError, match=r"write it as unix:///path/to/the\.sock"):
+        CriRuntime(endpoint)
+
+
+READ, WRITE = cri.READ_TIMEOUT_S, 120.0
+Calls = Callable[[CriRuntime], Awaitable[Any]]
+DEADLINES: list[tuple[str, Calls, float]] = [
+    ("Version", lambda r: r.version(), READ),
+    ("Status", lambda r: r.conditions(), READ),
+    ("ListPodSandbox", lambda r: r.list_sandboxes(), READ),
+    ("ListContainers", lambda r: r.list_containers(), READ),
+    ("ListContainerStats", lambda r: r.container_usage(), READ),
+    ("ListPodSandboxStats", lambda r: r.sandbox_usage(), READ),
+    ("ListImages", lambda r: r.images(), READ),
+    ("ImageFsInfo", lambda r: r.image_filesystems(), READ),
+    ("RunPodSandbox", lambda r: r.run_sandbox(SANDBOX), 2 * WRITE),
+    ("StopPodSandbox", lambda r: r.stop_sandbox("x"), WRITE),
+    ("StopContainer", lambda r: r.stop_container("x", timeout_s=30), 30 + WRITE),
+    ("RemoveContainer", lambda r: r.remove_container("x"), WRITE),
+    ("PullImage", lambda r: r.pull_image("localhost/busybox:1"), cri.PULL_TIMEOUT_S),
+]
+
+
+@pytest.mark.parametrize(("method", "call", "deadline_s"), DEADLINES)
+async def test_every_call_has_a_deadline(
+    server: CriServer, runtime: CriRuntime, method: str, call: Calls, deadline_s: float
+) -> None:
+    await call(runtime)
+
+    ((called, _, left_s),) = server.requests
+    assert called == method
+    assert left_s == pytest.approx(deadline_s, abs=2)
+
+
+async def test_a_checkpoints_limit_is_sent_and_is_the_deadline(
+    server: CriServer, runtime: CriRuntime, tmp_path: Path
+) -> None:
+    container_id = await a_running_container(runtime)
+
+    location = str(tmp_path / "a.tar")
+    await runtime.checkpoint_container(container_id, location=location, timeout_s=300.5)
+
+    _, request, left_s = server.requests[-1]
+    assert (request.container_id, request.location) == (container_id, location)
+    assert request.timeout == 301
+    assert left_s == pytest.approx(300.5, abs=2)
+
+
+@pytest.mark.parametrize(("timeout_s", "sent"), [(0.2, 1), (1.0, 1), (1.5, 2), (30.0, 30)])
+async def test_a_commands_limit_is_rounded_up_and_never_for_ever(
+    server: CriServer, runtime: CriRuntime, timeout_s: float, sent: int
+) -> None:
+    container_id = await a_running_container(runtime)
+
+    await runtime.exec_sync(container_id, ("true",), timeout_s=timeout_s)
+
+    _, request, left_s = server.requests[-1]
+    assert request.timeout == sent
+    assert left_s == pytest.approx(sent + READ, abs=2)
+
+
+async def test_a_runtime_that_never_answers_times_out(
+    server: CriServer, runtime: CriRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cri, "READ_TIMEOUT_S", 0.2)
+    server.hang("Version")
+
+    with pytest.raises(base.RuntimeTimeout, match="code = DeadlineExceeded") as caught:
+        await runtime.version()
+    assert caught.value.operation == "Version"
+    assert await runtime.conditions()  # the other calls of the connection go on
+
+
+async def test_a_slow_answer_within_the_deadline_is_an_answer(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    server.delay("Version", 0.1)
+
+    assert (await runtime.version()).name == "fake"
+
+
+async def test_a_call_the_runtime_lacks_is_not_supported(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    details = "unknown method CheckpointContainer for service runtime.v1.RuntimeService"
+    server.refuse("CheckpointContainer", grpc.StatusCode.UNIMPLEMENTED, details)
+
+    with pytest.raises(base.RuntimeNotSupported) as caught:
+        await runtime.checkpoint_container("x", location="/x", timeout_s=10)
+    assert str(caught.value) == f"rpc error: code = Unimplemented desc = {details}"
+
+
+async def test_many_calls_share_one_connection(server: CriServer, runtime: CriRuntime) -> None:
+    versions = await asyncio.gather(*(runtime.version() for _ in range(200)))
+
+    assert len(versions) == 200
+
+
+async def test_without_a_socket_the_runtime_is_unavailable_at_once(tmp_path: Path) -> None:
+    runtime = CriRuntime(f"unix://{tmp_path}/absent.sock")
+
+    started = time.monotonic()
+    with pytest.raises(base.RuntimeUnavailable, match=r"absent\.sock"):
+        await runtime.version()
+    assert time.monotonic() - started < 2
+    await runtime.close()
+
+
+async def test_a_file_that_is_no_socket_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a socket")
+    runtime = CriRuntime(f"unix://{tmp_path}/file")
+
+    with pytest.raises(base.RuntimeUnavailable):
+        await runtime.version()
+    await runtime.close()
+
+
+@pytest.mark.parametrize("noise", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 4096])
+async def test_a_server_that_speaks_something_else_is_an_error_in_time(
+    tmp_path: Path, noise: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cri, "READ_TIMEOUT_S", 1.0)
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(noise)
+        writer.close()
+        await writer.wait_closed()
+
+    stranger = await asyncio.start_unix_server(speak, tmp_path / "other.sock")
+    runtime = CriRuntime(f"unix://{tmp_path}/other.sock")
+    with pytest.raises(base.RuntimeCallError):
+        await runtime.version()
+    await runtime.close()
+    stranger.close()
+    await stranger.wait_closed()
+
+
+async def test_an_answer_beyond_all_bounds_is_an_error_and_the_connection_stays(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    huge = "x" * (17 * 1024 * 1024)
+    server.runtime.runtime_conditions = [base.RuntimeCondition("Huge", True, message=huge)]
+
+    with pytest.raises(base.RuntimeCallError, match="code = ResourceExhausted"):
+        await runtime.conditions()
+    assert await runtime.version()
+
+
+async def test_a_runtime_that_dies_during_a_call_is_unavailable(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    held = server.runtime.hold("version")
+    call = asyncio.ensure_future(runtime.version())
+    await held.reached.wait()
+
+    await server.stop()
+
+    with pytest.raises(base.RuntimeUnavailable):
+        await call
+
+
+async def test_the_runtime_is_reached_again_within_a_second_of_its_return(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    await runtime.version()
+    await server.stop()
+    for _ in range(12):  # long enough for the back-off to grow to its bound
+        with pytest.raises(base.RuntimeUnavailable):
+            await runtime.version()
+        await asyncio.sleep(0.1)
+
+    await server.start()
+
+    assert await answers(runtime, within_s=2) < 1.5
+
+
+async def test_closing_ends_calls_under_way_as_unavailable_and_refuses_new_ones(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    held = server.runtime.hold("version")
+    call = asyncio.ensure_future(runtime.version())
+    await held.reached.wait()
+
+    await runtime.close()
+
+    with pytest.raises(base.RuntimeUnavailable, match="was closed"):
+        await call
+    with pytest.raises(base.RuntimeUnavailable, match="was closed"):
+        await runtime.version()
+    await runtime.close()
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_runtime_too(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    held = server.runtime.hold("version")
+    call = asyncio.ensure_future(runtime.version())
+    await held.reached.wait()
+
+    call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await runtime.conditions()
+
+
+async def test_a_runtime_that_was_never_called_closes(tmp_path: Path) -> None:
+    await CriRuntime(f"unix://{tmp_path}/absent.sock").close()
+
+
+def test_no_thread_or_descriptor_is_left_behind(tmp_path: Path) -> None:
+    async def use() -> None:
+        server = CriServer(FakeRuntime(), tmp_path / "cri.sock")
+        await server.start()
+        for _ in range(5):
+            runtime = CriRuntime(server.endpoint)
+            await runtime.version()
+            await runtime.close()
+        await server.stop()
+
+    asyncio.run(use())  # grpc's own, made once and kept, are not counted
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    asyncio.run(use())
+
+    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+@pytest.mark.real
+async def test_containerd_killed_frozen_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cri, "READ_TIMEOUT_S", 1.0)
+    spec = SandboxSpec("web", "restart", "u-restart", cgroup_parent="/orchpods/podu-restart")
+    with provisioned(tmp_path / "rt") as real:
+        runtime = CriRuntime(real.endpoint)
+        sandbox_id = await runtime.run_sandbox(spec)
+
+        real.control("stop", "--signal", "KILL")
+        with pytest.raises(base.RuntimeUnavailable):
+            await runtime.version()
+        real.control("start")
+        await answers(runtime, within_s=2)
+        assert [s.id for s in await runtime.list_sandboxes()] == [sandbox_id]
+
+        real.control("stop", "--signal", "STOP")
+        with pytest.raises(base.RuntimeTimeout):
+            await runtime.version()
+        real.control("stop", "--signal", "CONT")
+        assert (await runtime.version()).name == "containerd"
+
+        await runtime.stop_sandbox(sandbox_id)
+        await runtime.remove_sandbox(sandbox_id)
+        await runtime.close()
+        remove_pod_cgroups(spec.cgroup_parent)

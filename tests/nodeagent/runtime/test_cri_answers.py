@@ -1,0 +1,69 @@
+"""What runtimes answer, odd cases included; the ordinary ones are in the contract suite."""
+
+import pytest
+
+from nodeagent.runtime import base, cri_answers
+from nodeagent.runtime import cri_pb2 as pb
+
+
+@pytest.mark.parametrize(
+    ("info", "pid"),
+    [
+        ({"info": '{"pid": 4242, "runtimeSpec": {}}'}, 4242),
+        ({"info": '{"pid": 0}'}, None),
+        ({"info": '{"pid": "7"}'}, None),
+        ({"info": "[]"}, None),
+        ({"info": "{not json"}, None),
+        ({"info": ""}, None),
+        ({"other": '{"pid": 1}'}, None),
+        ({}, None),
+    ],
+)
+def test_the_process_id_is_read_from_the_verbose_json(
+    info: dict[str, str], pid: int | None
+) -> None:
+    assert cri_answers.process_id(info) == pid
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (pb.CONTAINER_CREATED, base.ContainerState.CREATED),
+        (pb.CONTAINER_RUNNING, base.ContainerState.RUNNING),
+        (pb.CONTAINER_EXITED, base.ContainerState.EXITED),
+        (pb.CONTAINER_UNKNOWN, base.ContainerState.UNKNOWN),
+        (17, base.ContainerState.UNKNOWN),
+    ],
+)
+def test_a_state_from_the_future_is_unknown(state: int, expected: base.ContainerState) -> None:
+    assert cri_answers.container_state(state) is expected
+
+
+def test_all_addresses_of_a_dual_stack_sandbox_are_kept_in_order() -> None:
+    status = pb.PodSandboxStatus(
+        network=pb.PodSandboxNetworkStatus(ip="10.0.0.5", additional_ips=[pb.PodIP(ip="fd00::5")])
+    )
+
+    detail = cri_answers.sandbox_detail(pb.PodSandboxStatusResponse(status=status))
+
+    assert detail.ips == ("10.0.0.5", "fd00::5")
+
+
+def test_an_empty_status_is_read_as_nothing_known() -> None:
+    detail = cri_answers.container_detail(pb.ContainerStatusResponse())
+
+    assert detail.container.id == ""
+    assert detail.container.state is base.ContainerState.CREATED
+    assert detail.pid is None
+
+
+def test_a_filesystem_without_inodes_reports_none() -> None:
+    usage = pb.FilesystemUsage(
+        timestamp=5,
+        fs_id=pb.FilesystemIdentifier(mountpoint="/var/lib/x"),
+        used_bytes=pb.UInt64Value(value=10),
+    )
+
+    answer = cri_answers.image_filesystems(pb.ImageFsInfoResponse(image_filesystems=[usage]))
+
+    assert answer == (base.FilesystemUsage("/var/lib/x", 10, None, 5),)
