@@ -1,0 +1,103 @@
+"""`make run` on a fresh directory: provisions, becomes ready, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import ROOT, RUNTIME_BASE, eventually, runtime_tool
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="provisioning a container runtime takes root"),
+    pytest.mark.timeout(300),
+]
+
+
+def of(directory: Path) -> dict[str, list[str]]:
+    """Processes, mounts and cgroups on this machine that belong to a run directory."""
+    name = str(directory)
+    processes = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if name in command:
+                processes.append(f"{entry.name} {command}")
+    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if name in line]
+    return {"processes": processes, "mounts": mounts}
+
+
+def container_ids(cluster: dict[str, str]) -> set[str]:
+    """Ids of the running containers' cgroups."""
+    return {path.name for path in Path("/sys/fs/cgroup").glob("*/orchpods/pod*/*") if path.is_dir()}
+
+
+def test_make_run_becomes_ready_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    (run_dir / "runtime").mkdir(parents=True)
+    # the base filesystem takes a minute to make: the session's own is used again
+    runtime_tool("build", "--base", str(RUNTIME_BASE))
+    (run_dir / "runtime" / "base").symlink_to(RUNTIME_BASE)
+    before = container_ids({})
+    output = tmp_path / "output"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            ["make", "run"],
+            cwd=ROOT,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+            env={
+                **{k: v for k, v in os.environ.items() if k != "CONTAINER_RUNTIME_ENDPOINT"},
+                "RUN_DIR": str(run_dir),
+                "APISERVER_PORT": "0",
+                "NODEAGENT_PORT": "0",
+                "HEALTHZ_PORT": "0",
+            },
+        )
+    try:
+        eventually(
+            lambda: re.search(r"^ready", output.read_text(), re.M) or process.poll() is not None,
+            within_s=120,
+            what="make run prints ready",
+        )
+        assert process.poll() is None, output.read_text()
+        ready = re.search(r"^ready after ([\d.]+) s", output.read_text(), re.M)
+        assert ready and float(ready[1]) < 10, "Ready within 10 s of the provisioning"
+
+        cluster = json.loads((run_dir / "cluster.json").read_text())
+        assert set(cluster) >= {
+            "apiserver", "nodeagent", "nodeagentHealthz", "node", "runtime",
+            "kubeconfig", "caFile", "clientCert", "clientKey", "pids",
+        }  # fmt: skip
+        assert cluster["runtime"].startswith("unix:///")
+        assert (run_dir / "manifests" / "demo.yaml").exists(), "the demo pod is there to be seen"
+        eventually(
+            lambda: len(container_ids(cluster) - before) >= 4,
+            within_s=20,
+            what="the demo pod's sandbox and three containers run",
+        )
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
+        process.wait(90)
+    assert "stopping" in output.read_text()
+    assert container_ids({}) <= before
+    assert of(tmp_path) == {"processes": [], "mounts": []}
+    assert not (run_dir / "cluster.json").exists()
+    assert not [p for p in Path("/sys/class/net").iterdir() if _bridge_of(run_dir) == p.name]
+
+
+def _bridge_of(run_dir: Path) -> str:
+    description = run_dir / "runtime" / "instance.json"
+    if not description.exists():
+        return ""
+    return str(json.loads(description.read_text()).get("bridge", ""))
