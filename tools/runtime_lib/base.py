@@ -57,9 +57,12 @@ def ensure(base: Path) -> None:
             return
         building = _building_place(base)
         _remove(building)
-        _build(building)
-        _remove(base)
-        building.rename(base)
+        try:
+            _build(building)
+            _remove(base)
+            building.rename(base)
+        finally:
+            _remove(building)
     say(f"the base is complete: {base}")
 
 
@@ -78,11 +81,14 @@ def recorded_versions(base: Path) -> Mapping[str, str]:
 
 
 def remove(base: Path) -> None:
-    """Remove the base, unless an instance that runs from it would lose its programs."""
-    if processes.see(base / "root/usr", "usr"):
-        raise RuntimeToolError(f"the base {base} stays: another instance runs from it")
+    """Remove the base, and what a killed build left."""
     _remove(base)
     _remove(_building_place(base))
+
+
+def is_used(base: Path) -> bool:
+    """Tell whether an instance runs from the base now."""
+    return processes.see(base / "root/usr", "usr")
 
 
 def _building_place(base: Path) -> Path:

@@ -65,11 +65,13 @@ class Apt:
             "Dir::Cache": self._directory / "cache",
             "Dir::Etc::preferences": "/dev/null",
             "Dir::Etc::preferencesparts": "/dev/null",
-            "Acquire::Check-Valid-Until": "false",  # test machines run with clocks of their own
+            "Acquire::Check-Date": "false",  # test machines run with clocks of their own
+            "Acquire::Check-Valid-Until": "false",
             "Acquire::Languages": "none",
             "Acquire::Retries": "2",
             "Acquire::http::Timeout": "20",
             "APT::Sandbox::User": "root",
+            "APT::Update::Error-Mode": "any",  # otherwise an unreachable mirror is a warning
             "Debug::NoLocking": "true",  # the state is ours alone, and behind a lock of ours
         }
         return [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]

@@ -33,16 +33,16 @@ def run(
     Raises RuntimeToolError with the end of its standard error when it fails, is missing, or takes
     longer than `timeout_s` seconds.
     """
-    shown = " ".join(command[:4])
+    shown = f"{command[0]} … {command[-1]}"
     try:
         done = subprocess.run(command, input=given, capture_output=True, timeout=timeout_s, env=env)
     except FileNotFoundError as error:
         raise RuntimeToolError(f"{command[0]} is not installed on this machine") from error
     except subprocess.TimeoutExpired as error:
-        raise RuntimeToolError(f"`{shown} …` did not end within {timeout_s:.0f} s") from error
+        raise RuntimeToolError(f"`{shown}` did not end within {timeout_s:.0f} s") from error
     if done.returncode != 0:
         told = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
         raise RuntimeToolError(
-            f"`{shown} …` failed with exit code {done.returncode}: {' | '.join(told[-3:])}"
+            f"`{shown}` failed with exit code {done.returncode}: {' | '.join(told[-3:])}"
         )
     return done.stdout.decode(errors="replace")

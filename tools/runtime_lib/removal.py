@@ -6,6 +6,7 @@ way, found by asking the kernel and by names that follow from the directory, nev
 """
 
 import concurrent.futures
+import contextlib
 import shutil
 import signal
 import time
@@ -28,17 +29,23 @@ def down(instance: Instance, *, purge: bool) -> None:
     With `purge`, its directory and the base go too.
     """
     directory = instance.layout.directory
-    if directory.exists():
-        with locks.held(directory):
-            _down(instance)
-            if purge:
-                say("removing its files")
-                shutil.rmtree(directory)
-    else:
+    with locks.held(directory) if directory.exists() else contextlib.nullcontext():
         _down(instance)
-    if purge:
-        basis.remove(instance.base)
+        if purge:
+            _purge(instance)
     say("down")
+
+
+def _purge(instance: Instance) -> None:
+    """Remove the files of the instance and the base, unless another instance runs from it."""
+    say("removing its files and the base")
+    directory = instance.layout.directory
+    used = basis.is_used(instance.base)
+    if directory.exists() and not (used and instance.base.is_relative_to(directory)):
+        shutil.rmtree(directory)
+    if used:
+        raise RuntimeToolError(f"{instance.base} stays: another instance runs from this base")
+    basis.remove(instance.base)
 
 
 def _down(instance: Instance) -> None:

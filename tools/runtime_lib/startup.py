@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import base as basis
-from . import config, cri, images, locks, namespace, network, processes
+from . import cgroups, config, cri, images, locks, namespace, network, processes
 from .instance import Instance
 from .progress import RuntimeToolError, run, say
 
@@ -72,6 +72,7 @@ def hold(instance: Instance) -> int:
             say("holding the namespace again")
             return _spawn(namespace.inside(process.pid, namespace.HOLDER), Path(os.devnull))
     if layout.state.exists():  # of a time before a reboot or a crash: nothing of it runs any more
+        cgroups.remove(cgroups.of_containers(cgroups.container_ids(layout.state, [])))
         shutil.rmtree(layout.state)
     say("making the mount namespace")
     with locks.held(locks.MACHINE):
