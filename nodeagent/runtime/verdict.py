@@ -33,9 +33,14 @@ class RuntimeHealth:
 
 
 def answered(
-    health: RuntimeHealth, now_s: float, conditions: Sequence[RuntimeCondition]
+    health: RuntimeHealth,
+    now_s: float,
+    conditions: Sequence[RuntimeCondition],
+    version: RuntimeVersion | None,
 ) -> RuntimeHealth:
-    return replace(health, last_good_s=now_s, conditions=tuple(conditions), error="")
+    return replace(
+        health, last_good_s=now_s, conditions=tuple(conditions), version=version, error=""
+    )
 
 
 def failed(health: RuntimeHealth, error: str) -> RuntimeHealth:

@@ -29,6 +29,11 @@ class Beat:
         self.node = self.api.store.put(Node(metadata=ObjectMeta(name="n1")))
         self.loop = LeaseLoop(self.api, "n1", now=self.now, rand=lambda: 0.0)
         self.skew = timedelta()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Called in the test, whose clock jumps; fixtures live on the real one."""
+        self.tasks.append(loops.spawn(self.loop.run(), name="lease"))
 
     def now(self) -> datetime:
         seconds = asyncio.get_running_loop().time()
@@ -48,15 +53,15 @@ class Beat:
 @pytest.fixture
 async def beat() -> AsyncIterator[Beat]:
     beat = Beat()
-    task = loops.spawn(beat.loop.run(), name="lease")
     yield beat
-    await loops.cancel(task)
+    await loops.cancel(*beat.tasks)
 
 
 pytestmark = pytest.mark.looptime
 
 
 async def test_the_first_lease_names_holder_duration_and_owner(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     lease = beat.lease
     assert lease is not None and beat.node.metadata.uid
@@ -72,6 +77,7 @@ async def test_the_first_lease_names_holder_duration_and_owner(beat: Beat) -> No
 
 
 async def test_it_is_renewed_every_ten_seconds_without_reading(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(35)
     assert beat.verbs() == ["get", "create", "update", "update", "update"]
     assert beat.lease and beat.lease.spec.renewTime == "2026-01-01T00:00:30.000000Z"
@@ -103,6 +109,7 @@ async def test_an_existing_lease_is_taken_over_and_keeps_its_holder() -> None:
 
 
 async def test_four_failures_are_retried_at_once(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     beat.clear()
     beat.api.fail(REFUSED, verb="update", times=4)
@@ -112,6 +119,7 @@ async def test_four_failures_are_retried_at_once(beat: Beat) -> None:
 
 
 async def test_after_five_failures_it_reads_first_and_backs_off(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     beat.clear()
     beat.api.fail(REFUSED, times=10)  # five updates, five reads
@@ -122,6 +130,7 @@ async def test_after_five_failures_it_reads_first_and_backs_off(beat: Beat) -> N
 
 
 async def test_pauses_never_exceed_seven_seconds(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     beat.api.fail(REFUSED, times=float("inf"))
     await asyncio.sleep(600)
@@ -134,6 +143,7 @@ async def test_pauses_never_exceed_seven_seconds(beat: Beat) -> None:
 
 
 async def test_connections_are_dropped_from_the_second_failure_on(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     beat.api.fail(REFUSED, verb="update")
     await asyncio.sleep(10)
@@ -144,6 +154,7 @@ async def test_connections_are_dropped_from_the_second_failure_on(beat: Beat) ->
 
 
 async def test_a_conflict_reads_the_newest_and_goes_on(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     assert beat.lease
     beat.lease.metadata.labels = {"touched": "yes"}
@@ -157,6 +168,7 @@ async def test_a_conflict_reads_the_newest_and_goes_on(beat: Beat) -> None:
 
 
 async def test_an_answer_that_was_lost_does_not_stop_it(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     beat.clear()
     beat.api.fail(REFUSED, verb="update", applied=True)
@@ -165,6 +177,7 @@ async def test_an_answer_that_was_lost_does_not_stop_it(beat: Beat) -> None:
 
 
 async def test_a_deleted_lease_is_made_again_within_one_interval(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     beat.api.store.remove(Lease, "n1", NAMESPACE)
     beat.clear()
@@ -174,6 +187,7 @@ async def test_a_deleted_lease_is_made_again_within_one_interval(beat: Beat) -> 
 
 
 async def test_without_its_node_a_lease_is_not_created_but_is_renewed(beat: Beat) -> None:
+    beat.start()
     beat.api.store.remove(Node, "n1")
     await asyncio.sleep(30)
     assert beat.lease is None
@@ -186,6 +200,7 @@ async def test_without_its_node_a_lease_is_not_created_but_is_renewed(beat: Beat
 
 
 async def test_the_lease_comes_soon_after_the_node_is_registered(beat: Beat) -> None:
+    beat.start()
     beat.api.store.remove(Node, "n1")
     await asyncio.sleep(0.3)
     beat.api.store.put(Node(metadata=ObjectMeta(name="n1")))
@@ -194,6 +209,7 @@ async def test_the_lease_comes_soon_after_the_node_is_registered(beat: Beat) -> 
 
 
 async def test_a_call_that_hangs_is_given_up_after_its_deadline(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     beat.api.hang(verb="update")
     await asyncio.sleep(24)  # hangs from 10 to 20, and again in the second try
@@ -206,6 +222,7 @@ async def test_a_call_that_hangs_is_given_up_after_its_deadline(beat: Beat) -> N
 
 @pytest.mark.parametrize("code", [409, 429, 500, 503])
 async def test_every_refusal_is_outlived(beat: Beat, code: int) -> None:
+    beat.start()
     await asyncio.sleep(1)
     beat.api.fail(ApiError(code, "Whatever", "no"), times=float("inf"))
     await asyncio.sleep(300)
@@ -215,6 +232,7 @@ async def test_every_refusal_is_outlived(beat: Beat, code: int) -> None:
 
 
 async def test_the_wall_clock_may_jump(beat: Beat) -> None:
+    beat.start()
     await asyncio.sleep(1)
     for hours in (1, -1):
         beat.skew = timedelta(hours=hours)
@@ -225,6 +243,7 @@ async def test_the_wall_clock_may_jump(beat: Beat) -> None:
 async def test_its_own_defects_are_counted_and_outlived(
     beat: Beat, caplog: pytest.LogCaptureFixture
 ) -> None:
+    beat.start()
     await asyncio.sleep(1)
     beat.api.fail(ZeroDivisionError("bug"), verb="update")
     await asyncio.sleep(10)
@@ -236,6 +255,7 @@ async def test_its_own_defects_are_counted_and_outlived(
 async def test_a_loss_and_its_end_are_one_sentence_each(
     beat: Beat, caplog: pytest.LogCaptureFixture
 ) -> None:
+    beat.start()
     caplog.set_level(logging.INFO)
     await asyncio.sleep(1)
     beat.api.fail(REFUSED, times=float("inf"))

@@ -65,6 +65,6 @@ def test_the_network_is_unknown_until_told_and_while_the_runtime_is_down() -> No
 
 
 def test_an_answer_clears_the_error_and_a_failure_keeps_the_last_answer() -> None:
-    health = verdict.failed(verdict.answered(RuntimeHealth(), 5.0, [READY]), "timeout")
+    health = verdict.failed(verdict.answered(RuntimeHealth(), 5.0, [READY], None), "timeout")
     assert (health.last_good_s, health.conditions, health.error) == (5.0, (READY,), "timeout")
-    assert verdict.answered(health, 6.0, [READY]).error == ""
+    assert verdict.answered(health, 6.0, [READY], None).error == ""

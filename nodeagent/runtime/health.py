@@ -1,0 +1,82 @@
+"""The runtime watch: asks the runtime how it is every five seconds, and notices when it hangs.
+
+Each check has a deadline of its own, shorter than the runtime's. What is concluded from the
+answers is `verdict`; who reports it is the status loop, which is woken when it changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from nodeagent.runtime import verdict
+from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError
+from nodeagent.runtime.verdict import RuntimeHealth
+from orch.component import loops
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 5.0
+DEADLINE_S = 10.0
+
+
+class RuntimeWatch:
+    """`health` is what is known now. Without a runtime, `absent` says why there is none."""
+
+    def __init__(
+        self,
+        runtime: ContainerRuntime | None,
+        *,
+        absent: str = "no container runtime is configured (containerRuntimeEndpoint is empty)",
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.health = RuntimeHealth(absent="" if runtime else absent)
+        self.checks = 0
+        self.failures = 0
+        self._runtime = runtime
+        self._on_change = on_change
+        self._said: tuple[str, ...] = (verdict.NEVER_CHECKED,)
+
+    async def run(self) -> None:
+        """Check for ever."""
+        self.health = RuntimeHealth(
+            absent=self.health.absent, since_s=asyncio.get_running_loop().time()
+        )
+        await loops.Periodic("runtime watch", self.check, interval_s=INTERVAL_S).run()
+
+    async def check(self) -> None:
+        """Ask once; says and signals only what changed."""
+        if self._runtime is not None:
+            await self._ask(self._runtime)
+        problems = verdict.runtime_problems(self.health, asyncio.get_running_loop().time())
+        if problems != self._said:
+            self._say(problems)
+            self._said = problems
+            self._on_change()
+
+    async def _ask(self, runtime: ContainerRuntime) -> None:
+        self.checks += 1
+        fresh = self.health.version is None or bool(self.health.error)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                conditions = await runtime.conditions()
+                version = await runtime.version() if fresh else self.health.version
+        except RuntimeCallError as error:
+            self._failed(str(error))
+        except TimeoutError:
+            self._failed(f"no answer within {DEADLINE_S:g} s")
+        else:
+            now_s = asyncio.get_running_loop().time()
+            self.health = verdict.answered(self.health, now_s, conditions, version)
+
+    def _failed(self, error: str) -> None:
+        self.failures += 1
+        self.health = verdict.failed(self.health, error)
+
+    def _say(self, problems: tuple[str, ...]) -> None:
+        version = self.health.version
+        if problems:
+            log.warning("%s", "; ".join(problems))
+        elif version:
+            log.info("the container runtime %s %s is ready", version.name, version.version)

@@ -1,0 +1,118 @@
+"""What happened to an object is told once, counted when it happens again, and never waited for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from orch.client.events import EventRecorder
+from orch.client.transport import TransportError
+from orch.component import loops
+from orch.wire.core import Event, Node
+from orch.wire.meta import ObjectMeta
+from orch.wire.pods import Pod
+from tests.fakes.api import FakeApi
+from tests.fakes.apistore import fixed_now
+
+NODE = Node(metadata=ObjectMeta(name="n1", uid="u1"))
+POD = Pod(metadata=ObjectMeta(name="p1", namespace="ns", uid="u2"))
+
+
+class Told:
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.recorder = EventRecorder(self.api, "nodeagent", host="n1", now=fixed_now)
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Called in the test, whose clock jumps; fixtures live on the real one."""
+        self.tasks.append(loops.spawn(self.recorder.run(), name="events"))
+
+    def events(self) -> list[Event]:
+        return self.api.store.all(Event)
+
+
+@pytest.fixture
+async def told() -> AsyncIterator[Told]:
+    told = Told()
+    yield told
+    await loops.cancel(*told.tasks)
+
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_an_event_names_its_object_its_source_and_its_time(told: Told) -> None:
+    told.start()
+    told.recorder.note(NODE, "Normal", "NodeReady", "Node n1 is ready")
+    await asyncio.sleep(1)
+    (event,) = told.events()
+    assert event.metadata.namespace == "default" and event.metadata.name.startswith("n1.")
+    assert event.involvedObject.to_wire() == {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "name": "n1",
+        "uid": "u1",
+    }
+    assert (event.type, event.reason, event.count) == ("Normal", "NodeReady", 1)
+    assert event.source and (event.source.component, event.source.host) == ("nodeagent", "n1")
+    assert event.firstTimestamp == event.lastTimestamp == "2026-01-01T00:00:00Z"
+
+
+async def test_an_event_stands_in_the_namespace_of_its_object(told: Told) -> None:
+    told.start()
+    told.recorder.note(POD, "Warning", "NodeNotReady", "Node is not ready")
+    await asyncio.sleep(1)
+    assert [event.metadata.namespace for event in told.events()] == ["ns"]
+
+
+async def test_the_same_news_is_counted_and_other_news_is_another_event(told: Told) -> None:
+    told.start()
+    for _ in range(3):
+        told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    told.recorder.note(NODE, "Normal", "NodeReady", "ready again")
+    await asyncio.sleep(1)
+    assert sorted(event.count or 0 for event in told.events()) == [1, 3]
+
+
+async def test_news_of_long_ago_makes_a_new_event(told: Told) -> None:
+    told.start()
+    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    await asyncio.sleep(3601)
+    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    await asyncio.sleep(1)
+    assert len(told.events()) == 2
+
+
+async def test_a_count_whose_event_is_gone_starts_anew(told: Told) -> None:
+    told.start()
+    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    await asyncio.sleep(1)
+    (event,) = told.events()
+    told.api.store.remove(Event, event.metadata.name, "default")
+    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    await asyncio.sleep(1)
+    assert [event.count for event in told.events()] == [1]
+
+
+async def test_what_cannot_be_told_is_dropped_and_counted(told: Told) -> None:
+    told.start()
+    told.api.fail(TransportError("unreachable"))
+    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    told.recorder.note(NODE, "Normal", "NodeNotReady", "not ready")
+    await asyncio.sleep(1)
+    assert [event.reason for event in told.events()] == ["NodeNotReady"]
+    assert told.recorder.dropped == 1
+
+
+async def test_the_oldest_go_first_when_too_many_wait() -> None:
+    recorder = EventRecorder(FakeApi(), "x")
+    for number in range(1005):
+        recorder.note(NODE, "Normal", "R", str(number))
+    assert recorder.dropped == 5
+
+
+async def test_without_an_api_server_nothing_is_kept() -> None:
+    recorder = EventRecorder(None, "x")
+    recorder.note(NODE, "Normal", "R", "m")
+    assert recorder.dropped == 0
