@@ -27,6 +27,7 @@ LABEL_INSTANCE_TYPE = "node.orch.io/instance-type"
 LABEL_REGION = "topology.orch.io/region"
 LABEL_ZONE = "topology.orch.io/zone"
 LABEL_ROLE_PREFIX = "node-role.orch.io/"
+LABEL_ROLE = "orch.io/role"  # its value is a role too
 
 TAINT_UNREACHABLE = "node.orch.io/unreachable"
 TAINT_NOT_READY = "node.orch.io/not-ready"
@@ -47,8 +48,10 @@ RUNTIME_LABEL_POD_NAME = "orch.io/pod.name"
 RUNTIME_LABEL_POD_NAMESPACE = "orch.io/pod.namespace"
 RUNTIME_LABEL_POD_UID = "orch.io/pod.uid"
 RUNTIME_LABEL_CONTAINER_NAME = "orch.io/container.name"
+RUNTIME_LABEL_NODE_NAME = "orch.io/node.name"
 RUNTIME_ANNOTATION_CONTAINER_HASH = "orch.io/container.hash"
 RUNTIME_ANNOTATION_RESTART_COUNT = "orch.io/container.restartCount"
+RUNTIME_ANNOTATION_BACKOFF_STEP = "orch.io/container.backoffStep"
 RUNTIME_ANNOTATION_GRACE_PERIOD = "orch.io/pod.terminationGracePeriod"
 
 USER_NODE_PREFIX = "system:node:"

@@ -1,0 +1,197 @@
+"""The columns and cells of every kind but Pod, which has its own file.
+
+From the reference system's `pkg/printers/internalversion/printers.go`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from orch.wire import raw, table_pods
+from orch.wire.names import LABEL_ROLE, LABEL_ROLE_PREFIX
+from orch.wire.table_layout import (
+    AGE,
+    NAME,
+    NONE,
+    UNKNOWN,
+    Cell,
+    Column,
+    Layout,
+    Record,
+    age,
+    name,
+    since,
+)
+
+
+def layout_of(kind: str) -> Layout:
+    """How a kind is shown; name and age for kinds without columns of their own."""
+    return _LAYOUTS.get(kind, _DEFAULT)
+
+
+def _default_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), age(record, now)]
+
+
+def _node_cells(record: Record, now: datetime) -> list[Cell]:
+    info = raw.mapping(record, "status", "nodeInfo")
+    return [
+        name(record),
+        _node_status(record),
+        _node_roles(record),
+        age(record, now),
+        raw.text(info, "kubeletVersion"),
+        _node_address(record, "InternalIP"),
+        _node_address(record, "ExternalIP"),
+        raw.text(info, "osImage") or UNKNOWN,
+        raw.text(info, "kernelVersion") or UNKNOWN,
+        raw.text(info, "containerRuntimeVersion") or UNKNOWN,
+    ]
+
+
+def _node_status(record: Record) -> str:
+    status = "Unknown"
+    for condition in raw.records(record, "status", "conditions"):
+        if raw.text(condition, "type") == "Ready":
+            status = "Ready" if raw.text(condition, "status") == "True" else "NotReady"
+    cordoned = raw.value(record, "spec", "unschedulable") is True
+    return f"{status},SchedulingDisabled" if cordoned else status
+
+
+def _node_roles(record: Record) -> str:
+    roles = set()
+    for key, role in raw.mapping(record, "metadata", "labels").items():
+        if key.startswith(LABEL_ROLE_PREFIX):
+            roles.add(key[len(LABEL_ROLE_PREFIX) :])
+        elif key == LABEL_ROLE:
+            roles.add(str(role))
+    return ",".join(sorted(roles - {""})) or NONE
+
+
+def _node_address(record: Record, kind: str) -> str:
+    for address in raw.records(record, "status", "addresses"):
+        if raw.text(address, "type") == kind:
+            return raw.text(address, "address") or NONE
+    return NONE
+
+
+def _namespace_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), raw.text(record, "status", "phase"), age(record, now)]
+
+
+def _event_cells(record: Record, now: datetime) -> list[Cell]:
+    first = raw.text(record, "firstTimestamp") or raw.text(record, "eventTime")
+    last = raw.text(record, "lastTimestamp") or first
+    count = raw.number(record, "count") or 1
+    if raw.mapping(record, "series"):
+        last = raw.text(record, "series", "lastObservedTime")
+        count = raw.number(record, "series", "count")
+    return [
+        since(last, now),
+        raw.text(record, "type"),
+        raw.text(record, "reason"),
+        _event_target(record),
+        raw.text(record, "involvedObject", "fieldPath"),
+        _event_source(record),
+        raw.text(record, "message").strip(),
+        since(first, now),
+        count,
+        name(record),
+    ]
+
+
+def _event_target(record: Record) -> str:
+    kind = raw.text(record, "involvedObject", "kind").lower()
+    target = raw.text(record, "involvedObject", "name")
+    return f"{kind}/{target}" if target else kind
+
+
+def _event_source(record: Record) -> str:
+    component = raw.text(record, "source", "component") or raw.text(record, "reportingComponent")
+    host = raw.text(record, "source", "host")
+    if not raw.mapping(record, "source"):
+        host = raw.text(record, "reportingInstance")
+    return ", ".join(part for part in (component, host) if part)
+
+
+def _lease_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), raw.text(record, "spec", "holderIdentity"), age(record, now)]
+
+
+def _role_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), raw.text(record, "metadata", "creationTimestamp") or UNKNOWN]
+
+
+def _binding_cells(record: Record, now: datetime) -> list[Cell]:
+    subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in raw.records(record, "subjects"):
+        kind, namespace = raw.text(subject, "kind"), raw.text(subject, "namespace")
+        shown = f"{namespace}/{name_of(subject)}" if kind == "ServiceAccount" else name_of(subject)
+        subjects.setdefault(kind, []).append(shown)
+    role = raw.mapping(record, "roleRef")
+    return [
+        name(record),
+        f"{raw.text(role, 'kind')}/{raw.text(role, 'name')}",
+        age(record, now),
+        *(", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount")),
+    ]
+
+
+def name_of(reference: Record) -> str:
+    return raw.text(reference, "name")
+
+
+_DEFAULT = Layout((NAME, AGE), _default_cells)
+_ROLE = Layout((NAME, Column("Created At", "When the object was created.")), _role_cells)
+_BINDING = Layout(
+    (
+        NAME,
+        Column("Role", "The role this binding grants."),
+        AGE,
+        Column("Users", "The users it is granted to.", 1),
+        Column("Groups", "The groups it is granted to.", 1),
+        Column("ServiceAccounts", "The service accounts it is granted to.", 1),
+    ),
+    _binding_cells,
+)
+_LAYOUTS = {
+    "Pod": table_pods.LAYOUT,
+    "Node": Layout(
+        (
+            NAME,
+            Column("Status", "The status of the node"),
+            Column("Roles", "The roles of the node"),
+            AGE,
+            Column("Version", "The version of the node agent."),
+            Column("Internal-IP", "The address inside the cluster.", 1),
+            Column("External-IP", "The address outside the cluster.", 1),
+            Column("OS-Image", "The operating system, as it names itself.", 1),
+            Column("Kernel-Version", "The version of the kernel.", 1),
+            Column("Container-Runtime", "The container runtime and its version.", 1),
+        ),
+        _node_cells,
+    ),
+    "Namespace": Layout(
+        (NAME, Column("Status", "The status of the namespace"), AGE), _namespace_cells
+    ),
+    "Event": Layout(
+        (
+            Column("Last Seen", "Time since the event was last seen."),
+            Column("Type", "Normal or Warning."),
+            Column("Reason", "Why the event came about, in one word."),
+            Column("Object", "The object the event is about."),
+            Column("Subobject", "The part of the object the event is about.", 1),
+            Column("Source", "The component that reports the event.", 1),
+            Column("Message", "What happened."),
+            Column("First Seen", "Time since the event was first seen.", 1),
+            Column("Count", "How many times it was seen.", 1),
+            Column("Name", NAME.description, 1, "name"),
+        ),
+        _event_cells,
+    ),
+    "Lease": Layout((NAME, Column("Holder", "Who holds the lease."), AGE), _lease_cells),
+    "Role": _ROLE,
+    "ClusterRole": _ROLE,
+    "RoleBinding": _BINDING,
+    "ClusterRoleBinding": _BINDING,
+}
