@@ -7,6 +7,7 @@ line. Keeps the identity of the TLS client certificate, so that it is read once 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -32,6 +33,18 @@ class Connection(web.RequestHandler):
         super().__init__(manager, **settings)
         self.identity_known = False
         self.identity: Identity | None = None
+        self.on_end: Callable[[], None] | None = None
+        self.ended = False
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self.end()
+
+    def end(self) -> None:
+        """Tell whoever set `on_end`, once, that this connection is no more."""
+        if not self.ended and self.on_end is not None:
+            self.on_end()
+        self.ended = True
 
     def handle_error(
         self,

@@ -1,7 +1,7 @@
-"""HTTP servers of the programs: TLS settings, who the peer is, listeners with bounds.
+"""HTTP servers of the programs: listeners with bounds, whole bodies, who the peer is.
 
-Handlers and routes are the programs' own; how an error becomes an answer is in `responses`.
-Figures for buffers, timeouts and suites: reference notes on aiohttp and CIS 4.2.12.
+Handlers and routes are the programs' own. TLS settings are in `tls`, how an error becomes an
+answer in `responses`; their names are offered here too.
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ from typing import Any
 
 from aiohttp import http_parser, web
 
+from orch.component import loops
 from orch.component.connection import Connection
 from orch.component.daemon import SetupError
-from orch.component.responses import api_errors, render_status, render_text, text_errors
+from orch.component.gate import Admission, Gate
+from orch.component.responses import (
+    api_errors,
+    refuse_odd_requests,
+    render_status,
+    render_text,
+    text_errors,
+)
+from orch.component.tls import load_certificate, server_context
 from orch.wire.errors import ApiError
 from orch.wire.identity import Identity
 from orch.wire.names import GROUP_AUTHENTICATED
@@ -26,6 +35,7 @@ __all__ = [
     "HttpServer",
     "api_errors",
     "identity_of",
+    "load_certificate",
     "peer_identity",
     "read_body",
     "render_status",
@@ -36,49 +46,9 @@ __all__ = [
 
 KEEPALIVE_S = 75.0
 BODY_TIMEOUT_S = 30.0
-HANDSHAKE_TIMEOUT_S = 10.0
+MAX_CONNECTIONS = 4096
 _LINGER_S = 5.0
 _TLS_BUFFER_BYTES = 16_384  # asyncio's own 256 KiB cost 284 kB per connection
-# Forward secrecy and AEAD only; TLS 1.3 has no others.
-_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-
-
-def server_context(cert_file: str, key_file: str, *, client_ca_file: str | None) -> ssl.SSLContext:
-    """TLS 1.2 or newer; client certificates are asked for, not required, when a CA is given.
-
-    Loading another certificate into the returned context renews it for new connections.
-    SetupError names the file that does not fit.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(_CIPHERS)
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    try:
-        context.load_cert_chain(cert_file, key_file, password=_no_password)
-    except (OSError, ValueError) as error:
-        raise SetupError(
-            f"cannot use the TLS certificate {cert_file} with the key {key_file}: {_cause(error)}"
-        ) from error
-    if client_ca_file:
-        try:
-            context.load_verify_locations(client_ca_file)
-        except OSError as error:
-            raise SetupError(
-                f"cannot use the client CA file {client_ca_file}: {_cause(error)}"
-            ) from error
-        context.verify_mode = ssl.CERT_OPTIONAL
-    return context
-
-
-def _no_password() -> str:
-    raise ValueError("the key is encrypted; decrypt it first")
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        reason = (error.reason or "no PEM data").replace("_", " ").lower()
-        return f"{reason} (is it PEM, and do certificate and key belong together?)"
-    return getattr(error, "strerror", None) or str(error)
 
 
 def peer_identity(request: web.Request) -> Identity | None:
@@ -127,7 +97,11 @@ async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) 
 
 
 class HttpServer:
-    """One listener with its own application; `ssl_context` makes it HTTPS."""
+    """One listener with its own application; `ssl_context` makes it HTTPS.
+
+    Beyond `max_connections` (one address: half of it) new connections are closed at once. Loading
+    another certificate into `ssl_context` renews it for new connections.
+    """
 
     def __init__(
         self,
@@ -137,9 +111,13 @@ class HttpServer:
         port: int,
         ssl_context: ssl.SSLContext | None = None,
         name: str,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self.name = name
         self.ssl_context = ssl_context
+        self.admission = Admission(
+            name, limit=max_connections, limit_per_address=max(max_connections // 2, 1)
+        )
         self._app = app
         self._host = host
         self._port = port
@@ -150,6 +128,7 @@ class HttpServer:
         """Listen and return the bound port; SetupError when the address cannot be had."""
         _require_c_parser()
         self._app.on_response_prepare.append(_drop_banner)
+        self._app.middlewares.insert(0, refuse_odd_requests)
         runner = web.AppRunner(self._app, access_log=None)
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it
@@ -166,12 +145,10 @@ class HttpServer:
 
     async def _listen(self, manager: web.Server) -> asyncio.Server:
         loop = asyncio.get_running_loop()
-        tls: dict[str, Any] = {}
         if self.ssl_context is not None:
             asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
-            tls = {"ssl": self.ssl_context, "ssl_handshake_timeout": HANDSHAKE_TIMEOUT_S}
 
-        def accept() -> Connection:
+        def make_connection() -> Connection:
             return Connection(
                 manager,
                 loop=loop,
@@ -181,7 +158,12 @@ class HttpServer:
                 auto_decompress=False,
             )
 
-        return await loop.create_server(accept, self._host, self._port, backlog=1024, **tls)
+        return await loop.create_server(
+            lambda: Gate(self.admission, make_connection, self.ssl_context),
+            self._host,
+            self._port,
+            backlog=1024,
+        )
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Stop accepting, let running requests end within `grace_s`, then cut the rest."""
@@ -190,6 +172,7 @@ class HttpServer:
         listener, manager = self._listener, self._manager
         self._listener = self._manager = None
         listener.close()
+        await loops.cancel(*self.admission.handshakes)
         await asyncio.sleep(0)  # requests already read get to their handlers
         manager.pre_shutdown()
         await self._app.shutdown()

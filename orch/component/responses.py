@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import orjson
-from aiohttp import web
+from aiohttp import HttpVersion10, web
 
 from orch.wire.errors import ApiError
 
@@ -60,6 +60,24 @@ async def api_errors(request: web.Request, handler: Handler) -> web.StreamRespon
 async def text_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer errors with their message as plain text."""
     return await _answer(request, handler, _render_error_text)
+
+
+@web.middleware
+async def refuse_odd_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what the parser lets pass but no client means: another major version, and chunks in
+    HTTP/1.0, which intermediaries frame differently.
+    """
+    if request.version.major != 1:
+        return _closing(505, "505 HTTP Version Not Supported\n")
+    if request.version == HttpVersion10 and "Transfer-Encoding" in request.headers:
+        return _closing(400, "400 Bad Request\n")
+    return await handler(request)
+
+
+def _closing(status: int, text: str) -> web.Response:
+    response = render_text(text, status=status)
+    response.force_close()
+    return response
 
 
 async def _answer(

@@ -1,0 +1,106 @@
+"""TLS of the servers: version, suites and certificates, from names operators know.
+
+TLS 1.2 or newer and suites with forward secrecy and AEAD only (CIS 4.2.12); what is older or
+weaker cannot be configured. Client certificates are asked for, never demanded: who shows none may
+still bring a token.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+
+from orch.component.daemon import SetupError
+
+_DEFAULT_SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
+_SUITES = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+}
+# All on whenever TLS 1.3 is spoken; listed so that naming them is no error.
+_SUITES_OF_13 = frozenset(
+    ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+)
+_VERSIONS = {
+    "": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+
+
+def server_context(
+    cert_file: str,
+    key_file: str,
+    *,
+    client_ca_file: str | None,
+    min_version: str = "",
+    cipher_suites: Sequence[str] = (),
+) -> ssl.SSLContext:
+    """The context of a listener; client certificates are verified when `client_ca_file` is given.
+
+    `min_version` is VersionTLS12 or VersionTLS13, `cipher_suites` are IANA names; empty means the
+    defaults. SetupError names the file or the name that does not fit.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _version(min_version)
+    context.set_ciphers(_suites(cipher_suites))
+    context.set_alpn_protocols(["http/1.1"])
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    load_certificate(context, cert_file, key_file)
+    if client_ca_file:
+        try:
+            context.load_verify_locations(client_ca_file)
+        except OSError as error:
+            raise SetupError(
+                f"cannot use the client CA file {client_ca_file}: {_cause(error)}"
+            ) from error
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
+    """Show this certificate from now on; connections that exist keep the old one."""
+    try:
+        context.load_cert_chain(cert_file, key_file, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise SetupError(
+            f"cannot use the TLS certificate {cert_file} with the key {key_file}: {_cause(error)}"
+        ) from error
+
+
+def _version(name: str) -> ssl.TLSVersion:
+    version = _VERSIONS.get(name)
+    if version is None:
+        known = ", ".join(known for known in _VERSIONS if known)
+        raise SetupError(f"the TLS version {name!r} is not supported: use one of {known}")
+    return version
+
+
+def _suites(names: Sequence[str]) -> str:
+    if not names:
+        return _DEFAULT_SUITES
+    unknown = [name for name in names if name not in _SUITES and name not in _SUITES_OF_13]
+    if unknown:
+        raise SetupError(
+            f"the TLS cipher suite {unknown[0]!r} is unknown or not safe: use one of"
+            f" {', '.join(sorted({*_SUITES, *_SUITES_OF_13}))}"
+        )
+    return ":".join(_SUITES[name] for name in names if name in _SUITES) or _DEFAULT_SUITES
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted: decrypt it first")
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "the key does not belong to the certificate"
+        return f"no usable PEM data ({(error.reason or 'empty').replace('_', ' ').lower()})"
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,133 @@
+"""Raw bytes against a real listener: what is malformed never reaches a handler.
+
+Source of the table: the framing battery of the HTTP reference notes (section 3).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+from aiohttp import web
+
+from orch.component.httpd import HttpServer
+
+HOST = b"Host: x\r\n"
+
+
+class Served:
+    def __init__(self) -> None:
+        self.requests = 0
+        self.port = 0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.requests += 1
+        await request.read()
+        return web.Response(text="handled")
+
+    async def send(self, raw: bytes) -> bytes:
+        """Everything the server answers until it closes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(raw)
+            async with asyncio.timeout(5):
+                return await reader.read()
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    served = Served()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", served.handle)
+    server = HttpServer(app, host="127.0.0.1", port=0, name="test")
+    served.port = await server.start()
+    yield served
+    await server.stop(0.1)
+
+
+MALFORMED = {
+    "length and chunks": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "same length twice": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    **{
+        f"length {value!r}": b"POST / HTTP/1.1\r\n"
+        + HOST
+        + b"Content-Length: "
+        + value
+        + b"\r\n\r\nabc"
+        for value in (b"+1", b"-1", b"0x1", b"1_0", b"1, 1")
+    },
+    **{
+        f"encoding {value!r}": b"POST / HTTP/1.1\r\n"
+        + HOST
+        + b"Transfer-Encoding: "
+        + value
+        + b"\r\n\r\n0\r\n\r\n"
+        for value in (b"xchunked", b"chunked, identity", b"chunked, chunked")
+    },
+    "space before colon": b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+    "folded header": b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n",
+    "bare LF": b"GET / HTTP/1.1\nHost: x\n\n",
+    "bare CR": b"GET / HTTP/1.1\r\nHost: x\rA: b\r\n\r\n",
+    "NUL": b"GET / HTTP/1.1\r\nHost: x\r\nA: b\x00c\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+    "chunk size 0x1": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Transfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n",
+    "HTTP/1.11": b"GET / HTTP/1.11\r\n" + HOST + b"\r\n",
+    "lower-case method": b"get / HTTP/1.1\r\n" + HOST + b"\r\n",
+    "200 headers": b"GET / HTTP/1.1\r\n" + HOST + b"A: b\r\n" * 200 + b"\r\n",
+    "long header": b"GET / HTTP/1.1\r\n" + HOST + b"A: " + b"b" * 9000 + b"\r\n\r\n",
+    "long path": b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+    "TLS hello": bytes.fromhex("16030100c8010000c40303") + b"\x00" * 50 + b"\r\n\r\n",
+    "HTTP/2.0": b"GET / HTTP/2.0\r\n" + HOST + b"\r\n",
+    "chunks in HTTP/1.0": b"POST / HTTP/1.0\r\n"
+    + HOST
+    + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_malformed_framing_is_refused_closed_and_never_handled(
+    raw: bytes, served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        answer = await served.send(raw)
+    assert answer.split(b" ")[1] in (b"400", b"505"), answer
+    assert b"handled" not in answer
+    assert caplog.messages == []
+
+
+async def test_the_table_is_not_refused_for_another_reason(served: Served) -> None:
+    answer = await served.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"handled")
+    assert served.requests == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/2.0\r\nHost: x\r\n\r\n",
+    ],
+    ids=["handled", "malformed", "refused"],
+)
+async def test_no_answer_tells_which_software_gives_it(raw: bytes, served: Served) -> None:
+    answer = (await served.send(raw)).lower()
+    assert b"server:" not in answer
+    assert b"aiohttp" not in answer
+    assert b"python" not in answer
