@@ -423,6 +423,13 @@ class Runtime:
         gone = {victim.pid for victim in victims}
         assert cri.wait(lambda: not gone & {p.pid for p in self.this.living()}, timeout_s=5)
 
+    def kill_private(self) -> None:
+        """Kill all but the containers; containerd first, as it cleans up after killed shims."""
+        daemon = self.this.daemon()
+        assert daemon is not None
+        self.kill([daemon])
+        self.kill([process for process in self.this.living() if process.private])
+
     def freezer(self, pod: str) -> Path | None:
         groups = cgroups.of_containers([pod])
         return next((g for g in groups if (g / "freezer.state").exists()), None)
@@ -573,6 +580,7 @@ def test_up_repairs_an_instance_whose_daemon_and_holder_were_killed(runtime: Run
 def test_up_starts_anew_over_what_a_reboot_left(runtime: Runtime) -> None:
     runtime.tool("up")
     runtime.run_pod()
+    runtime.kill_private()
     runtime.kill(runtime.this.living())
     runtime.layout.record.write_text('{"state": "up", "su')
 
@@ -587,7 +595,7 @@ def test_up_starts_anew_over_what_a_reboot_left(runtime: Runtime) -> None:
 def test_down_ends_containers_that_nobody_watches_any_more(runtime: Runtime) -> None:
     runtime.tool("up")
     runtime.run_pod()
-    runtime.kill([process for process in runtime.this.living() if process.private])
+    runtime.kill_private()
     assert len(runtime.contained()) == 1
     runtime.layout.record.unlink()
 

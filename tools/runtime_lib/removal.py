@@ -96,7 +96,8 @@ def _end_processes(instance: Instance) -> None:
         if time.monotonic() > deadline:
             pids = ", ".join(str(process.pid) for process in living)
             raise RuntimeToolError(f"these processes of the instance do not end: {pids}")
-        for process in living:
+        daemon = instance.daemon()  # first, so that it does not start to clean up after the others
+        for process in [daemon, *living] if daemon else living:
             processes.send(process, signal.SIGKILL, instance.layout.marker)
         time.sleep(0.02)
 
