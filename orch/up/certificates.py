@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from orch.up.pki import Authority, KeyPair, Subject
+from orch.component.pki import Authority, KeyPair, Subject
 from orch.wire import names
 
 

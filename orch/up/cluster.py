@@ -20,7 +20,7 @@ from orch.up.certificates import Certificates
 from orch.up.child import Child
 from orch.up.commands import Command, Ports
 from orch.up.layout import Layout
-from orch.up.pki import KeyPair
+from orch.component.pki import KeyPair
 from orch.wire.core import Node
 from orch.wire.errors import ApiError
 

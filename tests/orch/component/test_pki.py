@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orch.up.pki import Authority, Subject
+from orch.component.pki import Authority, Subject, self_signed
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SERVER = Subject("server", "node-a", (), ("node-a", "127.0.0.1"))
@@ -52,3 +52,13 @@ def test_a_lost_authority_makes_all_certificates_anew(tmp_path: Path) -> None:
     before = read(Authority(tmp_path, now=NOW).issue(SERVER).cert_file)
     (tmp_path / "ca.key").write_text("torn")
     assert read(Authority(tmp_path, now=NOW).issue(SERVER).cert_file) != before
+
+
+def test_a_server_without_a_certificate_makes_its_own_and_keeps_it(tmp_path: Path) -> None:
+    first = self_signed(tmp_path, "agent", ["node-a", "127.0.0.1"], now=NOW)
+    before = read(first.cert_file)
+    assert (
+        read(self_signed(tmp_path, "agent", ["node-a", "127.0.0.1"], now=NOW).cert_file) == before
+    )
+    assert read(self_signed(tmp_path, "agent", ["node-b"], now=NOW).cert_file) != before
+    assert Path(first.key_file).stat().st_mode & 0o777 == 0o600

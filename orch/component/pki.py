@@ -1,7 +1,8 @@
-"""Keys and certificates of a local cluster: one CA, and a certificate for each program and person.
+"""Keys and certificates made here: a CA of a local cluster, or a server's own self-signed one.
 
 Existing files are kept while they are good for another day, so that a second start continues with
-the same identities. Keys are EC P-256, written 0600.
+the same identities. Keys are EC P-256, written 0600. Import this module only where it is needed:
+cryptography costs 16 MiB.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Authority:
             cert = x509.load_pem_x509_certificate((self._directory / "ca.crt").read_bytes())
         except (FileNotFoundError, ValueError):
             return None
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or self._ends_soon(cert):
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or _ends_soon(cert, self._now):
             return None
         return key, cert
 
@@ -78,7 +79,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "orch-up")])
         cert = (
-            self._builder(name, key.public_key(), _CA_LIFETIME)
+            _builder(name, key.public_key(), _CA_LIFETIME, self._now)
             .issuer_name(name)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(ca=True), critical=True)
@@ -95,7 +96,7 @@ class Authority:
         if subject.hosts:
             usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
         builder = (
-            self._builder(_name(subject), public_key, _LEAF_LIFETIME)
+            _builder(_name(subject), public_key, _LEAF_LIFETIME, self._now)
             .issuer_name(self._cert.subject)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(ca=False), critical=True)
@@ -109,32 +110,70 @@ class Authority:
             builder = builder.add_extension(_alternative_names(subject.hosts), critical=False)
         return builder.sign(self._key, hashes.SHA256())
 
-    def _builder(
-        self, name: x509.Name, public_key: ec.EllipticCurvePublicKey, lifetime: timedelta
-    ) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .public_key(public_key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(self._now - _BACKDATE)
-            .not_valid_after(self._now + lifetime)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-        )
-
     def _reusable(self, cert_path: Path, key_path: Path, subject: Subject) -> bool:
-        try:
-            cert = x509.load_pem_x509_certificate(cert_path.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return False
-        if not key_path.exists() or self._ends_soon(cert) or cert.subject != _name(subject):
+        cert = _read_certificate(cert_path)
+        if (
+            cert is None
+            or not key_path.exists()
+            or _ends_soon(cert, self._now)
+            or cert.subject != _name(subject)
+        ):
             return False
         if subject.hosts and _alternative_names(subject.hosts) != _names_in(cert):
             return False
         return _signed_by(cert, self._cert)
 
-    def _ends_soon(self, cert: x509.Certificate) -> bool:
-        return cert.not_valid_after_utc - self._now < _RENEW_BEFORE
+
+def self_signed(directory: Path, name: str, hosts: Sequence[str], *, now: datetime) -> KeyPair:
+    """A server certificate `<name>.crt` for these hosts that vouches for itself.
+
+    For a server nobody gave a certificate: clients must be told to trust this very file.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cert_path, key_path = directory / f"{name}.crt", directory / f"{name}.key"
+    pair = KeyPair(str(cert_path), str(key_path))
+    cert = _read_certificate(cert_path)
+    names = _alternative_names(hosts)
+    if cert and key_path.exists() and not _ends_soon(cert, now) and _names_in(cert) == names:
+        return pair
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
+    made = (
+        _builder(subject, key.public_key(), _LEAF_LIFETIME, now)
+        .issuer_name(subject)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    _write(key_path, _pem(key), mode=0o600)
+    _write(cert_path, made.public_bytes(serialization.Encoding.PEM), mode=0o644)
+    return pair
+
+
+def _read_certificate(path: Path) -> x509.Certificate | None:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _ends_soon(cert: x509.Certificate, now: datetime) -> bool:
+    return cert.not_valid_after_utc - now < _RENEW_BEFORE
+
+
+def _builder(
+    name: x509.Name, public_key: ec.EllipticCurvePublicKey, lifetime: timedelta, now: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATE)
+        .not_valid_after(now + lifetime)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
 
 
 def _signed_by(cert: x509.Certificate, ca: x509.Certificate) -> bool:
