@@ -98,6 +98,11 @@ class Layout:
         return self.directory / "state"
 
     @property
+    def temporary(self) -> Path:
+        """Where containerd puts unfinished work; a failed checkpoint stays there."""
+        return self.directory / "tmp"
+
+    @property
     def cni(self) -> Path:
         """The network configuration and the addresses given out."""
         return self.directory / "cni"

@@ -64,7 +64,7 @@ def _down(instance: Instance) -> None:
     with locks.held(locks.MACHINE):
         _remove_network(instance)
         _remove_traces()
-    for path in (layout.state, layout.run, layout.cni):
+    for path in (layout.state, layout.run, layout.cni, layout.temporary):
         shutil.rmtree(path, ignore_errors=True)
     if layout.directory.exists():
         instance.write_record(state="down")

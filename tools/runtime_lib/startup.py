@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import base as basis
@@ -35,8 +35,7 @@ def up(instance: Instance) -> None:
         return
     check_places(instance)
     basis.ensure(instance.base)
-    for path in (layout.directory, layout.run, layout.log.parent, layout.cni / "results"):
-        path.mkdir(parents=True, exist_ok=True)
+    layout.directory.mkdir(parents=True, exist_ok=True)
     with locks.held(layout.directory):
         instance.write_record(base=str(instance.base), endpoint=layout.endpoint, state="up")
         holder = hold(instance)
@@ -70,7 +69,7 @@ def hold(instance: Instance) -> int:
     for process in instance.living():
         if process.private:  # the holder was killed, but containerd or a shim keeps the namespace
             say("holding the namespace again")
-            return _spawn(namespace.inside(process.pid, namespace.HOLDER), Path(os.devnull))
+            return _spawn(namespace.inside(process.pid, namespace.HOLDER), Path(os.devnull), {})
     if layout.state.exists():  # of a time before a reboot or a crash: nothing of it runs any more
         cgroups.remove(cgroups.of_containers(cgroups.container_ids(layout.state, [])))
         shutil.rmtree(layout.state)
@@ -85,13 +84,13 @@ def boot(instance: Instance, holder: int) -> None:
     if instance.daemon() is not None:
         return
     say("starting containerd")
-    layout.log.parent.mkdir(parents=True, exist_ok=True)
-    layout.run.mkdir(parents=True, exist_ok=True)
+    for path in (layout.run, layout.temporary, layout.log.parent):
+        path.mkdir(parents=True, exist_ok=True)
     if layout.log.exists() and layout.log.stat().st_size > _LONGEST_LOG_BYTES:
         layout.log.replace(layout.log.with_suffix(".log.1"))
     layout.containerd_config.write_text(config.containerd_toml(layout, _snapshotter(instance)))
     command = ["containerd", "--config", str(layout.containerd_config)]
-    _spawn(namespace.inside(holder, command), layout.log)
+    _spawn(namespace.inside(holder, command), layout.log, {"TMPDIR": str(layout.temporary)})
 
 
 def start(instance: Instance) -> None:
@@ -165,7 +164,7 @@ def _snapshotter(instance: Instance) -> str:
     return chosen
 
 
-def _spawn(command: Sequence[str], log: Path) -> int:
+def _spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> int:
     """Start a process that outlives this one; its output goes to the end of `log`."""
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -175,5 +174,5 @@ def _spawn(command: Sequence[str], log: Path) -> int:
             stderr=output,
             start_new_session=True,
             cwd="/",
-            env=namespace.environment(),
+            env={**namespace.environment(), **environment},
         ).pid
