@@ -17,6 +17,8 @@ from orch.wire.identity import Identity
 
 log = logging.getLogger(__name__)
 
+_READS = ("GET", "HEAD")
+
 
 class BareResponse(web.Response):
     """A response without a Server header."""
@@ -37,7 +39,11 @@ class Connection(web.RequestHandler):
         self.ended = False
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """End what only the client wanted: a read or a watch stops, a write is carried through."""
+        request, task = self._current_request, self._task_handler
         super().connection_lost(exc)
+        if task is not None and (request is None or request.method in _READS):
+            task.cancel()
         self.end()
 
     def end(self) -> None:

@@ -131,3 +131,41 @@ async def test_no_answer_tells_which_software_gives_it(raw: bytes, served: Serve
     assert b"server:" not in answer
     assert b"aiohttp" not in answer
     assert b"python" not in answer
+
+
+@pytest.mark.parametrize(("method", "expected"), [("GET", "cut"), ("POST", "carried through")])
+async def test_when_the_client_goes_a_read_ends_and_a_write_is_carried_through(
+    method: str, expected: str
+) -> None:
+    arrived, gone, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    outcome = []
+
+    async def handle(_request: web.Request) -> web.Response:
+        arrived.set()
+        try:
+            await gone.wait()
+            outcome.append("carried through")
+        except asyncio.CancelledError:
+            outcome.append("cut")
+            raise
+        finally:
+            ended.set()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_route("*", "/", handle)
+    server = HttpServer(app, host="127.0.0.1", port=0, name="test")
+    port = await server.start()
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{method} / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
+    await arrived.wait()
+    writer.close()
+    await writer.wait_closed()
+    while server.admission.open:
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    gone.set()
+    await ended.wait()
+    assert outcome == [expected]
+    await server.stop()

@@ -1,0 +1,156 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from orch.client import answers
+from orch.client.kubeconfig import ClientConfig
+from orch.client.transport import Transport, TransportError
+
+MakeServer = Callable[[web.Application], Awaitable[TestServer]]
+
+
+@pytest.fixture
+async def send(aiohttp_server: MakeServer) -> AsyncIterator[Callable[..., Awaitable[Transport]]]:
+    """A function that makes a server send these chunks, then end, hang or break off."""
+    made = []
+
+    async def send(*chunks: bytes, then: str = "end") -> Transport:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse(headers={"X-Kind": "stream"})
+            await response.prepare(request)
+            for chunk in chunks:
+                await response.write(chunk)
+                await asyncio.sleep(0.001)
+            if then == "hang":
+                await asyncio.Event().wait()
+            if then == "break":
+                assert request.transport
+                request.transport.abort()
+            return response
+
+        app = web.Application()
+        app.router.add_get("/", handle)
+        server = await aiohttp_server(app)
+        made.append(Transport(ClientConfig(server=str(server.make_url("/"))[:-1])))
+        return made[-1]
+
+    yield send
+    for transport in made:
+        await transport.close()
+
+
+async def lines(transport: Transport, **options: float) -> list[bytes]:
+    async with transport.stream("GET", "/", **options) as stream:  # type: ignore[arg-type]
+        assert (stream.status, stream.headers["x-kind"]) == (200, "stream")
+        return [line async for line in stream]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        ([b"one\ntwo\n"], [b"one", b"two"]),
+        ([b"o", b"n", b"e\ntw", b"o\n"], [b"one", b"two"]),
+        ([b"one\ntwo"], [b"one", b"two"]),
+        ([b"\n\n"], [b"", b""]),
+        ([], []),
+        ([b"x" * 300_000, b"y" * 300_000 + b"\nz\n"], [b"x" * 300_000 + b"y" * 300_000, b"z"]),
+    ],
+    ids=["whole", "split", "open end", "empty lines", "nothing", "long"],
+)
+async def test_lines_are_whole_however_they_arrive(
+    send: Callable[..., Awaitable[Transport]], chunks: list[bytes], expected: list[bytes]
+) -> None:
+    assert await lines(await send(*chunks)) == expected
+
+
+async def test_chunks_come_as_they_arrive_and_read_takes_the_rest(
+    send: Callable[..., Awaitable[Transport]],
+) -> None:
+    transport = await send(b"abc", b"def")
+    async with transport.stream("GET", "/") as stream:
+        first = await anext(stream.chunks())
+        assert b"abcdef".startswith(first)
+        assert first + await stream.read() == b"abcdef"
+
+
+async def test_a_stream_that_breaks_off_is_an_error_after_its_lines(
+    send: Callable[..., Awaitable[Transport]],
+) -> None:
+    transport = await send(b"one\n", then="break")
+    seen = []
+    with pytest.raises(TransportError, match=r"cannot reach http://.*: "):
+        async with transport.stream("GET", "/") as stream:
+            async for line in stream:
+                seen.append(line)  # noqa: PERF401 - what came before the error counts
+    assert seen == [b"one"]
+
+
+async def test_a_silent_stream_is_given_up(
+    send: Callable[..., Awaitable[Transport]],
+) -> None:
+    transport = await send(b"one\n", then="hang")
+    with pytest.raises(TransportError, match=r"the server did not answer within 0\.05 s"):
+        await lines(transport, silence_s=0.05)
+
+
+async def test_leaving_a_stream_early_does_not_wait_for_its_rest(
+    send: Callable[..., Awaitable[Transport]],
+) -> None:
+    transport = await send(b"one\n", then="hang")
+    async with transport.stream("GET", "/") as stream, asyncio.timeout(5):
+        assert await anext(aiter(stream)) == b"one"
+
+
+async def test_a_line_without_end_is_refused(
+    send: Callable[..., Awaitable[Transport]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "_MAX_LINE_BYTES", 1000)
+    with pytest.raises(TransportError, match="sent a line longer than"):
+        await lines(await send(b"x" * 600, b"x" * 600, then="hang"))
+
+
+async def test_an_answer_that_is_not_http_is_told() -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    transport = Transport(
+        ClientConfig(server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    )
+    with pytest.raises(TransportError, match="the answer is not HTTP"):
+        await transport.request("GET", "/")
+    await transport.close()
+    server.close()
+
+
+async def test_a_server_that_hangs_up_is_told() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    transport = Transport(
+        ClientConfig(server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    )
+    with pytest.raises(TransportError, match="the server closed the connection without an answer"):
+        await transport.request("POST", "/")
+    await transport.close()
+    server.close()
+
+
+async def test_a_name_that_does_not_resolve_is_told() -> None:
+    transport = Transport(ClientConfig(server="http://no-such-host.invalid:1"))
+    with pytest.raises(TransportError, match="the host name does not resolve"):
+        await transport.request("GET", "/")
+    await transport.close()
+
+
+async def test_an_address_that_is_no_url_is_told() -> None:
+    transport = Transport(ClientConfig(server="http://a:b"))
+    with pytest.raises(TransportError, match="cannot reach http://a:b: "):
+        await transport.request("GET", "/")
+    await transport.close()

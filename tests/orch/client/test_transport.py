@@ -1,0 +1,283 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from orch.client.kubeconfig import ClientConfig
+from orch.client.transport import Transport, TransportError
+from orch.component import httpd
+from orch.component.httpd import HttpServer
+from tests.conftest import Pki
+
+
+class Server:
+    """A server that shows what it was asked, over TLS, and counts its connections."""
+
+    def __init__(self, pki: Pki) -> None:
+        app = web.Application()
+        app.router.add_route("*", "/echo/{rest:.*}", self.echo)
+        app.router.add_get("/identity", self.identity)
+        app.router.add_get("/hang", self.hang)
+        app.router.add_get("/redirect", self.redirect)
+        app.router.add_get("/cut", self.cut)
+        pair = pki.server()
+        context = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=pki.ca_file)
+        self._http = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="test")
+        self.connections: set[object] = set()
+        self.url = ""
+
+    async def start(self) -> None:
+        self.url = f"https://127.0.0.1:{await self._http.start()}"
+
+    async def stop(self) -> None:
+        await self._http.stop(0.05)
+
+    async def echo(self, request: web.Request) -> web.Response:
+        self.connections.add(request.transport)
+        return web.json_response(
+            {
+                "method": request.method,
+                "raw": request.raw_path,
+                "body": await request.text(),
+                "headers": {k: v for k, v in request.headers.items() if k != "Host"},
+            }
+        )
+
+    async def identity(self, request: web.Request) -> web.Response:
+        identity = httpd.peer_identity(request)
+        return web.Response(text=identity.name if identity else "", headers={"X-Kind": "text"})
+
+    async def hang(self, _request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def redirect(self, _request: web.Request) -> web.Response:
+        raise web.HTTPFound("https://elsewhere.example/")
+
+    async def cut(self, request: web.Request) -> web.Response:
+        response = web.StreamResponse()
+        response.content_length = 100
+        await response.prepare(request)
+        await response.write(b"half")
+        assert request.transport
+        request.transport.close()
+        raise ConnectionResetError
+
+
+@pytest.fixture
+async def server(pki: Pki) -> AsyncIterator[Server]:
+    server = Server(pki)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+MakeTransport = Callable[..., Transport]
+
+
+@pytest.fixture
+async def make(server: Server, pki: Pki) -> AsyncIterator[MakeTransport]:
+    """Transports to the server that are closed afterwards; keywords go into the config."""
+    made = []
+
+    def make(*, timeout_s: float = 5.0, **fields: object) -> Transport:
+        options = {"server": server.url, "ca_file": pki.ca_file, **fields}
+        made.append(Transport(ClientConfig(**options), timeout_s=timeout_s, user_agent="tester/1"))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for transport in made:
+        await transport.close()
+
+
+async def asked(transport: Transport, *args: str, **kwargs: object) -> dict[str, object]:
+    import json
+
+    return json.loads((await transport.request(*args, **kwargs)).body)  # type: ignore[arg-type, no-any-return]
+
+
+async def test_a_request_arrives_as_it_was_asked(make: MakeTransport) -> None:
+    seen = await asked(
+        make(),
+        "PATCH",
+        "/echo/a%2Fb",
+        params={"x": "1 2", "y": "a,b=c"},
+        body=b"{}",
+        content_type="application/x",
+        accept="text/*",
+    )
+    assert seen["method"] == "PATCH"
+    assert seen["raw"] == "/echo/a%2Fb?x=1+2&y=a,b%3Dc"
+    assert seen["body"] == "{}"
+    headers = seen["headers"]
+    assert isinstance(headers, dict)
+    assert headers["User-Agent"] == "tester/1"
+    assert headers["Content-Type"] == "application/x"
+    assert headers["Accept"] == "text/*"
+    assert "Authorization" not in headers
+
+
+async def test_an_answer_has_status_body_and_headers_in_any_case(make: MakeTransport) -> None:
+    transport = make()
+    response = await transport.request("GET", "/identity")
+    assert (response.status, response.body, response.headers["x-kind"]) == (200, b"", "text")
+    assert (await transport.request("GET", "/no")).status == 404
+
+
+async def test_the_client_certificate_is_shown(make: MakeTransport, pki: Pki) -> None:
+    pair = pki.client("system:node:a", "system:nodes")
+    transport = make(cert_file=pair.cert_file, key_file=pair.key_file)
+    assert (await transport.request("GET", "/identity")).body == b"system:node:a"
+
+
+async def test_one_connection_serves_many_requests(make: MakeTransport, server: Server) -> None:
+    transport = make()
+    for _ in range(3):
+        await transport.request("GET", "/echo/")
+    assert len(server.connections) == 1
+
+
+async def test_a_reset_dials_anew(make: MakeTransport, server: Server) -> None:
+    transport = make()
+    await transport.request("GET", "/echo/")
+    await transport.reset()
+    await transport.request("GET", "/echo/")
+    assert len(server.connections) == 2
+
+
+async def test_a_reset_shows_a_renewed_certificate(make: MakeTransport, pki: Pki) -> None:
+    old, new = pki.client("old"), pki.client("new")
+    transport = make(cert_file=old.cert_file, key_file=old.key_file)
+    assert (await transport.request("GET", "/identity")).body == b"old"
+    for source, target in ((new.cert_file, old.cert_file), (new.key_file, old.key_file)):
+        Path(target).write_bytes(Path(source).read_bytes())
+    await transport.reset()
+    assert (await transport.request("GET", "/identity")).body == b"new"
+
+
+async def test_a_reset_ends_what_hangs(make: MakeTransport) -> None:
+    transport = make()
+    hanging = asyncio.ensure_future(transport.request("GET", "/hang"))
+    await transport.request("GET", "/echo/")
+    await transport.reset()
+    with pytest.raises(TransportError):
+        await hanging
+
+
+async def test_tokens_and_passwords_are_sent(make: MakeTransport, tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text("from-file\n")
+    for fields, expected in [
+        ({"token": "t"}, "Bearer t"),
+        ({"token_file": str(token_file)}, "Bearer from-file"),
+        ({"username": "u", "password": "p:ä"}, "Basic dTpwOsOk"),
+    ]:
+        headers = (await asked(make(**fields), "GET", "/echo/"))["headers"]
+        assert isinstance(headers, dict)
+        assert headers["Authorization"] == expected
+
+
+async def test_a_rotated_token_file_is_read_again_after_a_minute(
+    make: MakeTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text("one")
+    transport = make(token_file=str(token_file))
+    assert transport._authorization() == {"Authorization": "Bearer one"}
+    token_file.write_text("two")
+    assert transport._authorization() == {"Authorization": "Bearer one"}
+    monkeypatch.setattr("orch.client.transport._TOKEN_AGE_S", -1.0)
+    assert transport._authorization() == {"Authorization": "Bearer two"}
+
+
+async def test_a_refused_connection_names_server_and_cause(
+    free_port: Callable[[], int],
+) -> None:
+    url = f"https://127.0.0.1:{free_port()}"
+    transport = Transport(ClientConfig(server=url))
+    with pytest.raises(TransportError) as caught:
+        await transport.request("GET", "/")
+    assert str(caught.value) == f"cannot reach {url}: connection refused"
+    await transport.close()
+
+
+async def failure(call: Awaitable[object]) -> str:
+    with pytest.raises(TransportError) as caught:
+        await call
+    return str(caught.value)
+
+
+async def test_a_slow_answer_is_given_up(make: MakeTransport, server: Server) -> None:
+    text = f"cannot reach {server.url}: the server did not answer within 0.05 s"
+    assert await failure(make(timeout_s=0.05).request("GET", "/hang")) == text
+    assert await failure(make().request("GET", "/hang", timeout_s=0.05)) == text
+
+
+async def test_a_host_that_never_answers_the_hello_is_given_up() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        transport = Transport(ClientConfig(server=url), timeout_s=0.05)
+        text = await failure(transport.request("GET", "/"))
+        assert text == f"cannot reach {url}: the server did not answer within 0.05 s"
+        await transport.close()
+
+
+async def test_an_unknown_authority_is_told(make: MakeTransport) -> None:
+    text = await failure(make(ca_file="").request("GET", "/echo/"))
+    assert "certificate verify failed: self" in text or "unable to get" in text
+
+
+async def test_a_certificate_for_another_name_is_told_and_can_be_expected(
+    make: MakeTransport,
+) -> None:
+    text = await failure(make(tls_server_name="api.example").request("GET", "/echo/"))
+    assert "certificate verify failed: Hostname mismatch" in text
+    assert (await make(tls_server_name="localhost").request("GET", "/echo/")).status == 200
+
+
+async def test_insecure_trusts_anyone(make: MakeTransport) -> None:
+    assert (await make(ca_file="", insecure=True).request("GET", "/echo/")).status == 200
+
+
+async def test_files_that_cannot_be_used_are_told(make: MakeTransport) -> None:
+    text = await failure(make(ca_file="/no/ca").request("GET", "/echo/"))
+    assert text.endswith(": cannot use the authority /no/ca: No such file or directory")
+
+
+async def test_a_broken_off_answer_is_told(make: MakeTransport, server: Server) -> None:
+    assert await failure(make().request("GET", "/cut")) == (
+        f"cannot reach {server.url}: the answer broke off"
+    )
+
+
+async def test_redirects_are_not_followed(make: MakeTransport) -> None:
+    assert (await make().request("GET", "/redirect")).status == 302
+
+
+async def test_no_cookies_are_kept(make: MakeTransport) -> None:
+    import aiohttp
+
+    assert isinstance(make()._open().cookie_jar, aiohttp.DummyCookieJar)
+
+
+async def test_a_dead_peer_is_noticed_by_tcp(make: MakeTransport, server: Server) -> None:
+    from orch.client.transport import _make_socket
+
+    made = _make_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1)))
+    with made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+
+
+def test_a_command_without_a_server_does_not_import_the_client_library() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, orch.client.transport; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
