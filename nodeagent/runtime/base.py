@@ -259,6 +259,13 @@ class ContainerRuntime(Protocol):
     async def checkpoint_container(
         self, container_id: str, *, location: str, timeout_s: float
     ) -> None: ...
+    async def resume_container(self, container_id: str) -> bool:
+        """Let a container that a broken-off checkpoint left paused run on; False: it was not.
+
+        RuntimeNotSupported: the runtime has no way to do it; its cgroup is all there is.
+        """
+        ...
+
     async def exec_sync(
         self, container_id: str, command: Sequence[str], *, timeout_s: float
     ) -> ExecResult: ...

@@ -38,19 +38,32 @@ _KINDS: dict[str, type[RuntimeCallError]] = {
 _REFUSALS_OF_ANY_CALL = ("unknown method", "unknown service", "not implemented")
 _REFUSALS_OF_OPTIONAL_CALLS = ("not supported", "not available", "does not support")
 
+# containerd's shim by its own state, runc by the cgroup's
+_NOT_PAUSED = ("cannot resume a ", "container not paused")
+
 _CODE_TEXTS = {"OK": "OK", "CANCELLED": "Canceled"}  # the rest follow from the code's name
 
 
-def from_status(operation: str, code: str, details: str) -> RuntimeCallError:
+def from_status(
+    operation: str, code: str, details: str, *, overdue: bool = False
+) -> RuntimeCallError:
     """The error for a call that ended with a status other than OK.
 
     `operation` is the CRI method (`StartContainer`), `code` the name of the gRPC status code
-    (`NOT_FOUND`), `details` the runtime's own sentence.
+    (`NOT_FOUND`), `details` the runtime's own sentence. `overdue`: the call's deadline has passed;
+    a runtime that notices it first cancels the call, which is a timeout all the same.
     """
+    if code == "CANCELLED" and overdue:
+        code = "DEADLINE_EXCEEDED"
     kind = _KINDS.get(code, RuntimeCallError)
     if code == "UNKNOWN" and _refuses(operation, details.lower()):
         kind = RuntimeNotSupported
     return kind(operation, f"rpc error: code = {code_text(code)} desc = {details}")
+
+
+def says_not_paused(error: RuntimeCallError) -> bool:
+    """Tell whether a container was not resumed because nothing had paused it."""
+    return any(text in str(error) for text in _NOT_PAUSED)
 
 
 def code_text(code: str) -> str:

@@ -45,6 +45,7 @@ class CriServer:
         self._server = grpc.aio.server(interceptors=[_Faults(self)])
         rpc.add_RuntimeServiceServicer_to_server(_Runtime(self.runtime), self._server)
         rpc.add_ImageServiceServicer_to_server(_Images(self.runtime), self._server)
+        self._server.add_generic_rpc_handlers((_containerd_tasks(self.runtime),))
         self._server.add_insecure_port(f"unix:{self._socket}")
         await self._server.start()
 
@@ -73,6 +74,24 @@ class CriServer:
 
     def heal(self) -> None:
         self.faults.clear()
+
+
+def _containerd_tasks(runtime: FakeRuntime) -> Any:
+    """The part of containerd's own API that the agent uses beside CRI."""
+
+    async def resume(request: Any, context: Any) -> Any:
+        if not await runtime.resume_container(request.container_id):
+            raise base.RuntimeCallError("Resume", "cannot resume a running process")
+        return pb.StartContainerResponse()
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        resume,
+        pb.StartContainerRequest.FromString,
+        pb.StartContainerResponse.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(
+        "containerd.services.tasks.v1.Tasks", {"Resume": handler}
+    )
 
 
 class _Faults(grpc.aio.ServerInterceptor):  # type: ignore[misc]

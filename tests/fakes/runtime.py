@@ -9,9 +9,7 @@ both to them.
 from __future__ import annotations
 
 import asyncio
-import io
 import itertools
-import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,10 +32,10 @@ from nodeagent.runtime.base import (
     SandboxState,
     SandboxUsage,
 )
+from tests.fakes.runtime_archive import ARCHIVE_MEMBERS, write_archive
 from tests.fakes.runtime_images import EPOCH_NS, FakeImages, fake_sandbox_usage, fake_usage
 
 _MILLISECOND_NS = 1_000_000
-_ARCHIVE = ("checkpoint/inventory.img", "config.dump", "spec.dump")
 
 
 @dataclass
@@ -81,8 +79,9 @@ class FakeRuntime(FakeImages):
             RuntimeCondition("NetworkReady", True),
         ]
         self.on_exec: Callable[[str, Sequence[str]], ExecResult] = _exec_nothing
-        self.archive_members = _ARCHIVE
+        self.archive_members = ARCHIVE_MEMBERS
         self.reopened: list[str] = []
+        self.paused: set[str] = set()  # containers that a broken-off checkpoint left so
         self.closed = False
         self._numbers = itertools.count(1)
 
@@ -225,6 +224,13 @@ class FakeRuntime(FakeImages):
         self._running("checkpoint_container", container_id)
         await asyncio.to_thread(write_archive, Path(location), self.archive_members)
 
+    async def resume_container(self, container_id: str) -> bool:
+        await self.begin("resume_container", container_id)
+        self._container("resume_container", container_id)
+        paused = container_id in self.paused
+        self.paused.discard(container_id)
+        return paused
+
     async def exec_sync(
         self, container_id: str, command: Sequence[str], *, timeout_s: float
     ) -> ExecResult:
@@ -276,17 +282,6 @@ class FakeRuntime(FakeImages):
         container = self._container(operation, container_id)
         if container.state is not ContainerState.RUNNING:
             raise RuntimeCallError(operation, f"container is {container.state.value}, not running")
-
-
-def write_archive(path: Path, members: Sequence[str]) -> None:
-    """Write a small tar as the runtime would, with mode 0600."""
-    with tarfile.open(path, "w") as archive:
-        for name in members:
-            data = name.encode()
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    path.chmod(0o600)
 
 
 def _exec_nothing(_container_id: str, _command: Sequence[str]) -> ExecResult:

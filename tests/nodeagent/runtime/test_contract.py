@@ -276,6 +276,7 @@ async def test_any_other_call_for_what_is_unknown_finds_nothing(
         runtime.container_detail("unknown"),
         runtime.start_container("unknown"),
         runtime.reopen_log("unknown"),
+        runtime.resume_container("unknown"),
         runtime.update_resources("unknown", base.LinuxResources(cpu_shares=100)),
         runtime.exec_sync("unknown", ("true",), timeout_s=1),
         runtime.checkpoint_container("unknown", location=str(tmp_path / "a.tar"), timeout_s=10),
@@ -352,6 +353,12 @@ async def test_only_a_running_container_is_checkpointed(subject: Subject, tmp_pa
             container_id, location=str(location), timeout_s=60
         )
     assert not location.exists()
+
+
+async def test_a_container_that_runs_is_not_resumed(subject: Subject) -> None:
+    container_id = await subject.running()
+
+    assert await subject.runtime.resume_container(container_id) is False
 
 
 async def test_resources_change_and_the_log_is_reopened_while_a_container_runs(

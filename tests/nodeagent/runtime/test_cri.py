@@ -159,6 +159,26 @@ async def test_a_call_the_runtime_lacks_is_not_supported(
     assert str(caught.value) == f"rpc error: code = Unimplemented desc = {details}"
 
 
+async def test_a_paused_container_is_resumed_over_containerds_own_api(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    container_id = await a_running_container(runtime)
+    server.runtime.paused.add(container_id)
+
+    assert await runtime.resume_container(container_id) is True
+    assert await runtime.resume_container(container_id) is False
+
+
+async def test_a_runtime_without_that_api_cannot_resume(
+    server: CriServer, runtime: CriRuntime
+) -> None:
+    details = "unknown service containerd.services.tasks.v1.Tasks"
+    server.refuse("Resume", grpc.StatusCode.UNIMPLEMENTED, details)
+
+    with pytest.raises(base.RuntimeNotSupported, match=details):
+        await runtime.resume_container("x")
+
+
 async def test_many_calls_share_one_connection(server: CriServer, runtime: CriRuntime) -> None:
     versions = await asyncio.gather(*(runtime.version() for _ in range(200)))
 

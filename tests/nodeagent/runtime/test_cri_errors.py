@@ -98,3 +98,34 @@ def test_a_status_becomes_the_error_that_says_what_it_means(
     assert type(error) is kind
     assert str(error) == text
     assert error.operation == operation
+
+
+@pytest.mark.parametrize(
+    ("code", "overdue", "kind"),
+    [
+        ("CANCELLED", True, base.RuntimeTimeout),
+        ("CANCELLED", False, base.RuntimeCallError),
+        ("UNAVAILABLE", True, base.RuntimeUnavailable),
+    ],
+)
+def test_a_call_that_the_runtime_cancelled_at_its_deadline_is_a_timeout(
+    code: str, overdue: bool, kind: type[base.RuntimeCallError]
+) -> None:
+    error = cri_errors.from_status("Version", code, "Stream removed", overdue=overdue)
+
+    assert type(error) is kind
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ("cannot resume a running process", True),  # containerd's shim
+        ("cannot resume a stopped process", True),
+        ("OCI runtime resume failed: container not paused", True),  # runc
+        ("OCI runtime resume failed: signal: killed", False),
+    ],
+)
+def test_not_paused_is_told_from_a_failed_resume(details: str, expected: bool) -> None:
+    error = cri_errors.from_status("Resume", "UNKNOWN", details)
+
+    assert cri_errors.says_not_paused(error) is expected
