@@ -15,12 +15,12 @@ from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
 from orch.component.daemon import SetupError
+from orch.component.pki import KeyPair
 from orch.up import commands
 from orch.up.certificates import Certificates
 from orch.up.child import Child
 from orch.up.commands import Command, Ports
 from orch.up.layout import Layout
-from orch.component.pki import KeyPair
 from orch.wire.core import Node
 from orch.wire.errors import ApiError
 

@@ -59,7 +59,9 @@ async def _run(options: argparse.Namespace, stop: Stop) -> None:
         acquire(str(layout.run_dir / "orch-up.lock"), holder="orch-up")
     except LockHeldError as error:
         raise SetupError(str(error)) from None
-    tool = RuntimeTool(options.runtime_tool, layout.runtime) if options.runtime_tool else None
+    tool = None
+    if options.runtime_tool:
+        tool = RuntimeTool(options.runtime_tool, layout.runtime, shared=layout.agent_root)
     stopping = spawn(stop.wait(), name="stop signal")
     running = spawn(_serve(options, layout, tool, stop), name="cluster")
     await asyncio.wait((stopping, running), return_when=asyncio.FIRST_COMPLETED)

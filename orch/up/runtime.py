@@ -29,9 +29,11 @@ class RuntimeChoice:
 class RuntimeTool:
     """The provisioning tool (`tools/runtime`), called as a command."""
 
-    def __init__(self, command: Path, directory: Path) -> None:
+    def __init__(self, command: Path, directory: Path, *, shared: Path) -> None:
+        """`shared` is the agent's directory: what it mounts there the runtime must see."""
         self._command = command
         self._directory = directory
+        self._shared = shared
 
     async def choose(self) -> RuntimeChoice:
         """Find a runtime or provision one; progress goes to standard error."""
@@ -42,7 +44,8 @@ class RuntimeTool:
             raise SetupError("looking for a container runtime failed; the lines above say why")
         if os.geteuid() != 0:
             return RuntimeChoice(None, why="none is running, and only root can provision one")
-        code, endpoint = await self._call("up", "--dir", str(self._directory))
+        shared = ("--share", str(self._shared))
+        code, endpoint = await self._call("up", "--dir", str(self._directory), *shared)
         if code != 0:
             return RuntimeChoice(None, why="provisioning one failed; the lines above say why")
         return RuntimeChoice(endpoint, provisioned=True)

@@ -19,7 +19,8 @@ def runtime_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("provisioning a container runtime takes root")
     directory = tmp_path_factory.mktemp("rt")
-    runtime_tool("up", "--dir", str(directory), "--base", str(RUNTIME_BASE))
+    shared = ("--share", str(tmp_path_factory.getbasetemp()))
+    runtime_tool("up", "--dir", str(directory), "--base", str(RUNTIME_BASE), *shared)
     yield directory
     runtime_tool("down", "--dir", str(directory))
 

@@ -663,3 +663,19 @@ def test_purging_an_instance_spares_a_base_that_another_runs_from(
     assert base.is_complete(base_path)
     assert not other.directory.exists()
     assert other.traces() == []
+
+
+@pytest.mark.real
+def test_mounts_made_later_below_a_shared_directory_are_seen_inside_and_gone_after_down(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    shared = tmp_path / "agent"
+    runtime.tool("up", "--share", str(shared))
+    volume = shared / "volume"
+    volume.mkdir()
+    subprocess.run(["mount", "-n", "-t", "tmpfs", "tmpfs", str(volume)], check=True)
+    (volume / "seen").touch()
+    holder = json.loads(runtime.tool("status"))["pids"]["holder"]
+    assert Path(f"/proc/{holder}/root{volume}/seen").exists()
+    runtime.tool("down")
+    assert str(shared) not in Path("/proc/self/mountinfo").read_text()

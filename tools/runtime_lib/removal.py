@@ -7,13 +7,14 @@ way, found by asking the kernel and by names that follow from the directory, nev
 
 import concurrent.futures
 import contextlib
+import os
 import shutil
 import signal
 import time
 from pathlib import Path
 
 from . import base as basis
-from . import cgroups, cri, locks, namespace, network, processes, startup
+from . import cgroups, cri, locks, namespace, network, processes, sharing, startup
 from .instance import Instance
 from .progress import RuntimeToolError, run, say
 
@@ -64,10 +65,11 @@ def _down(instance: Instance) -> None:
     with locks.held(locks.MACHINE):
         _remove_network(instance)
         _remove_traces()
+    sharing.unshare(filter(None, instance.record().get("shared", "").split(os.pathsep)))
     for path in (layout.state, layout.run, layout.cni, layout.temporary):
         shutil.rmtree(path, ignore_errors=True)
     if layout.directory.exists():
-        instance.write_record(state="down")
+        instance.write_record(state="down", shared="")
 
 
 def _remove_pods(instance: Instance) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import base as basis
-from . import cgroups, config, cri, images, locks, namespace, network, processes
+from . import cgroups, config, cri, images, locks, namespace, network, processes, sharing
 from .instance import Instance
 from .progress import RuntimeToolError, run, say
 
@@ -27,8 +27,12 @@ mount -n -t overlay -o "lowerdir=$1/lower,upperdir=$1/upper,workdir=$1/work" ove
 """
 
 
-def up(instance: Instance) -> None:
-    """Bring the instance up, or do what is missing for that."""
+def up(instance: Instance, shared: Sequence[Path] = ()) -> None:
+    """Bring the instance up, or do what is missing for that.
+
+    Mounts made later below the `shared` directories are seen by the runtime, if its namespace is
+    made now.
+    """
     layout = instance.layout
     if instance.is_up():
         say("already up")
@@ -38,6 +42,9 @@ def up(instance: Instance) -> None:
     layout.directory.mkdir(parents=True, exist_ok=True)
     with locks.held(layout.directory):
         instance.write_record(base=str(instance.base), endpoint=layout.endpoint, state="up")
+        for directory in shared:
+            sharing.share(directory)
+        instance.write_record(shared=os.pathsep.join(map(str, shared)))
         holder = hold(instance)
         subnet = network.ensure(layout, instance.record().get("subnet"), instance.run)
         instance.write_record(subnet=subnet)
