@@ -112,8 +112,11 @@ class Storage(Protocol):
 
     def get(self, key: str) -> Stored | None: ...
 
-    def list(self, prefix: str) -> Snapshot:
-        """Everything below a prefix that begins with `/<plural>[.<group>]/`."""
+    def list(self, prefix: str, revision: int | None = None) -> Snapshot:
+        """Everything below a prefix that begins with `/<plural>[.<group>]/`.
+
+        With `revision`, as it was then: Compacted when the changes since are not all held.
+        """
 
     async def create(self, key: str, data: bytes) -> Stored:
         """KeyExists when it is taken."""

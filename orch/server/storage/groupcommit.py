@@ -71,8 +71,8 @@ class GroupCommitStorage:
     def get(self, key: str) -> Stored | None:
         return self._mirror.get(key)
 
-    def list(self, prefix: str) -> Snapshot:
-        return self._mirror.list(prefix)
+    def list(self, prefix: str, revision: int | None = None) -> Snapshot:
+        return self._mirror.list(prefix, revision)
 
     def watch(self, prefix: str, from_revision: int) -> Watch:
         return self._mirror.watch(prefix, from_revision)

@@ -37,6 +37,19 @@ class _Shelf:
         end = bisect_left(self._order, prefix + "\U0010ffff", lo=first)
         return [self.objects[key] for key in self._order[first:end]]
 
+    def below_at(self, prefix: str, revision: int) -> list[Stored]:
+        """`below` as it was at a past revision: the changes since, undone."""
+        position = self.history.position_after(revision)
+        objects = {stored.key: stored for stored in self.below(prefix)}
+        for change in reversed(self.history.read(position, revision)):
+            if not change.key.startswith(prefix):
+                continue
+            if change.previous is None:
+                objects.pop(change.key, None)
+            else:
+                objects[change.key] = change.previous
+        return [objects[key] for key in sorted(objects)]
+
 
 class MirrorWatch:
     """A cursor into one kind's history, narrowed to a key prefix."""
@@ -90,8 +103,11 @@ class Mirror:
     def get(self, key: str) -> Stored | None:
         return self._shelf(key).objects.get(key)
 
-    def list(self, prefix: str) -> Snapshot:
-        return Snapshot(self._shelf(prefix).below(prefix), self.revision)
+    def list(self, prefix: str, revision: int | None = None) -> Snapshot:
+        shelf = self._shelf(prefix)
+        if revision is None or revision == self.revision:
+            return Snapshot(shelf.below(prefix), self.revision)
+        return Snapshot(shelf.below_at(prefix, revision), revision)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Make durable changes visible: objects first, then the watches are woken."""

@@ -78,6 +78,19 @@ class StorageContract:
         await storage.delete("/pods/a/x")
         assert [item.key for item in storage.list("/pods/a/").items] == ["/pods/a/y"]
 
+    async def test_a_list_of_the_past_undoes_what_happened_since(self, storage) -> None:
+        first = await storage.create("/pods/a/x", b"1")
+        gone = await storage.create("/pods/a/y", b"1")
+        then = storage.revision
+        await storage.update("/pods/a/x", b"2", first.revision)
+        await storage.delete("/pods/a/y")
+        await storage.create("/pods/a/z", b"1")
+        snapshot = storage.list("/pods/a/", then)
+        assert (snapshot.items, snapshot.revision) == ([first, gone], then)
+        storage.compact(1)
+        with pytest.raises(base.Compacted):
+            storage.list("/pods/a/", then)
+
     async def test_revisions_grow_over_all_kinds(self, storage) -> None:
         revisions = [
             (await storage.create("/pods/a/x", b"1")).revision,

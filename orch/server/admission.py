@@ -1,0 +1,127 @@
+"""What a node may write: the part of its permissions that depends on what it sends; pure.
+
+The authorizer has let a node at its own Node, Lease, events and pods; here the bodies are held to
+the same: its own names, mirror pods of itself only, no labels or taints by which a node could draw
+other work to itself (as the reference's NodeRestriction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from orch.server.resources.backend import Target
+from orch.server.resources.document import Document
+from orch.server.strategy.base import text_at
+from orch.server.strategy.pods import node_of
+from orch.wire import names
+from orch.wire.errors import ApiError
+from orch.wire.identity import node_name_of
+
+# Keys under the service's own domain that a node may give itself; others are the cluster's.
+_OWN_LABELS = frozenset(
+    (
+        names.LABEL_ARCH,
+        names.LABEL_HOSTNAME,
+        names.LABEL_OS,
+        names.LABEL_INSTANCE_TYPE,
+        names.LABEL_REGION,
+        names.LABEL_ZONE,
+    )
+)
+_OWN_LABEL_PREFIXES = ("nodeagent.orch.io/", "node.orch.io/")
+_DOMAIN = "orch.io"
+
+
+class NodeRestriction:
+    """`check` is a `resources.backend.Admission`; it has no opinion on anyone but nodes."""
+
+    def __init__(self) -> None:
+        self._rules: Mapping[str, Callable[[str, Target, Document, Document | None], str]] = {
+            "nodes": _check_node,
+            "leases": _check_lease,
+            "pods": _check_pod,
+        }
+
+    def check(self, target: Target, new: Document, old: Document | None) -> None:
+        """ApiError 403 with the rule that a node's write breaks."""
+        node = node_name_of(target.identity)
+        rule = self._rules.get(target.strategy.resource.plural)
+        if node is None or rule is None:
+            return
+        problem = rule(node, target, new, old)
+        if problem:
+            resource = target.strategy.resource
+            name = new["metadata"].get("name", "")
+            raise ApiError(
+                403,
+                "Forbidden",
+                f'{resource.plural} "{name}" is forbidden: {problem}',
+                name=name,
+                group=resource.group,
+                kind=resource.plural,
+            )
+
+
+def _check_node(node: str, _target: Target, new: Document, old: Document | None) -> str:
+    if new["metadata"]["name"] != node:
+        return f'node "{node}" is not allowed to modify node "{new["metadata"]["name"]}"'
+    if new["metadata"].get("ownerReferences") != _metadata(old).get("ownerReferences"):
+        return f'node "{node}" is not allowed to modify ownerReferences'
+    if old is not None and _taints(new) != _taints(old):
+        return f'node "{node}" is not allowed to modify taints'
+    before, after = _metadata(old).get("labels") or {}, new["metadata"].get("labels") or {}
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    refused = sorted(key for key in changed if not _may_label(key))
+    if refused:
+        return f'node "{node}" is not allowed to modify labels: {", ".join(refused)}'
+    return ""
+
+
+def _may_label(key: str) -> bool:
+    prefix, slash, _ = key.rpartition("/")
+    if not slash or not (prefix == _DOMAIN or prefix.endswith(f".{_DOMAIN}")):
+        return True
+    return key in _OWN_LABELS or key.startswith(_OWN_LABEL_PREFIXES)
+
+
+def _check_lease(node: str, _target: Target, new: Document, _old: Document | None) -> str:
+    metadata = new["metadata"]
+    if metadata["namespace"] == names.NODE_LEASE_NAMESPACE and metadata["name"] == node:
+        return ""
+    return f'node "{node}" can only use the lease of its own name in {names.NODE_LEASE_NAMESPACE}'
+
+
+def _check_pod(node: str, target: Target, new: Document, old: Document | None) -> str:
+    if old is not None:
+        if new["metadata"].get("labels") != old["metadata"].get("labels"):
+            return f'node "{node}" cannot change the labels of a pod through its status'
+        return "" if node_of(old) == node else f'the pod is not bound to node "{node}"'
+    annotations = new["metadata"].get("annotations") or {}
+    if names.ANNOTATION_CONFIG_MIRROR not in annotations:
+        return (
+            f'pod does not have the annotation {names.ANNOTATION_CONFIG_MIRROR}, node "{node}"'
+            " can only create mirror pods"
+        )
+    if node_of(new) != node:
+        return f'node "{node}" can only create pods with spec.nodeName set to itself'
+    return _references(new)
+
+
+def _references(pod: Document) -> str:
+    """A mirror pod stands for a file on the node: it may not reach for what the API holds."""
+    spec = pod.get("spec") or {}
+    if text_at(spec, "serviceAccountName"):
+        return "a mirror pod may not reference a service account"
+    for volume in spec.get("volumes") or ():
+        for source in ("secret", "configMap", "projected", "persistentVolumeClaim"):
+            if volume.get(source):
+                return f"a mirror pod may not reference API objects (volume {volume['name']})"
+    return ""
+
+
+def _metadata(document: Document | None) -> Document:
+    return document["metadata"] if document else {}
+
+
+def _taints(document: Document) -> list[Document]:
+    return (document.get("spec") or {}).get("taints") or []

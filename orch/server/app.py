@@ -1,0 +1,30 @@
+"""The application: one gate before everything, resources by their attributes, the rest by path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from orch.server.gate import IDENTITY, INFO, Gate
+from orch.server.handlers import Call, ResourceHandlers
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+
+
+def build(
+    gate: Gate, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
+) -> web.Application:
+    """`others` are the routes that are not a resource's; they win over the resources'."""
+    app = web.Application(middlewares=[gate.middleware()], client_max_size=MAX_BODY_BYTES)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        info = request[INFO]
+        if not info.is_resource:
+            raise web.HTTPNotFound
+        return await handlers.handle(Call(request, info, request[IDENTITY]))
+
+    app.router.add_routes(others)
+    for root in ("/api", "/apis"):
+        app.router.add_route("*", f"{root}/{{path:.*}}", handle)
+    return app

@@ -1,0 +1,181 @@
+"""May this identity do that? A pure decision over the request's attributes, taken before any work.
+
+A chain: the group that may do everything, nodes (which may do only what concerns themselves), the
+built-in rules of `policy`. The first that allows ends it; if none does, the request is refused
+with every reason given. What a node writes is looked at again in `admission`, which sees bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from orch.server import policy
+from orch.server.requestinfo import RequestInfo
+from orch.wire.errors import ApiError
+from orch.wire.identity import Identity, node_name_of
+from orch.wire.names import (
+    COORDINATION_GROUP,
+    GROUP_MASTERS,
+    NODE_LEASE_NAMESPACE,
+)
+from orch.wire.selectors import parse_field_selector
+
+# Namespace and name of a pod → the node it is bound to ("" when to none); None when there is none.
+NodeOfPod = Callable[[str, str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`allowed` False means no opinion: another authorizer may still allow it."""
+
+    allowed: bool
+    reason: str = ""
+
+
+NO_OPINION = Decision(False)
+
+
+class Authorizer(Protocol):
+    def decide(self, identity: Identity, info: RequestInfo) -> Decision: ...
+
+
+class Chain:
+    """The first decision that allows; else no opinion, with all reasons, one per line."""
+
+    def __init__(self, *authorizers: Authorizer) -> None:
+        self._authorizers = authorizers
+
+    def decide(self, identity: Identity, info: RequestInfo) -> Decision:
+        reasons = []
+        for authorizer in self._authorizers:
+            decision = authorizer.decide(identity, info)
+            if decision.allowed:
+                return decision
+            if decision.reason:
+                reasons.append(decision.reason)
+        return Decision(False, "\n".join(reasons))
+
+
+class PrivilegedGroup:
+    """Members may do everything, so that a cluster can always be repaired."""
+
+    def decide(self, identity: Identity, info: RequestInfo) -> Decision:
+        return Decision(GROUP_MASTERS in identity.groups)
+
+
+class BuiltInRules:
+    """The table in `policy`; with `anonymous_health`, health for callers without credentials."""
+
+    def __init__(self, *, anonymous_health: bool) -> None:
+        self._groups: policy.Rules = policy.GROUPS
+        if anonymous_health:
+            self._groups = {**policy.GROUPS, **policy.ANONYMOUS_HEALTH}
+
+    def decide(self, identity: Identity, info: RequestInfo) -> Decision:
+        return Decision(policy.allows(identity, info, policy.USERS, self._groups))
+
+
+class NodeAuthorizer:
+    """A node: its own Node and Lease, the pods bound to it, events, and reading namespaces."""
+
+    def __init__(self, node_of_pod: NodeOfPod) -> None:
+        self._node_of_pod = node_of_pod
+        self._rules: Mapping[tuple[str, str], Callable[[str, RequestInfo], str]] = {
+            ("", "nodes"): _own_node,
+            ("", "pods"): self._own_pods,
+            ("", "events"): _events,
+            ("", "namespaces"): _namespaces,
+            (COORDINATION_GROUP, "leases"): _own_lease,
+        }
+
+    def decide(self, identity: Identity, info: RequestInfo) -> Decision:
+        node = node_name_of(identity)
+        if node is None or not info.is_resource:
+            return NO_OPINION
+        rule = self._rules.get((info.group, info.resource))
+        refusal = rule(node, info) if rule else "a node may not use this resource"
+        return Decision(True) if not refusal else Decision(False, refusal)
+
+    def _own_pods(self, node: str, info: RequestInfo) -> str:
+        match info.subresource, info.verb:
+            case "", "create":
+                return ""  # only mirror pods of itself: admission sees the body
+            case "", "list" | "watch":
+                return _selects_own_pods(node, info)
+            case ("", "get" | "delete") | ("status", "get" | "update" | "patch"):
+                # A pod that is gone is not found, which is what its node needs to hear.
+                if self._node_of_pod(info.namespace, info.name) in (node, None):
+                    return ""
+                return "the pod is not bound to this node"
+        return "a node may not do this with pods"
+
+
+def _own_node(node: str, info: RequestInfo) -> str:
+    match info.subresource, info.verb:
+        case "", "create":
+            return ""  # the name is in the body: admission
+        case ("", "get" | "list" | "watch" | "update" | "patch") | (
+            "status",
+            "get" | "update" | "patch",
+        ):
+            if info.name == node:
+                return ""
+            return f"node {node!r} can only use its own Node, named in the path or by metadata.name"
+    return "a node may not do this with nodes"
+
+
+def _own_lease(node: str, info: RequestInfo) -> str:
+    if info.namespace != NODE_LEASE_NAMESPACE:
+        return f"a node may use leases in the namespace {NODE_LEASE_NAMESPACE!r} only"
+    if info.subresource or info.verb == "deletecollection":
+        return "a node may not do this with leases"
+    if info.verb == "create" or info.name == node:
+        return ""  # the name of a new one is in the body: admission
+    return f"node {node!r} can only use its own Lease"
+
+
+def _events(_node: str, info: RequestInfo) -> str:
+    allowed = not info.subresource and info.verb in ("create", "update", "patch")
+    return "" if allowed else "a node may only create, update and patch events"
+
+
+def _namespaces(_node: str, info: RequestInfo) -> str:
+    allowed = not info.subresource and info.verb == "get"
+    return "" if allowed else "a node may only get namespaces"
+
+
+def _selects_own_pods(node: str, info: RequestInfo) -> str:
+    try:
+        selected = parse_field_selector(info.field_selector).exact("spec.nodeName")
+    except ValueError:
+        selected = None
+    return "" if selected == node else f"can only list and watch pods with spec.nodeName={node}"
+
+
+def forbidden(identity: Identity, info: RequestInfo, reason: str) -> ApiError:
+    """403 in the words clients know (reference/apiserver.md §3.2), with the reason appended."""
+    user = _escape(identity.name)
+    suffix = f": {_escape(reason)}" if reason else ""
+    if not info.is_resource:
+        text = f'forbidden: User "{user}" cannot {info.verb} path "{_escape(info.path)}"{suffix}'
+        return ApiError(403, "Forbidden", text)
+    qualified = f"{info.resource}.{info.group}" if info.group else info.resource
+    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+    scope = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
+    name = f' "{info.name}"' if info.name else ""
+    text = _escape(f'{qualified}{name} is forbidden: User "') + user
+    text += _escape(f'" cannot {info.verb} resource "{resource}" in API group "{info.group}" ')
+    return ApiError(
+        403,
+        "Forbidden",
+        text + _escape(scope) + suffix,
+        name=info.name,
+        group=info.group,
+        kind=info.resource,
+    )
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,143 @@
+"""Command-line flags of orch-apiserver, with the names operators know from the reference."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orch.component.daemon import SetupError
+from orch.wire.durations import parse_duration
+from orch.wire.names import APISERVER_PORT
+from orch.wire.version import VERSION
+
+DEFAULT_DATA_DIR = Path("/var/lib/orch-apiserver")
+STORAGE_FILE = "state.db"
+DEBUG_LEVEL = 4  # of -v
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """`None` where a flag was not given."""
+
+    bind_address: str
+    secure_port: int
+    port_file: Path | None
+    tls_cert_file: str
+    tls_private_key_file: str
+    client_ca_file: str | None
+    storage_file: Path
+    nodeagent_certificate_authority: str | None
+    nodeagent_client_certificate: str | None
+    nodeagent_client_key: str | None
+    node_proxy_allow_loopback: bool
+    anonymous_health: bool
+    shutdown_delay_s: float
+    logging_format: str
+    verbosity: int
+
+
+def parse(argv: Sequence[str]) -> Flags:
+    """SetupError for combinations that cannot work; SystemExit 2 for what argparse refuses."""
+    values = _parser().parse_args(argv)
+    if bool(values.nodeagent_client_certificate) != bool(values.nodeagent_client_key):
+        raise SetupError(
+            "--nodeagent-client-certificate and --nodeagent-client-key belong together: give both"
+        )
+    if not 0 <= values.secure_port < 65536:
+        raise SetupError(f"--secure-port={values.secure_port}: must be between 0 and 65535")
+    return Flags(
+        bind_address=values.bind_address,
+        secure_port=values.secure_port,
+        port_file=values.port_file,
+        tls_cert_file=values.tls_cert_file,
+        tls_private_key_file=values.tls_private_key_file,
+        client_ca_file=values.client_ca_file,
+        storage_file=values.storage_file or values.data_dir / STORAGE_FILE,
+        nodeagent_certificate_authority=values.nodeagent_certificate_authority,
+        nodeagent_client_certificate=values.nodeagent_client_certificate,
+        nodeagent_client_key=values.nodeagent_client_key,
+        node_proxy_allow_loopback=values.node_proxy_allow_loopback,
+        anonymous_health=values.anonymous_health,
+        shutdown_delay_s=values.shutdown_delay_duration,
+        logging_format=values.logging_format,
+        verbosity=values.v,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="orch-apiserver",
+        description="HTTPS API server: nodes, pods, leases, events, namespaces, node proxy.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"orch-apiserver {VERSION}")
+    _serving_flags(parser.add_argument_group("serving"))
+    _storage_flags(parser.add_argument_group("storage"))
+    _proxy_flags(parser.add_argument_group("node proxy"))
+    _logging_flags(parser.add_argument_group("logging"))
+    return parser
+
+
+_Group = argparse._ArgumentGroup
+
+
+def _serving_flags(group: _Group) -> None:
+    group.add_argument("--bind-address", default="0.0.0.0", help="address to listen on")  # noqa: S104
+    group.add_argument(
+        "--secure-port", type=int, default=APISERVER_PORT, help="HTTPS port; 0 picks a free one"
+    )
+    group.add_argument("--port-file", type=Path, help="file to write the bound port to")
+    group.add_argument("--tls-cert-file", required=True, help="serving certificate, PEM")
+    group.add_argument("--tls-private-key-file", required=True, help="its key, PEM")
+    group.add_argument(
+        "--client-ca-file", help="CA whose client certificates are identities; none without it"
+    )
+    group.add_argument(
+        "--anonymous-health",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="answer /healthz, /livez, /readyz and /version without credentials",
+    )
+    group.add_argument(
+        "--shutdown-delay-duration",
+        type=_duration,
+        default=0.0,
+        metavar="DURATION",
+        help="keep serving this long after /readyz began to fail",
+    )
+
+
+def _storage_flags(group: _Group) -> None:
+    group.add_argument(
+        "--data-dir", type=Path, default=DEFAULT_DATA_DIR, help=f"directory of {STORAGE_FILE}"
+    )
+    group.add_argument("--storage-file", type=Path, help="SQLite file, instead of the one there")
+
+
+def _proxy_flags(group: _Group) -> None:
+    group.add_argument(
+        "--nodeagent-certificate-authority", help="CA that node agents' certificates come from"
+    )
+    group.add_argument(
+        "--nodeagent-client-certificate", help="certificate shown to node agents, PEM"
+    )
+    group.add_argument("--nodeagent-client-key", help="its key, PEM")
+    group.add_argument(
+        "--node-proxy-allow-loopback",
+        action="store_true",
+        help="proxy also to nodes with loopback or link-local addresses (single-host clusters)",
+    )
+
+
+def _logging_flags(group: _Group) -> None:
+    group.add_argument("--logging-format", choices=("text", "json"), default="text")
+    group.add_argument("-v", type=int, default=0, metavar="LEVEL", help="4 and above: debug")
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

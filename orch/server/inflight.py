@@ -1,0 +1,56 @@
+"""How many requests may be under way at once: a bound for reads, a smaller one for writes.
+
+Beyond it a client is told to come back in a second (429 with Retry-After, which kubectl obeys).
+Watches and proxied requests are not counted; the privileged group is never held up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from prometheus_client import Gauge
+
+from orch.server.requestinfo import RequestInfo
+from orch.wire.errors import ApiError
+from orch.wire.identity import Identity
+from orch.wire.names import GROUP_MASTERS
+
+MAX_READS = 400
+MAX_WRITES = 200
+_READS = ("get", "list", "head", "options")
+
+
+class Inflight:
+    """Counts what is under way; `gauge` has the label `request_kind`."""
+
+    def __init__(
+        self, gauge: Gauge, *, max_reads: int = MAX_READS, max_writes: int = MAX_WRITES
+    ) -> None:
+        self._limits = {"readOnly": max_reads, "mutating": max_writes}
+        self._counts = dict.fromkeys(self._limits, 0)
+        self._gauges = {kind: gauge.labels(kind) for kind in self._limits}
+
+    @contextlib.contextmanager
+    def admit(self, identity: Identity, info: RequestInfo) -> Iterator[None]:
+        """Count a request while it is under way; ApiError 429 when there are too many."""
+        if info.is_long_running:
+            yield
+            return
+        kind = "readOnly" if info.verb in _READS else "mutating"
+        if self._counts[kind] >= self._limits[kind] and GROUP_MASTERS not in identity.groups:
+            raise ApiError(
+                429,
+                "TooManyRequests",
+                "The server has received too many requests; please try again in a second.",
+                retry_after_s=1,
+            )
+        self._count(kind, 1)
+        try:
+            yield
+        finally:
+            self._count(kind, -1)
+
+    def _count(self, kind: str, change: int) -> None:
+        self._counts[kind] += change
+        self._gauges[kind].set(self._counts[kind])

@@ -1,0 +1,84 @@
+"""orch-apiserver: flags into objects, objects into tasks; the only place that constructs.
+
+Start: storage is loaded and the first namespaces exist before the port is opened; then READY=1.
+Stop: /readyz fails, the shutdown delay passes, watches end, running requests finish, storage
+closes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orch.component import daemon, httpd
+from orch.component import log as logs
+from orch.component.daemon import SetupError, Stop
+from orch.component.notify import Notifier, NotifyError
+from orch.server import flags as server_flags
+from orch.server.flags import Flags
+from orch.server.server import Server
+from orch.wire.version import VERSION
+
+NAME = "orch-apiserver"
+log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        flags = server_flags.parse(sys.argv[1:] if argv is None else argv)
+        logs.configure(
+            level="debug" if flags.verbosity >= server_flags.DEBUG_LEVEL else "info",
+            format=flags.logging_format,
+        )
+    except SetupError as error:
+        sys.stderr.write(f"{NAME}: error: {error}\n")
+        return 1
+    return daemon.run_daemon(lambda stop: run(flags, stop), name=NAME)
+
+
+async def run(flags: Flags, stop: Stop) -> None:
+    """Serve until told to stop; SetupError when it cannot start as asked."""
+    notifier = Notifier.from_environment()
+    context = httpd.server_context(
+        flags.tls_cert_file, flags.tls_private_key_file, client_ca_file=flags.client_ca_file
+    )
+    server = Server(flags)
+    await server.open()
+    try:
+        http = httpd.HttpServer(
+            server.app, host=flags.bind_address, port=flags.secure_port,
+            ssl_context=context, name=NAME,
+        )  # fmt: skip
+        port = await http.start()
+        _write_port(flags.port_file, port)
+        daemon.freeze_gc()
+        log.info("%s %s serves on https://%s:%d", NAME, VERSION, flags.bind_address, port)
+        _notify(notifier.ready)
+        await daemon.supervise(stop, {loop.name: loop.run() for loop in server.loops()})
+        _notify(notifier.stopping)
+        await server.wind_down()
+        await http.stop()
+    finally:
+        await server.close()
+
+
+def _write_port(path: Path | None, port: int) -> None:
+    """Whole or not at all: who waits for the file must not read half a number."""
+    if path is None:
+        return
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        partial.write_text(f"{port}\n")
+        os.replace(partial, path)
+    except OSError as error:
+        raise SetupError(f"cannot write --port-file {path}: {error.strerror}") from error
+
+
+def _notify(send: Callable[[], None]) -> None:
+    try:
+        send()
+    except NotifyError as error:
+        log.warning("systemd was not told: %s", error)

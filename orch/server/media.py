@@ -1,0 +1,121 @@
+"""Which form of an answer a client wants: Accept headers read, representations chosen; pure.
+
+Whatever else a client prefers (protobuf), JSON is what this server writes. A transformation that
+is not known is passed over when a later entry fits (reference/apiserver.md §1.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+
+from orch.wire.errors import ApiError
+
+JSON = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+YAML = "application/yaml"
+META_GROUP = "meta.k8s.io"
+_ANY_JSON = (JSON, "application/*", "*/*")
+
+
+class Form(Enum):
+    """How objects are shown; the values are the `as` parameter."""
+
+    OBJECT = ""
+    TABLE = "Table"
+    PARTIAL = "PartialObjectMetadata"
+    PARTIAL_LIST = "PartialObjectMetadataList"
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """One entry of an Accept header, or a Content-Type; parameters without `q`."""
+
+    type: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    quality: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """`version` is that of the meta group, for every form but OBJECT."""
+
+    form: Form = Form.OBJECT
+    version: str = "v1"
+
+    @property
+    def content_type(self) -> str:
+        if self.form is Form.OBJECT:
+            return JSON
+        return f"{JSON};as={self.form.value};g={META_GROUP};v={self.version}"
+
+
+def parse_media(text: str) -> Media:
+    """`type;name=value;…`; a quality that is no number counts as 0."""
+    kind, *rest = (part.strip() for part in text.split(";"))
+    parameters = {}
+    quality = 1.0
+    for part in rest:
+        name, _, value = part.partition("=")
+        value = value.strip().strip('"')
+        if name == "q":
+            quality = _number(value)
+        elif name:
+            parameters[name] = value
+    return Media(kind.lower(), parameters, quality)
+
+
+def parse_accept(header: str) -> list[Media]:
+    """The acceptable entries, best first; entries of one quality keep their order."""
+    entries = [parse_media(part) for part in header.split(",") if part.strip()]
+    return sorted((e for e in entries if e.quality > 0), key=lambda e: -e.quality)
+
+
+@lru_cache(maxsize=256)
+def negotiate(accept: str) -> Representation:
+    """The first entry this server can write; ApiError 406 when there is none."""
+    if not accept.strip():
+        return Representation()
+    for entry in parse_accept(accept):
+        representation = _representation(entry)
+        if representation is not None:
+            return representation
+    raise not_acceptable(
+        (JSON, *(f"{JSON};as={f.value};g={META_GROUP};v=v1" for f in _TRANSFORMED))
+    )
+
+
+def not_acceptable(accepted: Iterable[str]) -> ApiError:
+    return ApiError(
+        406,
+        "NotAcceptable",
+        f"only the following media types are accepted: {', '.join(accepted)}",
+    )
+
+
+_TRANSFORMED = (Form.TABLE, Form.PARTIAL, Form.PARTIAL_LIST)
+_VERSIONS = ("v1", "v1beta1")
+
+
+def _representation(entry: Media) -> Representation | None:
+    if entry.type not in _ANY_JSON:
+        return None
+    wanted = entry.parameters.get("as", "")
+    if not wanted:
+        return Representation()
+    version = entry.parameters.get("v", "")
+    if entry.parameters.get("g") != META_GROUP or version not in _VERSIONS:
+        return None
+    for form in _TRANSFORMED:
+        if form.value == wanted:
+            return Representation(form, version)
+    return None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,132 @@
+"""The server's own metrics: requests, how long they took, how many are under way.
+
+Labels come from what is served, never from what a caller wrote, so that no caller can grow them;
+the children of each label set are looked up once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from orch.component.metrics import Registry
+from orch.server.requestinfo import RequestInfo
+from orch.server.strategy.table import find_strategy
+from orch.wire.version import MAJOR, MINOR, VERSION
+
+_VERBS = {
+    "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT",
+    "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
+    "post": "POST", "put": "PUT", "head": "HEAD", "options": "OPTIONS",
+}  # fmt: skip
+_BUCKETS = (
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,
+    45, 60,
+)  # fmt: skip
+_REQUEST = ("verb", "group", "version", "resource", "subresource", "scope", "component")
+
+Labels = tuple[str, ...]
+
+
+class ServerMetrics:
+    """One page; `registry` also takes what other parts add."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.registry.add_process_metrics()
+        self._total: Counter = self.registry.counter(
+            "apiserver_request_total",
+            "Counter of apiserver requests broken out for each verb, group, version, resource,"
+            " scope, component, and HTTP response code.",
+            (*_REQUEST, "dry_run", "code"),
+            "STABLE",
+        )
+        self._duration: Histogram = self.registry.histogram(
+            "apiserver_request_duration_seconds",
+            "Response latency distribution in seconds for each verb, group, version, resource,"
+            " subresource, scope and component.",
+            (*_REQUEST, "dry_run"),
+            "STABLE",
+            buckets=_BUCKETS,
+        )
+        self.inflight: Gauge = self.registry.gauge(
+            "apiserver_current_inflight_requests",
+            "Maximal number of currently used inflight request limit of this apiserver per"
+            " request kind in last second.",
+            ("request_kind",),
+            "STABLE",
+        )
+        self._longrunning: Gauge = self.registry.gauge(
+            "apiserver_longrunning_requests",
+            "Gauge of all active long-running apiserver requests broken out by verb, group,"
+            " version, resource, scope and component.",
+            _REQUEST,
+            "STABLE",
+        )
+        build = self.registry.gauge(
+            "orch_build_info", "The version that runs.", ("major", "minor", "git_version")
+        )
+        build.labels(MAJOR, MINOR, VERSION).set(1)
+        self._totals: dict[tuple[Labels, int], Counter] = {}
+        self._durations: dict[Labels, Histogram] = {}
+
+    def observe(self, info: RequestInfo, *, dry_run: bool, code: int, seconds: float) -> None:
+        """Count an answered request."""
+        labels = (*request_labels(info), "All" if dry_run else "")
+        total = self._totals.get((labels, code))
+        if total is None:
+            total = self._totals[labels, code] = self._total.labels(*labels, str(code))
+        total.inc()
+        if info.is_long_running:
+            return
+        duration = self._durations.get(labels)
+        if duration is None:
+            duration = self._durations[labels] = self._duration.labels(*labels)
+        duration.observe(seconds)
+
+    def long_running(self, info: RequestInfo) -> Gauge:
+        return self._longrunning.labels(*request_labels(info))
+
+
+def request_labels(info: RequestInfo) -> Labels:
+    """What a request is counted as; everything that is not served is one and the same."""
+    verb = _VERBS.get(info.verb, "OTHER")
+    if not info.is_resource:
+        return (verb, "", "", "", "", "", "apiserver")
+    strategy = find_strategy(info.group, info.version, info.resource)
+    if strategy is None:
+        return (verb, "", "", "", "", "", "apiserver")
+    resource = strategy.resource
+    known = info.subresource if info.subresource in resource.subresources else ""
+    scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
+    return (
+        verb, resource.group, resource.version, resource.plural, known, scope, "apiserver",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StorageCollector(Collector):
+    """Object counts and size, read from storage when the page is asked for."""
+
+    count: Callable[[], dict[str, int]]
+    size_bytes: Callable[[], int]
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        objects = GaugeMetricFamily(
+            "apiserver_resource_objects",
+            "[ALPHA] Number of stored objects at the time of last check split by kind.",
+            labels=["resource", "group"],
+        )
+        for name, number in self.count().items():
+            plural, _, group = name.partition(".")
+            objects.add_metric([plural, group], number)
+        size = GaugeMetricFamily(
+            "apiserver_storage_size_bytes",
+            "[STABLE] Size of the storage database file physically allocated in bytes.",
+            value=self.size_bytes(),
+        )
+        return [objects, size]

@@ -1,0 +1,114 @@
+"""What is served beside resources: discovery, OpenAPI, version, health, metrics."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Awaitable, Callable, Sequence
+
+import orjson
+from aiohttp import web
+
+from orch.component import slis
+from orch.component.health import HealthChecks, SliMetrics
+from orch.component.metrics import Registry
+from orch.server import media, openapi
+from orch.server.discovery import Discovery
+from orch.wire.kinds import Resource
+from orch.wire.version import MAJOR, MINOR, VERSION
+
+Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def routes(
+    resources: Sequence[Resource],
+    address: str,
+    health: HealthChecks,
+    sli: SliMetrics,
+    registry: Registry,
+) -> list[web.RouteDef]:
+    """Every route that is not a resource's; `address` is what discovery says clients use."""
+    return [
+        *discovery_routes(Discovery(resources, address)),
+        *openapi_routes(resources),
+        *_both("/version", _fixed(_version())),
+        *health.handlers(),
+        web.get("/metrics", _metrics(registry)),
+        web.get("/metrics/slis", _slis(sli)),
+    ]
+
+
+def discovery_routes(discovery: Discovery) -> list[web.RouteDef]:
+    async def discover(request: web.Request) -> web.Response:
+        document = discovery.find(request.path, request.headers.get("Accept", ""))
+        if document is None:
+            raise web.HTTPNotFound
+        headers = {"Content-Type": document.content_type, "Vary": "Accept"}
+        if document.etag:
+            headers["ETag"] = document.etag
+            if request.headers.get("If-None-Match") == document.etag:
+                return web.Response(status=304, headers=headers)
+        return web.Response(body=document.body, headers=headers)
+
+    return [
+        route
+        for path in ("/api", "/api/{version}", "/apis", "/apis/{group}", "/apis/{group}/{version}")
+        for route in _both(path, discover)
+    ]
+
+
+def openapi_routes(resources: Sequence[Resource]) -> list[web.RouteDef]:
+    v2_json = openapi.v2_json(resources)
+    v2_protobuf = openapi.v2_protobuf(resources)
+
+    async def v2(request: web.Request) -> web.Response:
+        if "openapi.spec.v2" in request.headers.get("Accept", ""):
+            headers = {"Content-Type": openapi.V2_PROTOBUF, "Vary": "Accept"}
+            return web.Response(body=v2_protobuf, headers=headers)
+        return web.Response(body=v2_json, headers={"Content-Type": media.JSON, "Vary": "Accept"})
+
+    documents = openapi.documents(resources)
+    v3 = [web.get(path, _fixed(body)) for path, body in documents.items()]
+    return [web.get("/openapi/v2", v2), *v3]
+
+
+def _both(path: str, handle: Handle) -> list[web.RouteDef]:
+    """With and without a slash at the end."""
+    return [web.get(path, handle), web.get(f"{path}/", handle)]
+
+
+def _fixed(body: bytes) -> Handle:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=body, headers={"Content-Type": media.JSON})
+
+    return answer
+
+
+def _version() -> bytes:
+    return orjson.dumps(
+        {
+            "major": MAJOR,
+            "minor": MINOR,
+            "gitVersion": VERSION,
+            "gitCommit": "",
+            "gitTreeState": "",
+            "buildDate": "",
+            "goVersion": f"python{platform.python_version()}",
+            "compiler": platform.python_implementation().lower(),
+            "platform": f"linux/{platform.machine()}",
+        }
+    )
+
+
+def _metrics(registry: Registry) -> Handle:
+    async def answer(request: web.Request) -> web.Response:
+        body, content_type = registry.render(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return answer
+
+
+def _slis(sli: SliMetrics) -> Handle:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=sli.render(), headers={"Content-Type": slis.CONTENT_TYPE})
+
+    return answer

@@ -1,0 +1,147 @@
+"""Delete an object, or a collection: at once, with grace, or when its finalizers are gone.
+
+What should happen is decided by `decide`, a pure function of the object and the options; the rest
+carries it out against storage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from orch.server.resources.backend import Backend, Target
+from orch.server.resources.document import Document, decode, encode, prefix_of
+from orch.server.resources.options import DeleteOptions
+from orch.server.resources.selection import Selection
+from orch.server.storage.base import KeyMissing, RevisionMismatch, Stored
+from orch.server.strategy import namespaces
+from orch.server.strategy.base import Strategy
+from orch.wire import times
+from orch.wire.errors import ApiError
+from orch.wire.kinds import NAMESPACES
+
+_TRIES = 16
+_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """`marked` None: remove it now; else the document to store (unchanged: nothing to do)."""
+
+    marked: Document | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The last (or marked) state, and whether the object is gone."""
+
+    stored: Stored
+    gone: bool
+
+
+def decide(
+    strategy: Strategy, document: Document, options: DeleteOptions, now: datetime
+) -> Deletion:
+    """What deleting `document` (left unchanged) means."""
+    metadata = dict(document["metadata"])
+    finalizer = _FINALIZERS.get(options.propagation or "")
+    finalizers = list(metadata.get("finalizers") or [])
+    if finalizer and finalizer not in finalizers and not metadata.get("deletionTimestamp"):
+        finalizers.append(finalizer)
+    grace_s = strategy.grace_s(document, options.grace_period_s)
+    held = finalizers or (document.get("spec") or {}).get("finalizers")
+    if not held and grace_s == 0:
+        return Deletion(None)
+    if metadata.get("deletionTimestamp"):
+        previous_s = metadata.get("deletionGracePeriodSeconds") or 0
+        if grace_s >= previous_s:
+            return Deletion(document)
+    metadata["deletionTimestamp"] = times.format_time(now + timedelta(seconds=grace_s))
+    metadata["deletionGracePeriodSeconds"] = grace_s
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    if "generation" in metadata:
+        metadata["generation"] += 1
+    marked = {**document, "metadata": metadata}
+    if strategy.resource is NAMESPACES:
+        marked["status"] = {**(document.get("status") or {}), "phase": "Terminating"}
+    return Deletion(marked)
+
+
+async def delete(backend: Backend, target: Target, options: DeleteOptions) -> Deleted:
+    """ApiError 403 (protected), 404, 409 (preconditions)."""
+    if target.strategy.resource is NAMESPACES and target.name in namespaces.PROTECTED:
+        raise ApiError(
+            403,
+            "Forbidden",
+            f'namespaces "{target.name}" is forbidden: this namespace may not be deleted',
+            name=target.name,
+            kind=NAMESPACES.plural,
+        )
+    for _ in range(_TRIES):
+        stored = backend.find(target)
+        _check_preconditions(target, stored, options)
+        deletion = decide(target.strategy, decode(stored), options, backend.now())
+        try:
+            return await _carry_out(backend, stored, deletion, dry_run=options.dry_run)
+        except KeyMissing:
+            raise target.not_found() from None
+        except RevisionMismatch:
+            continue
+    raise target.conflict()
+
+
+async def delete_collection(
+    backend: Backend, target: Target, selection: Selection, options: DeleteOptions
+) -> list[Deleted]:
+    """Delete what is selected now, one by one; what vanishes meanwhile is not an error."""
+    resource = target.strategy.resource
+    deleted = []
+    for stored in backend.storage.list(prefix_of(resource, target.namespace)).items:
+        if not selection.matches(stored):
+            continue
+        namespace, name = _place(stored.key)
+        one = replace(target, namespace=namespace if resource.namespaced else "", name=name)
+        try:
+            deleted.append(await delete(backend, one, options))
+        except ApiError as error:
+            if error.code != 404:
+                raise
+    return deleted
+
+
+def _place(key: str) -> tuple[str, str]:
+    """Namespace (meaningless for cluster scope) and name in a key."""
+    parts = key.split("/")
+    return parts[-2], parts[-1]
+
+
+def _check_preconditions(target: Target, stored: Stored, options: DeleteOptions) -> None:
+    if options.uid:
+        uid = decode(stored)["metadata"]["uid"]
+        if uid != options.uid:
+            raise target.conflict(
+                f"Precondition failed: UID in precondition: {options.uid},"
+                f" UID in object meta: {uid}"
+            )
+    if options.resource_version and options.resource_version != str(stored.revision):
+        raise target.conflict(
+            "Precondition failed: ResourceVersion in precondition:"
+            f" {options.resource_version}, ResourceVersion in object meta: {stored.revision}"
+        )
+
+
+async def _carry_out(
+    backend: Backend, stored: Stored, deletion: Deletion, *, dry_run: bool
+) -> Deleted:
+    if deletion.marked is None:
+        if dry_run:
+            return Deleted(stored, gone=True)
+        return Deleted(await backend.storage.delete(stored.key, stored.revision), gone=True)
+    data = encode(deletion.marked)
+    if data == stored.data:
+        return Deleted(stored, gone=False)
+    if dry_run:
+        return Deleted(Stored(stored.key, stored.revision, data), gone=False)
+    marked = await backend.storage.update(stored.key, data, stored.revision)
+    return Deleted(marked, gone=False)

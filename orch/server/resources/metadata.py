@@ -1,0 +1,97 @@
+"""The parts of an object's metadata that the server owns; pure.
+
+Identity and times are set at creation and kept by every change, whatever the client sends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orch.server.resources.document import Document
+from orch.wire.errors import bad_request
+from orch.wire.kinds import Resource
+from orch.wire.patch_data import MAX_DEPTH
+
+Metadata = dict[str, Any]
+
+GENERATED_BASE_MAX = 58  # so that base and suffix fit in a label of 63
+_SERVER_OWNED = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
+_DROPPED = (*_SERVER_OWNED, "resourceVersion", "selfLink", "managedFields")
+
+
+def fit_to_endpoint(resource: Resource, namespace: str, document: Document) -> None:
+    """Fill kind, apiVersion and namespace from the URL; ApiError 400 when the body says other."""
+    for name, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
+        if document.setdefault(name, wanted) != wanted:
+            raise bad_request(
+                f"the {name} in the data ({document[name]}) does not match the expected {name}"
+                f" ({wanted})"
+            )
+    metadata = document.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata: must be an object")
+    if not resource.namespaced:
+        metadata.pop("namespace", None)
+    elif not metadata.get("namespace"):
+        metadata["namespace"] = namespace
+    elif metadata["namespace"] != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def fit_to_name(name: str, document: Document) -> None:
+    """ApiError 400 unless the body names the object the URL names (or none)."""
+    metadata = document["metadata"]
+    if metadata.setdefault("name", name) != name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL"
+            f" ({name})"
+        )
+
+
+def stamp_new(document: Document, *, name: str, uid: str, created: str) -> None:
+    """Make the metadata of a new object: what the client may say, plus identity and time."""
+    sent: Metadata = document["metadata"]
+    metadata: Metadata = {"name": name}
+    for field in ("generateName", "namespace"):
+        if sent.get(field):
+            metadata[field] = sent[field]
+    metadata |= {"uid": uid, "creationTimestamp": created}
+    document["metadata"] = metadata | {
+        field: value
+        for field, value in sent.items()
+        if field not in _DROPPED and field not in metadata
+    }
+
+
+def stamp_changed(new: Document, old: Document) -> None:
+    """Keep what the server owns as it is stored."""
+    sent, stored = new["metadata"], old["metadata"]
+    metadata = {field: sent[field] for field in sent if field not in _DROPPED}
+    metadata |= {field: stored[field] for field in _SERVER_OWNED if field in stored}
+    new["metadata"] = metadata
+
+
+def generated_name(base: str, suffix: str) -> str:
+    return base[:GENERATED_BASE_MAX] + suffix
+
+
+def drop_nulls(value: Any, depth: int = 0) -> Any:
+    """JSON data without the fields that are null: to a client, null means it said nothing.
+
+    ApiError 400 for data nested deeper than any object is.
+    """
+    if isinstance(value, dict | list) and depth >= MAX_DEPTH:
+        raise bad_request(f"the object is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        return {k: drop_nulls(one, depth + 1) for k, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [drop_nulls(one, depth + 1) for one in value]
+    return value

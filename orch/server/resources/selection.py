@@ -1,0 +1,82 @@
+"""Which objects a list or a watch is about: label and field selectors over stored objects.
+
+What is selected by (labels and the kind's selectable fields) is read from the bytes once per
+revision and kept beside them; an unselective reader never parses anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from orch.server.storage.base import Stored
+from orch.server.strategy.base import Strategy
+from orch.wire.errors import bad_request
+from orch.wire.selectors import (
+    FieldSelector,
+    LabelSelector,
+    parse_field_selector,
+    parse_label_selector,
+)
+
+_EVERYTHING_LABELS = LabelSelector()
+_EVERYTHING_FIELDS = FieldSelector()
+
+
+@dataclass(frozen=True, slots=True)
+class Selectable:
+    """What selectors see of one object."""
+
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The selectors of one request for a kind."""
+
+    strategy: Strategy
+    labels: LabelSelector = field(default_factory=LabelSelector)
+    fields: FieldSelector = field(default_factory=FieldSelector)
+
+    @property
+    def everything(self) -> bool:
+        return not (self.labels.requirements or self.fields.requirements)
+
+    def matches(self, stored: Stored) -> bool:
+        if self.everything:
+            return True
+        seen = selectable(self.strategy, stored)
+        return self.labels.matches(seen.labels) and self.fields.matches(
+            lambda path: seen.fields.get(path, "")
+        )
+
+
+def parse_selection(strategy: Strategy, label_text: str, field_text: str) -> Selection:
+    """ApiError 400 for what is not a selector, and for a field the kind cannot be selected by."""
+    try:
+        labels = parse_label_selector(label_text) if label_text else _EVERYTHING_LABELS
+        fields = parse_field_selector(field_text) if field_text else _EVERYTHING_FIELDS
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+    known = strategy.field_names
+    for requirement in fields.requirements:
+        if requirement.path not in known:
+            raise bad_request(
+                f"field label not supported: {requirement.path};"
+                f" {strategy.resource.plural} can be selected by {', '.join(sorted(known))}"
+            )
+    return Selection(strategy, labels, fields)
+
+
+def selectable(strategy: Strategy, stored: Stored) -> Selectable:
+    """Labels and selectable fields of an object, derived once per revision."""
+    found: Selectable | None = stored.memo.get("selectable")
+    if found is None:
+        document = orjson.loads(stored.data)
+        labels = document["metadata"].get("labels") or {}
+        found = Selectable(labels, strategy.selectable_fields(document))
+        stored.memo["selectable"] = found
+    return found

@@ -1,0 +1,140 @@
+"""The server as one object: its parts put together, opened and closed in order.
+
+Knows flags but neither sockets nor signals, so that tests run the same thing behind a listener of
+their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from aiohttp import web
+
+from orch.component.daemon import SetupError
+from orch.component.health import CheckFailed, HealthChecks, SliMetrics
+from orch.component.loops import Periodic
+from orch.server import app, authn, bootstrap, nonresource, terminating
+from orch.server.admission import NodeRestriction
+from orch.server.authorizer import BuiltInRules, Chain, NodeAuthorizer, PrivilegedGroup
+from orch.server.flags import Flags
+from orch.server.gate import Gate
+from orch.server.handlers import ResourceHandlers
+from orch.server.inflight import Inflight
+from orch.server.metrics import ServerMetrics, StorageCollector
+from orch.server.resources.backend import Backend
+from orch.server.resources.document import key_of, prefix_of
+from orch.server.resources.selection import selectable
+from orch.server.storage.base import Storage, StorageFailed
+from orch.server.storage.sqlite import SqliteStorage
+from orch.server.strategy import pods
+from orch.wire.kinds import PODS, RESOURCES
+
+
+class Server:
+    """`app` answers requests once `open` has returned; `loops` must run beside it."""
+
+    def __init__(self, flags: Flags) -> None:
+        self._flags = flags
+        self._stopping = False
+        self._storage: Storage = SqliteStorage(_prepared(flags.storage_file))
+        self._backend = Backend(self._storage, admit=NodeRestriction().check)
+        self._metrics = ServerMetrics()
+        self._metrics.registry.register(StorageCollector(self._counts, self._storage.size_bytes))
+        self._slis = SliMetrics()
+        self.app = self._application()
+
+    async def open(self) -> None:
+        """Load storage and make what must exist; SetupError when the file cannot be used."""
+        try:
+            await self._storage.open()
+            await bootstrap.make_namespaces(self._backend)
+        except StorageFailed as error:
+            raise SetupError(str(error)) from error
+
+    def loops(self) -> list[Periodic]:
+        """What runs as long as the server does."""
+        return [
+            Periodic(
+                "namespaces",
+                partial(terminating.empty_terminating, self._backend),
+                interval_s=terminating.NAMESPACES_INTERVAL_S,
+            ),
+            Periodic(
+                "events",
+                partial(terminating.forget_events, self._backend),
+                interval_s=terminating.EVENTS_INTERVAL_S,
+                jitter=0.1,
+            ),
+        ]
+
+    async def wind_down(self) -> None:
+        """Fail readiness, wait the shutdown delay, end every watch."""
+        self._stopping = True
+        await asyncio.sleep(self._flags.shutdown_delay_s)
+        self._storage.end_watches()
+
+    async def close(self) -> None:
+        await self._storage.close()
+
+    def _application(self) -> web.Application:
+        gate = Gate(
+            authn.chain(authn.by_certificate, authn.refuse_unknown_credentials),
+            Chain(
+                PrivilegedGroup(),
+                NodeAuthorizer(self._node_of_pod),
+                BuiltInRules(anonymous_health=self._flags.anonymous_health),
+            ),
+            Inflight(self._metrics.inflight),
+            self._metrics,
+        )
+        address = f"{self._flags.bind_address}:{self._flags.secure_port}"
+        others = nonresource.routes(
+            RESOURCES, address, self._health(), self._slis, self._metrics.registry
+        )
+        return app.build(gate, ResourceHandlers(self._backend), others)
+
+    def _health(self) -> HealthChecks:
+        """The reference's names: `etcd` is storage, whatever it is made of."""
+        checks = HealthChecks(self._slis)
+        checks.add("ping", lambda: None)
+        checks.add("log", lambda: None)
+        checks.add("etcd", self._check_storage)
+        checks.add("etcd-readiness", self._check_storage, endpoints=("readyz",))
+        checks.add("informer-sync", lambda: None, endpoints=("readyz",))
+        checks.add("shutdown", self._check_running, endpoints=("readyz",))
+        return checks
+
+    async def _check_storage(self) -> None:
+        try:
+            await self._storage.check()
+        except StorageFailed as error:
+            raise CheckFailed(str(error)) from error
+
+    def _check_running(self) -> None:
+        if self._stopping:
+            raise CheckFailed("the process is shutting down")
+
+    def _node_of_pod(self, namespace: str, name: str) -> str | None:
+        stored = self._storage.get(key_of(PODS, namespace, name))
+        if stored is None:
+            return None
+        return selectable(pods.STRATEGY, stored).fields["spec.nodeName"]
+
+    def _counts(self) -> dict[str, int]:
+        return {
+            prefix_of(resource).strip("/"): len(self._storage.list(prefix_of(resource)).items)
+            for resource in RESOURCES
+        }
+
+
+def _prepared(storage_file: Path) -> Path:
+    """The directory is made for the owner alone; one that is there is left as it is."""
+    try:
+        storage_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"cannot make the data directory {storage_file.parent}: {error.strerror}"
+        ) from error
+    return storage_file

@@ -1,0 +1,90 @@
+"""What differs between kinds, as one record of functions; all pure, each kind in its own file.
+
+The functions that prepare a document change the one they are given: it belongs to the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orch.wire.errors import Cause
+from orch.wire.kinds import Resource
+from orch.wire.validation import dns1123_subdomain_problems
+
+Document = dict[str, Any]
+
+METADATA_FIELDS = ("metadata.name", "metadata.namespace")
+
+
+def _nothing_to_prepare(_document: Document) -> None:
+    """Most kinds are stored as they come."""
+
+
+def _nothing_to_keep(_new: Document, _old: Document) -> None:
+    """Most kinds keep nothing but what every kind keeps."""
+
+
+def _no_causes(_new: Document, _old: Document | None) -> Sequence[Cause]:
+    return ()
+
+
+def _no_grace(_document: Document, _asked_s: int | None) -> int:
+    return 0
+
+
+def text_at(document: Any, path: str) -> str:
+    """A selectable field as text: booleans as true/false, what is missing as ""."""
+    for part in path.split("."):
+        document = document.get(part) if isinstance(document, dict) else None
+    if document is None:
+        return ""
+    return str(document).lower() if isinstance(document, bool) else str(document)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """The rules of one kind.
+
+    `paths` are the fields it can be selected by, beside name and namespace; `aliases` further
+    names for them. `grace_s` is how long a deletion leaves the object in place (0: none), given
+    the document and what the caller asked for. `returns_deleted`: the answer to a deletion is the
+    object, not a Status.
+    """
+
+    resource: Resource
+    paths: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    name_problems: Callable[[str], Sequence[str]] = dns1123_subdomain_problems
+    prepare_create: Callable[[Document], None] = _nothing_to_prepare
+    prepare_update: Callable[[Document, Document], None] = _nothing_to_keep
+    prepare_status: Callable[[Document, Document], None] = _nothing_to_keep
+    validate: Callable[[Document, Document | None], Sequence[Cause]] = _no_causes
+    grace_s: Callable[[Document, int | None], int] = _no_grace
+    returns_deleted: bool = False
+    may_be_owned: bool = True
+
+    @property
+    def field_names(self) -> frozenset[str]:
+        scope = METADATA_FIELDS if self.resource.namespaced else METADATA_FIELDS[:1]
+        return frozenset((*scope, *self.paths, *self.aliases))
+
+    def selectable_fields(self, document: Document) -> dict[str, str]:
+        """Every field the kind can be selected by, as text."""
+        fields = {
+            path: text_at(document, path) or self.defaults.get(path, "")
+            for path in (*METADATA_FIELDS, *self.paths)
+        }
+        for alias, path in self.aliases.items():
+            fields[alias] = fields[path]
+        return fields
+
+
+def keep(new: Document, old: Document, field_name: str) -> None:
+    """Put the stored value of a top-level field in the place of the sent one."""
+    if field_name in old:
+        new[field_name] = old[field_name]
+    else:
+        new.pop(field_name, None)

@@ -1,0 +1,62 @@
+"""Events: what happened to an object, kept for an hour; pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from orch.server import fieldcauses as causes
+from orch.server.strategy.base import Document, Strategy, text_at
+from orch.wire.errors import Cause
+from orch.wire.kinds import EVENTS
+from orch.wire.times import parse_time
+
+LIFETIME = timedelta(hours=1)
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_SEEN_AT = (
+    "series.lastObservedTime",
+    "lastTimestamp",
+    "eventTime",
+    "firstTimestamp",
+    "metadata.creationTimestamp",
+)
+
+
+def is_expired(event: Document, now: datetime) -> bool:
+    """Was it last seen longer ago than events are kept? Without a readable time, never."""
+    return all(
+        now - moment > LIFETIME for moment in (_moment(event, path) for path in _SEEN_AT) if moment
+    ) and any(_moment(event, path) for path in _SEEN_AT)
+
+
+def _moment(event: Document, path: str) -> datetime | None:
+    try:
+        return parse_time(text_at(event, path))
+    except ValueError:
+        return None
+
+
+def _validate(new: Document, _old: Document | None) -> list[Cause]:
+    involved = text_at(new, "involvedObject.namespace")
+    namespace = new["metadata"].get("namespace", "")
+    if involved and involved != namespace:
+        return [
+            causes.invalid_value(
+                "involvedObject.namespace", involved, "does not match event.namespace"
+            )
+        ]
+    return []
+
+
+STRATEGY = Strategy(
+    EVENTS,
+    paths=(
+        *(f"involvedObject.{name}" for name in _INVOLVED),
+        "reason",
+        "reportingComponent",
+        "source.component",
+        "type",
+    ),
+    aliases={"source": "source.component"},
+    validate=_validate,
+    may_be_owned=False,
+)

@@ -1,0 +1,45 @@
+"""Namespaces: Active until deleted, then Terminating until the server has emptied them; pure."""
+
+from __future__ import annotations
+
+from orch.server.strategy.base import Document, Strategy, keep
+from orch.wire.kinds import NAMESPACES
+from orch.wire.names import DEFAULT_NAMESPACE, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE
+from orch.wire.validation import dns1123_label_problems
+
+# Held until the contents are gone; the server itself takes it off (see `terminating`).
+FINALIZER = "orch"
+AT_START = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NODE_LEASE_NAMESPACE)
+PROTECTED = frozenset(AT_START)
+
+
+def is_terminating(document: Document) -> bool:
+    return bool(document["metadata"].get("deletionTimestamp"))
+
+
+def _prepare_create(document: Document) -> None:
+    spec = document.setdefault("spec", {})
+    if FINALIZER not in (spec.get("finalizers") or []):
+        spec["finalizers"] = [*(spec.get("finalizers") or []), FINALIZER]
+    document["status"] = {"phase": "Active"}
+
+
+def _prepare_update(new: Document, old: Document) -> None:
+    keep(new, old, "status")
+    spec = new.setdefault("spec", {})
+    spec["finalizers"] = (old.get("spec") or {}).get("finalizers") or []
+
+
+def _prepare_status(new: Document, old: Document) -> None:
+    keep(new, old, "spec")
+
+
+STRATEGY = Strategy(
+    NAMESPACES,
+    paths=("status.phase",),
+    name_problems=dns1123_label_problems,
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    prepare_status=_prepare_status,
+    returns_deleted=True,
+)

@@ -1,0 +1,72 @@
+"""Nodes: registered and reported by their agents, cordoned and tainted by others; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orch.server import fieldcauses as causes
+from orch.server.strategy.base import Document, Strategy, keep
+from orch.wire.errors import Cause
+from orch.wire.kinds import NODES
+from orch.wire.validation import label_value_problems, qualified_name_problems
+
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_SET_ONCE = ("podCIDR", "podCIDRs", "providerID")
+
+
+def _prepare_update(new: Document, old: Document) -> None:
+    keep(new, old, "status")
+
+
+def _prepare_status(new: Document, old: Document) -> None:
+    keep(new, old, "spec")
+
+
+def _validate(new: Document, old: Document | None) -> list[Cause]:
+    spec = new.get("spec") or {}
+    before = (old or {}).get("spec") or {}
+    found: list[Cause] = []
+    if spec.get("taints") != before.get("taints"):
+        found.extend(_taint_causes(spec.get("taints") or []))
+    found.extend(
+        causes.forbidden(f"spec.{name}", "node updates may not change it once it is set")
+        for name in _SET_ONCE
+        if before.get(name) and spec.get(name) != before.get(name)
+    )
+    found.extend(_address_causes((new.get("status") or {}).get("addresses") or []))
+    return found
+
+
+def _taint_causes(taints: list[Document]) -> Iterator[Cause]:
+    seen = set()
+    for index, taint in enumerate(taints):
+        path = f"spec.taints[{index}]"
+        key, value, effect = taint.get("key", ""), taint.get("value") or "", taint.get("effect")
+        for problem in qualified_name_problems(key):
+            yield causes.invalid_value(f"{path}.key", key, problem)
+        for problem in label_value_problems(value):
+            yield causes.invalid_value(f"{path}.value", value, problem)
+        if effect not in TAINT_EFFECTS:
+            yield causes.not_supported(f"{path}.effect", effect, TAINT_EFFECTS)
+        if (key, effect) in seen:
+            yield causes.duplicate(path, taint)
+        seen.add((key, effect))
+
+
+def _address_causes(addresses: list[Document]) -> Iterator[Cause]:
+    seen = set()
+    for index, address in enumerate(addresses):
+        identity = (address.get("type"), address.get("address"))
+        if identity in seen:
+            yield causes.duplicate(f"status.addresses[{index}]", address)
+        seen.add(identity)
+
+
+STRATEGY = Strategy(
+    NODES,
+    paths=("spec.unschedulable",),
+    defaults={"spec.unschedulable": "false"},
+    prepare_update=_prepare_update,
+    prepare_status=_prepare_status,
+    validate=_validate,
+)

@@ -1,0 +1,121 @@
+"""What a pod gets that its author left out, as the reference's defaulting fills it in; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from orch.server.strategy.base import Document
+from orch.wire.names import TAINT_NOT_READY, TAINT_UNREACHABLE
+
+TOLERATION_S = 300  # how long a pod stays on a node that became unusable
+_SPEC = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+    "priority": 0,
+    "preemptionPolicy": "PreemptLowerPriority",
+}
+_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_FILE_MODE = 0o644
+_FILE_VOLUMES = ("configMap", "secret", "downwardAPI", "projected")
+_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def fill(spec: Document) -> None:
+    """Complete a pod spec in place."""
+    for name, value in _SPEC.items():
+        if spec.get(name) is None:
+            spec[name] = value
+    spec.setdefault("securityContext", {})
+    for container in containers_of(spec):
+        _fill_container(container, host_network=bool(spec.get("hostNetwork")))
+    for volume in spec.get("volumes") or ():
+        _fill_volume(volume)
+    _tolerate_unusable_nodes(spec)
+
+
+def containers_of(spec: Document) -> Iterator[Document]:
+    """Init, ordinary and ephemeral containers."""
+    for name in _CONTAINER_LISTS:
+        yield from spec.get(name) or ()
+
+
+def _fill_container(container: Document, *, host_network: bool) -> None:
+    container.setdefault("resources", {})
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = _pull_policy(container.get("image") or "")
+    for port in container.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        if host_network and not port.get("hostPort"):
+            port["hostPort"] = port.get("containerPort")
+    for variable in container.get("env") or ():
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference:
+            reference.setdefault("apiVersion", "v1")
+    for name in _PROBES:
+        if container.get(name):
+            _fill_probe(container[name])
+    _request_what_is_limited(container["resources"])
+
+
+def _pull_policy(image: str) -> str:
+    """Always for a moving tag (latest, or none and no digest), else IfNotPresent."""
+    if "@" in image:
+        return "IfNotPresent"
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    return "Always" if not colon or tag == "latest" else "IfNotPresent"
+
+
+def _fill_probe(probe: Document) -> None:
+    for name, value in _PROBE.items():
+        if not probe.get(name):
+            probe[name] = value
+    if probe.get("httpGet"):
+        probe["httpGet"].setdefault("scheme", "HTTP")
+        probe["httpGet"].setdefault("path", "/")
+
+
+def _request_what_is_limited(resources: Document) -> None:
+    limits: dict[str, Any] = resources.get("limits") or {}
+    if limits:
+        resources["requests"] = {**limits, **(resources.get("requests") or {})}
+
+
+def _fill_volume(volume: Document) -> None:
+    sources = [name for name in volume if name != "name"]
+    if not sources:
+        volume["emptyDir"] = {}
+    if volume.get("hostPath"):
+        volume["hostPath"].setdefault("type", "")
+    for name in _FILE_VOLUMES:
+        if volume.get(name) is not None:
+            volume[name].setdefault("defaultMode", _FILE_MODE)
+
+
+def _tolerate_unusable_nodes(spec: Document) -> None:
+    tolerations = spec.get("tolerations") or []
+    for key in (TAINT_NOT_READY, TAINT_UNREACHABLE):
+        if not any(_covers(toleration, key) for toleration in tolerations):
+            tolerations.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": TOLERATION_S,
+                }
+            )
+    spec["tolerations"] = tolerations
+
+
+def _covers(toleration: Document, key: str) -> bool:
+    return toleration.get("key") in (key, None, "") and toleration.get("effect") in (
+        "NoExecute",
+        None,
+        "",
+    )

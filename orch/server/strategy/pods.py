@@ -1,0 +1,86 @@
+"""Pods: bound to a node once, run by its agent, deleted with grace; pure."""
+
+from __future__ import annotations
+
+import contextlib
+
+from orch.server.strategy import poddefaults, podvalidation
+from orch.server.strategy.base import Document, Strategy, keep, text_at
+from orch.server.strategy.qos import qos_class
+from orch.wire.errors import Cause
+from orch.wire.kinds import PODS
+
+_FINISHED = ("Succeeded", "Failed")
+DEFAULT_GRACE_S = 30
+
+
+def node_of(pod: Document) -> str:
+    return text_at(pod, "spec.nodeName")
+
+
+def _prepare_create(document: Document) -> None:
+    spec = document.setdefault("spec", {})
+    poddefaults.fill(spec)
+    document["metadata"]["generation"] = 1
+    document["status"] = {"phase": "Pending"}
+    # A quantity that is none has no class: validation refuses the pod for it.
+    with contextlib.suppress(ValueError):
+        document["status"]["qosClass"] = qos_class(spec)
+
+
+def _prepare_update(new: Document, old: Document) -> None:
+    keep(new, old, "status")
+    if (new.get("spec") or {}) != (old.get("spec") or {}):
+        poddefaults.fill(new.setdefault("spec", {}))
+        if new["spec"] != old.get("spec"):
+            new["metadata"]["generation"] = (old["metadata"].get("generation") or 1) + 1
+
+
+def _prepare_status(new: Document, old: Document) -> None:
+    keep(new, old, "spec")
+    keep(new["metadata"], old["metadata"], "ownerReferences")
+    status = new.setdefault("status", {})
+    if not status.get("qosClass"):
+        keep(status, old.get("status") or {}, "qosClass")
+
+
+def _validate(new: Document, old: Document | None) -> list[Cause]:
+    spec = new.get("spec") or {}
+    if old is None:
+        return list(podvalidation.spec_causes(spec))
+    if spec == (old.get("spec") or {}):
+        return []
+    return list(podvalidation.update_causes(spec, old.get("spec") or {}))
+
+
+def _grace_s(pod: Document, asked_s: int | None) -> int:
+    """None is needed for a pod no agent runs, or one that has ended."""
+    if not node_of(pod) or text_at(pod, "status.phase") in _FINISHED:
+        return 0
+    if asked_s is not None:
+        return max(asked_s, 0) if asked_s >= 0 else 1
+    own = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return DEFAULT_GRACE_S if own is None else int(own)
+
+
+STRATEGY = Strategy(
+    PODS,
+    paths=(
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    aliases={"spec.host": "spec.nodeName"},
+    defaults={"spec.hostNetwork": "false"},
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    prepare_status=_prepare_status,
+    validate=_validate,
+    grace_s=_grace_s,
+    returns_deleted=True,
+)

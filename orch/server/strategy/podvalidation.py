@@ -1,0 +1,140 @@
+"""Is a pod spec one an agent could run, and is a change to it allowed? Pure.
+
+Checks what the agent acts on and what most authors get wrong; fields the server does not know
+pass. What may change after creation: images, deadlines, further tolerations.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from orch.server import fieldcauses as causes
+from orch.server.strategy.base import Document
+from orch.wire import quantity
+from orch.wire.errors import Cause
+from orch.wire.validation import dns1123_label_problems, dns1123_subdomain_problems
+
+_CHOICES = {
+    "restartPolicy": ("Always", "OnFailure", "Never"),
+    "dnsPolicy": ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
+}
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
+_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_ONLY_CHANGES = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    " `spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations`"
+    " (only additions to existing tolerations),"
+    " `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def spec_causes(spec: Document) -> Iterator[Cause]:
+    """What is wrong with a new pod's spec."""
+    if not spec.get("containers"):
+        yield causes.required("spec.containers")
+    for name, choices in _CHOICES.items():
+        if spec.get(name) not in (None, *choices):
+            yield causes.not_supported(f"spec.{name}", spec[name], choices)
+    grace = spec.get("terminationGracePeriodSeconds")
+    if grace is not None and grace < 0:
+        yield causes.invalid_value(
+            "spec.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0"
+        )
+    for problem in dns1123_subdomain_problems(spec["nodeName"]) if spec.get("nodeName") else ():
+        yield causes.invalid_value("spec.nodeName", spec["nodeName"], problem)
+    volumes = spec.get("volumes") or []
+    yield from _name_causes(volumes, "spec.volumes", set())
+    yield from _containers_causes(spec, {volume.get("name") for volume in volumes})
+
+
+def update_causes(new: Document, old: Document) -> Iterator[Cause]:
+    """What an update changed that it may not."""
+    for name in ("containers", "initContainers"):
+        for index, container in enumerate(new.get(name) or []):
+            if not container.get("image"):
+                yield causes.required(f"spec.{name}[{index}].image")
+    before, after = old.get("tolerations") or [], new.get("tolerations") or []
+    if any(toleration not in after for toleration in before):
+        yield causes.forbidden("spec.tolerations", "existing tolerations may not be removed")
+    if _fixed_part(new) != _fixed_part(old):
+        yield causes.forbidden("spec", _ONLY_CHANGES)
+
+
+def _fixed_part(spec: Document) -> Document:
+    fixed = copy.deepcopy(spec)
+    for name in ("containers", "initContainers"):
+        for container in fixed.get(name) or ():
+            container.pop("image", None)
+    for name in ("activeDeadlineSeconds", "tolerations"):
+        fixed.pop(name, None)
+    return fixed
+
+
+def _name_causes(items: list[Document], path: str, seen: set[str]) -> Iterator[Cause]:
+    """Names must be there, be labels, and be different from those seen (which grows)."""
+    for index, item in enumerate(items):
+        name = item.get("name") or ""
+        at = f"{path}[{index}].name"
+        if not name:
+            yield causes.required(at)
+        elif name in seen:
+            yield causes.duplicate(at, name)
+        else:
+            for problem in dns1123_label_problems(name):
+                yield causes.invalid_value(at, name, problem)
+        seen.add(name)
+
+
+def _containers_causes(spec: Document, volumes: set[Any]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for name in _LISTS:
+        containers = spec.get(name) or []
+        yield from _name_causes(containers, f"spec.{name}", seen)
+        for index, container in enumerate(containers):
+            yield from _container_causes(container, f"spec.{name}[{index}]", volumes)
+
+
+def _container_causes(container: Document, path: str, volumes: set[Any]) -> Iterator[Cause]:
+    if not container.get("image"):
+        yield causes.required(f"{path}.image")
+    policy = container.get("imagePullPolicy")
+    if policy not in (None, *_PULL_POLICIES):
+        yield causes.not_supported(f"{path}.imagePullPolicy", policy, _PULL_POLICIES)
+    for index, port in enumerate(container.get("ports") or ()):
+        yield from _port_causes(port, f"{path}.ports[{index}]")
+    for index, variable in enumerate(container.get("env") or ()):
+        if not variable.get("name"):
+            yield causes.required(f"{path}.env[{index}].name")
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        at = f"{path}.volumeMounts[{index}]"
+        if mount.get("name") not in volumes:
+            yield causes.not_found(f"{at}.name", mount.get("name"))
+        if not mount.get("mountPath"):
+            yield causes.required(f"{at}.mountPath")
+    yield from _resources_causes(container.get("resources") or {}, f"{path}.resources")
+
+
+def _port_causes(port: Document, path: str) -> Iterator[Cause]:
+    for name in ("containerPort", "hostPort"):
+        number = port.get(name)
+        if number is not None and not 0 < number < 65536:
+            yield causes.invalid_value(f"{path}.{name}", number, "must be between 1 and 65535")
+    if port.get("protocol") not in (None, *_PROTOCOLS):
+        yield causes.not_supported(f"{path}.protocol", port["protocol"], _PROTOCOLS)
+
+
+def _resources_causes(resources: Document, path: str) -> Iterator[Cause]:
+    for part in ("limits", "requests"):
+        for name, amount in (resources.get(part) or {}).items():
+            try:
+                negative = quantity.parse_quantity(amount) < 0
+            except ValueError as error:
+                yield causes.invalid_value(f"{path}.{part}.{name}", amount, str(error))
+                continue
+            if negative:
+                yield causes.invalid_value(
+                    f"{path}.{part}.{name}", amount, "must be greater than or equal to 0"
+                )

@@ -1,0 +1,15 @@
+"""The strategy of every kind that is served; one row per row of `orch.wire.kinds`."""
+
+from __future__ import annotations
+
+from orch.server.strategy import events, leases, namespaces, nodes, pods
+from orch.server.strategy.base import Strategy
+
+STRATEGIES: tuple[Strategy, ...] = tuple(
+    module.STRATEGY for module in (namespaces, nodes, pods, events, leases)
+)
+_BY_PLURAL = {(s.resource.group, s.resource.version, s.resource.plural): s for s in STRATEGIES}
+
+
+def find_strategy(group: str, version: str, plural: str) -> Strategy | None:
+    return _BY_PLURAL.get((group, version, plural))

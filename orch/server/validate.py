@@ -1,0 +1,142 @@
+"""Is an object well formed? Metadata for every kind, and the shape of its record; pure.
+
+What one kind alone demands is in its strategy. Parts of the metadata that an update did not
+change are not looked at again: a heartbeat every ten seconds must stay cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from orch.server import fieldcauses as causes
+from orch.server.strategy.base import Document, Strategy
+from orch.wire.errors import ApiError, Cause, bad_request, invalid
+from orch.wire.validation import (
+    dns1123_label_problems,
+    label_value_problems,
+    qualified_name_problems,
+)
+
+ANNOTATIONS_MAX_BYTES = 256 * 1024
+_OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
+_IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
+
+
+def check_shape(strategy: Strategy, document: Document) -> None:
+    """ApiError 400 when a field has a type its record does not allow."""
+    try:
+        strategy.resource.model.model_validate(document)
+    except ValidationError as error:
+        resource = strategy.resource
+        problems = "; ".join(_shape_problem(one) for one in error.errors()[:8])
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a'
+            f" {resource.kind}: {problems}"
+        ) from None
+
+
+def check(strategy: Strategy, new: Document, old: Document | None = None) -> None:
+    """ApiError 422 with every cause found in the metadata and by the kind's own rules."""
+    found = [*metadata_causes(strategy, new["metadata"], old["metadata"] if old else None)]
+    found.extend(strategy.validate(new, old))
+    if found:
+        raise refusal(strategy, new["metadata"].get("name", ""), found)
+
+
+def refusal(strategy: Strategy, name: str, found: Sequence[Cause]) -> ApiError:
+    return invalid(strategy.resource.kind, name, tuple(found), strategy.resource.group)
+
+
+def metadata_causes(
+    strategy: Strategy, new: dict[str, Any], old: dict[str, Any] | None
+) -> Iterator[Cause]:
+    """Causes in an object's metadata; `old` is None for a creation."""
+    if old is None:
+        yield from _name_causes(strategy, new)
+    else:
+        for name in _IMMUTABLE:
+            if new.get(name) != old.get(name):
+                yield causes.invalid_value(f"metadata.{name}", new.get(name), "field is immutable")
+    before = old or {}
+    if new.get("labels") != before.get("labels"):
+        yield from _label_causes(new.get("labels") or {})
+    if new.get("annotations") != before.get("annotations"):
+        yield from _annotation_causes(new.get("annotations") or {})
+    if new.get("ownerReferences") != before.get("ownerReferences"):
+        yield from _owner_causes(strategy, new.get("ownerReferences") or [])
+    if new.get("finalizers") != before.get("finalizers"):
+        yield from _finalizer_causes(new, before)
+
+
+def _name_causes(strategy: Strategy, metadata: dict[str, Any]) -> Iterator[Cause]:
+    name = metadata.get("name")
+    if not name:
+        yield causes.required("metadata.name", "name or generateName is required")
+    else:
+        for problem in strategy.name_problems(name):
+            yield causes.invalid_value("metadata.name", name, problem)
+    if strategy.resource.namespaced:
+        namespace = metadata.get("namespace", "")
+        for problem in dns1123_label_problems(namespace):
+            yield causes.invalid_value("metadata.namespace", namespace, problem)
+
+
+def _label_causes(labels: dict[str, str]) -> Iterator[Cause]:
+    for key, value in labels.items():
+        for problem in qualified_name_problems(key):
+            yield causes.invalid_value("metadata.labels", key, problem)
+        for problem in label_value_problems(value):
+            yield causes.invalid_value("metadata.labels", value, problem)
+
+
+def _annotation_causes(annotations: dict[str, str]) -> Iterator[Cause]:
+    size = 0
+    for key, value in annotations.items():
+        for problem in qualified_name_problems(key.lower()):
+            yield causes.invalid_value("metadata.annotations", key, problem)
+        size += len(key.encode()) + len(value.encode())
+    if size > ANNOTATIONS_MAX_BYTES:
+        yield causes.too_long(
+            "metadata.annotations", f"may not be more than {ANNOTATIONS_MAX_BYTES} bytes"
+        )
+
+
+def _owner_causes(strategy: Strategy, owners: list[dict[str, Any]]) -> Iterator[Cause]:
+    for index, owner in enumerate(owners):
+        for name in _OWNER_FIELDS:
+            if not owner.get(name):
+                yield causes.required(f"metadata.ownerReferences[{index}].{name}")
+    controllers = sum(1 for owner in owners if owner.get("controller"))
+    if controllers > 1:
+        yield causes.invalid_value(
+            "metadata.ownerReferences", controllers, "only one reference can have controller true"
+        )
+    if owners and not strategy.may_be_owned:
+        yield causes.forbidden("metadata.ownerReferences", "this kind has no owners")
+
+
+def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
+    finalizers = new.get("finalizers") or []
+    for index, finalizer in enumerate(finalizers):
+        for problem in qualified_name_problems(finalizer):
+            yield causes.invalid_value(f"metadata.finalizers[{index}]", finalizer, problem)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        yield causes.invalid_value(
+            "metadata.finalizers", finalizers, "orphan and foregroundDeletion exclude each other"
+        )
+    added = sorted(set(finalizers) - set(old.get("finalizers") or []))
+    if added and old.get("deletionTimestamp"):
+        yield causes.forbidden(
+            "metadata.finalizers",
+            f"no new finalizers can be added if the object is being deleted, found new: {added}",
+        )
+
+
+def _shape_problem(error: Any) -> str:
+    path = ""
+    for part in error["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return f"{path.lstrip('.')}: {error['msg']}"

@@ -1,0 +1,119 @@
+"""A watch as an HTTP answer: one JSON line per event, until its time is up or the client is gone.
+
+What happens is `resources.watching`; here it is written, with bookmarks in between and a clean end
+when the server stops. Several events that are there together go out in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from orch.server import render
+from orch.server.render import Rendering
+from orch.server.resources import watching
+from orch.server.resources.options import ListOptions
+from orch.server.resources.selection import Selection
+from orch.server.resources.watching import Event, Opened
+from orch.wire.errors import ApiError
+
+MIN_LIFETIME_S = 1800  # the reference: random between one and two of these
+BOOKMARK_S = 60.0
+_GONE_CHECK_S = 15.0  # a silent watch notices within this that its client has left
+_EVENTS_PER_WRITE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """What one client asked to watch, and how it wants it shown."""
+
+    rendering: Rendering
+    selection: Selection
+    options: ListOptions
+
+    def lifetime_s(self) -> float:
+        if self.options.timeout_s is not None:
+            return self.options.timeout_s
+        return MIN_LIFETIME_S * (1 + random.random())  # noqa: S311 - spreads reconnects
+
+
+async def stream(request: web.Request, wanted: WatchRequest, opened: Opened) -> web.StreamResponse:
+    """Answer with the events of an opened watch; returns when the stream has ended."""
+    response = web.StreamResponse(headers=_headers(wanted))
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    writer = _Writer(wanted.rendering, response)
+    try:
+        await writer.write_events(opened.initial)
+        if wanted.options.send_initial_events:
+            await writer.write(
+                render.render_bookmark(wanted.rendering, opened.initial_revision, ends_initial=True)
+            )
+        await _follow(request, wanted, opened, writer)
+        await response.write_eof()
+    except ConnectionError:
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        opened.watch.close()
+    return response
+
+
+def _headers(wanted: WatchRequest) -> dict[str, str]:
+    return {
+        "Content-Type": wanted.rendering.representation.content_type,
+        "Cache-Control": "no-cache, private",
+    }
+
+
+async def _follow(
+    request: web.Request, wanted: WatchRequest, opened: Opened, writer: _Writer
+) -> None:
+    """Write events as they come; bookmarks when asked for, also as the last line at timeout."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + wanted.lifetime_s()
+    bookmark_s = loop.time() + BOOKMARK_S
+    while request.transport is not None and not request.transport.is_closing():
+        events: Sequence[Event] | None = ()
+        try:
+            async with asyncio.timeout_at(min(deadline_s, bookmark_s, loop.time() + _GONE_CHECK_S)):
+                events = await watching.next_events(opened.watch, wanted.selection)
+        except TimeoutError:
+            pass  # time for a bookmark, for the end, or only to look whether anybody listens
+        except ApiError as error:
+            await writer.write(render.render_error(error.to_status()))
+            return
+        if events is None:
+            return
+        await writer.write_events(events)
+        now_s = loop.time()
+        if wanted.options.bookmarks and now_s >= min(bookmark_s, deadline_s):
+            await writer.write(render.render_bookmark(wanted.rendering, opened.watch.revision))
+        if now_s >= bookmark_s:
+            bookmark_s = now_s + BOOKMARK_S
+        if now_s >= deadline_s:
+            return
+
+
+class _Writer:
+    """Lines of one stream; knows whether the columns of a table were already sent."""
+
+    def __init__(self, rendering: Rendering, response: web.StreamResponse) -> None:
+        self._rendering = rendering
+        self._response = response
+        self._first = True
+
+    async def write(self, line: bytes) -> None:
+        await self._response.write(line)
+
+    async def write_events(self, events: Sequence[Event]) -> None:
+        for start in range(0, len(events), _EVENTS_PER_WRITE):
+            lines = []
+            for event in events[start : start + _EVENTS_PER_WRITE]:
+                lines.append(render.render_event(self._rendering, event, first=self._first))
+                self._first = False
+            await self.write(b"".join(lines))
