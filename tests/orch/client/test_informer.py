@@ -1,0 +1,242 @@
+"""Against a small server on loopback that lists, watches and breaks."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from orch.client import informer as informer_module
+from orch.client.informer import Informer
+from orch.client.kubeconfig import ClientConfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport
+from orch.component import loops
+from orch.component.loops import Backoff
+from orch.wire.core import Node
+from orch.wire.errors import ApiError
+
+
+def node(name: str, revision: int, label: str = "") -> dict[str, Any]:
+    metadata = {"name": name, "resourceVersion": str(revision), "labels": {"l": label}}
+    return {"kind": "Node", "apiVersion": "v1", "metadata": metadata}
+
+
+class Server:
+    """Nodes and their history; `refuse` answers everything with an error."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.revision = 10
+        self.refuse: ApiError | None = None
+        self.lists = 0
+        self.watched_from: list[str] = []
+        self.fields: list[str] = []
+        self.end_watches = False
+        self.streams: list[web.StreamResponse] = []
+        self.ended = asyncio.Event()
+
+    def put(self, name: str, label: str = "") -> dict[str, Any]:
+        self.revision += 1
+        self.objects[name] = node(name, self.revision, label)
+        return self.objects[name]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.fields.append(request.query.get("fieldSelector", ""))
+        if self.refuse:
+            return web.json_response(self.refuse.to_status(), status=self.refuse.code)
+        if "watch" in request.query:
+            return await self.watch(request)
+        self.lists += 1
+        return web.json_response(
+            {
+                "metadata": {"resourceVersion": str(self.revision)},
+                "items": list(self.objects.values()),
+            }
+        )
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        self.watched_from.append(request.query["resourceVersion"])
+        if self.end_watches:
+            return response
+        self.streams.append(response)
+        await self.ended.wait()
+        return response
+
+    async def send(self, kind: str, obj: object) -> None:
+        await self.streams[-1].write(orjson.dumps({"type": kind, "object": obj}) + b"\n")
+
+    def break_off(self) -> None:
+        for stream in self.streams:
+            transport = stream._req.transport if stream._req else None
+            if transport:
+                transport.abort()
+        self.streams.clear()
+        self.ended.set()
+        self.ended = asyncio.Event()
+
+
+class Watcher:
+    """An informer under test, and a way to wait for what it should do."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.changes = 0
+        self.changed = asyncio.Event()
+        self.informer = Informer(
+            client, Node, field_selector="metadata.name!=x", on_change=self.on_change
+        )
+
+    def on_change(self) -> None:
+        self.changes += 1
+        self.changed.set()
+
+    def known(self) -> dict[str, str]:
+        return {key: obj.metadata.label("l") for key, obj in self.informer.objects().items()}
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+async def watcher(
+    server: Server,
+    aiohttp_server: Callable[[web.Application], Awaitable[TestServer]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Watcher]:
+    monkeypatch.setattr(informer_module, "_FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(informer_module, "_LONGEST_DELAY_S", 0.01)
+    app = web.Application()
+    app.router.add_get("/api/v1/nodes", server.handle)
+    listening = await aiohttp_server(app)
+    transport = Transport(ClientConfig(server=str(listening.make_url("/"))[:-1]), timeout_s=2)
+    watcher = Watcher(ApiClient(transport))
+    task = loops.spawn(watcher.informer.run(), name="informer")
+    yield watcher
+    await loops.cancel(task)
+    server.break_off()
+    await transport.close()
+
+
+async def test_it_lists_and_then_follows_every_change(server: Server, watcher: Watcher) -> None:
+    assert not watcher.informer.synced
+    assert watcher.informer.last_contact_s is None
+    server.put("a", "1")
+    await watcher.informer.wait_synced()
+    assert (watcher.informer.synced, watcher.known(), watcher.changes) == (True, {"a": "1"}, 1)
+    await watcher.until(lambda: server.streams)
+    await server.send("ADDED", server.put("b", "2"))
+    await server.send("MODIFIED", server.put("a", "3"))
+    await watcher.until(lambda: watcher.changes == 3)
+    assert watcher.known() == {"a": "3", "b": "2"}
+    await server.send("DELETED", server.put("b"))
+    await watcher.until(lambda: watcher.changes == 4)
+    assert watcher.known() == {"a": "3"}
+    assert (server.lists, server.watched_from) == (1, ["11"])
+    assert set(server.fields) == {"metadata.name!=x"}
+
+
+async def test_the_view_cannot_be_written(server: Server, watcher: Watcher) -> None:
+    await watcher.informer.wait_synced()
+    with pytest.raises(TypeError):
+        watcher.informer.objects()["x"] = Node()  # type: ignore[index]
+
+
+async def test_it_resumes_after_a_disconnect_from_the_last_event(
+    server: Server, watcher: Watcher
+) -> None:
+    await watcher.until(lambda: server.streams)
+    await server.send("ADDED", server.put("a"))
+    await watcher.until(lambda: "a" in watcher.known())
+    server.break_off()
+    await watcher.until(lambda: server.streams)
+    assert (server.lists, server.watched_from) == (1, ["10", "11"])
+
+
+async def test_a_bookmark_moves_the_revision_and_is_contact_but_no_change(
+    server: Server, watcher: Watcher
+) -> None:
+    await watcher.until(lambda: server.streams)
+    before = watcher.informer.last_contact_s
+    assert before is not None
+    await asyncio.sleep(0.002)
+    await server.send("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": "77"}})
+    await watcher.until(lambda: (watcher.informer.last_contact_s or 0) > before)
+    server.break_off()
+    await watcher.until(lambda: server.streams)
+    assert (server.watched_from[-1], watcher.changes) == ("77", 1)
+
+
+@pytest.mark.parametrize("how", ["event", "status"])
+async def test_a_revision_no_longer_held_makes_it_list_again(
+    how: str, server: Server, watcher: Watcher
+) -> None:
+    server.put("a")
+    await watcher.until(lambda: server.streams)
+    del server.objects["a"]
+    server.put("b")
+    expired = ApiError(410, "Expired", "too old resource version")
+    if how == "event":
+        await server.send("ERROR", expired.to_status())
+    else:
+        server.refuse = expired
+        server.break_off()
+        await watcher.until(lambda: len(server.fields) > 3)
+        server.refuse = None
+    await watcher.until(lambda: watcher.known() == {"b": ""})
+    assert server.lists == 2
+
+
+async def test_what_was_known_stays_readable_during_an_outage_told_once(
+    server: Server, watcher: Watcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "orch.client.informer")
+    server.put("a")
+    await watcher.until(lambda: server.streams)
+    server.refuse = ApiError(503, "ServiceUnavailable", "starting")
+    server.break_off()
+    asked = len(server.fields)
+    await watcher.until(lambda: len(server.fields) > asked + 5)
+    assert watcher.known() == {"a": ""}
+    assert caplog.messages.count("cannot watch nodes, trying on: starting") == 1
+    server.refuse = None
+    await watcher.until(lambda: server.streams)
+    await server.send("ADDED", server.put("b"))
+    await watcher.until(lambda: "b" in watcher.known())
+    assert caplog.messages[-1] == "watching nodes again: 1 known"
+    assert len(caplog.messages) <= 3
+
+
+async def test_it_starts_when_the_server_does(server: Server, watcher: Watcher) -> None:
+    server.refuse = ApiError(503, "ServiceUnavailable", "starting")
+    await watcher.until(lambda: len(server.fields) > 3)
+    assert not watcher.informer.synced
+    server.refuse = None
+    await watcher.informer.wait_synced()
+
+
+async def test_watches_that_end_at_once_are_not_repeated_without_a_pause(
+    server: Server, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays = []
+    monkeypatch.setattr(Backoff, "next", lambda _self: delays.append(1) or 0.001)
+    server.end_watches = True
+    await watcher.until(lambda: len(server.watched_from) > 4)
+    assert len(delays) >= len(server.watched_from) - 1
+
+
+def test_the_delays_grow_from_200_ms_to_7_s() -> None:
+    backoff = Informer(None, Node, on_change=lambda: None)._backoff  # type: ignore[arg-type]
+    assert [backoff.next() for _ in range(7)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0]

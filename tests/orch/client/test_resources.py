@@ -1,0 +1,293 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from orch.client.kubeconfig import ClientConfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport, TransportError
+from orch.wire.coordination import Lease
+from orch.wire.core import Node
+from orch.wire.errors import ApiError
+from orch.wire.meta import ObjectMeta
+from orch.wire.pods import Pod
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "alpha", "resourceVersion": "7", "uid": "u-1"},
+    "spec": {"newerField": {"kept": True}},
+}
+
+
+class Server:
+    """Answers every request with what it is told and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.answer: Any = NODE
+        self.method = ""
+        self.path = ""
+        self.query: dict[str, str] = {}
+        self.content_type = ""
+        self.body: Any = None
+
+    async def handle(self, request: web.Request) -> web.Response:
+        raw = await request.read()
+        self.method, self.path = request.method, request.raw_path.partition("?")[0]
+        self.query = dict(request.query)
+        self.content_type = request.headers.get("Content-Type", "")
+        self.body = orjson.loads(raw) if raw else None
+        body = self.answer if isinstance(self.answer, bytes) else orjson.dumps(self.answer)
+        return web.Response(status=self.status, body=body, content_type="application/json")
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+async def client(
+    server: Server, aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]
+) -> AsyncIterator[ApiClient]:
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", server.handle)
+    url = (await aiohttp_server(app)).make_url("/")
+    transport = Transport(ClientConfig(server=str(url)[:-1]))
+    yield ApiClient(transport)
+    await transport.close()
+
+
+def lease() -> Lease:
+    return Lease(metadata=ObjectMeta(name="alpha", namespace="orch-node-lease"))
+
+
+async def test_get_reads_one_object_with_what_it_does_not_know(
+    client: ApiClient, server: Server
+) -> None:
+    node = await client.get(Node, "alpha")
+    assert (server.method, server.path) == ("GET", "/api/v1/nodes/alpha")
+    assert node.metadata.uid == "u-1"
+    assert node.to_wire()["spec"] == {"newerField": {"kept": True}}
+
+
+@pytest.mark.parametrize(
+    ("call", "method", "path"),
+    [
+        (lambda c: c.get(Lease, "a", "ns"), "GET",
+         "/apis/coordination.orch.io/v1/namespaces/ns/leases/a"),
+        (lambda c: c.get(Node, "../a b"), "GET", "/api/v1/nodes/..%2Fa%20b"),
+        (lambda c: c.update(Node(metadata=ObjectMeta(name="a")), subresource="status"), "PUT",
+         "/api/v1/nodes/a/status"),
+        (lambda c: c.create(Pod(metadata=ObjectMeta(name="a", namespace="x"))), "POST",
+         "/api/v1/namespaces/x/pods"),
+        (lambda c: c.create(Pod(metadata=ObjectMeta(name="a", namespace="x")),
+                            subresource="binding"), "POST",
+         "/api/v1/namespaces/x/pods/a/binding"),
+        (lambda c: c.patch(Pod, "a", {}, namespace="x", subresource="status"), "PATCH",
+         "/api/v1/namespaces/x/pods/a/status"),
+        (lambda c: c.delete(Pod, "a", "x"), "DELETE", "/api/v1/namespaces/x/pods/a"),
+    ],
+)  # fmt: skip
+async def test_paths_follow_the_table_of_kinds(
+    call: Callable[[ApiClient], Awaitable[object]],
+    method: str,
+    path: str,
+    client: ApiClient,
+    server: Server,
+) -> None:
+    server.answer = {"metadata": {"name": "a"}}
+    await call(client)
+    assert (server.method, server.path) == (method, path)
+
+
+async def test_list_gives_records_and_the_revision(client: ApiClient, server: Server) -> None:
+    server.answer = {"kind": "NodeList", "metadata": {"resourceVersion": "42"}, "items": [NODE]}
+    result = await client.list(Node)
+    assert [node.metadata.name for node in result.items] == ["alpha"]
+    assert result.resource_version == "42"
+    assert (server.path, server.query) == ("/api/v1/nodes", {})
+
+
+async def test_list_passes_namespace_and_selectors(client: ApiClient, server: Server) -> None:
+    server.answer = {"items": None}
+    result = await client.list(
+        Pod, "x", label_selector="a in (b,c)", field_selector="spec.nodeName=n",
+        resource_version="0",
+    )  # fmt: skip
+    assert (list(result.items), result.resource_version) == ([], "")
+    assert server.path == "/api/v1/namespaces/x/pods"
+    assert server.query == {
+        "labelSelector": "a in (b,c)",
+        "fieldSelector": "spec.nodeName=n",
+        "resourceVersion": "0",
+    }
+
+
+async def test_create_sends_the_record_and_returns_what_was_stored(
+    client: ApiClient, server: Server
+) -> None:
+    server.status, server.answer = 201, {"metadata": {"name": "alpha", "resourceVersion": "1"}}
+    stored = await client.create(lease())
+    assert server.content_type == "application/json"
+    assert server.body == {
+        "apiVersion": "coordination.orch.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "alpha", "namespace": "orch-node-lease"},
+        "spec": {},
+    }
+    assert isinstance(stored, Lease)
+    assert stored.metadata.resourceVersion == "1"
+
+
+@pytest.mark.parametrize(
+    ("patch_type", "content_type"),
+    [
+        ("merge", "application/merge-patch+json"),
+        ("json", "application/json-patch+json"),
+        ("strategic", "application/strategic-merge-patch+json"),
+    ],
+)
+async def test_patch_types_have_their_media_types(
+    patch_type: str, content_type: str, client: ApiClient, server: Server
+) -> None:
+    await client.patch(Node, "alpha", {"spec": {"x": None}}, patch_type=patch_type)
+    assert (server.content_type, server.body) == (content_type, {"spec": {"x": None}})
+
+
+async def test_delete_sends_its_options(client: ApiClient, server: Server) -> None:
+    server.answer = {"kind": "Status", "status": "Success"}
+    await client.delete(Pod, "a", "x", grace_period_s=0, uid="u-1")
+    assert server.body == {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "gracePeriodSeconds": 0,
+        "preconditions": {"uid": "u-1"},
+    }
+    await client.delete(Pod, "a", "x")
+    assert server.body == {"kind": "DeleteOptions", "apiVersion": "v1"}
+
+
+async def test_a_refusal_is_the_api_error_of_its_status(client: ApiClient, server: Server) -> None:
+    server.status = 409
+    server.answer = ApiError(409, "Conflict", "too late", name="alpha").to_status()
+    with pytest.raises(ApiError) as caught:
+        await client.update(lease())
+    error = caught.value
+    assert (error.code, error.reason, error.message, error.name) == (
+        409, "Conflict", "too late", "alpha",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("body", [b"404 page not found\n", b"", b"[]"])
+async def test_a_refusal_without_a_status_keeps_its_code(
+    body: bytes, client: ApiClient, server: Server
+) -> None:
+    server.status, server.answer = 404, body
+    with pytest.raises(ApiError) as caught:
+        await client.get(Node, "alpha")
+    assert (caught.value.code, caught.value.reason) == (404, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"<html>", "answered what is not JSON"),
+        (b"[]", "answered what is not JSON: the answer is not an object"),
+        ({"metadata": {"name": 5}}, r"answered what is not a Node: metadata\.name: .* string"),
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_no_answer(
+    answer: object, text: str, client: ApiClient, server: Server
+) -> None:
+    server.answer = answer
+    with pytest.raises(TransportError, match=text):
+        await client.get(Node, "alpha")
+
+
+def event(kind: str, obj: object) -> bytes:
+    return orjson.dumps({"type": kind, "object": obj}) + b"\n"
+
+
+async def test_watch_gives_events_until_the_server_ends_it(
+    client: ApiClient, server: Server
+) -> None:
+    server.answer = b"".join(
+        [
+            event("ADDED", NODE),
+            event("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": "9"}}),
+            b"\n",
+            event("DELETED", NODE),
+        ]
+    )
+    events = [e async for e in client.watch(Node, resource_version="5", field_selector="a=b")]
+    assert [(e.type, e.object.metadata.resourceVersion) for e in events] == [
+        ("ADDED", "7"),
+        ("BOOKMARK", "9"),
+        ("DELETED", "7"),
+    ]
+    assert server.path == "/api/v1/nodes"
+    assert server.query == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "5",
+        "fieldSelector": "a=b",
+        "timeoutSeconds": "300",
+    }
+
+
+async def test_an_error_event_is_raised(client: ApiClient, server: Server) -> None:
+    status = ApiError(410, "Expired", "too old resource version: 1 (5)").to_status()
+    server.answer = event("ADDED", NODE) + event("ERROR", status)
+    seen = []
+    with pytest.raises(ApiError, match="too old resource version") as caught:
+        async for e in client.watch(Node, resource_version="1"):
+            seen.append(e.type)  # noqa: PERF401 - what came before the error counts
+    assert (seen, caught.value.code) == (["ADDED"], 410)
+
+
+async def test_a_refused_watch_is_raised(client: ApiClient, server: Server) -> None:
+    server.status = 403
+    server.answer = ApiError(403, "Forbidden", "no").to_status()
+    with pytest.raises(ApiError, match="no"):
+        await anext(client.watch(Node, resource_version="1"))
+
+
+@pytest.mark.parametrize("line", [b"junk\n", b'{"type":"ADDED"}\n', b"[]\n"])
+async def test_a_line_that_makes_no_sense_ends_the_watch(
+    line: bytes, client: ApiClient, server: Server
+) -> None:
+    server.answer = line
+    with pytest.raises(TransportError, match="is not a watch event of Node"):
+        await anext(client.watch(Node, resource_version="1"))
+
+
+async def test_closing_a_watch_closes_its_connection(
+    aiohttp_server: Callable[[web.Application], Awaitable[TestServer]],
+) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(event("ADDED", NODE))
+        try:
+            while request.transport is not None:
+                await asyncio.sleep(0.001)
+        finally:
+            closed.set()
+        return response
+
+    closed = asyncio.Event()
+    app = web.Application()
+    app.router.add_get("/api/v1/nodes", handle)
+    transport = Transport(ClientConfig(server=str((await aiohttp_server(app)).make_url("/"))[:-1]))
+    async with aclosing(ApiClient(transport).watch(Node, resource_version="1")) as events:
+        await anext(events)
+    async with asyncio.timeout(5):
+        await closed.wait()
+    await transport.close()
