@@ -1,0 +1,81 @@
+"""Pressure stall information: the kernel's text → values; pure.
+
+One file has a line `some` (at least one task stalled) and mostly a line `full` (all of them):
+`some avg10=0.12 avg60=0.05 avg300=0.01 total=4242`. Averages are percentages of wall-clock time,
+`total` is microseconds, as the kernel counts them. Source: Documentation/accounting/psi.rst.
+Named tuples, not dataclasses: thousands are made per sampling pass, at half the price.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+USEC_PER_S = 1_000_000
+RESOURCES = ("cpu", "memory", "io")
+_UINT64 = range(2**64)
+_LINE = rb"avg10=([0-9.]{1,9}) avg60=([0-9.]{1,9}) avg300=([0-9.]{1,9}) total=([0-9]{1,20})\n"
+_USUAL = re.compile(rb"some " + _LINE + rb"full " + _LINE).fullmatch
+
+
+class PressureLine(NamedTuple):
+    """`avg*` in percent of wall-clock time, 0 to 100."""
+
+    avg10: float
+    avg60: float
+    avg300: float
+    total_usec: int
+
+
+class Pressure(NamedTuple):
+    """`full` is None where the kernel does not report it (cpu before 5.13)."""
+
+    some: PressureLine
+    full: PressureLine | None
+
+
+def parse_pressure(text: str | bytes) -> Pressure | None:
+    """The content of a `*.pressure` file; None when it holds no readable `some` line.
+
+    Unknown lines and unknown keys are ignored; a line with a malformed or missing value counts
+    as not written.
+    """
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    match = _USUAL(data)
+    if match is None:
+        return _parse_unusual(data)
+    a, b, c, total, d, e, f, full_total = match.groups()
+    try:
+        some = PressureLine(float(a), float(b), float(c), int(total))
+        full = PressureLine(float(d), float(e), float(f), int(full_total))
+    except ValueError:  # 1.2.3
+        return _parse_unusual(data)
+    if some.total_usec not in _UINT64 or full.total_usec not in _UINT64:
+        return _parse_unusual(data)
+    return Pressure(some, full)
+
+
+def _parse_unusual(data: bytes) -> Pressure | None:
+    lines = {}
+    for line in data.splitlines():
+        kind, _, rest = line.partition(b" ")
+        parsed = _parse_line(rest) if kind in (b"some", b"full") else None
+        if parsed is not None:
+            lines[kind] = parsed
+    some = lines.get(b"some")
+    return Pressure(some, lines.get(b"full")) if some is not None else None
+
+
+def _parse_line(text: bytes) -> PressureLine | None:
+    pairs = dict(pair.partition(b"=")[::2] for pair in text.split())
+    try:
+        line = PressureLine(
+            float(pairs[b"avg10"]),
+            float(pairs[b"avg60"]),
+            float(pairs[b"avg300"]),
+            int(pairs[b"total"]),
+        )
+    except (KeyError, ValueError):
+        return None
+    return line if line.total_usec in _UINT64 and all(map(math.isfinite, line[:3])) else None
