@@ -1,0 +1,123 @@
+"""Where a host keeps its cgroup files: version 1, version 2, or the mixture called hybrid.
+
+Everything is found below one injected root (`/sys/fs/cgroup`), so that tests use captured trees.
+A layout says which file of which hierarchy gives which number; it opens nothing itself but looks
+once at what exists. Hybrid hosts keep their controllers in version 1 and have pressure files only
+in the version 2 tree beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nodeagent import psi
+from nodeagent.stats import cgroupvalues as values
+
+# Positions of what is read in every pass; a layout fills those it has.
+CPU, CPU_TIMES, CPU_THROTTLE = 0, 1, 2
+MEMORY_USAGE, MEMORY_STAT, OOM_KILLS, SWAP = 3, 4, 5, 6
+THREADS, PROCESSES = 7, 8
+IO_BYTES, IO_OPERATIONS = 9, 10
+PSI_CPU, PSI_MEMORY, PSI_IO = 11, 12, 13
+POSITIONS = 14
+PSI_POSITIONS = {PSI_CPU: "cpu", PSI_MEMORY: "memory", PSI_IO: "io"}
+
+
+class CgroupFile(NamedTuple):
+    """One file of every cgroup: the root of its hierarchy, its name, how its text is read.
+
+    `may_lack` is true when the value may be missing from a healthy file (older kernels).
+    """
+
+    position: int
+    hierarchy: str
+    name: str
+    parse: Callable[[bytes], Any]
+    may_lack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`version` is v1, v2, hybrid or none; `controllers` maps a controller to its hierarchy."""
+
+    version: str
+    controllers: dict[str, str]
+    unified: str | None
+    files: tuple[CgroupFile, ...]
+
+    def directory(self, path: str) -> str | None:
+        """A directory of the cgroup `path` that exists on every host of this layout."""
+        root = self.unified if self.version == "v2" else self.controllers.get("memory")
+        root = root or self.unified or next(iter(self.controllers.values()), None)
+        return None if root is None else root + path.rstrip("/")
+
+
+def detect_layout(cgroup_root: str) -> Layout:
+    """Look at the root once; a host without cgroups has version `none` and no files."""
+    root = Path(cgroup_root)
+    if (root / "cgroup.controllers").is_file():
+        return Layout("v2", {}, cgroup_root, _v2_files(cgroup_root))
+    controllers = _find_controllers(root)
+    unified = root / "unified"
+    if not (unified / "cgroup.controllers").is_file():
+        version = "v1" if controllers else "none"
+        return Layout(version, controllers, None, _v1_files(controllers))
+    files = _v1_files(controllers) + _pressure_files(str(unified))
+    return Layout("hybrid", controllers, str(unified), files)
+
+
+def _find_controllers(root: Path) -> dict[str, str]:
+    wanted = ("cpu", "cpuacct", "memory", "pids", "blkio")
+    found: dict[str, str] = {}
+    if not root.is_dir():
+        return found
+    for entry in sorted(root.iterdir()):
+        for controller in entry.name.split(","):  # the mount may be named cpu,cpuacct
+            if controller in wanted and (entry / "cgroup.procs").is_file():
+                found.setdefault(controller, str(entry))
+    return found
+
+
+def _v2_files(root: str) -> tuple[CgroupFile, ...]:
+    rows = (
+        (CPU, "cpu.stat", values.parse_cpu_stat),
+        (MEMORY_USAGE, "memory.current", values.parse_number),
+        (MEMORY_STAT, "memory.stat", values.parse_memory_stat),
+        (OOM_KILLS, "memory.events", values.parse_oom_kills),
+        (SWAP, "memory.swap.current", values.parse_number),
+        (THREADS, "pids.current", values.parse_number),
+        (PROCESSES, "cgroup.procs", values.count_lines),
+        (IO_BYTES, "io.stat", values.parse_io_stat),
+    )
+    files = (CgroupFile(at, root, name, parse, at == OOM_KILLS) for at, name, parse in rows)
+    return tuple(files) + _pressure_files(root)
+
+
+def _v1_files(controllers: dict[str, str]) -> tuple[CgroupFile, ...]:
+    rows = (
+        (CPU, "cpuacct", "cpuacct.usage", values.parse_number),
+        (CPU_TIMES, "cpuacct", "cpuacct.stat", values.parse_cpuacct_stat),
+        (CPU_THROTTLE, "cpu", "cpu.stat", values.parse_throttling),
+        (MEMORY_USAGE, "memory", "memory.usage_in_bytes", values.parse_number),
+        (MEMORY_STAT, "memory", "memory.stat", values.parse_memory_stat_v1),
+        (OOM_KILLS, "memory", "memory.oom_control", values.parse_oom_kills),
+        (THREADS, "pids", "pids.current", values.parse_number),
+        (PROCESSES, "pids", "cgroup.procs", values.count_lines),
+        (IO_BYTES, "blkio", "blkio.throttle.io_service_bytes_recursive", values.parse_blkio),
+        (IO_OPERATIONS, "blkio", "blkio.throttle.io_serviced_recursive", values.parse_blkio),
+    )
+    return tuple(
+        CgroupFile(at, controllers[controller], name, parse, at == OOM_KILLS)
+        for at, controller, name, parse in rows
+        if controller in controllers
+    )
+
+
+def _pressure_files(root: str) -> tuple[CgroupFile, ...]:
+    return tuple(
+        CgroupFile(at, root, f"{resource}.pressure", psi.parse_pressure)
+        for at, resource in PSI_POSITIONS.items()
+    )

@@ -1,0 +1,98 @@
+"""One reading of the machine itself, and of the parts of the system that have a cgroup.
+
+What the root cgroup does not tell (version 2 has no memory.current there) comes from /proc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nodeagent.psi import RESOURCES, Pressure
+from nodeagent.stats import filesystem, host, network
+from nodeagent.stats.cgroups import CgroupReaders
+from nodeagent.stats.layers import RuntimeDisks
+from nodeagent.stats.samples import (
+    CgroupSample,
+    FsSample,
+    MemorySample,
+    NodeSample,
+    SystemSample,
+)
+from nodeagent.stats.sources import Sources
+
+NoteState = Callable[[str, str, str], None]
+
+
+class NodeReader:
+    """`note_psi` is told, per resource, whether the kernel offers the machine's pressure."""
+
+    def __init__(self, sources: Sources, cgroups: CgroupReaders, note_psi: NoteState) -> None:
+        self._sources = sources
+        self._cgroups = cgroups
+        self._note_psi = note_psi
+        self._boot_time_ns = host.read_boot_time_ns(sources.proc_root)
+
+    def read(self, time_ns: int, disks: RuntimeDisks) -> NodeSample:
+        """The machine now; a part that cannot be read is None."""
+        sources = self._sources
+        meminfo = host.read_meminfo(sources.proc_root)
+        image_fs = _image_fs(disks)
+        devices = filesystem.parse_diskstats(host.read_bytes(sources.proc_root, "diskstats"))
+        return NodeSample(
+            cgroup=self._root_cgroup(time_ns),
+            memory_bytes=meminfo.get("MemTotal", 0),
+            boot_time_ns=self._boot_time_ns,
+            fs=filesystem.read_filesystem(sources.node_path, time_ns),
+            image_fs=image_fs,
+            container_fs=image_fs,
+            network=network.read_network(sources.proc_root, 1, time_ns),
+            rlimit=host.read_rlimit(sources.proc_root, time_ns),
+            swap=host.swap_of(meminfo, time_ns),
+            system=self._system(),
+            devices=devices,
+            fs_device=filesystem.device_of(sources.node_path, devices),
+        )
+
+    def _root_cgroup(self, time_ns: int) -> CgroupSample:
+        sample = self._cgroups.read("") or CgroupSample(time_ns)
+        pressures = [self._pressure(resource) for resource in RESOURCES]
+        return sample._replace(
+            memory=_root_memory(sample.memory),
+            cpu_pressure=pressures[0] or sample.cpu_pressure,
+            memory_pressure=pressures[1] or sample.memory_pressure,
+            io_pressure=pressures[2] or sample.io_pressure,
+        )
+
+    def _pressure(self, resource: str) -> Pressure | None:
+        pressure, state = host.read_pressure(self._sources.proc_root, resource)
+        self._note_psi("node", resource, state)
+        return pressure
+
+    def _system(self) -> tuple[SystemSample, ...]:
+        parts = []
+        for part in self._sources.system_parts:
+            sample = self._cgroups.read(part.cgroup)
+            if sample is not None:
+                parts.append(SystemSample(part.name, part.started_at_ns, sample))
+        return tuple(parts)
+
+
+def _image_fs(disks: RuntimeDisks) -> FsSample | None:
+    """The file system of the images; `used` is what the runtime says of its images alone."""
+    usage = disks.image_fs
+    whole = usage and filesystem.read_filesystem(usage.mountpoint, usage.timestamp_ns)
+    if not usage or not whole:
+        return None
+    return whole._replace(used_bytes=usage.used_bytes, inodes_used=usage.inodes_used)
+
+
+def _root_memory(memory: MemorySample | None) -> MemorySample | None:
+    """v2's root cgroup has no memory.current: what is anonymous or cached is in use."""
+    if memory is None or memory.usage_bytes is not None:
+        return memory
+    if memory.rss_bytes is None or memory.cache_bytes is None:
+        return memory
+    usage = memory.rss_bytes + memory.cache_bytes
+    inactive = memory.inactive_file_bytes
+    working_set = None if inactive is None else max(usage - inactive, 0)
+    return memory._replace(usage_bytes=usage, working_set_bytes=working_set)

@@ -1,0 +1,87 @@
+"""One reading of one pod: its cgroups, its network, its disks.
+
+Sandbox and pod cgroup are read like containers. What is gone is None. File systems of volumes are
+asked at once; what directories use comes from walks done before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodeagent.stats import filesystem, network, targets
+from nodeagent.stats.cgroups import CgroupReaders
+from nodeagent.stats.directories import DirectoryUsage
+from nodeagent.stats.layers import RuntimeDisks
+from nodeagent.stats.samples import (
+    ContainerSample,
+    NetworkSample,
+    NodeSample,
+    PodSample,
+    PodTarget,
+    VolumeSample,
+    VolumeTarget,
+)
+from nodeagent.stats.sources import Sources
+
+
+class PodReader:
+    """Remembers which sandboxes have the machine's own network."""
+
+    def __init__(
+        self, sources: Sources, cgroups: CgroupReaders, directories: DirectoryUsage
+    ) -> None:
+        self._sources = sources
+        self._cgroups = cgroups
+        self._directories = directories
+        self._host_network: dict[str, bool] = {}
+
+    def read(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
+        """The pod now; `node` is the reading of its machine a moment before."""
+        sandbox = targets.sandbox_cgroup_of(target)
+        containers = tuple(
+            ContainerSample(
+                container,
+                self._cgroups.read(targets.cgroup_of(target, container)),
+                filesystem.within(node.container_fs, disks.layers.get(container.id)),
+                filesystem.within(node.fs, self._directories.latest(container.log_dir)),
+            )
+            for container in target.containers
+        )
+        return PodSample(
+            target,
+            self._cgroups.read(target.cgroup_parent),
+            self._cgroups.read(sandbox) if sandbox else None,
+            containers,
+            self._network(target),
+            self._volumes(target),
+            self._directories.latest(target.log_dir),
+        )
+
+    def forget_others(self, known_targets: Sequence[PodTarget]) -> None:
+        """Drop what is remembered of pods that are no longer measured."""
+        known = {f"{target.sandbox_id}/{target.sandbox_pid}" for target in known_targets}
+        for key in self._host_network.keys() - known:
+            del self._host_network[key]
+
+    def _network(self, target: PodTarget) -> NetworkSample | None:
+        """None for a pod on the machine's own network: those counters are the node's."""
+        pid, proc_root = target.sandbox_pid, self._sources.proc_root
+        if not pid:
+            return None
+        key = f"{target.sandbox_id}/{pid}"
+        if key not in self._host_network:
+            self._host_network[key] = network.shares_host_network(proc_root, pid)
+        if self._host_network[key]:
+            return None
+        return network.read_network(proc_root, pid, self._sources.wall_ns())
+
+    def _volumes(self, target: PodTarget) -> tuple[VolumeSample, ...]:
+        samples = []
+        for name, path, kind in target.volumes:
+            whole = filesystem.read_filesystem(path, self._sources.wall_ns())
+            used = self._directories.latest(path) if kind in targets.EPHEMERAL_KINDS else None
+            if whole is not None:
+                fs = whole._replace(used_bytes=None, inodes_used=None)
+                fs = filesystem.within(fs, used) or fs
+                samples.append(VolumeSample(VolumeTarget(name, path, kind), fs))
+        return tuple(samples)

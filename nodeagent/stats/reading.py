@@ -1,0 +1,96 @@
+"""One reading of everything: the machine, its parts, every pod and container.
+
+Synchronous: the sampler runs it whole in one worker thread, one at a time. A part that cannot be
+read is None in the sample and counted in `errors`; a pod whose reading fails for a reason nobody
+foresaw is logged and left empty, and the others are read all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from nodeagent.psi import RESOURCES
+from nodeagent.stats import layout
+from nodeagent.stats.cgroups import CgroupReaders
+from nodeagent.stats.directories import DirectoryUsage
+from nodeagent.stats.layers import RuntimeDisks
+from nodeagent.stats.nodereading import NodeReader
+from nodeagent.stats.podreading import PodReader
+from nodeagent.stats.samples import NodeSample, PodSample, PodTarget, Sample
+from nodeagent.stats.sources import Sources
+from nodeagent.stats.targets import cgroups_of
+
+log = logging.getLogger(__name__)
+
+SUPPORTED = "supported"
+
+
+class Reader:
+    """Holds the descriptors between two readings; `errors` counts by kind since the start.
+
+    `psi` holds (source, resource) → supported, disabled or absent; sources are node and cgroup.
+    """
+
+    def __init__(self, sources: Sources, directories: DirectoryUsage) -> None:
+        self._sources = sources
+        self.layout = layout.detect_layout(sources.cgroup_root)
+        self.errors: Counter[str] = Counter()
+        self.psi: dict[tuple[str, str], str] = {}
+        self._cgroups = CgroupReaders(
+            self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns
+        )
+        self._node = NodeReader(sources, self._cgroups, self._note_psi_state)
+        self._pods = PodReader(sources, self._cgroups, directories)
+
+    def read(self, targets: Sequence[PodTarget]) -> Sample:
+        """Everything now; readers of cgroups that are no longer wanted are closed."""
+        begun_s = time.perf_counter()
+        time_ns = self._sources.wall_ns()
+        parts = [part.cgroup for part in self._sources.system_parts]
+        self._cgroups.retain(["", *parts, *cgroups_of(targets)])
+        disks = self._sources.runtime_disks()
+        node = self._node.read(time_ns, disks)
+        pods = tuple(self._guarded_pod(target, disks, node) for target in targets)
+        self._pods.forget_others(targets)
+        self._note_psi()
+        return Sample(
+            time_ns,
+            node,
+            pods,
+            time.perf_counter() - begun_s,
+            dict(self.errors + self._cgroups.shared.errors),
+        )
+
+    def close(self) -> None:
+        """Close every descriptor; the next reading opens anew."""
+        self._cgroups.close()
+
+    def _guarded_pod(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
+        try:
+            return self._pods.read(target, disks, node)
+        except Exception:
+            log.exception("sampling pod %s/%s failed", target.namespace, target.name)
+            self.errors["pod"] += 1
+            return PodSample(target)
+
+    def _note_psi(self) -> None:
+        for resource in RESOURCES:
+            state = self._cgroups.shared.psi.get(resource)
+            if state is None and self.layout.unified is None:
+                state = "absent"
+            if state is not None:
+                self._note_psi_state("cgroup", resource, state)
+
+    def _note_psi_state(self, source: str, resource: str, state: str) -> None:
+        """Log once per change: an operator must not see the same line at every scrape."""
+        if self.psi.get((source, resource)) == state:
+            return
+        self.psi[source, resource] = state
+        if state == SUPPORTED:
+            log.info("%s pressure of %ss is reported by the kernel", resource, source)
+        else:
+            hint = "boot with psi=1 to enable it" if state == "disabled" else "the file is missing"
+            log.warning("%s pressure of %ss is %s: %s", resource, source, state, hint)

@@ -1,0 +1,118 @@
+"""The sampler: when readings happen, who shares them, and which one rates are computed from.
+
+Readings run whole in one worker thread, one at a time. `step` belongs in a loop of a fixed rate;
+`fresh` serves readers on demand, and readers that come while a reading runs get that one. Rates
+are taken from the loop's readings alone, so that two scrapes within a moment do not leave a base
+of a few milliseconds. A reading that hangs in the kernel blocks no reader for long: they get the
+last sample, whose stamp tells its age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from nodeagent.stats.directories import DirectoryUsage
+from nodeagent.stats.reading import Reader
+from nodeagent.stats.samples import PodTarget, Sample
+from nodeagent.stats.sources import Sources
+from nodeagent.stats.targets import directories_of
+from orch.component import loops
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 10.0
+DISK_INTERVAL_S = 60.0
+MAX_AGE_S = 1.0
+_STALL_S = 5.0
+_GOOD_BASE_NS = 5_000_000_000
+_LEAST_BASE_NS = 1_000_000_000
+_KEPT_BASES = 3
+
+Targets = Callable[[], Sequence[PodTarget]]
+
+
+class Sampler:
+    """`latest` is None before the first reading; `beats` counts readings that ended."""
+
+    def __init__(
+        self,
+        *,
+        targets: Targets,
+        cgroup_root: str = "/sys/fs/cgroup",
+        proc_root: str = "/proc",
+        sources: Sources | None = None,
+        directories: DirectoryUsage | None = None,
+    ) -> None:
+        self.latest: Sample | None = None
+        self.beats = 0
+        self.directories = directories or DirectoryUsage()
+        self.reader = Reader(
+            sources or Sources(cgroup_root=cgroup_root, proc_root=proc_root), self.directories
+        )
+        self._targets = targets
+        self._bases: deque[Sample] = deque(maxlen=_KEPT_BASES)
+        self._running: asyncio.Task[Sample] | None = None
+        self._latest_begun_s = 0.0
+
+    @property
+    def previous(self) -> Sample | None:
+        """The sample to compute rates of `latest` from; None when there is none old enough."""
+        return self.latest and self.base_of(self.latest)
+
+    def base_of(self, sample: Sample) -> Sample | None:
+        """The newest of the loop's samples at least 5 s older, else the oldest 1 s older."""
+        ages = [(sample.time_ns - base.time_ns, base) for base in reversed(self._bases)]
+        for age_ns, base in ages:
+            if age_ns >= _GOOD_BASE_NS:
+                return base
+        old_enough = [base for age_ns, base in ages if age_ns >= _LEAST_BASE_NS]
+        return old_enough[-1] if old_enough else None
+
+    async def step(self) -> None:
+        """One reading of the loop: the next base of rates."""
+        self._bases.append(await self.sample())
+
+    async def step_disks(self) -> None:
+        """Walk the directories of all pods; for a loop of its own, slower by far."""
+        wanted = directories_of(self._targets())
+        await asyncio.to_thread(self.directories.refresh, wanted)
+
+    async def sample(self) -> Sample:
+        """A reading that begins now, or the one that runs already."""
+        if self._running is None or self._running.done():
+            self._running = loops.spawn(self._read(), name="sample")
+        return await asyncio.shield(self._running)
+
+    async def fresh(self, max_age_s: float = MAX_AGE_S) -> Sample:
+        """A sample not older than `max_age_s`; an older one only while a reading hangs."""
+        if self.latest is not None and self.age_s() <= max_age_s:
+            return self.latest
+        if self.latest is None:
+            return await self.sample()
+        try:
+            async with asyncio.timeout(_STALL_S):
+                return await self.sample()
+        except TimeoutError:
+            log.warning("reading the statistics takes more than %s s; the last ones stay", _STALL_S)
+            return self.latest
+
+    async def close(self) -> None:
+        """Wait for the running reading, then close every descriptor."""
+        if self._running is not None:
+            await asyncio.wait([self._running])
+        self.reader.close()
+
+    def age_s(self) -> float:
+        """Loop time since the latest reading began; meaningless before the first."""
+        return asyncio.get_running_loop().time() - self._latest_begun_s
+
+    async def _read(self) -> Sample:
+        begun_s = asyncio.get_running_loop().time()
+        sample = await asyncio.to_thread(self.reader.read, tuple(self._targets()))
+        self.latest = sample
+        self._latest_begun_s = begun_s
+        self.beats += 1
+        return sample

@@ -1,0 +1,238 @@
+"""Samples: what was measured, and of what; frozen values, pure.
+
+`None` always means "the kernel does not say", never zero. Times are nanoseconds since the epoch,
+counters grow from the thing's creation. Targets are frozen dataclasses; what is made anew for
+every cgroup in every pass are named tuples, which cost half as much to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nodeagent.psi import Pressure
+
+
+class VolumeTarget(NamedTuple):
+    """A volume of a pod; `kind` is as the pod writes it: emptyDir, hostPath, configMap, …"""
+
+    name: str
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerTarget:
+    """One running container; its cgroup is `<pod's cgroup_parent>/<id>` unless it is given."""
+
+    name: str
+    id: str
+    started_at_ns: int
+    log_dir: str = ""
+    image: str = ""
+    cgroup: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTarget:
+    """One pod to measure; cgroup paths are relative to the root of every hierarchy."""
+
+    namespace: str
+    name: str
+    uid: str
+    cgroup_parent: str
+    sandbox_id: str | None = None
+    sandbox_pid: int | None = None
+    started_at_ns: int = 0
+    containers: tuple[ContainerTarget, ...] = ()
+    log_dir: str = ""
+    volumes: tuple[VolumeTarget, ...] = ()
+    sandbox_cgroup: str = ""
+    host_network: bool = False
+
+
+class CpuSample(NamedTuple):
+    """`periods` and `throttled*` count CFS bandwidth control and stay None without a quota."""
+
+    usage_nsec: int
+    user_nsec: int | None = None
+    system_nsec: int | None = None
+    periods: int | None = None
+    throttled_periods: int | None = None
+    throttled_nsec: int | None = None
+
+
+class MemorySample(NamedTuple):
+    usage_bytes: int | None = None
+    working_set_bytes: int | None = None
+    rss_bytes: int | None = None
+    cache_bytes: int | None = None
+    mapped_file_bytes: int | None = None
+    active_file_bytes: int | None = None
+    inactive_file_bytes: int | None = None
+    kernel_bytes: int | None = None
+    swap_bytes: int | None = None
+    page_faults: int | None = None
+    major_page_faults: int | None = None
+    peak_bytes: int | None = None
+    limit_failures: int | None = None
+    oom_kills: int | None = None
+
+
+class ProcessSample(NamedTuple):
+    """`threads` is what the pids controller counts; `processes` are its thread groups."""
+
+    threads: int | None = None
+    processes: int | None = None
+
+
+class DeviceIo(NamedTuple):
+    major: int
+    minor: int
+    read_bytes: int | None
+    write_bytes: int | None
+    reads: int | None
+    writes: int | None
+
+
+class Limits(NamedTuple):
+    """Settings of a cgroup; None: no limit, or none that the kernel reports."""
+
+    memory_bytes: int | None = None
+    memory_reservation_bytes: int | None = None
+    swap_bytes: int | None = None
+    cpu_quota_usec: int | None = None
+    cpu_period_usec: int | None = None
+    cpu_shares: int | None = None
+    threads: int | None = None
+
+
+class Settings(NamedTuple):
+    """Limits, and what the kernel counted since the cgroup was made; may be a minute old."""
+
+    limits: Limits = Limits()
+    peak_bytes: int | None = None
+    limit_failures: int | None = None
+
+
+class CgroupSample(NamedTuple):
+    time_ns: int
+    cpu: CpuSample | None = None
+    memory: MemorySample | None = None
+    processes: ProcessSample | None = None
+    io: tuple[DeviceIo, ...] | None = None
+    cpu_pressure: Pressure | None = None
+    memory_pressure: Pressure | None = None
+    io_pressure: Pressure | None = None
+    limits: Limits = Limits()
+
+
+class InterfaceSample(NamedTuple):
+    name: str
+    rx_bytes: int
+    rx_packets: int
+    rx_errors: int
+    rx_dropped: int
+    tx_bytes: int
+    tx_packets: int
+    tx_errors: int
+    tx_dropped: int
+
+
+class NetworkSample(NamedTuple):
+    """`default` names the interface of the default route, None when there is none."""
+
+    time_ns: int
+    interfaces: tuple[InterfaceSample, ...]
+    default: str | None = None
+
+
+class FsSample(NamedTuple):
+    """A file system, or the part of it that one directory uses."""
+
+    time_ns: int
+    available_bytes: int | None = None
+    capacity_bytes: int | None = None
+    used_bytes: int | None = None
+    inodes_free: int | None = None
+    inodes: int | None = None
+    inodes_used: int | None = None
+
+
+class RlimitSample(NamedTuple):
+    time_ns: int
+    max_pids: int | None
+    running: int | None
+
+
+class SwapSample(NamedTuple):
+    time_ns: int
+    total_bytes: int
+    used_bytes: int
+
+
+class ContainerSample(NamedTuple):
+    """`cgroup` is None when the container's cgroup is gone or not there yet."""
+
+    target: ContainerTarget
+    cgroup: CgroupSample | None = None
+    rootfs: FsSample | None = None
+    logs: FsSample | None = None
+
+
+class VolumeSample(NamedTuple):
+    target: VolumeTarget
+    fs: FsSample
+
+
+class PodSample(NamedTuple):
+    """`logs` is what lies directly in the pod's log directory, outside its containers' ones."""
+
+    target: PodTarget
+    cgroup: CgroupSample | None = None
+    sandbox: CgroupSample | None = None
+    containers: tuple[ContainerSample, ...] = ()
+    network: NetworkSample | None = None
+    volumes: tuple[VolumeSample, ...] = ()
+    logs: FsSample | None = None
+
+
+class SystemSample(NamedTuple):
+    """A part of the system with a cgroup of its own: the agent, the runtime, all pods."""
+
+    name: str
+    started_at_ns: int
+    cgroup: CgroupSample
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSample:
+    """The machine. `memory_bytes` and `boot_time_ns` are its own, 0 when unknown.
+
+    `devices` names block devices by their numbers; `fs_device` is that of the node fs.
+    """
+
+    cgroup: CgroupSample | None = None
+    memory_bytes: int = 0
+    boot_time_ns: int = 0
+    fs: FsSample | None = None
+    image_fs: FsSample | None = None
+    container_fs: FsSample | None = None
+    network: NetworkSample | None = None
+    rlimit: RlimitSample | None = None
+    swap: SwapSample | None = None
+    system: tuple[SystemSample, ...] = ()
+    devices: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    fs_device: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading of everything; `errors` counts what could not be read, by kind of file."""
+
+    time_ns: int
+    node: NodeSample = NodeSample()
+    pods: tuple[PodSample, ...] = ()
+    duration_s: float = 0.0
+    errors: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,32 @@
+"""Where the sampler reads: roots, paths and budgets, fixed when the agent starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from nodeagent.stats import cgroups
+from nodeagent.stats.layers import RuntimeDisks
+from orch.component import clock
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPart:
+    """A cgroup reported beside the pods: `nodeagent`, `runtime`, `misc` or `pods`."""
+
+    name: str
+    cgroup: str
+    started_at_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where everything is read from. `node_path` lies on the file system called node fs."""
+
+    cgroup_root: str = "/sys/fs/cgroup"
+    proc_root: str = "/proc"
+    node_path: str = "/"
+    system_parts: Sequence[SystemPart] = ()
+    fd_budget: int = cgroups.DEFAULT_FD_BUDGET
+    runtime_disks: Callable[[], RuntimeDisks] = RuntimeDisks
+    wall_ns: Callable[[], int] = field(default=clock.wall_ns)

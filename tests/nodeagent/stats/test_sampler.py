@@ -1,0 +1,157 @@
+"""The sampler over captured hosts: who shares a reading, what rates are based on, what survives."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.samples import PodTarget, Sample
+from nodeagent.stats.sources import SystemPart
+from tests.fakes import hosts
+from tests.fakes.hosts import POD, Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def sampler(clock: Clock, tmp_path: Path):
+    parts = (SystemPart("pods", "/orchpods/pod7d1f6c1e", 5),)
+    root = hosts.copy("v2", tmp_path)
+    sampler = Sampler(
+        targets=lambda: [POD], sources=hosts.sources(root, wall_ns=clock, system_parts=parts)
+    )
+    yield sampler
+    await sampler.close()
+
+
+async def test_a_sample_holds_node_pods_containers_and_sandboxes(sampler: Sampler) -> None:
+    sample = await sampler.sample()
+    assert sample.errors == {}
+    assert [part.name for part in sample.node.system] == ["pods"]
+    (pod,) = sample.pods
+    assert pod.cgroup and pod.sandbox and pod.network
+    assert pod.network.default == "eth0"
+    (container,) = pod.containers
+    assert container.cgroup and container.cgroup.memory
+
+
+async def test_the_root_cgroup_of_v2_is_completed_from_elsewhere(sampler: Sampler) -> None:
+    node = (await sampler.sample()).node
+    assert node.cgroup and node.cgroup.memory
+    assert node.cgroup.memory.usage_bytes == 20971520 + 12582912
+    assert node.cgroup.memory.working_set_bytes == 20971520 + 12582912 - 4194304
+    assert node.memory_bytes == 16384000 * 1024
+    assert node.swap and node.swap.used_bytes == 2**30
+
+
+async def test_concurrent_readers_share_one_reading(sampler: Sampler) -> None:
+    samples = await asyncio.gather(*(sampler.fresh() for _ in range(20)))
+    assert sampler.beats == 1
+    assert all(sample is samples[0] for sample in samples)
+
+
+async def test_a_sample_young_enough_is_served_again(sampler: Sampler) -> None:
+    first = await sampler.sample()
+    assert await sampler.fresh(max_age_s=60) is first
+    assert await sampler.fresh(max_age_s=0) is not first
+
+
+async def test_a_reader_that_leaves_does_not_end_the_reading(sampler: Sampler) -> None:
+    leaving = asyncio.ensure_future(sampler.fresh())
+    await asyncio.sleep(0)
+    staying = asyncio.ensure_future(sampler.fresh())
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert isinstance(await staying, Sample)
+    assert sampler.beats == 1
+
+
+async def test_rates_are_based_on_the_loop_s_samples_only(sampler: Sampler, clock: Clock) -> None:
+    await sampler.step()
+    first = sampler.latest
+    assert sampler.previous is None, "one sample gives no rate"
+    clock.advance(10)
+    await sampler.step()
+    second = sampler.latest
+    assert sampler.previous is first
+    clock.advance(0.001)
+    await sampler.fresh(max_age_s=0)
+    assert sampler.previous is first, "a millisecond gives no rate either"
+    clock.advance(6)
+    await sampler.fresh(max_age_s=0)
+    assert sampler.previous is second
+
+
+async def test_right_after_the_start_a_second_must_do(sampler: Sampler, clock: Clock) -> None:
+    await sampler.step()
+    first = sampler.latest
+    clock.advance(0.9)
+    await sampler.fresh(max_age_s=0)
+    assert sampler.previous is None
+    clock.advance(0.2)
+    await sampler.fresh(max_age_s=0)
+    assert sampler.previous is first
+
+
+async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodeagent.stats.sampler._STALL_S", 0.01)
+    last = await sampler.sample()
+    released = threading.Event()
+    read = sampler.reader.read
+
+    def stuck(targets: tuple[PodTarget, ...]) -> Sample:
+        released.wait(10)
+        return read(targets)
+
+    monkeypatch.setattr(sampler.reader, "read", stuck)
+    assert await sampler.fresh(max_age_s=0) is last
+    assert await sampler.fresh(max_age_s=0) is last
+    released.set()
+    assert await sampler.sample() is not last
+    assert sampler.beats == 2
+
+
+async def test_a_pod_that_cannot_be_sampled_leaves_the_others_whole(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = PodTarget("shop", "broken", "u2", cgroup_parent=None)  # type: ignore[arg-type]
+    sampler._targets = lambda: [POD, broken]
+    monkeypatch.setattr("nodeagent.stats.reading.cgroups_of", lambda targets: [])
+    sample = await sampler.sample()
+    assert sample.pods[0].containers[0].cgroup
+    assert sample.pods[1].cgroup is None
+    assert sample.errors == {"pod": 1}
+    assert "shop/broken" in caplog.text
+
+
+async def test_pressure_support_is_logged_once(
+    sampler: Sampler, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await sampler.sample()
+    said = len(caplog.records)
+    await sampler.sample()
+    assert len(caplog.records) == said == 6
+    assert set(sampler.reader.psi.values()) == {"supported"}
+
+
+async def test_a_host_without_pressure_says_so_once_and_samples_the_rest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = hosts.copy("v1", tmp_path)
+    sampler = Sampler(targets=lambda: [POD], sources=hosts.sources(root))
+    sample = await sampler.sample()
+    assert sample.pods[0].containers[0].cgroup
+    assert set(sampler.reader.psi.values()) == {"absent"}
+    await sampler.sample()
+    assert len([r for r in caplog.records if "pressure" in r.message]) == 6
+    await sampler.close()
