@@ -1,0 +1,234 @@
+"""A sample → the body of /stats/summary, as a plain dict built once; pure.
+
+Field names and meanings are those of the stats API v1alpha1. What the sample does not know is
+absent, never zero. `usageNanoCores` comes from the counters of two samples and is absent when
+there is no older one, when no time passed, or when the counter went backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodeagent.psi import Pressure, PressureLine
+from nodeagent.stats import summarydisks as disks
+from nodeagent.stats.samples import (
+    CgroupSample,
+    ContainerSample,
+    NodeSample,
+    PodSample,
+    RlimitSample,
+    Sample,
+    SwapSample,
+)
+from nodeagent.stats.summarydisks import Json, timestamp
+
+_NSEC_PER_S = 1_000_000_000
+_UINT64_MAX = 2**64 - 1  # and the largest number that orjson writes
+_Bases = Mapping[str, CgroupSample]
+
+
+def build_summary(
+    sample: Sample,
+    previous: Sample | None,
+    *,
+    node_name: str,
+    only_cpu_and_memory: bool = False,
+    psi: bool = True,
+) -> Json:
+    """The Summary object. `previous` is the base of rates; `psi` is the feature gate.
+
+    A pod whose start is not known yet is left out, unless only cpu and memory are asked for.
+    """
+    builder = _Builder(_bases_of(previous), full=not only_cpu_and_memory, psi=psi)
+    pods = [
+        builder.pod(pod, sample.node)
+        for pod in sample.pods
+        if pod.target.started_at_ns > 0 or only_cpu_and_memory
+    ]
+    return {"node": builder.node(sample.node, node_name), "pods": pods}
+
+
+def rate_nanocores(latest: CgroupSample, base: CgroupSample | None) -> int | None:
+    """Billionths of a core used between two samples; None when they give no rate."""
+    if base is None or base.cpu is None or latest.cpu is None:
+        return None
+    elapsed_ns = latest.time_ns - base.time_ns
+    used_ns = latest.cpu.usage_nsec - base.cpu.usage_nsec
+    if elapsed_ns <= 0 or used_ns < 0:
+        return None
+    rate = used_ns * _NSEC_PER_S // elapsed_ns
+    return rate if rate <= _UINT64_MAX else None
+
+
+def _bases_of(previous: Sample | None) -> dict[str, CgroupSample]:
+    """Base samples by a key that outlives a pod's containers but not a container."""
+    if previous is None:
+        return {}
+    bases = {
+        container.target.id: container.cgroup
+        for pod in previous.pods
+        for container in pod.containers
+        if container.cgroup
+    }
+    bases.update({f"pod {pod.target.uid}": pod.cgroup for pod in previous.pods if pod.cgroup})
+    bases.update({f"system {part.name}": part.cgroup for part in previous.node.system})
+    if previous.node.cgroup:
+        bases["node"] = previous.node.cgroup
+    return bases
+
+
+class _Builder:
+    def __init__(self, bases: _Bases, *, full: bool, psi: bool) -> None:
+        self._bases = bases
+        self._full = full
+        self._psi = psi
+
+    def node(self, node: NodeSample, node_name: str) -> Json:
+        out: Json = {"nodeName": node_name}
+        if node.system:
+            out["systemContainers"] = [
+                {"name": part.name, "startTime": timestamp(part.started_at_ns)}
+                | self._usage(part.cgroup, f"system {part.name}")
+                for part in node.system
+            ]
+        out["startTime"] = timestamp(node.boot_time_ns)
+        if node.cgroup:
+            out |= self._usage(node.cgroup, "node", memory_limit=node.memory_bytes or None)
+        if node.swap:
+            out["swap"] = _node_swap(node.swap)
+        if self._full:
+            _put(out, "network", disks.network_json(node.network))
+            _put(out, "fs", disks.fs_json(node.fs))
+            _put(out, "runtime", _runtime(node))
+            _put(out, "rlimit", _rlimit(node.rlimit))
+        return out
+
+    def pod(self, pod: PodSample, node: NodeSample) -> Json:
+        target = pod.target
+        out: Json = {
+            "podRef": {"name": target.name, "namespace": target.namespace, "uid": target.uid},
+            "startTime": timestamp(target.started_at_ns),
+            "containers": [self._container(one) for one in pod.containers if one.cgroup],
+        }
+        if pod.cgroup:
+            out |= self._usage(pod.cgroup, f"pod {target.uid}")
+            _put(out, "swap", _swap(pod.cgroup))
+        if self._full:
+            _put(out, "network", disks.network_json(pod.network))
+            if pod.volumes:
+                out["volume"] = [
+                    disks.known_json(volume.fs) | {"name": volume.target.name}
+                    for volume in pod.volumes
+                ]
+            _put(out, "ephemeral-storage", disks.fs_json(disks.ephemeral_storage(pod, node.fs)))
+            _put(out, "process_stats", _processes(pod))
+        return out
+
+    def _container(self, container: ContainerSample) -> Json:
+        target, sample = container.target, container.cgroup
+        out: Json = {"name": target.name, "startTime": timestamp(target.started_at_ns)}
+        if sample:
+            out |= self._usage(sample, target.id)
+            _put(out, "swap", _swap(sample))
+        if self._full:
+            _put(out, "rootfs", disks.fs_json(container.rootfs))
+            _put(out, "logs", disks.fs_json(container.logs))
+        return out
+
+    def _usage(self, sample: CgroupSample, key: str, *, memory_limit: int | None = None) -> Json:
+        """The cpu, memory and io parts; io exists only to carry pressure."""
+        time = timestamp(sample.time_ns)
+        out: Json = {}
+        if sample.cpu:
+            cpu: Json = {"time": time, "usageCoreNanoSeconds": sample.cpu.usage_nsec}
+            _put(cpu, "usageNanoCores", rate_nanocores(sample, self._bases.get(key)))
+            out["cpu"] = self._with_psi(cpu, sample.cpu_pressure)
+        memory = _memory(sample, memory_limit or sample.limits.memory_bytes)
+        if memory:
+            out["memory"] = self._with_psi({"time": time} | memory, sample.memory_pressure)
+        if self._full and self._psi and sample.io_pressure:
+            out["io"] = self._with_psi({"time": time}, sample.io_pressure)
+        return out
+
+    def _with_psi(self, part: Json, pressure: Pressure | None) -> Json:
+        if self._psi and pressure:
+            psi = {"some": _line(pressure.some)}
+            if pressure.full:
+                psi["full"] = _line(pressure.full)
+            part["psi"] = psi
+        return part
+
+
+def _line(line: PressureLine) -> Json:
+    return {
+        "total": line.total_usec,
+        "avg10": line.avg10,
+        "avg60": line.avg60,
+        "avg300": line.avg300,
+    }
+
+
+def _memory(sample: CgroupSample, limit: int | None) -> Json:
+    memory = sample.memory
+    if memory is None:
+        return {}
+    out: Json = {}
+    if limit is not None and memory.working_set_bytes is not None:
+        out["availableBytes"] = max(limit - memory.working_set_bytes, 0)
+    _put(out, "usageBytes", memory.usage_bytes)
+    _put(out, "workingSetBytes", memory.working_set_bytes)
+    _put(out, "rssBytes", memory.rss_bytes)
+    _put(out, "pageFaults", memory.page_faults)
+    _put(out, "majorPageFaults", memory.major_page_faults)
+    return out
+
+
+def _swap(sample: CgroupSample) -> Json | None:
+    used = sample.memory.swap_bytes if sample.memory else None
+    if used is None:
+        return None
+    out: Json = {"time": timestamp(sample.time_ns), "swapUsageBytes": used}
+    if sample.limits.swap_bytes is not None:
+        out["swapAvailableBytes"] = max(sample.limits.swap_bytes - used, 0)
+    return out
+
+
+def _node_swap(swap: SwapSample) -> Json:
+    return {
+        "time": timestamp(swap.time_ns),
+        "swapAvailableBytes": swap.total_bytes - swap.used_bytes,
+        "swapUsageBytes": swap.used_bytes,
+    }
+
+
+def _rlimit(rlimit: RlimitSample | None) -> Json | None:
+    if rlimit is None:
+        return None
+    out: Json = {"time": timestamp(rlimit.time_ns)}
+    _put(out, "maxpid", rlimit.max_pids)
+    _put(out, "curproc", rlimit.running)
+    return out
+
+
+def _runtime(node: NodeSample) -> Json | None:
+    out: Json = {}
+    _put(out, "imageFs", disks.fs_json(node.image_fs))
+    _put(out, "containerFs", disks.fs_json(node.container_fs))
+    return out or None
+
+
+def _processes(pod: PodSample) -> Json | None:
+    """All containers and the sandbox; None when none of them could be counted."""
+    samples = [pod.sandbox, *(container.cgroup for container in pod.containers)]
+    counts = [
+        sample.processes.processes
+        for sample in samples
+        if sample and sample.processes and sample.processes.processes is not None
+    ]
+    return {"process_count": sum(counts)} if counts else None
+
+
+def _put(out: Json, key: str, value: Any) -> None:
+    if value is not None:
+        out[key] = value
