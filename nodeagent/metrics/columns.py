@@ -1,0 +1,359 @@
+"""The families of /metrics/containerstats, column by column; pure.
+
+Names, types and units are those of the reference collector. Each function writes the families of
+one subject for all rows; a value that is None has no line. Used by `containerstats` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nodeagent.metrics import text
+from nodeagent.metrics.text import Page
+from nodeagent.psi import USEC_PER_S
+from nodeagent.stats.samples import CpuSample, Limits, MemorySample, NodeSample
+
+if TYPE_CHECKING:
+    from nodeagent.metrics.containerstats import Row
+
+Rows = Sequence["Row"]
+Lines = list[str]
+
+_NSEC_PER_S = 1e9
+_UNSTAMPED = "\n"
+
+
+def write_cpu(page: Page, rows: Rows) -> None:
+    known = [(row.labels, row.end, row.sample.cpu) for row in rows if row.sample.cpu]
+    name = "container_cpu_usage_seconds_total"
+    lines = [
+        f'{name}{labels},cpu="total"}} {cpu.usage_nsec / _NSEC_PER_S!r}{end}'
+        for labels, end, cpu in known
+    ]
+    _write(page, name, "counter", "Cumulative cpu time consumed in seconds.", lines)
+    for name, kind, help_text, field, divisor in _CPU_FAMILIES:
+        at = CpuSample._fields.index(field)
+        lines = [
+            f"{name}{labels}}} {value / divisor if divisor else value!r}{end}"
+            for labels, end, cpu in known
+            if (value := cpu[at]) is not None
+        ]
+        _write(page, name, kind, help_text, lines)
+
+
+_CPU_FAMILIES = (
+    (
+        "container_cpu_user_seconds_total",
+        "counter",
+        "Cumulative user cpu time consumed in seconds.",
+        "user_nsec",
+        _NSEC_PER_S,
+    ),
+    (
+        "container_cpu_system_seconds_total",
+        "counter",
+        "Cumulative system cpu time consumed in seconds.",
+        "system_nsec",
+        _NSEC_PER_S,
+    ),
+    (
+        "container_cpu_cfs_periods_total",
+        "counter",
+        "Number of elapsed enforcement period intervals.",
+        "periods",
+        None,
+    ),
+    (
+        "container_cpu_cfs_throttled_periods_total",
+        "counter",
+        "Number of throttled period intervals.",
+        "throttled_periods",
+        None,
+    ),
+    (
+        "container_cpu_cfs_throttled_seconds_total",
+        "counter",
+        "Total time duration the container has been throttled.",
+        "throttled_nsec",
+        _NSEC_PER_S,
+    ),
+)
+
+
+def write_memory(page: Page, rows: Rows) -> None:
+    known = [(row.labels, row.end, row.sample.memory) for row in rows if row.sample.memory]
+    for name, kind, help_text, field in _MEMORY_FAMILIES:
+        at = MemorySample._fields.index(field)
+        lines = [
+            f"{name}{labels}}} {value}{end}"
+            for labels, end, memory in known
+            if (value := memory[at]) is not None
+        ]
+        _write(page, name, kind, help_text, lines)
+    _write_failures(page, known)
+
+
+_MEMORY_FAMILIES = (
+    ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", "cache_bytes"),
+    ("container_memory_rss", "gauge", "Size of RSS in bytes.", "rss_bytes"),
+    (
+        "container_memory_kernel_usage",
+        "gauge",
+        "Size of kernel memory allocated in bytes.",
+        "kernel_bytes",
+    ),
+    (
+        "container_memory_mapped_file",
+        "gauge",
+        "Size of memory mapped files in bytes.",
+        "mapped_file_bytes",
+    ),
+    ("container_memory_swap", "gauge", "Container swap usage in bytes.", "swap_bytes"),
+    (
+        "container_memory_usage_bytes",
+        "gauge",
+        "Current memory usage in bytes, including all memory regardless of when it was accessed",
+        "usage_bytes",
+    ),
+    (
+        "container_memory_max_usage_bytes",
+        "gauge",
+        "Maximum memory usage recorded in bytes",
+        "peak_bytes",
+    ),
+    (
+        "container_memory_working_set_bytes",
+        "gauge",
+        "Current working set in bytes.",
+        "working_set_bytes",
+    ),
+    (
+        "container_memory_total_active_file_bytes",
+        "gauge",
+        "Current total active file in bytes.",
+        "active_file_bytes",
+    ),
+    (
+        "container_memory_total_inactive_file_bytes",
+        "gauge",
+        "Current total inactive file in bytes.",
+        "inactive_file_bytes",
+    ),
+    (
+        "container_memory_failcnt",
+        "counter",
+        "Number of memory usage hits limits",
+        "limit_failures",
+    ),
+    (
+        "container_oom_events_total",
+        "counter",
+        "Count of out of memory events observed for the container",
+        "oom_kills",
+    ),
+)
+
+
+def _write_failures(page: Page, known: Iterable[tuple[str, str, MemorySample]]) -> None:
+    name = "container_memory_failures_total"
+    lines = []
+    for labels, end, memory in known:
+        for kind, value in (
+            ("pgfault", memory.page_faults),
+            ("pgmajfault", memory.major_page_faults),
+        ):
+            if value is not None:
+                start = f'{name}{labels},failure_type="{kind}",scope='
+                lines.append(f'{start}"container"}} {value}{end}')
+                lines.append(f'{start}"hierarchy"}} {value}{end}')
+    _write(page, name, "counter", "Cumulative count of memory allocation failures.", lines)
+
+
+def write_processes(page: Page, rows: Rows) -> None:
+    known = [(row.labels, row.end, row.sample.processes) for row in rows if row.sample.processes]
+    name = "container_processes"
+    lines = [
+        f"{name}{labels}}} {counted.processes}{end}"
+        for labels, end, counted in known
+        if counted.processes is not None
+    ]
+    _write(page, name, "gauge", "Number of processes running inside the container.", lines)
+    name = "container_threads"
+    lines = [
+        f"{name}{labels}}} {counted.threads}{end}"
+        for labels, end, counted in known
+        if counted.threads is not None
+    ]
+    _write(page, name, "gauge", "Number of threads running inside the container", lines)
+    name = "container_threads_max"
+    help_text = "Maximum number of threads allowed inside the container, infinity if value is zero"
+    lines = [f"{name}{row.labels}}} {row.sample.limits.threads or 0}{row.end}" for row in rows]
+    _write(page, name, "gauge", help_text, lines)
+
+
+def write_limits(page: Page, rows: Rows) -> None:
+    """Settings carry no stamp; no limit at all is written as 0, as the reference does."""
+    for name, help_text, field, unlimited in _LIMIT_FAMILIES:
+        at = Limits._fields.index(field)
+        lines = [
+            f"{name}{row.labels}}} {value}\n"
+            for row in rows
+            if (value := row.sample.limits[at] if row.sample.limits[at] is not None else unlimited)
+            is not None
+        ]
+        _write(page, name, "gauge", help_text, lines)
+
+
+_LIMIT_FAMILIES: tuple[tuple[str, str, str, int | None], ...] = (
+    ("container_spec_cpu_period", "CPU period of the container.", "cpu_period_usec", None),
+    ("container_spec_cpu_quota", "CPU quota of the container.", "cpu_quota_usec", None),
+    ("container_spec_cpu_shares", "CPU share of the container.", "cpu_shares", None),
+    (
+        "container_spec_memory_limit_bytes",
+        "Memory limit for the container.",
+        "memory_bytes",
+        0,
+    ),
+    (
+        "container_spec_memory_reservation_limit_bytes",
+        "Memory reservation limit for the container.",
+        "memory_reservation_bytes",
+        0,
+    ),
+    (
+        "container_spec_memory_swap_limit_bytes",
+        "Memory swap limit for the container.",
+        "swap_bytes",
+        0,
+    ),
+)
+
+
+def write_times(page: Page, rows: Rows) -> None:
+    name = "container_last_seen"
+    lines = [f"{name}{row.labels}}} {row.sample.time_ns // 1_000_000_000}{row.end}" for row in rows]
+    _write(page, name, "gauge", "Last time a container was seen by the exporter", lines)
+    name = "container_start_time_seconds"
+    lines = [
+        f"{name}{row.labels}}} {row.started_at_ns // 1_000_000_000}\n"
+        for row in rows
+        if row.started_at_ns > 0
+    ]
+    help_text = "Start time of the container since unix epoch in seconds."
+    _write(page, name, "gauge", help_text, lines)
+
+
+def write_pressure(page: Page, rows: Rows) -> None:
+    """Seconds; waiting is `some`, stalled is `full`."""
+    for resource, what in (("cpu", "CPU"), ("memory", "memory"), ("io", "I/O")):
+        known = [
+            (row.labels, row.end, pressure)
+            for row in rows
+            if (pressure := getattr(row.sample, f"{resource}_pressure"))
+        ]
+        for kind, line_at, verb in (("waiting", 0, "waited"), ("stalled", 1, "stalled")):
+            name = f"container_pressure_{resource}_{kind}_seconds_total"
+            reason = f"due to {what} congestion" if kind == "waiting" else f"due to {what} stalls"
+            help_text = f"Total time duration tasks in the container have {verb} {reason}."
+            lines = [
+                f"{name}{labels}}} {line.total_usec / USEC_PER_S!r}{end}"
+                for labels, end, pressure in known
+                if (line := pressure[line_at])
+            ]
+            _write(page, name, "counter", help_text, lines)
+
+
+def write_devices(page: Page, rows: Rows, names: Mapping[tuple[int, int], str]) -> None:
+    """Bytes and operations per block device; a device without a name shows its numbers."""
+    known = [(row, device) for row in rows for device in row.sample.io or ()]
+    for name, help_text, field in _DEVICE_FAMILIES:
+        lines = [
+            f'{name}{row.labels},device="{_device(names, device)}"}} {value}{row.end}'
+            for row, device in known
+            if (value := getattr(device, field)) is not None
+        ]
+        _write(page, name, "counter", help_text, lines)
+    name = "container_blkio_device_usage_total"
+    lines = []
+    for row, device in known:
+        labels = (
+            f'{name}{row.labels},device="{_device(names, device)}",major="{device.major}"'
+            f',minor="{device.minor}",operation='
+        )
+        for operation, value in (("Read", device.read_bytes), ("Write", device.write_bytes)):
+            if value is not None:
+                lines.append(f'{labels}"{operation}"}} {value}{row.end}')
+    _write(page, name, "counter", "Blkio Device bytes usage", lines)
+
+
+_DEVICE_FAMILIES = (
+    ("container_fs_reads_bytes_total", "Cumulative count of bytes read", "read_bytes"),
+    ("container_fs_reads_total", "Cumulative count of reads completed", "reads"),
+    ("container_fs_writes_bytes_total", "Cumulative count of bytes written", "write_bytes"),
+    ("container_fs_writes_total", "Cumulative count of writes completed", "writes"),
+)
+
+
+def _device(names: Mapping[tuple[int, int], str], device: Any) -> str:
+    name = names.get((device.major, device.minor))
+    return f"/dev/{name}" if name else f"{device.major}:{device.minor}"
+
+
+def write_filesystems(page: Page, rows: Rows, node: NodeSample) -> None:
+    known = [(row, row.rootfs) for row in rows if row.rootfs]
+    for name, help_text, field in _FILESYSTEM_FAMILIES:
+        lines = [
+            f'{name}{row.labels},device="{text.escape(node.fs_device)}"}} {value}{row.end}'
+            for row, fs in known
+            if (value := getattr(fs, field)) is not None
+        ]
+        _write(page, name, "gauge", help_text, lines)
+
+
+_FILESYSTEM_FAMILIES = (
+    (
+        "container_fs_usage_bytes",
+        "Number of bytes that are consumed by the container on this filesystem.",
+        "used_bytes",
+    ),
+    (
+        "container_fs_limit_bytes",
+        "Number of bytes that can be consumed by the container on this filesystem.",
+        "capacity_bytes",
+    ),
+    ("container_fs_inodes_free", "Number of available Inodes", "inodes_free"),
+    ("container_fs_inodes_total", "Number of Inodes", "inodes"),
+)
+
+
+def write_network(page: Page, rows: Rows) -> None:
+    """Of the node and of sandboxes only: containers of a pod share its network."""
+    known = [
+        (f'{row.labels},interface="{text.escape(interface.name)}"}}', row.end, interface)
+        for row in rows
+        if row.network
+        for interface in row.network.interfaces
+    ]
+    for direction, short, verb in (
+        ("receive", "rx", "received"),
+        ("transmit", "tx", "transmitted"),
+    ):
+        for noun, field, what in (
+            ("bytes", "bytes", "bytes"),
+            ("packets", "packets", "packets"),
+            ("packets_dropped", "dropped", "packets dropped while being"),
+            ("errors", "errors", "errors encountered while being"),
+        ):
+            name = f"container_network_{direction}_{noun}_total"
+            lines = [
+                f"{name}{labels} {getattr(interface, f'{short}_{field}')}{end}"
+                for labels, end, interface in known
+            ]
+            _write(page, name, "counter", f"Cumulative count of {what} {verb}", lines)
+
+
+def _write(page: Page, name: str, kind: str, help_text: str, lines: Lines) -> None:
+    if lines:
+        page.family(name, kind, help_text)
+        page.extend(lines)

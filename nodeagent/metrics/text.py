@@ -1,0 +1,95 @@
+"""Writing metrics as text: Prometheus' own format 0.0.4 and OpenMetrics 1.0.
+
+A page is written family by family; a label block is escaped once and kept by whoever owns it. The
+two formats differ in the names of counters' families, in the unit of stamps and in the last line,
+and only this module knows that. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
+
+
+def wants_openmetrics(accept: str) -> bool:
+    """Whether the Accept header prefers OpenMetrics 1.0 to plain text."""
+    best = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
+    for item in accept.split(","):
+        kind, *parameters = (part.strip() for part in item.split(";"))
+        if kind.lower() in best:
+            best[kind.lower()] = max(best[kind.lower()], _quality(parameters))
+    return best["application/openmetrics-text"] > best["text/plain"]
+
+
+def _quality(parameters: Iterable[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def label_block(**labels: str) -> str:
+    """`{a="x",b="y"}` with values escaped; empty without labels."""
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{key}="{escape(value)}"' for key, value in labels.items()) + "}"
+
+
+def escape(value: str) -> str:
+    """A label value as both formats write it; broken surrogates become question marks."""
+    return value.translate(_ESCAPES).encode("utf-8", "replace").decode()
+
+
+def number(value: float) -> str:
+    """A sample value; whole numbers are written without a fraction."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return repr(value)
+
+
+class Page:
+    """Collects lines; `family` must come before its samples, and each family only once."""
+
+    def __init__(self, *, openmetrics: bool = False) -> None:
+        self._openmetrics = openmetrics
+        self._lines: list[str] = []
+        self.add = self._lines.append
+        self.extend = self._lines.extend
+
+    @property
+    def content_type(self) -> str:
+        return OPENMETRICS_TYPE if self._openmetrics else TEXT_TYPE
+
+    def family(self, name: str, kind: str, text: str, *, stability: str = "") -> None:
+        """Begin a family; `name` is that of its samples, `kind` counter or gauge."""
+        if self._openmetrics and kind == "counter":
+            name = name.removesuffix("_total")
+        help_text = f"[{stability}] {text}" if stability else text
+        escaped = help_text.translate(_ESCAPES if self._openmetrics else _HELP_ESCAPES)
+        self.add(f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n")
+
+    def stamp(self, time_ns: int) -> str:
+        """The end of a line whose sample was taken at `time_ns`; kept as long as the sample."""
+        time_ms = time_ns // 1_000_000
+        if self._openmetrics:
+            return f" {time_ms // 1000}.{time_ms % 1000:03d}\n"
+        return f" {time_ms}\n"
+
+    def sample(self, name: str, labels: str, value: float, end: str = "\n") -> None:
+        """One line; `end` is a stamp."""
+        self.add(f"{name}{labels} {number(value)}{end}")
+
+    def render(self) -> bytes:
+        """The whole page, in the order written."""
+        if self._openmetrics:
+            self.add("# EOF\n")
+        return "".join(self._lines).encode()
