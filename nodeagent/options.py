@@ -57,7 +57,7 @@ def _boolean_pairs(text: str) -> dict[str, bool]:
 
 _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ("--address", ("address",), str, "address to serve on"),
-    ("--port", ("port",), int, "port to serve on; 0 picks a free one"),
+    ("--port", ("port",), int, "port to serve on"),
     ("--healthz-bind-address", ("healthzBindAddress",), str, "address of the plain /healthz"),
     ("--healthz-port", ("healthzPort",), int, "port of the plain /healthz; 0 turns it off"),
     ("--tls-cert-file", ("tlsCertFile",), str, "serving certificate"),

@@ -38,6 +38,7 @@ class Services:
 
     node_name: str
     config: NodeAgentConfiguration
+    psi: bool  # the feature gate NodeAgentPSI
     sampler: Sampler
     registry: PodRegistry
     checkpoints: CheckpointService | None  # None: the feature gate is off
@@ -102,6 +103,7 @@ class _Handlers:
             sampler.previous,
             node_name=self._services.node_name,
             only_cpu_and_memory=only == ["true"],
+            psi=self._services.psi,
         )
         return _json(summary)
 

@@ -113,7 +113,7 @@ class NodeAgentConfiguration(ConfigModel):
 
     # serving
     address: str = "0.0.0.0"  # noqa: S104 — the agent serves the network; access is authenticated
-    port: OptionalPort = 10250
+    port: Port = 10250
     tlsCertFile: str = ""
     tlsPrivateKeyFile: str = ""
     healthzBindAddress: str = "127.0.0.1"

@@ -18,7 +18,7 @@ CASES = {
     "missing file": (None, "agent.yaml: No such file or directory"),
     "unknown field": (HEAD + "prot: 10250\n", "agent.yaml:3: prot: there is no such field"),
     "missing certificate": (
-        HEAD + "port: 0\ntlsCertFile: /absent.crt\ntlsPrivateKeyFile: /absent.key\n",
+        HEAD + "tlsCertFile: /absent.crt\ntlsPrivateKeyFile: /absent.key\n",
         "/absent.crt",
     ),
 }

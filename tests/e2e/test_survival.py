@@ -55,7 +55,7 @@ def test_a_second_agent_on_the_same_lock_file_does_not_start_work(
             sys.executable, "-m", "nodeagent.main",
             f"--lock-file={cluster.run_dir / 'nodeagent.lock'}",
             f"--root-dir={tmp_path / 'root'}",
-            "--port=0", "--healthz-port=0", "--container-runtime-endpoint=",
+            "--healthz-port=0", "--container-runtime-endpoint=",
         ],
         capture_output=True, text=True, timeout=20,
     )  # fmt: skip

@@ -1,0 +1,165 @@
+"""The agent's own metrics page: computed from the live objects when it is asked for.
+
+Nothing is stored twice: every value is read from the object that owns it. Names of the `nodeagent_`
+family carry no promise; those of the framework keep their stated tier.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from nodeagent.heartbeat import LeaseLoop
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.runtime.health import RuntimeWatch
+from nodeagent.stats.sampler import Sampler
+from nodeagent.statusloop import StatusLoop
+from nodeagent.watchdog import Watchdog
+from orch.component.features import Features
+from orch.component.metrics import Registry
+from orch.wire import version
+
+_PSI_STATES = ("supported", "disabled", "absent")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The objects whose state the page shows; None for what this agent runs without."""
+
+    node_name: str
+    features: Features
+    sampler: Sampler
+    registry: PodRegistry
+    runtime: RuntimeWatch
+    status: StatusLoop
+    lease: LeaseLoop | None
+    watchdog: Watchdog | None
+
+
+def agent_registry(sources: Sources) -> Registry:
+    """The registry behind `/metrics`."""
+    registry = Registry()
+    registry.add_process_metrics()
+    registry.register(_AgentCollector(sources))
+    return registry
+
+
+class _AgentCollector(Collector):
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._framework()
+        yield from self._heartbeat()
+        yield from self._pods()
+        yield from self._measuring()
+        if self._sources.watchdog:
+            yield _counts(
+                "nodeagent_watchdog_skipped",
+                "Keep-alives withheld, by the check that failed.",
+                "check",
+                self._sources.watchdog.skipped,
+            )
+
+    def _framework(self) -> Iterator[Metric]:
+        node = GaugeMetricFamily("nodeagent_node_name", _alpha("The node's name."), labels=["node"])
+        node.add_metric([self._sources.node_name], 1)
+        yield node
+        build = GaugeMetricFamily(
+            "orch_build_info",
+            _alpha("What this program was built as."),
+            labels=["major", "minor", "git_version", "go_version", "platform"],
+        )
+        machine = f"linux/{platform.machine()}"
+        runtime = f"python{platform.python_version()}"
+        build.add_metric([version.MAJOR, version.MINOR, version.VERSION, runtime, machine], 1)
+        yield build
+        enabled = GaugeMetricFamily(
+            "orch_feature_enabled",
+            "[BETA] 1 for a feature that is on, 0 for one that is off.",
+            labels=["name", "stage"],
+        )
+        for gate, on in self._sources.features.all():
+            enabled.add_metric([gate.name, gate.stage.value], int(on))
+        yield enabled
+
+    def _heartbeat(self) -> Iterator[Metric]:
+        status, lease, runtime = self._sources.status, self._sources.lease, self._sources.runtime
+        yield _counter("nodeagent_status_reports", "Node status patches sent.", status.reports)
+        yield _counter("nodeagent_status_failures", "Status rounds that failed.", status.failures)
+        yield _gauge("nodeagent_node_ready", "1 while this node calls itself Ready.", status.ready)
+        yield _counter("nodeagent_runtime_checks", "Runtime status checks made.", runtime.checks)
+        yield _counter(
+            "nodeagent_runtime_check_failures",
+            "Runtime status checks that failed.",
+            runtime.failures,
+        )
+        if lease:
+            yield _counter("nodeagent_lease_renewals", "Renewals of the Lease.", lease.renewals)
+            yield _counter(
+                "nodeagent_lease_failures", "Tries to renew that failed.", lease.failures
+            )
+            yield _gauge(
+                "nodeagent_lease_late_seconds",
+                "How long after its planned time the last renewal came.",
+                lease.late_s,
+            )
+
+    def _pods(self) -> Iterator[Metric]:
+        registry = self._sources.registry
+        containers = sum(
+            1 for target in registry.targets() for container in target.containers if container.id
+        )
+        yield _gauge("nodeagent_desired_pods", "Pods that should run.", len(registry.pods()))
+        yield _gauge("nodeagent_running_pods", "Pods with a sandbox.", len(registry.running_pods()))
+        yield _gauge("nodeagent_running_containers", "Containers that are measured.", containers)
+
+    def _measuring(self) -> Iterator[Metric]:
+        reader, latest = self._sources.sampler.reader, self._sources.sampler.latest
+        unified = reader.layout.version == "v2"
+        yield _gauge("nodeagent_cgroup_version", "Version of the cgroup tree.", 2 if unified else 1)
+        if latest:
+            duration = GaugeMetricFamily(
+                "nodeagent_collector_duration_seconds",
+                _alpha("How long the last reading took."),
+                labels=["collector"],
+            )
+            duration.add_metric(["sample"], latest.duration_s)
+            yield duration
+        yield _counts(
+            "nodeagent_read_errors",
+            "Kernel files that could not be read or understood, by kind.",
+            "kind",
+            latest.errors if latest else {},
+        )
+        psi = GaugeMetricFamily(
+            "nodeagent_psi_supported",
+            _alpha("1 where pressure stalls are reported, 0 where they are disabled or absent."),
+            labels=["source", "resource"],
+        )
+        for (source, resource), state in sorted(reader.psi.items()):
+            psi.add_metric([source, resource], int(state == _PSI_STATES[0]))
+        yield psi
+
+
+def _alpha(text: str) -> str:
+    return f"[ALPHA] {text}"
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, _alpha(text), value=float(value))
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, _alpha(text), value=float(value))
+
+
+def _counts(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(name, _alpha(text), labels=[label])
+    for key, count in sorted(counts.items()):
+        family.add_metric([key], count)
+    return family

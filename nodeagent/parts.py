@@ -1,0 +1,348 @@
+"""The parts of one agent, built once from options and configuration, and how they are connected.
+
+`main` runs them; nothing else constructs. A part that is missing on this host (no API server, no
+runtime, no pressure stalls) is left out here and said in `missing`; the others do without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent import collector
+from nodeagent.checkpoint import CheckpointLimits, CheckpointService
+from nodeagent.checkpointstore import CheckpointStore
+from nodeagent.collector import FactsCollector
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.heartbeat import LeaseLoop
+from nodeagent.metrics import agent as agent_metrics
+from nodeagent.node.settings import NodeSettings, node_settings
+from nodeagent.options import Options
+from nodeagent.pods.cgroups import PodCgroups
+from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.filesource import FileSource
+from nodeagent.pods.keeper import PodKeeper
+from nodeagent.pods.observer import Observer
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.services import PodServices
+from nodeagent.pods.sources import ApiSource, PodSource
+from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.volumes import VolumeStore
+from nodeagent.runtime.base import ContainerRuntime
+from nodeagent.runtime.cri import CriRuntime
+from nodeagent.runtime.health import RuntimeWatch
+from nodeagent.server import Services
+from nodeagent.stats.host import HostFacts, read_host_facts
+from nodeagent.stats.layers import RuntimeDiskLoop, RuntimeDisks
+from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.sources import Sources, SystemPart
+from nodeagent.statusloop import StatusLoop, StatusTimes
+from nodeagent.watchdog import Watchdog
+from orch.client.events import EventRecorder
+from orch.client.kubeconfig import load_kubeconfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport
+from orch.component import clock
+from orch.component.daemon import SetupError
+from orch.component.features import Features
+from orch.component.health import CheckFailed, HealthChecks, SliMetrics
+from orch.component.notify import Notifier
+from orch.wire import version
+
+DISK_INTERVAL_S = 60.0
+_LEASE_TIMEOUT_S = 10.0
+
+
+@dataclass
+class Parts:
+    """Everything the agent's loops and handlers work with."""
+
+    node_name: str
+    config: NodeAgentConfiguration
+    features: Features
+    registry: PodRegistry
+    sampler: Sampler
+    runtime: ContainerRuntime | None
+    runtime_watch: RuntimeWatch
+    runtime_disks: RuntimeDiskLoop | None
+    status: StatusLoop
+    lease: LeaseLoop | None
+    keeper: PodKeeper | None
+    checkpoints: CheckpointService | None
+    events: EventRecorder | None
+    health: HealthChecks
+    slis: SliMetrics
+    transports: tuple[Transport, ...]
+    missing: tuple[str, ...]  # what this agent runs without, one phrase each
+
+    def watchdog(self, notifier: Notifier, *, interval_s: float) -> Watchdog:
+        """Keep-alives that depend on this process alone, not on API server or runtime."""
+        return Watchdog(notifier, {"sampling": self._sampling_alive}, interval_s=interval_s)
+
+    def services(self, watchdog: Watchdog | None) -> Services:
+        """What the HTTP handlers call."""
+        metrics = agent_metrics.agent_registry(
+            agent_metrics.Sources(
+                node_name=self.node_name,
+                features=self.features,
+                sampler=self.sampler,
+                registry=self.registry,
+                runtime=self.runtime_watch,
+                status=self.status,
+                lease=self.lease,
+                watchdog=watchdog,
+            )
+        )
+        return Services(
+            node_name=self.node_name,
+            config=self.config,
+            psi=self.features.enabled("NodeAgentPSI"),
+            sampler=self.sampler,
+            registry=self.registry,
+            checkpoints=self.checkpoints,
+            health=self.health,
+            slis=self.slis,
+            metrics=metrics,
+        )
+
+    async def recover(self) -> None:
+        """Tidy up what an agent that was killed during a checkpoint left behind."""
+        if self.checkpoints:
+            await self.checkpoints.recover()
+
+    async def close(self) -> None:
+        await self.sampler.close()
+        for transport in self.transports:
+            await transport.close()
+        if self.runtime:
+            await self.runtime.close()
+
+    async def _sampling_alive(self) -> None:
+        _require_recent(self.sampler, self.config.housekeepingInterval)
+
+
+def build(options: Options, config: NodeAgentConfiguration, features: Features) -> Parts:
+    """Construct and connect everything; SetupError for what cannot work on this host."""
+    host = read_host_facts()
+    node_name = (options.hostname_override or host.hostname).lower()
+    runtime = _runtime(config)
+    client, lease_client = _clients(options)
+    registry = PodRegistry(_pod_settings(options, config, host, node_name))
+    disks = RuntimeDiskLoop(runtime) if runtime else None
+    sampler = _sampler(options, config, host, registry, disks)
+    watch = RuntimeWatch(runtime, on_change=lambda: status.wake())
+    events = EventRecorder(client, "nodeagent", host=node_name)
+    facts = FactsCollector(
+        collector.machine_facts(host, hostname=node_name),
+        node_ip=options.node_ip,
+        sample=lambda: sampler.latest,
+        health=lambda: watch.health,
+        runtime=runtime,
+    )
+    status = StatusLoop(
+        client,
+        _node_settings(options, config, node_name),
+        facts.collect,
+        times=StatusTimes(config.nodeStatusUpdateFrequency, config.nodeStatusReportFrequency),
+        events=events,
+    )
+    health, slis = _health(sampler, config.housekeepingInterval)
+    return Parts(
+        node_name=node_name,
+        config=config,
+        features=features,
+        registry=registry,
+        sampler=sampler,
+        runtime=runtime,
+        runtime_watch=watch,
+        runtime_disks=disks,
+        status=status,
+        lease=_lease(lease_client, node_name, config),
+        keeper=_keeper(options, config, registry, runtime, client),
+        checkpoints=_checkpoints(config, features, registry, runtime),
+        events=events if client else None,
+        health=health,
+        slis=slis,
+        transports=tuple(c.transport for c in (client, lease_client) if c),
+        missing=_missing(options, runtime, sampler),
+    )
+
+
+def serving_certificate(options: Options, config: NodeAgentConfiguration) -> tuple[str, str]:
+    """Certificate and key files: the configured ones, or the agent's own, made when missing."""
+    if config.tlsCertFile:
+        return config.tlsCertFile, config.tlsPrivateKeyFile
+    from orch.component import pki  # heavy, and needed only here
+
+    hosts = [options.hostname_override or read_host_facts().hostname, "localhost", "127.0.0.1"]
+    if options.node_ip:
+        hosts.append(options.node_ip)
+    pair = pki.self_signed(Path(options.cert_dir), "nodeagent", hosts, now=clock.utc_now())
+    return pair.cert_file, pair.key_file
+
+
+def _runtime(config: NodeAgentConfiguration) -> ContainerRuntime | None:
+    endpoint = config.containerRuntimeEndpoint
+    if not endpoint:
+        return None
+    try:
+        return CriRuntime(endpoint, timeout_s=config.runtimeRequestTimeout)
+    except ValueError as error:
+        raise SetupError(f"containerRuntimeEndpoint: {error}") from None
+
+
+def _clients(options: Options) -> tuple[ApiClient | None, ApiClient | None]:
+    """Two clients with connections of their own, so that nothing delays the Lease."""
+    if not options.kubeconfig:
+        return None, None
+    config = load_kubeconfig(options.kubeconfig)
+    agent = f"nodeagent/{version.VERSION}"
+    general = ApiClient(Transport(config, user_agent=agent))
+    lease = ApiClient(Transport(config, timeout_s=_LEASE_TIMEOUT_S, user_agent=f"{agent} lease"))
+    return general, lease
+
+
+def _pod_settings(
+    options: Options, config: NodeAgentConfiguration, host: HostFacts, node_name: str
+) -> PodSettings:
+    return PodSettings(
+        node_name=node_name,
+        root_dir=str(Path(options.root_dir).absolute()),
+        pod_logs_dir=config.podLogsDir,
+        cgroup_parent=_pods_cgroup(config),
+        host_ip=options.node_ip,
+        memory_capacity_bytes=host.memory_bytes,
+    )
+
+
+def _pods_cgroup(config: NodeAgentConfiguration) -> str:
+    return config.cgroupRoot.rstrip("/") + "/orchpods"
+
+
+def _node_settings(
+    options: Options, config: NodeAgentConfiguration, node_name: str
+) -> NodeSettings:
+    try:
+        return node_settings(
+            config,
+            node_name=node_name,
+            agent_version=version.VERSION,
+            agent_port=config.port,
+            node_labels=options.node_labels,
+        )
+    except ValueError as error:
+        raise SetupError(str(error)) from None
+
+
+def _sampler(
+    options: Options,
+    config: NodeAgentConfiguration,
+    host: HostFacts,
+    registry: PodRegistry,
+    disks: RuntimeDiskLoop | None,
+) -> Sampler:
+    pods = SystemPart("pods", _pods_cgroup(config), host.boot_time_ns)
+    sources = Sources(
+        node_path=options.root_dir,
+        system_parts=(pods,),
+        fd_budget=config.openFileBudget,
+        runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
+    )
+    sampler = Sampler(targets=registry.targets, sources=sources)
+    if config.failCgroupV1 and sampler.reader.layout.version != "v2":
+        raise SetupError(
+            f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
+        )
+    return sampler
+
+
+def _lease(
+    client: ApiClient | None, node_name: str, config: NodeAgentConfiguration
+) -> LeaseLoop | None:
+    if client is None or not config.registerNode:
+        return None
+    return LeaseLoop(client, node_name, duration_s=config.nodeLeaseDurationSeconds)
+
+
+def _keeper(
+    options: Options,
+    config: NodeAgentConfiguration,
+    registry: PodRegistry,
+    runtime: ContainerRuntime | None,
+    client: ApiClient | None,
+) -> PodKeeper | None:
+    if runtime is None:
+        return None
+    settings = registry.settings
+    seccomp = SeccompProfiles(f"{settings.root_dir}/seccomp", default=config.seccompDefault)
+    services = PodServices(
+        runtime=runtime,
+        registry=registry,
+        observer=Observer(runtime, registry),
+        volumes=VolumeStore(settings.root_dir),
+        cgroups=PodCgroups(settings.cgroup_parent),
+        seccomp_of=seccomp.setting_of,
+    )
+    sources: list[PodSource] = []
+    if config.staticPodPath:
+        sources.append(
+            FileSource(
+                config.staticPodPath,
+                settings.node_name,
+                full_interval_s=config.fileCheckFrequency,
+            )
+        )
+    if client is not None:
+        sources.append(ApiSource(client, settings.node_name))
+    return PodKeeper(services, sources)
+
+
+def _checkpoints(
+    config: NodeAgentConfiguration,
+    features: Features,
+    registry: PodRegistry,
+    runtime: ContainerRuntime | None,
+) -> CheckpointService | None:
+    if runtime is None or not features.enabled("ContainerCheckpoint"):
+        return None
+    return CheckpointService(
+        registry,
+        runtime,
+        CheckpointStore(registry.settings.root_dir),
+        limits=CheckpointLimits(
+            timeout_s=config.runtimeRequestTimeout,
+            max_concurrent=config.checkpoint.maxConcurrent,
+        ),
+    )
+
+
+def _health(sampler: Sampler, interval_s: float) -> tuple[HealthChecks, SliMetrics]:
+    """What /healthz says: that this process works, not that what it depends on does."""
+    slis = SliMetrics()
+    checks = HealthChecks(slis)
+    checks.add("ping", lambda: None)
+    checks.add("sampling", lambda: _require_recent(sampler, interval_s))
+    return checks, slis
+
+
+def _require_recent(sampler: Sampler, interval_s: float) -> None:
+    """CheckFailed when a reading has been due for three intervals."""
+    if sampler.latest is None:
+        return
+    if (age_s := sampler.age_s()) > 3 * interval_s:
+        raise CheckFailed(f"the last reading of statistics is {age_s:.0f} s old")
+
+
+def _missing(
+    options: Options, runtime: ContainerRuntime | None, sampler: Sampler
+) -> tuple[str, ...]:
+    missing = []
+    if not options.kubeconfig:
+        missing.append("standalone: no API server (--kubeconfig is not given)")
+    if runtime is None:
+        missing.append("no container runtime: pods do not run (containerRuntimeEndpoint is empty)")
+    if sampler.reader.layout.version == "none":
+        missing.append("no cgroups are mounted: containers are not measured")
+    if not Path("/proc/pressure/cpu").exists():
+        missing.append("no pressure stalls: this kernel does not report them")
+    return tuple(missing)
