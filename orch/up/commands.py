@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from orch.up.certificates import Certificates
 from orch.up.layout import Layout
@@ -22,8 +23,8 @@ class Ports:
 
 
 def apiserver(layout: Layout, ports: Ports, certificates: Certificates) -> Command:
-    return _python(
-        "orch.server.main",
+    return _program(
+        "orch-apiserver",
         "--bind-address=127.0.0.1",
         f"--secure-port={ports.apiserver}",
         f"--data-dir={layout.store}",
@@ -38,8 +39,8 @@ def apiserver(layout: Layout, ports: Ports, certificates: Certificates) -> Comma
 
 
 def controller_manager(layout: Layout, ports: Ports) -> Command:
-    return _python(
-        "orch.lifecycle.main",
+    return _program(
+        "orch-controller-manager",
         f"--kubeconfig={layout.kubeconfig('controller-manager')}",
         f"--secure-port={ports.controller}",
     )
@@ -49,8 +50,8 @@ def nodeagent(
     layout: Layout, ports: Ports, certificates: Certificates, node: str, runtime: str | None
 ) -> Command:
     """`runtime` is the CRI endpoint; None runs the agent without one."""
-    return _python(
-        "nodeagent.main",
+    return _program(
+        "nodeagent",
         f"--config={layout.agent_config}",
         f"--config-dir={layout.agent_drop_ins}",
         f"--kubeconfig={layout.kubeconfig('node')}",
@@ -69,5 +70,6 @@ def nodeagent(
     )
 
 
-def _python(module: str, *arguments: str) -> Command:
-    return (sys.executable, "-m", module, *arguments)
+def _program(name: str, *arguments: str) -> Command:
+    """A program of this installation: it lies beside the interpreter that runs orch-up."""
+    return (str(Path(sys.executable).with_name(name)), *arguments)
