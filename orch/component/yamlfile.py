@@ -62,6 +62,7 @@ def read_yaml_file(path: Path) -> Document:
 def parse_yaml(raw: str | bytes, *, source: str) -> Document:
     """Parse one document of JSON data; an empty one has the value None."""
     try:
+        _check_bounds(raw, source)
         root = yaml.compose(raw, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -69,12 +70,24 @@ def parse_yaml(raw: str | bytes, *, source: str) -> Document:
         raise YamlError(f"{source}:{line}: {error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise YamlError(f"{source}: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise YamlError(f"{source}: nested too deeply") from None
     if root is None:
         return Document(source, None)
     builder = _Builder(source)
     return Document(source, builder.build(root, ()), builder.lines)
+
+
+def _check_bounds(raw: str | bytes, source: str) -> None:
+    """Refuse before composing: the C composer recurses until it crashes and keeps every node."""
+    depth = values = 0
+    for event in yaml.parse(raw, Loader=_Loader):
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+            continue
+        values += 1
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        if depth > _MAX_DEPTH or values > 2 * _MAX_VALUES:  # keys count too
+            line = event.start_mark.line + 1
+            raise YamlError(f"{source}:{line}: too many or too deeply nested values")
 
 
 class _Loader(yaml.CSafeLoader):
