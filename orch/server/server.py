@@ -23,6 +23,7 @@ from orch.server.gate import Gate
 from orch.server.handlers import ResourceHandlers
 from orch.server.inflight import Inflight
 from orch.server.metrics import ServerMetrics, StorageCollector
+from orch.server.nodeproxy import AgentTls, NodeProxy
 from orch.server.resources.backend import Backend
 from orch.server.resources.document import key_of, prefix_of
 from orch.server.resources.selection import selectable
@@ -43,6 +44,14 @@ class Server:
         self._metrics = ServerMetrics()
         self._metrics.registry.register(StorageCollector(self._counts, self._storage.size_bytes))
         self._slis = SliMetrics()
+        tls = AgentTls(
+            flags.nodeagent_certificate_authority,
+            flags.nodeagent_client_certificate,
+            flags.nodeagent_client_key,
+        )
+        self._proxy = NodeProxy(
+            self._backend, tls.context(), allow_local=flags.node_proxy_allow_loopback
+        )
         self.app = self._application()
 
     async def open(self) -> None:
@@ -76,6 +85,7 @@ class Server:
         self._storage.end_watches()
 
     async def close(self) -> None:
+        await self._proxy.close()
         await self._storage.close()
 
     def _application(self) -> web.Application:
@@ -93,7 +103,8 @@ class Server:
         others = nonresource.routes(
             RESOURCES, address, self._health(), self._slis, self._metrics.registry
         )
-        return app.build(gate, ResourceHandlers(self._backend), others)
+        handlers = ResourceHandlers(self._backend, {("nodes", "proxy"): self._proxy.handle})
+        return app.build(gate, handlers, others)
 
     def _health(self) -> HealthChecks:
         """The reference's names: `etcd` is storage, whatever it is made of."""

@@ -1,0 +1,239 @@
+"""`nodes/{node}/proxy/…`: requests handed on to a node's agent, answers handed back, both streamed.
+
+The agent is reached over TLS it must prove itself on: its certificate comes from the agents' CA
+and names the node. The server shows its own client certificate; the caller's credentials go no
+further than here. Redirects are handed back, never followed; upgrades are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from orch.component.daemon import SetupError
+from orch.server import nodeaddress
+from orch.server.handlers import Call
+from orch.server.nodeaddress import AgentEndpoint, ProxyId
+from orch.server.resources.backend import Backend, Target
+from orch.server.resources.document import decode
+from orch.server.strategy import nodes
+from orch.wire.errors import ApiError, bad_request, service_unavailable
+
+CONNECT_TIMEOUT_S = 10.0
+_GONE_CHECK_S = 15.0  # an idle answer notices within this that its client has left
+_HOP_BY_HOP = (
+    "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+    "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Expect",
+)  # fmt: skip
+_CREDENTIALS = ("Authorization", "Cookie")
+_IDENTITY_PREFIXES = ("impersonate-", "x-remote-", "x-forwarded-")
+_SET_BY_CLIENT_LIBRARY = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTls:
+    """`ca_file` None: agents cannot be verified, and are not called."""
+
+    ca_file: str | None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        """SetupError names the file that cannot be used."""
+        if self.ca_file is None:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file:
+                context.load_cert_chain(self.cert_file, self.key_file)
+        except (OSError, ValueError) as error:
+            raise SetupError(
+                f"cannot use the node agent CA {self.ca_file} with the client certificate"
+                f" {self.cert_file}: {error}"
+            ) from error
+        return context
+
+
+@dataclass(slots=True)
+class NodeProxy:
+    """`handle` is the connector of `nodes/proxy`; `close` lets go of kept connections."""
+
+    backend: Backend
+    tls: ssl.SSLContext | None
+    allow_local: bool = False
+    _session: aiohttp.ClientSession | None = field(default=None, init=False)
+
+    async def handle(self, call: Call) -> web.StreamResponse:
+        """ApiError 400, 404, 503; whatever the agent answers is handed back as it is."""
+        request, info = call.request, call.info
+        _refuse_what_is_not_proxied(request)
+        wanted = _parse(info.name)
+        endpoint = self._endpoint(call, wanted)
+        if not info.rest:
+            if request.method in ("GET", "HEAD"):
+                return _to_trailing_slash(request)
+            return await self._forward(request, wanted, endpoint, "/")
+        return await self._forward(request, wanted, endpoint, info.rest)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _endpoint(self, call: Call, wanted: ProxyId) -> AgentEndpoint:
+        target = Target(nodes.STRATEGY, call.identity, name=wanted.name)
+        endpoint = nodeaddress.endpoint_of(decode(self.backend.find(target)), wanted)
+        if endpoint is None:
+            raise service_unavailable(
+                f'error trying to reach service: node "{wanted.name}" has not reported an address'
+            )
+        return endpoint
+
+    async def _forward(
+        self, request: web.Request, wanted: ProxyId, endpoint: AgentEndpoint, path: str
+    ) -> web.StreamResponse:
+        address = await self._resolve(endpoint)
+        host = f"[{address}]" if ":" in address else address
+        url = f"{endpoint.scheme}://{host}:{endpoint.port}{path}"
+        if request.query_string:
+            url += f"?{request.rel_url.raw_query_string}"
+        secure = endpoint.scheme == "https"
+        if secure and self.tls is None:
+            raise service_unavailable(
+                "error trying to reach service: this server has no CA to verify node agents with;"
+                " start it with --nodeagent-certificate-authority"
+            )
+        try:
+            upstream = await self._client().request(
+                request.method,
+                URL(url, encoded=True),
+                data=request.content if request.body_exists else None,
+                headers=_forwarded_headers(request),
+                skip_auto_headers=_SET_BY_CLIENT_LIBRARY,
+                allow_redirects=False,
+                ssl=self.tls if secure and self.tls is not None else True,
+                server_hostname=wanted.name if secure else None,
+            )
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _unreachable(wanted, error) from error
+        async with upstream:
+            return await _hand_back(request, upstream)
+
+    async def _resolve(self, endpoint: AgentEndpoint) -> str:
+        """An address that may be called; resolved here, so that what was checked is called."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                endpoint.host, endpoint.port, type=1
+            )
+        except OSError as error:
+            raise service_unavailable(
+                f"error trying to reach service: cannot resolve {endpoint.host}: {error.strerror}"
+            ) from error
+        addresses = [str(sockaddr[0]) for *_, sockaddr in found]
+        for address in addresses:
+            if nodeaddress.is_allowed(address, allow_local=self.allow_local):
+                return address
+        raise bad_request(
+            f"address not allowed: {', '.join(addresses)} (loopback and link-local nodes need"
+            " --node-proxy-allow-loopback)"
+        )
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self._session
+
+
+def _parse(text: str) -> ProxyId:
+    try:
+        return nodeaddress.parse_id(text)
+    except ValueError as error:
+        raise bad_request(f"invalid node request: {error}") from None
+
+
+def _refuse_what_is_not_proxied(request: web.Request) -> None:
+    if "dryRun" in request.query:
+        raise bad_request("the dryRun option is not supported by the proxy")
+    if "Upgrade" in request.headers:
+        raise bad_request("upgraded connections are not proxied to nodes")
+
+
+def _to_trailing_slash(request: web.Request) -> web.Response:
+    query = request.rel_url.raw_query_string
+    location = f"{request.rel_url.raw_path}/" + (f"?{query}" if query else "")
+    return web.Response(status=301, headers={"Location": location})
+
+
+def _forwarded_headers(request: web.Request) -> CIMultiDict[str]:
+    headers = _end_to_end(request.headers)
+    for name in _CREDENTIALS:
+        headers.popall(name, None)
+    for name in list(headers):
+        if name.lower().startswith(_IDENTITY_PREFIXES):
+            headers.popall(name, None)
+    headers["X-Forwarded-Uri"] = request.rel_url.raw_path
+    headers["X-Forwarded-Host"] = request.host
+    headers["X-Forwarded-Proto"] = request.scheme
+    headers["X-Forwarded-For"] = request.remote or "unknown"
+    return headers
+
+
+def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """The headers without those of one connection, also those that Connection names."""
+    kept = CIMultiDict(headers)
+    named = [name.strip() for name in kept.get("Connection", "").split(",") if name.strip()]
+    for name in (*_HOP_BY_HOP, *named):
+        kept.popall(name, None)
+    return kept
+
+
+async def _hand_back(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Stream the agent's answer; a break on either side breaks the other, never truncates it."""
+    headers = _end_to_end(upstream.headers)
+    if "Location" in headers:
+        headers["Location"] = _located(request, headers["Location"])
+    response = web.StreamResponse(status=upstream.status, headers=headers)
+    await response.prepare(request)
+    try:
+        while chunk := await _next_chunk(request, upstream):
+            await response.write(chunk)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise ConnectionError(f"the node's answer broke off: {error}") from error
+    await response.write_eof()
+    return response
+
+
+async def _next_chunk(request: web.Request, upstream: aiohttp.ClientResponse) -> bytes:
+    """What the agent sends next, b"" at its end; ConnectionError when the client has left."""
+    while True:
+        try:
+            async with asyncio.timeout(_GONE_CHECK_S):
+                return await upstream.content.readany()
+        except TimeoutError:
+            if request.transport is None or request.transport.is_closing():
+                raise ConnectionError("the client left before the answer ended") from None
+
+
+def _located(request: web.Request, location: str) -> str:
+    """A redirect within the agent, as seen through the proxy; one elsewhere stays as it is."""
+    if not location.startswith("/") or location.startswith("//"):
+        return location
+    before, proxy, _ = request.rel_url.raw_path.partition("/proxy")
+    return f"{before}{proxy}{location}"
+
+
+def _unreachable(wanted: ProxyId, error: Exception) -> ApiError:
+    cause = str(error) or type(error).__name__
+    return service_unavailable(f'error trying to reach service: node "{wanted.name}": {cause}')
