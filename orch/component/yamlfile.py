@@ -86,7 +86,7 @@ def _check_bounds(raw: str | bytes, source: str) -> None:
         values += 1
         depth += isinstance(event, yaml.CollectionStartEvent)
         if depth > _MAX_DEPTH or values > 2 * _MAX_VALUES:  # keys count too
-            line = event.start_mark.line + 1
+            line = event.start_mark.line + 1 if event.start_mark else 1
             raise YamlError(f"{source}:{line}: too many or too deeply nested values")
 
 
