@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from pathlib import Path
 
 from aiohttp import web
 
@@ -39,7 +38,7 @@ class Server:
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._stopping = False
-        self._storage: Storage = SqliteStorage(_prepared(flags.storage_file))
+        self._storage: Storage = SqliteStorage(flags.storage_file)
         self._backend = Backend(self._storage, admit=NodeRestriction().check)
         self._metrics = ServerMetrics()
         self._metrics.registry.register(StorageCollector(self._counts, self._storage.size_bytes))
@@ -138,14 +137,3 @@ class Server:
             prefix_of(resource).strip("/"): len(self._storage.list(prefix_of(resource)).items)
             for resource in RESOURCES
         }
-
-
-def _prepared(storage_file: Path) -> Path:
-    """The directory is made for the owner alone; one that is there is left as it is."""
-    try:
-        storage_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise SetupError(
-            f"cannot make the data directory {storage_file.parent}: {error.strerror}"
-        ) from error
-    return storage_file

@@ -35,7 +35,7 @@ _COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
 
 
 class SqliteStorage(GroupCommitStorage):
-    """`base.Storage` on the file at `path`, made when it does not exist."""
+    """`base.Storage` on the file at `path`; file and directory are made when missing."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(SqliteMedium(path))
@@ -50,6 +50,7 @@ class SqliteMedium:
 
     def open(self) -> tuple[list[Stored], int]:
         try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Created before SQLite sees it: its -wal and -shm files take this file's mode.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._connection = self._connect()

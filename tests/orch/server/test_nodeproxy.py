@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from orch.component import clock
 from orch.component.httpd import HttpServer, peer_identity, server_context
 from tests.orch.server.harness import NODES, Api, Pki, make_pki, node
 
@@ -203,9 +204,7 @@ async def test_an_agent_that_cannot_prove_its_name_is_not_spoken_to(api: Api, ag
 async def test_an_agent_of_another_authority_is_not_spoken_to(
     server_pki: Pki, tmp_path: Path, agent: Agent
 ) -> None:
-    from orch.component import clock
-
-    foreign = make_pki(tmp_path / "foreign", clock.utc_now())
+    foreign = await asyncio.to_thread(make_pki, tmp_path / "foreign", clock.utc_now())
     api = await Api.start(server_pki, tmp_path / "data", *arguments(foreign))
     await api.call("POST", NODES, reported("n1", agent.port))
     assert (await api.call("GET", f"{PROXY}/x")).status == 503

@@ -60,9 +60,17 @@ async def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
     connection.close()
 
 
-async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(base.StorageFailed, match="no-such-dir"):
-        await SqliteStorage(tmp_path / "no-such-dir" / "state.db").open()
+async def test_a_missing_directory_is_made_for_the_owner_alone(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "new" / "state.db")
+    await storage.open()
+    await storage.close()
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(base.StorageFailed, match=r"file/state\.db"):
+        await SqliteStorage(tmp_path / "file" / "state.db").open()
 
 
 async def test_commits_are_synced_in_full(path: Path) -> None:
