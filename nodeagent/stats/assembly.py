@@ -53,6 +53,7 @@ def _memory(values: list[Any], settings: Settings) -> MemorySample | None:
     if usage is None and stat is None:
         return None
     known: MemoryStat = stat or _NO_STAT
+    oom_kills, failures = values[layout.MEMORY_EVENTS] or _PAIR
     inactive = known.inactive_file_bytes
     swap = values[layout.SWAP]
     return MemorySample(
@@ -68,8 +69,8 @@ def _memory(values: list[Any], settings: Settings) -> MemorySample | None:
         known.page_faults,
         known.major_page_faults,
         _peak(settings.peak_bytes, usage),
-        settings.limit_failures,
-        values[layout.OOM_KILLS],
+        settings.limit_failures if failures is None else failures,
+        oom_kills,
     )
 
 

@@ -59,7 +59,7 @@ class CgroupSource:
 
     def parse(self, file: CgroupFile, data: bytes) -> Any:
         value = file.parse(data)
-        if value is None and not file.may_lack:
+        if value is None:
             self.errors[file.name] += 1
         elif file.position in layout.PSI_POSITIONS:
             self.psi[layout.PSI_POSITIONS[file.position]] = "supported"

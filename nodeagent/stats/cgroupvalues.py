@@ -32,6 +32,13 @@ class MemoryStat(NamedTuple):
     major_page_faults: int | None
 
 
+class MemoryEvents(NamedTuple):
+    """`limit_failures` counts how often usage was about to exceed the limit."""
+
+    oom_kills: int | None
+    limit_failures: int | None
+
+
 def parse_number(data: bytes) -> int | None:
     """A file that holds one number: memory.current, pids.current, cpuacct.usage."""
     try:
@@ -137,9 +144,9 @@ def parse_memory_stat_v1(data: bytes) -> MemoryStat | None:
     )
 
 
-def parse_oom_kills(data: bytes) -> int | None:
-    """memory.events (v2) and memory.oom_control (v1) count the kills under the same key."""
-    return find_number(data, b"\noom_kill ")
+def parse_memory_events(data: bytes) -> MemoryEvents:
+    """v2 memory.events and v1 memory.oom_control, which has no `max` and, before 4.13, no kills."""
+    return MemoryEvents(find_number(data, b"\noom_kill "), find_number(data, b"\nmax "))
 
 
 def count_lines(data: bytes) -> int:

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nodeagent.stats import filesystem
-from nodeagent.stats.filesystem import BudgetSpent, WalkBudget
+from nodeagent.stats import walk
 from nodeagent.stats.samples import FsSample
+from nodeagent.stats.walk import BudgetSpent, WalkBudget
 from orch.component import clock
 
 log = logging.getLogger(__name__)
@@ -36,14 +36,14 @@ class DirectoryUsage:
     def __init__(
         self,
         *,
-        walk: WalkBudget | None = None,
+        budget: WalkBudget | None = None,
         refresh_budget_s: float = REFRESH_BUDGET_S,
         wall_ns: Callable[[], int] = clock.wall_ns,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spent = 0
         self.duration_s = 0.0
-        self._walk = walk or WalkBudget()
+        self._budget = budget or WalkBudget()
         self._refresh_budget_s = refresh_budget_s
         self._wall_ns = wall_ns
         self._monotonic_s = monotonic_s
@@ -76,8 +76,8 @@ class DirectoryUsage:
             return
         time_ns = self._wall_ns()
         try:
-            use = filesystem.measure_directory(
-                path, self._walk, recursive=recursive, monotonic_s=self._monotonic_s
+            use = walk.measure_directory(
+                path, self._budget, recursive=recursive, monotonic_s=self._monotonic_s
             )
         except BudgetSpent as error:
             self.spent += 1

@@ -1,38 +1,15 @@
-"""Disks: what a file system holds, and what one directory uses of it.
+"""Disks: what a file system holds, and which block devices there are.
 
-File systems are asked by statvfs. Directories are walked in this process, never by a forked `du`,
-within a budget of time and inodes: a walk that exceeds it gives None and the caller keeps the last
-good value with its own stamp. Walks never follow symbolic links and never leave the file system;
-a file with several names counts once. Blocks are counted, as `du` does.
+File systems are asked by statvfs, devices are named as /proc/diskstats names them. What single
+directories use is `walk`'s business; `within` puts both together.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from nodeagent.stats.samples import FsSample
-
-_BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own
-
-
-class DirectoryUse(NamedTuple):
-    used_bytes: int
-    inodes_used: int
-
-
-@dataclass(frozen=True, slots=True)
-class WalkBudget:
-    time_s: float = 2.0
-    inodes: int = 500_000
-
-
-class BudgetSpent(Exception):
-    """The walk was given up; the text says after how many inodes."""
 
 
 def read_filesystem(path: str, time_ns: int) -> FsSample | None:
@@ -80,79 +57,3 @@ def within(whole: FsSample | None, part: FsSample | None) -> FsSample | None:
     return whole._replace(
         time_ns=part.time_ns, used_bytes=part.used_bytes, inodes_used=part.inodes_used
     )
-
-
-def measure_directory(
-    path: str,
-    budget: WalkBudget,
-    *,
-    recursive: bool = True,
-    monotonic_s: Callable[[], float] = time.monotonic,
-) -> DirectoryUse | None:
-    """What `path` and everything below it uses; None when it does not exist.
-
-    Not recursive: only the plain files directly in it, as for log directories. BudgetSpent when
-    the budget does not suffice. What vanishes during the walk, or may not be read, is not counted.
-    """
-    try:
-        root = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
-    if not stat.S_ISDIR(root.st_mode):
-        return None
-    walk = _Walk(budget, root.st_dev, monotonic_s)
-    if recursive:
-        walk.count(root)
-        walk.enter(path)
-    else:
-        for entry in _status_of_entries(path):
-            if stat.S_ISREG(entry[1].st_mode):
-                walk.count(entry[1])
-    return DirectoryUse(walk.used_bytes, walk.inodes)
-
-
-class _Walk:
-    def __init__(self, budget: WalkBudget, device: int, monotonic_s: Callable[[], float]) -> None:
-        self.used_bytes = 0
-        self.inodes = 0
-        self._budget = budget
-        self._device = device
-        self._monotonic_s = monotonic_s
-        self._end_s = monotonic_s() + budget.time_s
-        self._linked: set[int] = set()
-
-    def count(self, status: os.stat_result) -> None:
-        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
-            if status.st_ino in self._linked:
-                return
-            self._linked.add(status.st_ino)
-        self.used_bytes += status.st_blocks * _BLOCK_BYTES
-        self.inodes += 1
-        if self.inodes > self._budget.inodes:
-            raise BudgetSpent(f"more than {self._budget.inodes} inodes")
-
-    def enter(self, path: str) -> None:
-        waiting = [path]
-        while waiting:
-            directory = waiting.pop()
-            if self._monotonic_s() > self._end_s:
-                raise BudgetSpent(f"{self._budget.time_s} s passed after {self.inodes} inodes")
-            for name, status in _status_of_entries(directory):
-                if status.st_dev != self._device:
-                    continue
-                self.count(status)
-                if stat.S_ISDIR(status.st_mode):
-                    waiting.append(name)
-
-
-def _status_of_entries(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    try:
-        entries = os.scandir(path)
-    except OSError:
-        return
-    with entries:
-        for entry in entries:
-            try:
-                yield entry.path, entry.stat(follow_symlinks=False)
-            except OSError:
-                continue

@@ -18,7 +18,7 @@ from nodeagent.stats import cgroupvalues as values
 
 # Positions of what is read in every pass; a layout fills those it has.
 CPU, CPU_TIMES, CPU_THROTTLE = 0, 1, 2
-MEMORY_USAGE, MEMORY_STAT, OOM_KILLS, SWAP = 3, 4, 5, 6
+MEMORY_USAGE, MEMORY_STAT, MEMORY_EVENTS, SWAP = 3, 4, 5, 6
 THREADS, PROCESSES = 7, 8
 IO_BYTES, IO_OPERATIONS = 9, 10
 PSI_CPU, PSI_MEMORY, PSI_IO = 11, 12, 13
@@ -27,16 +27,12 @@ PSI_POSITIONS = {PSI_CPU: "cpu", PSI_MEMORY: "memory", PSI_IO: "io"}
 
 
 class CgroupFile(NamedTuple):
-    """One file of every cgroup: the root of its hierarchy, its name, how its text is read.
-
-    `may_lack` is true when the value may be missing from a healthy file (older kernels).
-    """
+    """One file of every cgroup: the root of its hierarchy, its name, how its text is read."""
 
     position: int
     hierarchy: str
     name: str
     parse: Callable[[bytes], Any]
-    may_lack: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +82,13 @@ def _v2_files(root: str) -> tuple[CgroupFile, ...]:
         (CPU, "cpu.stat", values.parse_cpu_stat),
         (MEMORY_USAGE, "memory.current", values.parse_number),
         (MEMORY_STAT, "memory.stat", values.parse_memory_stat),
-        (OOM_KILLS, "memory.events", values.parse_oom_kills),
+        (MEMORY_EVENTS, "memory.events", values.parse_memory_events),
         (SWAP, "memory.swap.current", values.parse_number),
         (THREADS, "pids.current", values.parse_number),
         (PROCESSES, "cgroup.procs", values.count_lines),
         (IO_BYTES, "io.stat", values.parse_io_stat),
     )
-    files = (CgroupFile(at, root, name, parse, at == OOM_KILLS) for at, name, parse in rows)
+    files = (CgroupFile(at, root, name, parse) for at, name, parse in rows)
     return tuple(files) + _pressure_files(root)
 
 
@@ -103,14 +99,14 @@ def _v1_files(controllers: dict[str, str]) -> tuple[CgroupFile, ...]:
         (CPU_THROTTLE, "cpu", "cpu.stat", values.parse_throttling),
         (MEMORY_USAGE, "memory", "memory.usage_in_bytes", values.parse_number),
         (MEMORY_STAT, "memory", "memory.stat", values.parse_memory_stat_v1),
-        (OOM_KILLS, "memory", "memory.oom_control", values.parse_oom_kills),
+        (MEMORY_EVENTS, "memory", "memory.oom_control", values.parse_memory_events),
         (THREADS, "pids", "pids.current", values.parse_number),
         (PROCESSES, "pids", "cgroup.procs", values.count_lines),
         (IO_BYTES, "blkio", "blkio.throttle.io_service_bytes_recursive", values.parse_blkio),
         (IO_OPERATIONS, "blkio", "blkio.throttle.io_serviced_recursive", values.parse_blkio),
     )
     return tuple(
-        CgroupFile(at, controllers[controller], name, parse, at == OOM_KILLS)
+        CgroupFile(at, controllers[controller], name, parse)
         for at, controller, name, parse in rows
         if controller in controllers
     )

@@ -8,7 +8,9 @@ reference collector does. A process that is gone gives None.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nodeagent.stats import cgroupvalues
 from nodeagent.stats.samples import InterfaceSample, NetworkSample
@@ -17,6 +19,39 @@ _SKIPPED = ("lo", "veth", "docker", "nerdctl")
 _FIELDS = 17
 _USUAL_NAME = "eth0"
 _ROUTE_UP = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFacts:
+    """An interface of the machine; `kind` is empty for a physical one, else veth, bridge, …"""
+
+    name: str
+    kind: str
+    is_up: bool
+    mtu: int
+    address: str  # of the link layer
+
+
+def read_links() -> tuple[LinkFacts, ...]:
+    """The interfaces of this network namespace, asked by netlink; OSError when that is refused.
+
+    Milliseconds, and the library comes with it: for diagnosis on demand, not for every pass.
+    """
+    from pyroute2 import IPRoute  # 84 ms and 7 MiB that the daemon does not need
+
+    with IPRoute() as netlink:
+        return tuple(_link(message) for message in netlink.get_links())
+
+
+def _link(message: Any) -> LinkFacts:
+    info = message.get_attr("IFLA_LINKINFO")
+    return LinkFacts(
+        name=str(message.get_attr("IFLA_IFNAME") or ""),
+        kind=str(info.get_attr("IFLA_INFO_KIND") or "") if info else "",
+        is_up=message.get_attr("IFLA_OPERSTATE") == "UP",
+        mtu=int(message.get_attr("IFLA_MTU") or 0),
+        address=str(message.get_attr("IFLA_ADDRESS") or ""),
+    )
 
 
 def parse_net_dev(data: bytes) -> tuple[InterfaceSample, ...]:

@@ -30,11 +30,12 @@ class NodeReader:
         self._sources = sources
         self._cgroups = cgroups
         self._note_psi = note_psi
-        self._boot_time_ns = host.read_boot_time_ns(sources.proc_root)
+        self._boot_time_ns = 0
 
     def read(self, time_ns: int, disks: RuntimeDisks) -> NodeSample:
         """The machine now; a part that cannot be read is None."""
         sources = self._sources
+        self._boot_time_ns = self._boot_time_ns or host.read_boot_time_ns(sources.proc_root)
         meminfo = host.read_meminfo(sources.proc_root)
         image_fs = _image_fs(disks)
         devices = filesystem.parse_diskstats(host.read_bytes(sources.proc_root, "diskstats"))

@@ -66,7 +66,7 @@ class PodReader:
     def _network(self, target: PodTarget) -> NetworkSample | None:
         """None for a pod on the machine's own network: those counters are the node's."""
         pid, proc_root = target.sandbox_pid, self._sources.proc_root
-        if not pid:
+        if not pid or target.host_network:
             return None
         key = f"{target.sandbox_id}/{pid}"
         if key not in self._host_network:

@@ -52,7 +52,7 @@ class Reader:
         parts = [part.cgroup for part in self._sources.system_parts]
         self._cgroups.retain(["", *parts, *cgroups_of(targets)])
         disks = self._sources.runtime_disks()
-        node = self._node.read(time_ns, disks)
+        node = self._guarded_node(time_ns, disks)
         pods = tuple(self._guarded_pod(target, disks, node) for target in targets)
         self._pods.forget_others(targets)
         self._note_psi()
@@ -67,6 +67,14 @@ class Reader:
     def close(self) -> None:
         """Close every descriptor; the next reading opens anew."""
         self._cgroups.close()
+
+    def _guarded_node(self, time_ns: int, disks: RuntimeDisks) -> NodeSample:
+        try:
+            return self._node.read(time_ns, disks)
+        except Exception:
+            log.exception("sampling the machine itself failed")
+            self.errors["node"] += 1
+            return NodeSample()
 
     def _guarded_pod(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
         try:

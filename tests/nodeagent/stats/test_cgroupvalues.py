@@ -21,7 +21,7 @@ PARSERS: list[Callable[[bytes], Any]] = [
     values.parse_throttling,
     values.parse_memory_stat,
     values.parse_memory_stat_v1,
-    values.parse_oom_kills,
+    values.parse_memory_events,
     values.count_lines,
     values.parse_io_stat,
     values.parse_blkio,

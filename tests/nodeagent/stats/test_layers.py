@@ -1,0 +1,67 @@
+"""What the runtime tells of disks, and what stays when it does not answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.runtime.base import ContainerUsage, FilesystemUsage, RuntimeUnavailable
+from nodeagent.stats.layers import RuntimeDiskLoop, RuntimeDisks
+from nodeagent.stats.samples import FsSample
+
+
+class Runtime:
+    """The two calls that matter here."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    async def image_filesystems(self) -> list[FilesystemUsage]:
+        if self.fails:
+            raise RuntimeUnavailable("ImageFsInfo", "no such socket")
+        return [FilesystemUsage("/var/lib/containerd", 1000, 10, 5)]
+
+    async def container_usage(self) -> list[ContainerUsage]:
+        known = {"memory_working_set_bytes": None, "memory_usage_bytes": None}
+        return [
+            ContainerUsage(
+                "c1",
+                "web",
+                {},
+                1,
+                77,
+                **known,
+                writable_layer_used_bytes=300,
+                writable_layer_inodes_used=3,
+            ),
+            ContainerUsage(
+                "c2",
+                "new",
+                {},
+                1,
+                77,
+                **known,
+                writable_layer_used_bytes=None,
+                writable_layer_inodes_used=None,
+            ),
+        ]
+
+
+async def test_layers_are_known_by_container_id() -> None:
+    loop = RuntimeDiskLoop(Runtime())  # type: ignore[arg-type]
+    assert loop.latest == RuntimeDisks()
+    await loop.step()
+    assert loop.latest.image_fs and loop.latest.image_fs.used_bytes == 1000
+    assert loop.latest.layers == {"c1": FsSample(77, used_bytes=300, inodes_used=3)}
+
+
+async def test_a_runtime_that_does_not_answer_leaves_the_last_values_and_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runtime = Runtime()
+    loop = RuntimeDiskLoop(runtime)  # type: ignore[arg-type]
+    await loop.step()
+    known, runtime.fails = loop.latest, True
+    await loop.step()
+    await loop.step()
+    assert loop.latest is known
+    assert len(caplog.records) == 1 and "no such socket" in caplog.text
