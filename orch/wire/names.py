@@ -41,6 +41,7 @@ ANNOTATION_CONFIG_SOURCE = "orch.io/config.source"
 ANNOTATION_CONFIG_SEEN = "orch.io/config.seen"
 ANNOTATION_CONFIG_HASH = "orch.io/config.hash"
 ANNOTATION_CONFIG_MIRROR = "orch.io/config.mirror"
+ANNOTATION_LAST_APPLIED = "orch.io/last-applied-configuration"
 
 # Labels and annotations the agent puts on sandboxes and containers in the runtime, so that it
 # finds its pods again after a restart.

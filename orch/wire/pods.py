@@ -117,6 +117,7 @@ class Container(WireModel):
     stdin: bool | None = None
     tty: bool | None = None
     terminationMessagePath: str | None = None
+    restartPolicy: str | None = None  # "Always" makes an init container a sidecar
 
 
 class Toleration(WireModel):

@@ -1,0 +1,189 @@
+"""Static pods from a directory of manifests, or from one file.
+
+The directory is looked at every half second: names, sizes and times of change, which is one
+`scandir` for a few files and works on every filesystem, where inotify would need the listing as
+well (overflows, network filesystems, a directory that is replaced). A file that changed is read
+once two looks agree about it, so that one being written is not taken half; everything is read
+again at every full check. A file that turns bad keeps the pod it had; it is logged once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.pods import manifests
+from nodeagent.pods.manifests import ManifestError, Origin
+from nodeagent.pods.sources import Changed
+from orch.component import clock, loops
+from orch.component.clock import Now
+from orch.wire import names
+from orch.wire.pods import Pod
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL_S = 0.5
+FULL_INTERVAL_S = 20.0
+
+_Signature = tuple[int, int, int]  # inode, size, time of change in ns
+
+
+@dataclass
+class _File:
+    """One manifest; `pod` is the last good one, None when there never was one."""
+
+    signature: _Signature | None
+    pod: Pod | None = None
+    problem: str = ""
+
+
+class FileSource:
+    """`path` need not exist yet; `full_interval_s` is the configuration's fileCheckFrequency."""
+
+    name = manifests.FILE
+
+    def __init__(
+        self,
+        path: str,
+        node_name: str,
+        *,
+        full_interval_s: float = FULL_INTERVAL_S,
+        now: Now = clock.utc_now,
+    ) -> None:
+        self._path = Path(path)
+        self._node_name = node_name
+        self._full_interval_s = full_interval_s
+        self._now = now
+        self._files: dict[str, _File] = {}
+        self._unread: dict[str, _Signature] = {}  # changed at the last look, not read yet
+        self._next_full_s = 0.0
+        self._problem = ""
+        self._ready = False
+        self._changed: Changed | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    @property
+    def doubtful(self) -> bool:
+        """Some manifest was never good since this source began."""
+        return bool(self._problem) or any(
+            file.problem and file.pod is None for file in self._files.values()
+        )
+
+    def pods(self) -> Sequence[Pod]:
+        """One pod per good file, in the order of the file names."""
+        held = (self._files[name].pod for name in sorted(self._files))
+        return [pod for pod in held if pod is not None]
+
+    async def run(self, changed: Changed) -> None:
+        self._changed = changed
+        await loops.Periodic("pods.files", self.look, interval_s=LOOK_INTERVAL_S).run()
+
+    async def look(self) -> None:
+        """Look once; tell when the set of pods changed, and after the first look."""
+        now_s = asyncio.get_running_loop().time()
+        full = now_s >= self._next_full_s
+        if full:
+            self._next_full_s = now_s + self._full_interval_s
+        before = [id(pod) for pod in self.pods()]
+        await asyncio.to_thread(self._look, full)
+        first, self._ready = not self._ready, True
+        if self._changed and (first or before != [id(pod) for pod in self.pods()]):
+            self._changed()
+
+    def _look(self, full: bool) -> None:
+        try:
+            found = self._list()
+        except OSError as error:
+            self._say(f"cannot list the manifests in {self._path}: {error.strerror}")
+            return
+        self._say("")
+        for path in set(self._files) - set(found):
+            log.info("manifest %s is gone", path)
+            del self._files[path]
+        unread: dict[str, _Signature] = {}
+        for path, signature in found.items():
+            if self._must_read(path, signature, full=full):
+                self._read(path, signature)
+            elif self._known(path) != signature:
+                unread[path] = signature
+        self._unread = unread
+
+    def _known(self, path: str) -> _Signature | None:
+        return self._files[path].signature if path in self._files else None
+
+    def _must_read(self, path: str, signature: _Signature, *, full: bool) -> bool:
+        """At once at the start; a change when it has settled; everything in a full check."""
+        if not self._ready:
+            return True
+        if self._known(path) == signature:
+            return full
+        return self._unread.get(path) == signature
+
+    def _list(self) -> dict[str, _Signature]:
+        """Path → signature of every manifest; nothing for a path that does not exist."""
+        try:
+            if not stat.S_ISDIR(self._path.stat().st_mode):
+                return {str(self._path): _signature(self._path.stat())}
+            entries = sorted(os.scandir(self._path), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return {}
+        found: dict[str, _Signature] = {}
+        for entry in entries:
+            try:
+                status = entry.stat()
+            except OSError:
+                continue  # a dangling link, or gone since the listing
+            if not entry.name.startswith(".") and stat.S_ISREG(status.st_mode):
+                found[entry.path] = _signature(status)
+        return found
+
+    def _read(self, path: str, signature: _Signature) -> None:
+        file = self._files.setdefault(path, _File(None))
+        origin = Origin(manifests.FILE, path, self._node_name, self._now())
+        try:
+            pod = manifests.read_manifest(Path(path), origin)
+        except FileNotFoundError:
+            self._files.pop(path)
+            return
+        except (ManifestError, OSError) as error:
+            text = str(error) if isinstance(error, ManifestError) else f"{path}: {error.strerror}"
+            if text != file.problem:
+                kept = f"; its pod {file.pod.key} stays as it was" if file.pod else ""
+                log.error("manifest ignored: %s%s", text, kept)
+            file.problem, file.signature = text, signature
+            return
+        if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
+            log.info("manifest %s: pod %s", path, pod.key)
+            file.pod = pod
+        elif not _same(file.pod, pod):
+            log.info("manifest %s: pod %s changed", path, pod.key)
+            file.pod = pod
+        file.problem, file.signature = "", signature
+
+    def _say(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            log.error("%s; pods that came from there stay", problem)
+        self._problem = problem
+
+
+def _signature(status: os.stat_result) -> _Signature:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _same(one: Pod, other: Pod) -> bool:
+    """Whether two pods of one uid ask for the same; the time they were seen does not count."""
+    return _asked(one) == _asked(other)
+
+
+def _asked(pod: Pod) -> tuple[object, ...]:
+    annotations = dict(pod.metadata.annotations or {})
+    annotations.pop(names.ANNOTATION_CONFIG_SEEN, None)
+    return pod.spec, pod.metadata.labels, annotations

@@ -1,0 +1,69 @@
+"""Is a container's image there, or must it be pulled: pull policies and their failures."""
+
+from __future__ import annotations
+
+import re
+
+from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeUnavailable
+from orch.wire.pods import Container
+
+ALWAYS, IF_NOT_PRESENT, NEVER = "Always", "IfNotPresent", "Never"
+
+_REFERENCE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._:/\[\]-]*(?:@[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,})?", re.ASCII
+)
+
+
+class ImageProblem(Exception):
+    """The image cannot be had; `reason` is the waiting reason, the text says why."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def pull_policy(container: Container) -> str:
+    """The policy given, else Always for `:latest` or no tag at all, else IfNotPresent."""
+    if container.imagePullPolicy:
+        return container.imagePullPolicy
+    return ALWAYS if tag_of(container.image) == "latest" else IF_NOT_PRESENT
+
+
+def tag_of(reference: str) -> str:
+    """The tag; `latest` where none is written, "" where a digest says it all."""
+    if "@" in reference:
+        return ""
+    _, _, last = reference.rpartition("/")
+    return last.partition(":")[2] or "latest"
+
+
+async def ensure_image(runtime: ContainerRuntime, container: Container) -> None:
+    """Pull the image where the policy asks for it. ImageProblem; RuntimeUnavailable."""
+    reference = container.image
+    if not _REFERENCE.fullmatch(reference):
+        raise ImageProblem(
+            "InvalidImageName", f"Failed to apply default image tag {reference!r}: not a reference"
+        )
+    policy = pull_policy(container)
+    if policy != ALWAYS and await _is_present(runtime, reference):
+        return
+    if policy == NEVER:
+        raise ImageProblem(
+            "ErrImageNeverPull",
+            f'Container image "{reference}" is not present with pull policy of Never',
+        )
+    try:
+        await runtime.pull_image(reference)
+    except RuntimeUnavailable:
+        raise
+    except RuntimeCallError as error:
+        raise ImageProblem("ErrImagePull", str(error)) from error
+
+
+async def _is_present(runtime: ContainerRuntime, reference: str) -> bool:
+    try:
+        return await runtime.image(reference) is not None
+    except RuntimeUnavailable:
+        raise
+    except RuntimeCallError as error:
+        raise ImageProblem("ImageInspectError", str(error)) from error

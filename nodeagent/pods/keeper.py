@@ -1,0 +1,197 @@
+"""Keeps the pods of this node: sources → desired pods → one worker each, and an end for the rest.
+
+`run` is the agent's pod loop. When it ends, pods go on running; the next agent finds them again.
+`remove_all` is for agents that are told to take their pods with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from nodeagent.pods import desired, manifests
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.services import PodServices
+from nodeagent.pods.sources import PodSource
+from nodeagent.pods.worker import PodWorker, Removal
+from orch.component import loops
+from orch.wire import names
+from orch.wire.pods import Pod
+
+log = logging.getLogger(__name__)
+
+_RECHECK_S = 10.0  # leftovers and late answers are looked for again so often
+
+Removed = Callable[[Pod], None]
+
+
+class PodKeeper:
+    """`further` are endless tasks that belong to the pods (status, mirror pods)."""
+
+    def __init__(
+        self,
+        services: PodServices,
+        sources: Sequence[PodSource],
+        *,
+        further: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+        on_removed: Removed | None = None,
+    ) -> None:
+        self._services = services
+        self._registry = services.registry
+        self._sources = sources
+        self._further = further
+        self._on_removed = on_removed
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        self._refused: tuple[str, ...] = ()
+        self._gone: set[str] = set()  # removed here, not yet gone from their source
+        self._left_alone: set[str] = set()
+        self._dirs_checked = False
+        self._leaving = False
+        self._registry.on_view(self._view_changed)
+
+    async def run(self) -> None:
+        """Keep the pods for ever; an error that no worker can handle ends it."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._services.observer.run())
+                for source in self._sources:
+                    group.create_task(source.run(self._changed.set))
+                for loop in self._further:
+                    group.create_task(loop())
+                group.create_task(self._reconcile_for_ever())
+        finally:
+            await self._stop_workers()
+
+    async def remove_all(self, timeout_s: float) -> None:
+        """Remove every pod of this agent, gracefully as far as the time allows; after `run`.
+
+        What is not gone in time is logged and left to the next start.
+        """
+        self._leaving = True
+        log.info("removing all pods of this node")
+        observing = loops.spawn(self._services.observer.run(), name="pods.observer")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._services.observer.after_listing("")
+                await self._remove_known(grace_s=max(1, int(timeout_s * 2 / 3)))
+                await self._services.cgroups.remove_parent()
+        except TimeoutError:
+            left = sorted(worker.name for worker in self._workers.values())
+            log.error("pods not removed within %g s: %s", timeout_s, ", ".join(left) or "unknown")
+        finally:
+            await self._stop_workers()
+            await loops.cancel(observing)
+
+    async def _remove_known(self, *, grace_s: int) -> None:
+        known = {*self._registry.views(), *await self._services.volumes.uids()}
+        for uid in known:
+            pod = self._registry.desired(uid)
+            own_s = self._services.grace_s(uid)
+            self._work(uid, pod).remove(Removal(min(own_s, grace_s)))
+        while self._tasks:
+            await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0)  # their ends are told in the loop's next turn
+
+    async def _reconcile_for_ever(self) -> None:
+        while True:
+            self._changed.clear()
+            await self._reconcile()
+            try:
+                async with asyncio.timeout(_RECHECK_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _reconcile(self) -> None:
+        """Give every desired pod a worker, and tell the others' to end."""
+        wanted = desired.merge(pod for source in self._sources for pod in source.pods())
+        for sentence in set(wanted.refused) - set(self._refused):
+            log.error("%s", sentence)
+        self._refused = wanted.refused
+        self._registry.set_desired(wanted.pods)
+        uids = {pod.metadata.uid or "" for pod in wanted.pods}
+        self._gone &= uids
+        for uid, worker in self._workers.items():
+            if uid not in uids and worker.pod is not None:
+                worker.remove(Removal())
+        for pod in wanted.pods:
+            self._give_worker(pod)
+        self._registry.complete = all(source.ready for source in self._sources)
+        if self._services.observer.listed and self._registry.complete:
+            await self._remove_strays(uids)
+
+    def _give_worker(self, pod: Pod) -> None:
+        uid = pod.metadata.uid or ""
+        if uid in self._gone:
+            return
+        if worker := self._workers.get(uid):
+            worker.update(pod)
+        elif any(other.pod and other.pod.key == pod.key for other in self._workers.values()):
+            return  # a former pod of this name is on its way out; its end brings us back here
+        else:
+            worker = self._work(uid, pod)
+        if pod.metadata.deletionTimestamp:
+            worker.remove(Removal())
+
+    async def _remove_strays(self, wanted: set[str]) -> None:
+        """End what the runtime or the disk holds of pods that no source asks for."""
+        strays = [view for uid, view in self._registry.views().items() if uid not in wanted]
+        for view in strays:
+            if view.uid not in self._workers and not self._left_to_doubt(view):
+                log.warning("pod %s/%s is not wanted by any source", view.namespace, view.name)
+                self._work(view.uid, None).remove(Removal())
+        if self._dirs_checked:
+            return
+        self._dirs_checked = True
+        for uid in await self._services.volumes.uids():
+            if uid not in wanted and uid not in self._workers and uid not in self._left_alone:
+                log.info("removing what is left of pod %s", uid)
+                self._work(uid, None).remove(Removal())
+
+    def _left_to_doubt(self, view: ObservedPod) -> bool:
+        """Whether its source could not read everything and may still want it."""
+        sandbox = view.sandbox
+        annotations = sandbox.sandbox.annotations if sandbox else {}
+        source = annotations.get(names.ANNOTATION_CONFIG_SOURCE, manifests.FILE)
+        doubtful = any(one.name == source and one.doubtful for one in self._sources)
+        if doubtful and view.uid not in self._left_alone:
+            self._left_alone.add(view.uid)
+            log.warning(
+                "pod %s/%s is left running: a manifest that may ask for it cannot be read",
+                view.namespace,
+                view.name,
+            )
+        return doubtful
+
+    def _work(self, uid: str, pod: Pod | None) -> PodWorker:
+        if uid in self._workers:
+            return self._workers[uid]
+        worker = self._workers[uid] = PodWorker(uid, pod, self._services)
+        task = self._tasks[uid] = loops.spawn(worker.run(), name=f"pod {worker.name}")
+        task.add_done_callback(lambda ended: self._worker_ended(worker, ended))
+        return worker
+
+    def _worker_ended(self, worker: PodWorker, task: asyncio.Task[None]) -> None:
+        self._workers.pop(worker.uid, None)
+        self._tasks.pop(worker.uid, None)
+        if task.cancelled():
+            return
+        pod = worker.pod
+        if pod and pod.metadata.deletionTimestamp and not self._leaving:
+            self._gone.add(worker.uid)
+            if self._on_removed:
+                self._on_removed(pod)
+        self._changed.set()
+
+    def _view_changed(self, uid: str) -> None:
+        if worker := self._workers.get(uid):
+            worker.poke()
+        else:
+            self._changed.set()
+
+    async def _stop_workers(self) -> None:
+        await loops.cancel(*self._tasks.values())

@@ -1,0 +1,276 @@
+"""Reads the runtime's state of all pods into the registry: a cheap list every second, and details
+only of what changed.
+
+Workers that just did something ask for those ids alone (`refresh`), so a step costs no listing.
+A slow answer about one pod holds up that pod only. Sandboxes of other nodes' agents on the same
+runtime are not ours to look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from nodeagent.pods.observed import ObservedPod, observed_pod
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.runtime.base import (
+    Container,
+    ContainerDetail,
+    ContainerRuntime,
+    RuntimeCallError,
+    RuntimeNotFound,
+    Sandbox,
+    SandboxDetail,
+)
+from orch.component import loops
+from orch.wire import names
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 1.0
+
+
+@dataclass
+class _Rows:
+    """One pod's rows of a listing."""
+
+    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
+    containers: dict[str, Container] = field(default_factory=dict)
+
+
+@dataclass
+class _Details:
+    """What is held of one pod, by id."""
+
+    sandboxes: dict[str, SandboxDetail] = field(default_factory=dict)
+    containers: dict[str, ContainerDetail] = field(default_factory=dict)
+
+    def drop(self, gone: Iterable[str]) -> None:
+        for one in gone:
+            self.sandboxes.pop(one, None)
+            self.containers.pop(one, None)
+
+
+class Observer:
+    """`listed` is False until the first good listing; `error` is why the latest one failed."""
+
+    def __init__(
+        self, runtime: ContainerRuntime, registry: PodRegistry, *, interval_s: float = INTERVAL_S
+    ) -> None:
+        self.error = ""
+        self.last_success_s: float | None = None  # loop time
+        self._runtime = runtime
+        self._registry = registry
+        self._node_name = registry.settings.node_name
+        self._loop = loops.Periodic("pods.observer", self.relist, interval_s=interval_s)
+        self._details: dict[str, _Details] = {}
+        self._fetching: dict[str, asyncio.Task[None]] = {}
+        self._unsettled: set[str] = set()  # pods with rows whose details are not read yet
+        self._began = 0  # listings
+        self._ended = 0  # the last good listing, by its number
+        self._turned = asyncio.Event()
+        self._clock = 0
+        self._merged: dict[str, int] = {}  # id → clock when its detail was last taken over
+        self._foreign = 0
+        self._sandbox_of: dict[str, str] = {}  # container id → sandbox; its detail does not say
+
+    @property
+    def listed(self) -> bool:
+        return self._ended > 0
+
+    async def run(self) -> None:
+        """List for ever; a runtime that is away is waited for."""
+        try:
+            await self._loop.run()
+        finally:
+            await loops.cancel(*self._fetching.values())
+
+    def settled(self, uid: str) -> bool:
+        """Whether the registry's view of a pod is complete: listed, with every detail read."""
+        return self.listed and uid not in self._unsettled
+
+    async def after_listing(self, uid: str) -> None:
+        """Wait for a good listing that begins from now on, with the details of this pod."""
+        wanted = self._began + 1
+        self._loop.wake()
+        while self._ended < wanted or not self.settled(uid):
+            await self._turned.wait()
+
+    async def relist(self) -> None:
+        """List once; an error of the runtime is kept in `error`, and logged when it changes."""
+        self._began += 1
+        number, since = self._began, self._clock
+        try:
+            sandboxes = await self._runtime.list_sandboxes()
+            containers = await self._runtime.list_containers()
+        except RuntimeCallError as error:
+            self._failed(error)
+            return
+        self._succeeded()
+        rows = self._group(sandboxes, containers)
+        for uid in {*rows, *self._details}:
+            self._compare(uid, rows.get(uid) or _Rows(), since)
+        self._merged = {k: clock for k, clock in self._merged.items() if clock > since}
+        self._ended = number
+        self._turn()
+
+    async def refresh(
+        self,
+        uid: str,
+        *,
+        sandboxes: Iterable[str] = (),
+        containers: Iterable[str] = (),
+        made_in: str = "",
+    ) -> None:
+        """Read these ids anew; those that no longer exist are dropped. RuntimeCallError.
+
+        `made_in` is the sandbox of containers that were just made, and that no list has shown yet.
+        """
+        for container_id in containers if made_in else ():
+            self._sandbox_of[container_id] = made_in
+            self._merge(container_id)
+        for sandbox_id in sandboxes:
+            await self._read_sandbox(uid, sandbox_id)
+        for container_id in containers:
+            await self._read_container(uid, container_id)
+        self._publish(uid)
+
+    def forget(self, uid: str, *ids: str) -> None:
+        """Drop what was just removed, without asking."""
+        for one in ids:
+            self._merge(one)
+        self._held(uid).drop(ids)
+        self._publish(uid)
+
+    def _compare(self, uid: str, rows: _Rows, since: int) -> None:
+        held = self._held(uid)
+        listed = {*rows.sandboxes, *rows.containers}
+        gone = [
+            one
+            for one in (*held.sandboxes, *held.containers)
+            if one not in listed and self._merged.get(one, 0) <= since
+        ]
+        held.drop(gone)
+        changed_sandboxes = [
+            one
+            for one, row in rows.sandboxes.items()
+            if self._merged.get(one, 0) <= since
+            and (one not in held.sandboxes or held.sandboxes[one].sandbox.state != row.state)
+        ]
+        changed_containers = [
+            one
+            for one, row in rows.containers.items()
+            if self._merged.get(one, 0) <= since
+            and (one not in held.containers or held.containers[one].container.state != row.state)
+        ]
+        if uid in self._fetching:
+            return
+        if changed_sandboxes or changed_containers:
+            task = loops.spawn(
+                self._fetch(uid, changed_sandboxes, changed_containers), name=f"observe {uid}"
+            )
+            self._fetching[uid] = task
+            self._unsettled.add(uid)
+        else:
+            self._unsettled.discard(uid)
+            if gone:
+                self._publish(uid)
+
+    async def _fetch(self, uid: str, sandboxes: list[str], containers: list[str]) -> None:
+        try:
+            await self.refresh(uid, sandboxes=sandboxes, containers=containers)
+            self._unsettled.discard(uid)
+        except RuntimeCallError as error:
+            log.debug("details of pod %s cannot be read, trying again: %s", uid, error)
+        finally:
+            self._fetching.pop(uid, None)
+            self._turn()
+
+    async def _read_sandbox(self, uid: str, sandbox_id: str) -> None:
+        since = self._clock
+        try:
+            detail = await self._runtime.sandbox_detail(sandbox_id)
+        except RuntimeNotFound:
+            self._held(uid).drop((sandbox_id,))
+            return
+        if self._merged.get(sandbox_id, 0) <= since:
+            self._merge(sandbox_id)
+            self._held(uid).sandboxes[sandbox_id] = detail
+
+    async def _read_container(self, uid: str, container_id: str) -> None:
+        since = self._clock
+        try:
+            detail = await self._runtime.container_detail(container_id)
+        except RuntimeNotFound:
+            self._held(uid).drop((container_id,))
+            return
+        if self._merged.get(container_id, 0) <= since:
+            self._merge(container_id)
+            self._held(uid).containers[container_id] = self._with_sandbox(detail)
+
+    def _with_sandbox(self, detail: ContainerDetail) -> ContainerDetail:
+        row = detail.container
+        sandbox_id = row.sandbox_id or self._sandbox_of.get(row.id, "")
+        return replace(detail, container=replace(row, sandbox_id=sandbox_id))
+
+    def _group(
+        self, sandboxes: Sequence[Sandbox], containers: Sequence[Container]
+    ) -> dict[str, _Rows]:
+        rows: dict[str, _Rows] = {}
+        foreign = 0
+        listed = {container.id for container in containers}
+        for one in [known for known in self._sandbox_of if known not in listed]:
+            if one not in self._merged:
+                del self._sandbox_of[one]
+        for sandbox in sandboxes:
+            if uid := self._uid(sandbox):
+                rows.setdefault(uid, _Rows()).sandboxes[sandbox.id] = sandbox
+            else:
+                foreign += 1
+        for container in containers:
+            if uid := self._uid(container):
+                rows.setdefault(uid, _Rows()).containers[container.id] = container
+                self._sandbox_of[container.id] = container.sandbox_id
+        if foreign > self._foreign:
+            log.info("the runtime also holds %d sandboxes that are not this node's", foreign)
+        self._foreign = foreign
+        return rows
+
+    def _uid(self, row: Sandbox | Container) -> str:
+        """The pod a row belongs to; "" when it is not a pod of this node."""
+        if row.labels.get(names.RUNTIME_LABEL_NODE_NAME) != self._node_name:
+            return ""
+        return row.labels.get(names.RUNTIME_LABEL_POD_UID, "")
+
+    def _held(self, uid: str) -> _Details:
+        return self._details.setdefault(uid, _Details())
+
+    def _merge(self, one: str) -> None:
+        self._clock += 1
+        self._merged[one] = self._clock
+
+    def _publish(self, uid: str) -> None:
+        held = self._held(uid)
+        view = observed_pod(uid, list(held.sandboxes.values()), list(held.containers.values()))
+        if view.empty:
+            self._details.pop(uid, None)
+            view = ObservedPod(uid, "", "")
+        self._registry.set_view(view)
+
+    def _failed(self, error: RuntimeCallError) -> None:
+        if not self.error:
+            log.warning("the container runtime does not answer; pods stay as they are: %s", error)
+        self.error = str(error)
+
+    def _succeeded(self) -> None:
+        if self.error:
+            log.info("the container runtime answers again")
+        self.error = ""
+        self.last_success_s = asyncio.get_running_loop().time()
+
+    def _turn(self) -> None:
+        """Let everyone who waits look again."""
+        self._turned.set()
+        self._turned = asyncio.Event()

@@ -1,0 +1,128 @@
+"""What is known of every pod of this node: desired, observed, and the status made of both.
+
+Written by the keeper (desired), the observer (observed) and the workers (status), read by
+everyone else; all calls are quick and run in the event loop. Who wants to know of changes
+subscribes: listeners get the uid of the pod that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from nodeagent.pods import targets
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.spec import PodSettings
+from nodeagent.stats.samples import PodTarget
+from orch.wire.meta import ObjectMeta
+from orch.wire.pods import Container, Pod, PodSpec, PodStatus
+
+Listener = Callable[[str], None]
+
+
+class PodRegistry:
+    """Pods by uid; a pod that is no longer desired is observed until it is gone."""
+
+    def __init__(self, settings: PodSettings) -> None:
+        self.settings = settings
+        self.complete = False  # whether every source has been read at least once
+        self._desired: dict[str, Pod] = {}
+        self._uids: dict[tuple[str, str], str] = {}
+        self._statuses: dict[str, PodStatus] = {}
+        self._views: dict[str, ObservedPod] = {}
+        self._on_view: list[Listener] = []
+        self._on_status: list[Listener] = []
+
+    # ---- for the agent's other parts
+
+    def pods(self) -> list[Pod]:
+        """The pods that should run here, static ones included, each with its latest status."""
+        return [self._with_status(pod) for pod in self._desired.values()]
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        """The desired pod of that name, with its latest status."""
+        uid = self._uids.get((namespace, name))
+        return self._with_status(self._desired[uid]) if uid else None
+
+    def running_container(self, namespace: str, pod: str, container: str) -> str | None:
+        """The runtime's id of a running container; None when there is none."""
+        uid = self._uids.get((namespace, pod))
+        view = self._views.get(uid) if uid else None
+        running = view.running(container) if view else None
+        return running.container.id if running else None
+
+    def targets(self) -> list[PodTarget]:
+        """What there is to measure: every pod that has a sandbox or a running container."""
+        found = (
+            targets.pod_target(view, self._desired.get(uid), self.settings)
+            for uid, view in self._views.items()
+        )
+        return [target for target in found if target is not None]
+
+    def running_pods(self) -> list[Pod]:
+        """Pods as the runtime has them, whether they should be there or not."""
+        return [_running_pod(view) for view in self._views.values() if view.active]
+
+    # ---- desired
+
+    def desired(self, uid: str) -> Pod | None:
+        return self._desired.get(uid)
+
+    def set_desired(self, pods: Iterable[Pod]) -> None:
+        """Replace the whole set; each pod has a uid and a name of its own."""
+        self._desired = {pod.metadata.uid or "": pod for pod in pods}
+        self._uids = {
+            (pod.metadata.namespace or "", pod.metadata.name): uid
+            for uid, pod in self._desired.items()
+        }
+        for uid in set(self._statuses) - set(self._desired) - set(self._views):
+            del self._statuses[uid]
+
+    # ---- observed
+
+    def views(self) -> dict[str, ObservedPod]:
+        return dict(self._views)
+
+    def view(self, uid: str) -> ObservedPod:
+        """What the runtime holds; empty for a pod it does not know."""
+        return self._views.get(uid) or ObservedPod(uid, "", "")
+
+    def set_view(self, view: ObservedPod) -> None:
+        """Tell listeners of a pod whose observed state differs from the last one."""
+        if view == self.view(view.uid):
+            return
+        if view.empty:
+            self._views.pop(view.uid, None)
+        else:
+            self._views[view.uid] = view
+        for listener in self._on_view:
+            listener(view.uid)
+
+    def on_view(self, listener: Listener) -> None:
+        self._on_view.append(listener)
+
+    # ---- status
+
+    def status(self, uid: str) -> PodStatus | None:
+        return self._statuses.get(uid)
+
+    def set_status(self, uid: str, status: PodStatus) -> None:
+        if status == self._statuses.get(uid):
+            return
+        self._statuses[uid] = status
+        for listener in self._on_status:
+            listener(uid)
+
+    def on_status(self, listener: Listener) -> None:
+        self._on_status.append(listener)
+
+    def _with_status(self, pod: Pod) -> Pod:
+        status = self._statuses.get(pod.metadata.uid or "")
+        return pod.model_copy(update={"status": status}) if status else pod
+
+
+def _running_pod(view: ObservedPod) -> Pod:
+    containers = [Container(name=c.container.name, image=c.container.image) for c in view.active]
+    return Pod(
+        metadata=ObjectMeta(name=view.name, namespace=view.namespace, uid=view.uid),
+        spec=PodSpec(containers=containers),
+    )

@@ -1,0 +1,40 @@
+"""What the work on every pod of this node shares."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from nodeagent.pods import spec
+from nodeagent.pods.cgroups import PodCgroups
+from nodeagent.pods.observer import Observer
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.volumes import VolumeStore
+from nodeagent.runtime.base import ContainerRuntime, SeccompSetting
+from orch.component import clock
+from orch.component.clock import Now
+from orch.wire.pods import Container, Pod
+
+# The seccomp setting of a container; raises StepFailed when it cannot be applied.
+SeccompOf = Callable[[Pod, Container], Awaitable[SeccompSetting]]
+
+
+@dataclass(frozen=True, slots=True)
+class PodServices:
+    runtime: ContainerRuntime
+    registry: PodRegistry
+    observer: Observer
+    volumes: VolumeStore
+    cgroups: PodCgroups
+    seccomp_of: SeccompOf
+    now: Now = field(default=clock.utc_now)
+
+    @property
+    def settings(self) -> PodSettings:
+        return self.registry.settings
+
+    def grace_s(self, uid: str) -> int:
+        """How long a graceful stop of a pod may take, wanted or not."""
+        pod = self.registry.desired(uid)
+        return spec.grace_period_s(pod) if pod else self.registry.view(uid).grace_period_s()

@@ -1,0 +1,145 @@
+"""Tells the API what became of its pods: a status that changed, and the end of one that is gone.
+
+Only the newest status of a pod is sent; an API that is away is tried again with growing delays
+and holds up no worker. Mirror pods get the status of the static pods they stand for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.sources import ApiSource, is_mirror
+from orch.client.resources import ApiClient
+from orch.client.transport import TransportError
+from orch.component.loops import Backoff
+from orch.wire.errors import ApiError
+from orch.wire.pods import Pod, PodStatus
+
+log = logging.getLogger(__name__)
+
+_SWEEP_S = 60.0  # every status is compared again so often, in case someone else wrote one
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.2, 7.0
+_TRANSIENT = (409, 429)
+
+
+class StatusSync:
+    """`note` and `removed` never wait; `run` sends."""
+
+    def __init__(self, client: ApiClient, registry: PodRegistry, source: ApiSource) -> None:
+        self._client = client
+        self._registry = registry
+        self._source = source
+        self._due: dict[str, None] = {}  # uids, in the order they became due
+        self._absent: set[str] = set()  # due as soon as the API has an object for them
+        self._removed: dict[str, Pod] = {}
+        self._work = asyncio.Event()
+        self._backoff = Backoff(_FIRST_DELAY_S, 2.0, _LONGEST_DELAY_S)
+        self._trouble = ""
+        registry.on_status(self.note)
+        source.on_change(self._api_changed)
+
+    def note(self, uid: str) -> None:
+        """The status of a pod changed."""
+        self._due[uid] = None
+        self._work.set()
+
+    def removed(self, pod: Pod) -> None:
+        """Nothing of a pod that was to be deleted is left here."""
+        self._removed[pod.metadata.uid or ""] = pod
+        self._work.set()
+
+    def _api_changed(self) -> None:
+        """Objects may have arrived that statuses waited for."""
+        for uid in self._absent:
+            self.note(uid)
+        self._absent.clear()
+
+    async def run(self) -> None:
+        """Send for ever."""
+        while True:
+            if await self._send_all():
+                self._backoff.reset()
+                await self._wait(_SWEEP_S)
+            else:
+                await asyncio.sleep(self._backoff.next())
+
+    async def _wait(self, most_s: float) -> None:
+        try:
+            async with asyncio.timeout(most_s):
+                await self._work.wait()
+        except TimeoutError:
+            self._due.update(dict.fromkeys(pod.metadata.uid or "" for pod in self._registry.pods()))
+
+    async def _send_all(self) -> bool:
+        """False when something is left to be tried again."""
+        self._work.clear()
+        for uid in list(self._due):
+            self._due.pop(uid, None)
+            if not await self._tried(self._send_status(uid)):
+                self._due[uid] = None
+                return False
+        for uid, pod in list(self._removed.items()):
+            if not await self._tried(self._delete(pod)):
+                return False
+            self._removed.pop(uid, None)
+        return True
+
+    async def _tried(self, call: Any) -> bool:
+        """False when it is worth another try; a refusal for good is logged and dropped."""
+        try:
+            await call
+        except TransportError as error:
+            self._say(str(error))
+            return False
+        except ApiError as error:
+            if error.code == 404:
+                return True  # the object went meanwhile
+            self._say(str(error))
+            return error.code not in _TRANSIENT and error.code < 500
+        self._trouble = ""
+        return True
+
+    async def _send_status(self, uid: str) -> None:
+        pod, wanted = self._registry.desired(uid), self._registry.status(uid)
+        if pod is None or wanted is None:
+            return
+        stored = self._source.stored(pod.metadata.namespace or "", pod.metadata.name)
+        if stored is None or not (stored.metadata.uid == uid or is_mirror(stored)):
+            self._absent.add(uid)
+            return
+        patch = status_patch(stored.status, wanted)
+        if patch:
+            await self._client.patch(
+                Pod,
+                pod.metadata.name,
+                {"metadata": {"uid": stored.metadata.uid}, "status": patch},
+                namespace=pod.metadata.namespace or "",
+                subresource="status",
+            )
+
+    async def _delete(self, pod: Pod) -> None:
+        meta = pod.metadata
+        try:
+            await self._client.delete(
+                Pod, meta.name, meta.namespace or "", grace_period_s=0, uid=meta.uid
+            )
+        except ApiError as error:
+            if error.code != 409:  # 409: another pod has the name by now
+                raise
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            log.warning("cannot report the state of pods: %s", trouble)
+        self._trouble = trouble
+
+
+def status_patch(stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:
+    """The merge patch from one status to the other; {} when they are the same."""
+    before, after = stored.to_wire(), wanted.to_wire()
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    own = set(PodStatus.model_fields)
+    dropped = {key: None for key in before if key in own and key not in after}
+    return {**changed, **dropped}

@@ -1,0 +1,113 @@
+"""What must be right about a pod before the agent tries to run it; pure.
+
+The checks an API server would make (apis/core/validation), for pods that never passed one: each
+problem comes with the path of its field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from orch.component.yamlfile import FieldPath
+from orch.wire import quantity, validation
+from orch.wire.pods import Container, Pod
+
+Problem = tuple[FieldPath, str]
+
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
+
+
+def pod_problems(pod: Pod) -> list[Problem]:
+    """Every problem, in the order of the fields; [] for a pod that can be run."""
+    problems = list(_metadata(pod))
+    spec = pod.spec
+    if not spec.containers:
+        problems.append((("spec", "containers"), "at least one container is needed"))
+    volumes = [volume.name for volume in spec.volumes or ()]
+    problems += _names(("spec", "volumes"), volumes)
+    names: list[str] = []
+    for field, listed in (
+        ("initContainers", spec.initContainers or ()),
+        ("containers", spec.containers),
+    ):
+        for index, container in enumerate(listed):
+            place: FieldPath = ("spec", field, index)
+            problems += _container(place, container, volumes)
+            if container.name in names:
+                problems.append(((*place, "name"), f"{container.name!r} is used twice"))
+            names.append(container.name)
+    if (grace_s := spec.terminationGracePeriodSeconds) is not None and grace_s < 0:
+        problems.append((("spec", "terminationGracePeriodSeconds"), "must not be negative"))
+    return problems
+
+
+def _metadata(pod: Pod) -> Iterator[Problem]:
+    meta = pod.metadata
+    for message in validation.dns1123_subdomain_problems(meta.name):
+        yield ("metadata", "name"), f"{meta.name!r}: {message}"
+    for message in validation.dns1123_label_problems(meta.namespace or ""):
+        yield ("metadata", "namespace"), f"{meta.namespace!r}: {message}"
+    uid = meta.uid or ""
+    if not validation.is_dns1123_label(uid.lower()):
+        yield ("metadata", "uid"), f"{uid!r} is not a uid: use letters, digits and '-'"
+
+
+def _container(place: FieldPath, container: Container, volumes: list[str]) -> Iterator[Problem]:
+    for message in validation.dns1123_label_problems(container.name):
+        yield (*place, "name"), f"{container.name!r}: {message}"
+    if not container.image.strip():
+        yield (*place, "image"), "an image is needed"
+    if container.imagePullPolicy and container.imagePullPolicy not in _PULL_POLICIES:
+        yield (*place, "imagePullPolicy"), f"must be one of {', '.join(_PULL_POLICIES)}"
+    yield from _ports(place, container)
+    yield from _amounts(place, container)
+    yield from _mounts(place, container, volumes)
+    for index, variable in enumerate(container.env or ()):
+        if not variable.name or "=" in variable.name:
+            yield (*place, "env", index, "name"), f"{variable.name!r} is no variable's name"
+
+
+def _ports(place: FieldPath, container: Container) -> Iterator[Problem]:
+    for index, port in enumerate(container.ports or ()):
+        here = (*place, "ports", index)
+        if not 1 <= port.containerPort <= 65535:
+            yield (*here, "containerPort"), "must be between 1 and 65535"
+        if port.hostPort is not None and not 0 <= port.hostPort <= 65535:
+            yield (*here, "hostPort"), "must be between 0 and 65535"
+        if port.protocol and port.protocol not in _PROTOCOLS:
+            yield (*here, "protocol"), f"must be one of {', '.join(_PROTOCOLS)}"
+
+
+def _amounts(place: FieldPath, container: Container) -> Iterator[Problem]:
+    resources = container.resources
+    for field in ("limits", "requests"):
+        amounts = (resources and getattr(resources, field)) or {}
+        for name, amount in amounts.items():
+            here = (*place, "resources", field, name)
+            try:
+                if quantity.parse_quantity(amount) < 0:
+                    yield here, f"{amount!r} must not be negative"
+            except ValueError as error:
+                yield here, str(error)
+
+
+def _mounts(place: FieldPath, container: Container, volumes: list[str]) -> Iterator[Problem]:
+    for index, mount in enumerate(container.volumeMounts or ()):
+        here = (*place, "volumeMounts", index)
+        if mount.name not in volumes:
+            yield (*here, "name"), f"{mount.name!r} is not in spec.volumes"
+        if not mount.mountPath.startswith("/") or ":" in mount.mountPath:
+            yield (*here, "mountPath"), f"{mount.mountPath!r} must be an absolute path without ':'"
+        if mount.subPath and (mount.subPath.startswith("/") or ".." in mount.subPath.split("/")):
+            yield (*here, "subPath"), f"{mount.subPath!r} must be relative and without '..'"
+
+
+def _names(place: FieldPath, names: Iterable[str]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        for message in validation.dns1123_label_problems(name):
+            yield (*place, index, "name"), f"{name!r}: {message}"
+        if name in seen:
+            yield (*place, index, "name"), f"{name!r} is used twice"
+        seen.add(name)

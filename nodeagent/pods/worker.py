@@ -1,0 +1,231 @@
+"""One pod's worker: observe, plan, do one step, show the status; again, until the pod is gone.
+
+Nothing a pod or the runtime does ends a worker: failures become waiting reasons with back-off, a
+runtime that is away is waited for, and an error nobody expected is logged and tried again. A
+request to remove the pod interrupts whatever step is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from nodeagent.pods import cleanup, plan, status
+from nodeagent.pods.actions import Action, Plan, StartContainer, Trouble
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.services import PodServices
+from nodeagent.pods.status import Facts
+from nodeagent.pods.steps import Steps
+from nodeagent.pods.troubles import StepFailed, Troubles
+from nodeagent.runtime.base import RuntimeUnavailable
+from orch.component import loops
+from orch.wire import times
+from orch.wire.pods import Pod
+
+log = logging.getLogger(__name__)
+
+_PAUSE_AFTER_BUG_S = 10.0
+_PAUSE_WITHOUT_PROGRESS_S = 1.0
+_FILE_POLL_S = 1.0  # how often a file that a container waits for is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The pod is to go; `grace_s` None means its own grace period."""
+
+    grace_s: int | None = None
+
+
+class PodWorker:
+    """Works on one pod from `run`; `pod` is None for what was found without one."""
+
+    def __init__(self, uid: str, pod: Pod | None, services: PodServices) -> None:
+        self.uid = uid
+        self.pod = pod
+        self._services = services
+        self._observer = services.observer
+        self._registry = services.registry
+        self._steps = Steps(uid, services)
+        self._troubles = Troubles()
+        self._wake = asyncio.Event()
+        self._removal: Removal | None = None
+        self._interrupt = asyncio.Event()  # a new request to remove the pod
+        self._failed_action: tuple[Action, float] | None = None  # not again before this loop time
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`, or the uid of a pod whose name nobody knows."""
+        if self.pod:
+            return self.pod.key
+        view = self._registry.view(self.uid)
+        return f"{view.namespace}/{view.name}" if view.name else self.uid
+
+    @property
+    def removing(self) -> bool:
+        return self._removal is not None
+
+    def poke(self) -> None:
+        """Something about the pod changed: look again."""
+        self._wake.set()
+
+    def update(self, pod: Pod) -> None:
+        """The pod's newest definition."""
+        self.pod = pod
+        self.poke()
+
+    def remove(self, removal: Removal) -> None:
+        """Stop and remove the pod; a second request can only shorten the grace period."""
+        known = self._removal
+        if known and (removal.grace_s is None or removal == known):
+            return
+        if not known:
+            log.info("pod %s: removing", self.name)
+        self._removal = removal
+        self._failed_action = None
+        self._interrupt.set()
+        self.poke()
+
+    async def run(self) -> None:
+        """Work until the pod is removed and nothing is left of it."""
+        while True:
+            self._wake.clear()
+            try:
+                wait_s, done = await self._turn()
+            except RuntimeUnavailable:
+                await self._observer.after_listing(self.uid)
+                continue
+            except Exception:
+                log.exception("pod %s: unexpected error, trying again", self.name)
+                wait_s, done = _PAUSE_AFTER_BUG_S, False
+            if done:
+                return
+            await self._sleep(wait_s)
+
+    async def _turn(self) -> tuple[float | None, bool]:
+        """How long to wait at most (None: until woken), and whether the pod is gone."""
+        if not self._observer.settled(self.uid):
+            await self._observer.after_listing(self.uid)
+        seen = self._registry.view(self.uid)
+        if self._removal is not None:
+            return await self._remove(seen, self._removal)
+        if self.pod is None:
+            return None, False
+        await self._look_for_files()
+        decided = plan.next_step(self.pod, seen, self._active_troubles(), self._now_ns())
+        self._publish(seen, decided)
+        if decided.action is None:
+            return self._until_next(decided), False
+        return await self._perform(decided.action, seen), False
+
+    async def _remove(self, seen: ObservedPod, removal: Removal) -> tuple[float | None, bool]:
+        action = plan.removal_step(seen, grace_s=removal.grace_s)
+        if action is not None:
+            wait_s = await self._perform(action, seen)
+            if self.pod is not None:
+                self._publish(self._registry.view(self.uid), Plan(finished=True))
+            return wait_s, False
+        try:
+            await cleanup.remove_traces(self.uid, self._services)
+        except StepFailed as failed:
+            self._note(failed)
+            return self._troubles.active(self._now_s())[plan.SANDBOX].remaining_s, False
+        log.info("pod %s: removed", self.name)
+        return None, True
+
+    async def _perform(self, action: Action, seen: ObservedPod) -> float | None:
+        """Do a step; how long to wait before the next one."""
+        held_s = self._held_s(action)
+        if held_s > 0:
+            return held_s
+        try:
+            finished = await self._do(action, seen)
+        except StepFailed as failed:
+            self._note(failed)
+            trouble = self._troubles.active(self._now_s()).get(failed.subject)
+            self._failed_action = (action, self._now_s() + (trouble.remaining_s if trouble else 0))
+            await self._observer.after_listing(self.uid)
+            return 0.0
+        if not finished:  # its effect is unknown: look at what there is before going on
+            await self._observer.after_listing(self.uid)
+            return 0.0
+        self._succeeded(action)
+        unchanged = self._registry.view(self.uid) == seen
+        return _PAUSE_WITHOUT_PROGRESS_S if unchanged else 0.0
+
+    async def _do(self, action: Action, seen: ObservedPod) -> bool:
+        """False when a new request to remove the pod interrupted the step."""
+        self._interrupt.clear()
+        step = self._steps.perform(action, self.pod, seen)
+        task = loops.spawn(step, name=f"pod {self.name}: {type(action).__name__}")
+        asked = loops.spawn(self._interrupt.wait(), name=f"pod {self.name}: removal")
+        try:
+            await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                return False
+            task.result()
+            return True
+        finally:
+            await loops.cancel(task, asked)
+
+    def _succeeded(self, action: Action) -> None:
+        self._failed_action = None
+        subject = action.name if isinstance(action, StartContainer) else plan.SANDBOX
+        self._troubles.clear(subject)
+        if isinstance(action, StartContainer):
+            log.info("pod %s: started container %s", self.name, action.name)
+
+    def _note(self, failed: StepFailed) -> None:
+        if self._troubles.note(failed, self._now_s()):
+            about = f"container {failed.subject}: " if failed.subject else ""
+            log.warning("pod %s: %s%s: %s", self.name, about, failed.reason, failed)
+
+    def _held_s(self, action: Action) -> float:
+        """How long a step that failed is not to be repeated; the plan sees to starts itself."""
+        if self._failed_action is None or self._failed_action[0] != action:
+            return 0.0
+        if isinstance(action, StartContainer):
+            return 0.0
+        return max(0.0, self._failed_action[1] - self._now_s())
+
+    def _active_troubles(self) -> dict[str, Trouble]:
+        return self._troubles.active(self._now_s())
+
+    async def _look_for_files(self) -> None:
+        for path in self._troubles.awaited():
+            if await cleanup.exists(path):
+                log.info("pod %s: %s is there now, trying again", self.name, path)
+                self._troubles.retry(path)
+
+    def _until_next(self, decided: Plan) -> float | None:
+        if not self._troubles.awaited():
+            return decided.wake_in_s
+        return min(_FILE_POLL_S, decided.wake_in_s or _FILE_POLL_S)
+
+    def _publish(self, seen: ObservedPod, decided: Plan) -> None:
+        if self.pod is None or self._registry.desired(self.uid) is None:
+            return
+        facts = Facts(
+            now=times.format_time(self._services.now()),
+            host_ip=self._services.settings.host_ip,
+            plan=decided,
+        )
+        before = self._registry.status(self.uid)
+        self._registry.set_status(self.uid, status.pod_status(self.pod, seen, facts, before))
+
+    async def _sleep(self, wait_s: float | None) -> None:
+        """Until woken, or so long at most; a moment in any case, to let others run."""
+        if wait_s is not None and wait_s <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _now_ns(self) -> int:
+        return int(self._services.now().timestamp() * 1e9)

@@ -1,0 +1,190 @@
+"""A node for tests of pods: a runtime in memory on the loop's clock, real volumes and cgroup trees
+below a temporary directory, and sources a test sets by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from nodeagent.pods import manifests
+from nodeagent.pods.cgroups import PodCgroups
+from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.keeper import PodKeeper
+from nodeagent.pods.observer import Observer
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.services import PodServices
+from nodeagent.pods.sources import Changed
+from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.volumes import VolumeStore
+from orch.component import loops
+from orch.wire import names
+from orch.wire.pods import Container, ContainerState, Pod
+from tests.fakes.runtime import FakeContainer, FakeRuntime
+
+EPOCH = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+HIERARCHIES = ("cpu", "memory", "unified")
+
+
+def now() -> datetime:
+    """Wall time that moves with the loop's clock."""
+    return EPOCH + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+class ClockedRuntime(FakeRuntime):
+    """A FakeRuntime whose stamps are of the loop's clock."""
+
+    def _now_ns(self) -> int:
+        next(self._numbers)
+        return int(now().timestamp() * 1e9)
+
+
+class FakeSource:
+    """A source whose pods a test sets."""
+
+    def __init__(self, *pods: Pod, name: str = manifests.FILE, ready: bool = True) -> None:
+        self.name = name
+        self.ready = ready
+        self.doubtful = False
+        self._pods = list(pods)
+        self._changed: Changed | None = None
+
+    def pods(self) -> Sequence[Pod]:
+        return [_from(self.name, pod) for pod in self._pods]
+
+    def set(self, *pods: Pod) -> None:
+        self._pods = list(pods)
+        self.tell()
+
+    def tell(self) -> None:
+        if self._changed:
+            self._changed()
+
+    async def run(self, changed: Changed) -> None:
+        self._changed = changed
+        changed()
+        await asyncio.Event().wait()
+
+
+class PodWorld:
+    """One node's pods; several agents one after the other may work on the same runtime."""
+
+    def __init__(self, directory: Path, runtime: FakeRuntime | None = None) -> None:
+        self.directory = directory
+        self.runtime = runtime or ClockedRuntime()
+        self.source = FakeSource()
+        self.removed: list[Pod] = []
+        self._task: asyncio.Task[None] | None = None
+        for name in HIERARCHIES:
+            (directory / "cgroup" / name).mkdir(parents=True, exist_ok=True)
+        self.settings = PodSettings(
+            node_name="node1",
+            root_dir=str(directory / "root"),
+            pod_logs_dir=str(directory / "logs"),
+            host_ip="192.0.2.1",
+        )
+        self.registry = PodRegistry(self.settings)
+        self.seccomp_root = directory / "root" / "seccomp"
+        self.keeper = self._keeper([self.source])
+
+    def _keeper(self, sources: Sequence[FakeSource]) -> PodKeeper:
+        services = PodServices(
+            runtime=self.runtime,
+            registry=self.registry,
+            observer=Observer(self.runtime, self.registry),
+            volumes=VolumeStore(self.settings.root_dir),
+            cgroups=PodCgroups("/orchpods", root=str(self.directory / "cgroup")),
+            seccomp_of=SeccompProfiles(str(self.seccomp_root), default=False).setting_of,
+            now=now,
+        )
+        return PodKeeper(services, sources, on_removed=self.removed.append)
+
+    def use(self, *sources: FakeSource) -> None:
+        """Work with these sources instead of the one."""
+        self.registry = PodRegistry(self.settings)
+        self.keeper = self._keeper(sources)
+
+    async def start(self, *pods: Pod) -> None:
+        self.source.set(*pods)
+        self._task = loops.spawn(self.keeper.run(), name="keeper")
+        await self.until(lambda: len(self.registry.pods()) >= min(1, len(pods)))
+
+    async def stop(self) -> None:
+        """End the agent, not its pods; an error of the keeper comes out here."""
+        if self._task is not None:
+            task, self._task = self._task, None
+            failed = task.exception() if task.done() and not task.cancelled() else None
+            await loops.cancel(task)
+            if failed:
+                raise failed
+
+    def successor(self) -> PodWorld:
+        """Another agent for the same node, as after a restart."""
+        world = PodWorld(self.directory, self.runtime)
+        world.source = FakeSource(*self.source._pods)
+        world.use(world.source)
+        return world
+
+    # ---- what a test looks at
+
+    def running(self) -> dict[str, str]:
+        """Container name → id of every running container."""
+        return {c.spec.name: key for key, c in self.runtime.containers.items() if _runs(c)}
+
+    def made(self, name: str) -> FakeContainer:
+        """The newest container of that name."""
+        return [c for c in self.runtime.containers.values() if c.spec.name == name][-1]
+
+    def status(self, name: str = "web") -> Pod:
+        pod = self.registry.find("default", name)
+        assert pod is not None, f"no pod {name}"
+        return pod
+
+    def state(self, container: str = "app", name: str = "web") -> ContainerState:
+        statuses = self.status(name).status.containerStatuses or []
+        found = next((s for s in statuses if s.name == container), None)
+        return (found and found.state) or ContainerState()
+
+    def waiting(self, container: str = "app", name: str = "web") -> str:
+        waiting = self.state(container, name).waiting
+        return (waiting.reason or "") if waiting else ""
+
+    def traces(self) -> list[str]:
+        """What pods have left below the directory and in the runtime."""
+        found = [
+            str(path.relative_to(self.directory))
+            for pattern in ("cgroup/*/orchpods/*", "root/pods/*", "logs/*")
+            for path in self.directory.glob(pattern)
+        ]
+        return [*found, *self.runtime.sandboxes, *self.runtime.containers]
+
+    async def until(self, done: object, *, within_s: float = 30.0) -> None:
+        """Wait, in the loop's time, until `done()` is true."""
+        assert callable(done)
+        deadline_s = asyncio.get_running_loop().time() + within_s
+        while not done():
+            assert asyncio.get_running_loop().time() < deadline_s, "it never came true"
+            await asyncio.sleep(0.1)
+
+
+def _runs(container: FakeContainer) -> bool:
+    return container.state.value == "running"
+
+
+def _from(source: str, pod: Pod) -> Pod:
+    annotations = {**(pod.metadata.annotations or {}), names.ANNOTATION_CONFIG_SOURCE: source}
+    metadata = pod.metadata.model_copy(update={"annotations": annotations})
+    return pod.model_copy(update={"metadata": metadata})
+
+
+def named(pod: Pod, name: str, uid: str) -> Pod:
+    """The same pod under another name and uid."""
+    metadata = pod.metadata.model_copy(update={"name": name, "uid": uid})
+    return pod.model_copy(update={"metadata": metadata})
+
+
+def changed(pod: Pod, container: Container) -> Pod:
+    """The pod with one container only: this one."""
+    return pod.model_copy(update={"spec": pod.spec.model_copy(update={"containers": [container]})})
