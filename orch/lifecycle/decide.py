@@ -1,0 +1,153 @@
+"""The node lifecycle decision: memory and view in, new memory and actions out; pure.
+
+Judges by the controller's own clock, and judges nobody while its own view is stale; after such a
+time every node gets its whole grace anew. Applying the actions and deciding again gives nothing
+new. Source: pkg/controller/nodelifecycle, and the defects reported against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from orch.lifecycle import orphans, podactions, probes, taints, zones
+from orch.lifecycle.probes import Judgement
+from orch.lifecycle.records import (
+    Action,
+    Bucket,
+    Decision,
+    Memory,
+    NodeMemory,
+    Note,
+    Settings,
+    UpdateNode,
+    View,
+)
+from orch.wire.core import Node, Taint
+from orch.wire.meta import ObjectMeta
+
+
+def decide(memory: Memory, view: View, settings: Settings) -> Decision:
+    """What to do now. The memory returned must be given to the next decision."""
+    if view.age_s > settings.max_view_age_s:
+        return Decision(replace(memory, blind=True))
+    memory = _woken(memory, view, settings)
+    judgements = {
+        name: probes.judge(
+            memory.nodes.get(name), node, view.leases.get(name), view.stamp, settings
+        )
+        for name, node in view.nodes.items()
+    }
+    plan = _Plan(memory, view, settings, judgements)
+    updates = plan.node_updates()
+    pods = podactions.decide(memory, view, judgements)
+    gone = orphans.decide(memory, view, settings)
+    after = Memory(
+        looked_s=view.stamp.now_s,
+        nodes=plan.node_memories(),
+        buckets=plan.buckets,
+        disrupted=plan.disrupted,
+        unmarked=frozenset(pods.unmarked),
+        timers=pods.timers,
+        orphans=gone.first_seen_s,
+    )
+    notes = _notes(memory, view, judgements)
+    return Decision(after, (*notes, *updates, *pods.actions, *gone.actions))
+
+
+def _woken(memory: Memory, view: View, settings: Settings) -> Memory:
+    """The memory, with every probe begun anew if the controller could not see for a while."""
+    now_s = view.stamp.now_s
+    slept = memory.looked_s is not None and now_s - memory.looked_s > settings.max_view_age_s
+    if not (memory.blind or slept):
+        return memory
+    return replace(memory, blind=False, nodes=_anew(memory.nodes, now_s))
+
+
+def _anew(nodes: Mapping[str, NodeMemory], now_s: float) -> dict[str, NodeMemory]:
+    return {name: replace(node, alive_s=now_s) for name, node in nodes.items()}
+
+
+def _notes(memory: Memory, view: View, judgements: Mapping[str, Judgement]) -> list[Action]:
+    """Events about nodes that came, went, or stopped being ready."""
+    notes: list[Action] = []
+    for name, node in view.nodes.items():
+        before = memory.nodes.get(name)
+        if memory.looked_s is not None and (before is None or before.uid != node.metadata.uid):
+            text = f"Registered Node {name} in Controller"
+            notes.append(Note(node, "Normal", "RegisteredNode", text))
+        if judgements[name].turned:
+            text = f"Node {name} status is now: NodeNotReady"
+            notes.append(Note(node, "Normal", "NodeNotReady", text))
+    for name, before in memory.nodes.items():
+        if name not in view.nodes:
+            gone = Node(metadata=ObjectMeta(name=name, uid=before.uid))
+            text = f"Removing Node {name} from Controller"
+            notes.append(Note(gone, "Normal", "RemovingNode", text))
+    return notes
+
+
+_ROUNDING = 1e-9  # of tokens that drip in by fractions
+
+
+class _Plan:
+    """Conditions and taints of all nodes in one decision; spends the tokens of their zones."""
+
+    def __init__(
+        self, memory: Memory, view: View, settings: Settings, judgements: Mapping[str, Judgement]
+    ) -> None:
+        self._view = view
+        self._settings = settings
+        self._judgements = judgements
+        ready = {name: judgement.ready == "True" for name, judgement in judgements.items()}
+        states = zones.survey(view.nodes, ready, settings)
+        self.disrupted = zones.all_down(states)
+        self._leaving = memory.disrupted and not self.disrupted
+        self._rates = {zone: zones.rate(state, settings) for zone, state in states.items()}
+        self.buckets: dict[str, Bucket] = {
+            zone: zones.refill(memory.buckets.get(zone), rate, view.stamp.now_s, settings)
+            for zone, rate in self._rates.items()
+        }
+
+    def node_updates(self) -> list[Action]:
+        """One write for every node that is not as it should be, longest not ready first."""
+        order = sorted(self._view.nodes, key=lambda n: (self._judgements[n].memory.not_ready_s, n))
+        updates = (self._update(self._view.nodes[name], self._judgements[name]) for name in order)
+        return [update for update in updates if update is not None]
+
+    def node_memories(self) -> dict[str, NodeMemory]:
+        """When the cluster comes back from being all down, every node gets its grace anew."""
+        nodes = {name: judgement.memory for name, judgement in self._judgements.items()}
+        return _anew(nodes, self._view.stamp.now_s) if self._leaving else nodes
+
+    def _update(self, node: Node, judgement: Judgement) -> UpdateNode | None:
+        before = taints.of_node(node)
+        wanted = self._evicting(node, judgement, taints.mirrored(node, judgement))
+        conditions = judgement.conditions
+        changed = conditions != tuple(node.status.conditions or ())
+        if not changed and wanted == before:
+            return None
+        return UpdateNode(
+            node,
+            conditions=conditions if changed else None,
+            taints=wanted if wanted != before else None,
+            evicting=taints.has_evicting(wanted) and not taints.has_evicting(before),
+            zone=zones.zone_of(node),
+        )
+
+    def _evicting(
+        self, node: Node, judgement: Judgement, others: tuple[Taint, ...]
+    ) -> tuple[Taint, ...]:
+        """With the NoExecute taint the node should have; a new one costs a token of its zone."""
+        now = self._view.stamp.now
+        key = "" if self.disrupted else taints.evicting_key(judgement.ready)
+        if not key or taints.has_evicting(others) or self._spend(zones.zone_of(node)):
+            return taints.with_evicting(others, key, now)
+        return others
+
+    def _spend(self, zone: str) -> bool:
+        bucket = self.buckets.get(zone)
+        if bucket is None or self._rates[zone] <= 0 or bucket.tokens < 1 - _ROUNDING:
+            return False
+        self.buckets[zone] = replace(bucket, tokens=bucket.tokens - 1)
+        return True

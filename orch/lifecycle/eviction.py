@@ -1,0 +1,64 @@
+"""Which pods must leave a tainted node, and when; pure.
+
+A pod leaves at once unless it tolerates every NoExecute taint, and else when the shortest of the
+tolerations it uses runs out. Source: pkg/controller/tainteviction. A pod that says nothing about
+the controller's own two taints tolerates them for five minutes, as admission would have written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from orch.lifecycle import taints
+from orch.lifecycle.records import Timer
+from orch.wire import names
+from orch.wire.core import Taint
+from orch.wire.pods import Pod, Toleration
+
+DEFAULT_TOLERATION_S = 300
+_DEFAULT_KEYS = (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE)
+
+
+def evicting_taints(node_taints: Sequence[Taint]) -> tuple[Taint, ...]:
+    return tuple(taint for taint in node_taints if taint.effect == taints.NO_EXECUTE)
+
+
+def tolerated_s(pod: Pod, node_taints: Sequence[Taint]) -> float:
+    """How long the pod may stay under these NoExecute taints: 0 not at all, inf for ever."""
+    if pod.metadata.annotation(names.ANNOTATION_CONFIG_MIRROR):
+        return math.inf  # a static pod's reflection: deleting it stops nothing
+    return min((_tolerated_s(pod, taint) for taint in node_taints), default=math.inf)
+
+
+def next_timer(before: Timer | None, stay_s: float, now_s: float) -> Timer | None:
+    """The timer of a pod that may stay `stay_s`; None when it may stay for ever.
+
+    A timer that runs keeps its start, and is never made longer.
+    """
+    if math.isinf(stay_s):
+        return None
+    started_s = before.started_s if before else now_s
+    due_s = started_s + stay_s
+    return Timer(started_s, min(due_s, before.due_s) if before else due_s)
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """core/v1 Toleration.ToleratesTaint; empty effect and key match every one."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    if toleration.operator not in (None, "", "Equal") or not toleration.key:
+        return False
+    return (toleration.value or "") == (taint.value or "")
+
+
+def _tolerated_s(pod: Pod, taint: Taint) -> float:
+    used = [t for t in pod.spec.tolerations or () if tolerates(t, taint)]
+    if not used:
+        return DEFAULT_TOLERATION_S if taint.key in _DEFAULT_KEYS else 0.0
+    limits = [t.tolerationSeconds for t in used if t.tolerationSeconds is not None]
+    return max(0.0, min(limits, default=math.inf))

@@ -1,0 +1,108 @@
+"""Signs of life: which nodes have been silent too long, and the conditions that say so; pure.
+
+A node is alive when its Lease or its Ready heartbeat changed, whatever the value: clocks of nodes
+may be wrong, the controller's own counts. Source: pkg/controller/nodelifecycle tryUpdateNodeHealth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orch.lifecycle.records import NodeMemory, Settings, Stamp
+from orch.wire.coordination import Lease
+from orch.wire.core import Node, NodeCondition
+
+READY = "Ready"
+JUDGED = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+NEVER_REASON = "NodeStatusNeverUpdated"
+NEVER_MESSAGE = "NodeAgent never posted node status."
+UNKNOWN_REASON = "NodeStatusUnknown"
+UNKNOWN_MESSAGE = "NodeAgent stopped posting node status."
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A node looked at: what to remember, and its conditions as they should be from now on."""
+
+    memory: NodeMemory
+    conditions: tuple[NodeCondition, ...]
+    silent: bool
+    turned: bool  # just went from Ready to anything else
+
+    @property
+    def ready(self) -> str:
+        return self.memory.ready
+
+    def status(self, kind: str) -> str:
+        return next((c.status for c in self.conditions if c.type == kind), "")
+
+
+def judge(
+    before: NodeMemory | None, node: Node, lease: Lease | None, stamp: Stamp, settings: Settings
+) -> Judgement:
+    """Look at a node once more. One not seen before, or a new one of its name, is alive now."""
+    if before is not None and before.uid != (node.metadata.uid or ""):
+        before = None
+    sign = _sign(before, node, lease)
+    alive_s = before.alive_s if before and before.sign == sign else stamp.now_s
+    grace_s = settings.grace_s if find_condition(node, READY) else settings.startup_grace_s
+    silent = stamp.now_s - alive_s > grace_s
+    conditions = tuple(node.status.conditions or ())
+    if silent:
+        conditions = unknown_conditions(node, stamp.now)
+    ready = next((c.status for c in conditions if c.type == READY), "")
+    turned = before is not None and before.ready == "True" and ready != "True"
+    not_ready_s = stamp.now_s if before is None or turned else before.not_ready_s
+    memory = NodeMemory(node.metadata.uid or "", sign, alive_s, ready, not_ready_s)
+    return Judgement(memory, conditions, silent, turned)
+
+
+def find_condition(node: Node, kind: str) -> NodeCondition | None:
+    return next((c for c in node.status.conditions or () if c.type == kind), None)
+
+
+def unknown_conditions(node: Node, now: str) -> tuple[NodeCondition, ...]:
+    """The node's conditions once it is silent; equal to those it has when nothing changes."""
+    known = {c.type: c for c in node.status.conditions or ()}
+    judged = [
+        _unknown(known[kind], now) if kind in known else _never_reported(kind, node, now)
+        for kind in JUDGED
+    ]
+    changed = {c.type: c for c in judged}
+    kept = [changed.pop(kind, condition) for kind, condition in known.items()]
+    return (*kept, *changed.values())
+
+
+def _sign(before: NodeMemory | None, node: Node, lease: Lease | None) -> tuple[str, str]:
+    """What the node last said; what is missing now is no news, nor what was written for it."""
+    heartbeat, renewed = before.sign if before else ("", "")
+    ready = find_condition(node, READY)
+    if ready and ready.lastHeartbeatTime and ready.reason != NEVER_REASON:
+        heartbeat = ready.lastHeartbeatTime
+    if lease and lease.spec.renewTime:
+        renewed = lease.spec.renewTime
+    return heartbeat, renewed
+
+
+def _unknown(condition: NodeCondition, now: str) -> NodeCondition:
+    if condition.status == "Unknown":
+        return condition
+    return condition.model_copy(
+        update={
+            "status": "Unknown",
+            "reason": UNKNOWN_REASON,
+            "message": UNKNOWN_MESSAGE,
+            "lastTransitionTime": now,
+        }
+    )
+
+
+def _never_reported(kind: str, node: Node, now: str) -> NodeCondition:
+    return NodeCondition(
+        type=kind,
+        status="Unknown",
+        reason=NEVER_REASON,
+        message=NEVER_MESSAGE,
+        lastHeartbeatTime=node.metadata.creationTimestamp,
+        lastTransitionTime=now,
+    )
