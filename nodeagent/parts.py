@@ -22,11 +22,13 @@ from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
 from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
+from nodeagent.pods.mirror import MirrorPods
 from nodeagent.pods.observer import Observer
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import ApiSource, PodSource
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.status_sync import StatusSync
 from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.cri import CriRuntime
@@ -292,9 +294,17 @@ def _keeper(
                 full_interval_s=config.fileCheckFrequency,
             )
         )
-    if client is not None:
-        sources.append(ApiSource(client, settings.node_name))
-    return PodKeeper(services, sources)
+    if client is None:
+        return PodKeeper(services, sources)
+    api = ApiSource(client, settings.node_name)
+    statuses = StatusSync(client, registry, api)
+    mirrors = MirrorPods(client, registry, api)
+    return PodKeeper(
+        services,
+        [*sources, api],
+        further=(statuses.run, mirrors.run),
+        on_removed=statuses.removed,
+    )
 
 
 def _checkpoints(
