@@ -298,7 +298,7 @@ def _keeper(
         return PodKeeper(services, sources)
     api = ApiSource(client, settings.node_name)
     statuses = StatusSync(client, registry, api)
-    mirrors = MirrorPods(client, registry, api)
+    mirrors = MirrorPods(client, registry, api, settings.node_name)
     return PodKeeper(
         services,
         [*sources, api],
