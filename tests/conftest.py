@@ -1,6 +1,7 @@
 """Fixtures for every test: nothing left running, nothing that blocks, ports, keys and certificates.
 
-`no_leaked_tasks` guards every coroutine test by itself; the others are asked for by name.
+`no_leaked_tasks` and `no_blocking` guard every coroutine test by themselves; a test marked
+`may_block` is spared the second. The others are asked for by name.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import blockbuster
 import pytest
 import pytest_asyncio
 import trustme
+
+from tests import blocking
 
 
 def pytest_sessionstart() -> None:
@@ -23,11 +25,17 @@ def pytest_sessionstart() -> None:
     asyncio.set_event_loop(None)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "may_block: product code may block this test's event loop")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             # First, so that it is torn down last: after the fixtures that stop what they started.
             item.fixturenames.insert(0, "no_leaked_tasks")
+            if not item.get_closest_marker("may_block"):
+                item.fixturenames.append("no_blocking")  # last: fixtures may read and write files
 
 
 @pytest_asyncio.fixture
@@ -47,10 +55,10 @@ async def no_leaked_tasks() -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def no_blocking() -> Iterator[blockbuster.BlockBuster]:
+def no_blocking() -> Iterator[None]:
     """Fail product code that reads files, sleeps or waits for a lock inside the event loop."""
-    with blockbuster.blockbuster_ctx(["nodeagent", "orch"]) as detector:
-        yield detector
+    with blocking.detected():
+        yield
 
 
 @pytest.fixture

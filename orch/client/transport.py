@@ -10,7 +10,7 @@ import asyncio
 import base64
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,11 +48,12 @@ class Transport:
         *,
         timeout_s: float = 10.0,
         user_agent: str = "orch-client",
-        headers: Mapping[str, str] | None = None,
+        headers: Iterable[tuple[str, str]] = (),
     ) -> None:
+        """`headers` go with every request; a name may stand there more than once."""
         self.config = config
         self.timeout_s = timeout_s
-        self._headers = {"User-Agent": user_agent, **(headers or {})}
+        self._headers = [("User-Agent", user_agent), *headers]
         self._session: aiohttp.ClientSession | None = None
         self._token = ""
         self._token_read_s = float("-inf")
@@ -121,7 +122,7 @@ class Transport:
         import aiohttp
         import yarl
 
-        headers = {"Accept": call.accept, **self._authorization()}
+        headers = {"Accept": call.accept, **await self._authorization()}
         if call.content_type:
             headers["Content-Type"] = call.content_type
         url = yarl.URL(self.config.server + call.path, encoded=True)
@@ -152,9 +153,9 @@ class Transport:
             )
         return self._session
 
-    def _authorization(self) -> dict[str, str]:
+    async def _authorization(self) -> dict[str, str]:
         config = self.config
-        token = config.token or self._file_token()
+        token = config.token or await self._file_token()
         if token:
             return {"Authorization": f"Bearer {token}"}
         if config.username:
@@ -162,10 +163,11 @@ class Transport:
             return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
         return {}
 
-    def _file_token(self) -> str:
+    async def _file_token(self) -> str:
         now_s = asyncio.get_running_loop().time()
         if self.config.token_file and now_s - self._token_read_s > _TOKEN_AGE_S:
-            self._token = Path(self.config.token_file).read_text().strip()
+            path = Path(self.config.token_file)
+            self._token = (await asyncio.to_thread(path.read_text)).strip()
             self._token_read_s = now_s
         return self._token
 

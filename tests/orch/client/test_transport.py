@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from orch.client.kubeconfig import ClientConfig
 from orch.client.transport import Transport, TransportError
@@ -27,6 +28,7 @@ class Server:
         context = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=pki.ca_file)
         self._http = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="test")
         self.connections: set[object] = set()
+        self.seen: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
         self.url = ""
 
     async def start(self) -> None:
@@ -37,6 +39,7 @@ class Server:
 
     async def echo(self, request: web.Request) -> web.Response:
         self.connections.add(request.transport)
+        self.seen = request.headers
         return web.json_response(
             {
                 "method": request.method,
@@ -120,6 +123,19 @@ async def test_a_request_arrives_as_it_was_asked(make: MakeTransport) -> None:
     assert "Authorization" not in headers
 
 
+async def test_headers_of_a_transport_go_with_every_request_and_may_repeat(
+    server: Server, pki: Pki
+) -> None:
+    transport = Transport(
+        ClientConfig(server=server.url, ca_file=pki.ca_file),
+        headers=[("Impersonate-User", "u"), ("Impersonate-Group", "g"), ("Impersonate-Group", "h")],
+    )
+    await transport.request("GET", "/echo/")
+    assert server.seen.getall("Impersonate-User") == ["u"]
+    assert server.seen.getall("Impersonate-Group") == ["g", "h"]
+    await transport.close()
+
+
 async def test_an_answer_has_status_body_and_headers_in_any_case(make: MakeTransport) -> None:
     transport = make()
     response = await transport.request("GET", "/identity")
@@ -186,11 +202,11 @@ async def test_a_rotated_token_file_is_read_again_after_a_minute(
     token_file = tmp_path / "token"
     token_file.write_text("one")
     transport = make(token_file=str(token_file))
-    assert transport._authorization() == {"Authorization": "Bearer one"}
+    assert await transport._authorization() == {"Authorization": "Bearer one"}
     token_file.write_text("two")
-    assert transport._authorization() == {"Authorization": "Bearer one"}
+    assert await transport._authorization() == {"Authorization": "Bearer one"}
     monkeypatch.setattr("orch.client.transport._TOKEN_AGE_S", -1.0)
-    assert transport._authorization() == {"Authorization": "Bearer two"}
+    assert await transport._authorization() == {"Authorization": "Bearer two"}
 
 
 async def test_a_refused_connection_names_server_and_cause(

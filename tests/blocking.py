@@ -1,0 +1,63 @@
+"""A detector of blocking calls in the event loop, which fails the test that makes one.
+
+Guarded is product code that runs as a coroutine. Synchronous product code which a test calls
+itself, to prepare or to look, is the test's own affair.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import blockbuster
+
+PRODUCT = ("nodeagent", "orch")
+# Where product code may touch the disk or a socket inside the loop, and why.
+ALLOWED = (
+    ("nodeagent/collector.py", "_default_route_address"),  # connecting UDP sends nothing
+    ("orch/component/clock.py", "process_start_s"),  # two files of /proc, once at start-up
+)
+
+_ROOT = Path(__file__).parent.parent
+PRODUCT_ROOTS = tuple(f"{_ROOT / name}/" for name in PRODUCT)
+_TESTS_ROOT = f"{_ROOT / 'tests'}/"
+
+
+@contextmanager
+def detected() -> Iterator[None]:
+    """Blocking calls raise blockbuster.BlockingError, which names the function."""
+    detector = blockbuster.BlockBuster(list(PRODUCT))
+    for function in detector.functions.values():
+        function.can_block_predicate = _or_of_the_test(function.can_block_predicate)
+        for file, name in ALLOWED:
+            function.can_block_in(file, name)
+    detector.activate()
+    try:
+        yield
+    finally:
+        detector.deactivate()
+
+
+def _or_of_the_test(allowed: Callable[..., bool]) -> Callable[..., bool]:
+    def predicate(*args: Any, **kwargs: Any) -> bool:
+        return allowed(*args, **kwargs) or called_by_test(sys._getframe(1))
+
+    return predicate
+
+
+def called_by_test(frame: FrameType | None) -> bool:
+    """Whether the outermost product code on the stack is a function that a test calls."""
+    entry = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(PRODUCT_ROOTS):
+            entry = frame
+        elif entry is not None and file.startswith(_TESTS_ROOT):
+            return not entry.f_code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
+        frame = frame.f_back
+    return False
