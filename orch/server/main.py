@@ -82,3 +82,7 @@ def _notify(send: Callable[[], None]) -> None:
         send()
     except NotifyError as error:
         log.warning("systemd was not told: %s", error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

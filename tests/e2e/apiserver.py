@@ -1,0 +1,118 @@
+"""The API server as a process of its own, and unmodified `kubectl`s that speak to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orch.component.pki import Authority, KeyPair, Subject
+from tests.e2e.harness import ROOT, eventually
+
+
+@dataclass
+class ApiServer:
+    """A running `orch-apiserver` and the files that belong to it."""
+
+    directory: Path
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def log(self) -> str:
+        return (self.directory / "log").read_text()
+
+
+@dataclass
+class Kubectl:
+    """One kubectl binary, as the cluster's administrator, with a cache of its own."""
+
+    binary: str
+    kubeconfig: Path
+    cache: Path
+
+    def command(self, *arguments: str) -> list[str]:
+        return [
+            self.binary, f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.cache}", *arguments,
+        ]  # fmt: skip
+
+    def run(
+        self, *arguments: str, stdin: str = "", code: int = 0, timeout_s: float = 30
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.command(*arguments),
+            input=stdin, capture_output=True, text=True, timeout=timeout_s,
+            env={**os.environ, "HOME": str(self.cache)},
+        )  # fmt: skip
+        assert done.returncode == code, f"{arguments}: {done.stdout}{done.stderr}"
+        return done
+
+    def __call__(self, *arguments: str, stdin: str = "") -> str:
+        """What it printed; fails unless it succeeded."""
+        return self.run(*arguments, stdin=stdin).stdout.strip()
+
+
+def kubectls() -> list[str]:
+    """The kubectl on the path, and other versions lying beside it."""
+    found = shutil.which("kubectl")
+    if found is None:
+        return []
+    real = Path(found).resolve()
+    return [found, *(str(path) for path in sorted(real.parent.glob("kubectl.1.*")))]
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[ApiServer]:
+    """Start on the directory's data (kept between runs); ordered stop, which must succeed."""
+    authority = Authority(directory / "pki", now=datetime.now(UTC))
+    serving = authority.issue(Subject("server", "server", (), ("127.0.0.1",)))
+    admin = authority.issue(Subject("admin", "admin", ("system:masters",)))
+    port_file = directory / "port"
+    port_file.unlink(missing_ok=True)
+    with (directory / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "orch.server.main",
+                "--bind-address=127.0.0.1", "--secure-port=0", f"--port-file={port_file}",
+                f"--data-dir={directory / 'data'}", f"--client-ca-file={authority.ca_file}",
+                f"--tls-cert-file={serving.cert_file}",
+                f"--tls-private-key-file={serving.key_file}",
+            ],
+            cwd=ROOT, stdout=log, stderr=log,
+        )  # fmt: skip
+    server = ApiServer(directory, process, 0)
+    try:
+        eventually(
+            lambda: port_file.exists() or process.poll() is not None,
+            within_s=20, what="the API server listens", poll_s=0.02,
+        )  # fmt: skip
+        assert process.poll() is None, server.log()
+        server.port = int(port_file.read_text())
+        write_kubeconfig(directory / "kubeconfig", server.port, authority.ca_file, admin)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        code = process.wait(timeout=20)
+    assert code in (0, -signal.SIGKILL), server.log()
+
+
+def write_kubeconfig(path: Path, port: int, ca_file: str, user: KeyPair) -> None:
+    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": ca_file}
+    credentials = {"client-certificate": user.cert_file, "client-key": user.key_file}
+    record = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": credentials}],
+        "current-context": "c",
+    }
+    path.write_text(json.dumps(record))

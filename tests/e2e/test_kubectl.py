@@ -1,0 +1,263 @@
+"""An unmodified kubectl against the API server: what operators type, and what they get."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.apiserver import ApiServer, Kubectl, kubectls, running
+from tests.e2e.harness import eventually
+
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: NAME, labels: {orch.io/hostname: NAME}}
+status:
+  conditions: [{type: Ready, status: "True", reason: AgentReady, message: ready}]
+  addresses: [{type: InternalIP, address: 10.0.0.1}]
+  nodeInfo: {kubeletVersion: v1.35.0, osImage: Debian, kernelVersion: "6.1"}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, labels: {app: web}}
+spec:
+  nodeName: n1
+  containers: [{name: c, image: "busybox:1"}]
+"""
+LEASE = """
+apiVersion: coordination.orch.io/v1
+kind: Lease
+metadata: {name: NAME, namespace: orch-node-lease}
+spec: {holderIdentity: NAME, leaseDurationSeconds: 40}
+"""
+
+pytestmark = pytest.mark.skipif(not kubectls(), reason="kubectl is not installed")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with running(tmp_path_factory.mktemp("apiserver")) as server:
+        yield server
+
+
+def client(server: ApiServer, binary: str, cache: Path) -> Kubectl:
+    return Kubectl(binary, server.directory / "kubeconfig", cache)
+
+
+@pytest.fixture
+def kubectl(server: ApiServer, tmp_path: Path) -> Kubectl:
+    return client(server, kubectls()[0], tmp_path)
+
+
+@pytest.fixture(params=kubectls(), ids=lambda binary: Path(binary).name)
+def any_kubectl(request: pytest.FixtureRequest, server: ApiServer, tmp_path: Path) -> Kubectl:
+    return client(server, request.param, tmp_path)
+
+
+def manifest(template: str, name: str) -> str:
+    return template.replace("NAME", name)
+
+
+def test_every_version_creates_applies_reads_and_deletes(any_kubectl: Kubectl) -> None:
+    kubectl = any_kubectl
+    everything = "---".join(manifest(t, "every") for t in (NODE, POD, LEASE))
+    kubectl("create", "-f", "-", stdin=everything)
+    kubectl("create", "namespace", "every")  # in protobuf, from 1.32 on
+    changed = everything.replace("busybox:1", "busybox:2")
+    assert "pod/every configured" in kubectl("apply", "-f", "-", stdin=changed)
+    assert "pod/every unchanged" in kubectl("apply", "-f", "-", stdin=changed)
+    listed = kubectl("get", "nodes,pods,leases.coordination.orch.io", "-A")
+    assert "node/every" in listed
+    assert "pod/every" in listed
+    assert "lease.coordination.orch.io/every" in listed
+    image = kubectl("get", "pod", "every", "-o", "jsonpath={.spec.containers[0].image}")
+    assert image == "busybox:2"
+    kubectl("delete", "--force", "--grace-period=0", "-f", "-", stdin=everything)
+    kubectl("delete", "namespace", "every")
+    assert kubectl.run("get", "pod", "every", code=1).stderr.startswith(
+        'Error from server (NotFound): pods "every" not found'
+    )
+
+
+def test_a_misspelt_field_is_refused_by_name(any_kubectl: Kubectl) -> None:
+    wrong = manifest(POD, "wrong").replace("image:", "imagee:")
+    refused = any_kubectl.run("create", "-f", "-", stdin=wrong, code=1).stderr
+    assert 'unknown field "spec.containers[0].imagee"' in refused
+
+
+def test_nodes_are_listed_described_cordoned_tainted_and_labelled(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=manifest(NODE, "n1"))
+    header, row = kubectl("get", "nodes", "n1", "-o", "wide").splitlines()
+    assert header.split()[:6] == ["NAME", "STATUS", "ROLES", "AGE", "VERSION", "INTERNAL-IP"]
+    assert row.split()[:3] == ["n1", "Ready", "<none>"]
+    assert "10.0.0.1" in row
+    kubectl("cordon", "n1")
+    assert "Ready,SchedulingDisabled" in kubectl("get", "no", "n1")
+    kubectl("uncordon", "n1")
+    kubectl("taint", "node", "n1", "a=b:NoSchedule")
+    assert kubectl("get", "no", "n1", "-o", "jsonpath={.spec.taints[0].key}") == "a"
+    kubectl("taint", "node", "n1", "a-")
+    assert kubectl("get", "no", "n1", "-o", "jsonpath={.spec.taints}") == ""
+    kubectl("label", "node", "n1", "x=y")
+    kubectl("annotate", "node", "n1", "note=z")
+    assert kubectl("get", "no", "-l", "x=y", "-o", "name") == "node/n1"
+    kubectl("label", "node", "n1", "x-")
+    assert kubectl("get", "no", "-l", "x=y", "-o", "name") == ""
+    described = kubectl("describe", "node", "n1")
+    assert "AgentReady" in described
+    kubectl("delete", "node", "n1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("strategic", '{"metadata":{"labels":{"how":"strategic"}}}'),
+        ("merge", '{"metadata":{"labels":{"how":"merge"}}}'),
+        ("json", '[{"op":"add","path":"/metadata/labels/how","value":"json"}]'),
+    ],
+)
+def test_every_kind_of_patch_is_taken(kubectl: Kubectl, kind: str, patch: str) -> None:
+    name = f"patched-{kind}"
+    kubectl("create", "-f", "-", stdin=manifest(POD, name))
+    kubectl("patch", "pod", name, "--type", kind, "-p", patch)
+    assert kubectl("get", "pod", name, "-o", "jsonpath={.metadata.labels.how}") == kind
+    status = '{"status":{"phase":"Running"}}'
+    kubectl("patch", "pod", name, "--subresource=status", "--type", "merge", "-p", status)
+    assert "Running" in kubectl("get", "pod", name)
+    kubectl("delete", "pod", name, "--force", "--grace-period=0")
+
+
+def test_a_pod_is_described_with_its_events(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=manifest(POD, "told"))
+    uid = kubectl("get", "pod", "told", "-o", "jsonpath={.metadata.uid}")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "told.1"},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": "default",
+            "name": "told",
+            "uid": uid,
+        },
+        "reason": "Started",
+        "message": "Started container c",
+        "type": "Normal",
+        "count": 1,
+        "source": {"component": "nodeagent"},
+    }
+    kubectl("create", "-f", "-", stdin=json.dumps(event))
+    described = kubectl("describe", "pod", "told")
+    assert "Started container c" in described
+    assert "Started container c" in kubectl("events", "--for=pod/told")
+    kubectl("delete", "pod", "told", "--force", "--grace-period=0")
+
+
+def test_watching_shows_changes_as_rows(kubectl: Kubectl) -> None:
+    process = subprocess.Popen(
+        kubectl.command("get", "pods", "-l", "app=watched", "-w", "--output-watch-events"),
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        time.sleep(0.5)  # the list is empty: nothing shows when the watch has begun
+        watched = manifest(POD, "seen").replace("app: web", "app: watched")
+        kubectl("create", "-f", "-", stdin=watched)
+        kubectl(
+            "patch", "pod", "seen", "--subresource=status", "-p", '{"status":{"phase":"Running"}}'
+        )
+        kubectl("label", "pod", "seen", "app-")
+        assert process.stdout is not None
+        lines = [process.stdout.readline().split() for _ in range(4)]
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+        if process.stdout is not None:
+            process.stdout.close()
+    assert lines[0][:3] == ["EVENT", "NAME", "READY"]
+    assert [line[0] for line in lines[1:]] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [line[3] for line in lines[1:3]] == ["Pending", "Running"]
+    kubectl("delete", "pod", "seen", "--force", "--grace-period=0")
+
+
+def test_waiting_ends_when_the_condition_comes_true(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=manifest(POD, "waited"))
+    process = subprocess.Popen(
+        kubectl.command("wait", "pod/waited", "--for=condition=Ready", "--timeout=20s"),
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    ready = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
+    kubectl("patch", "pod", "waited", "--subresource=status", "-p", ready)
+    assert process.communicate(timeout=20)[0].strip() == "pod/waited condition met"
+    kubectl("delete", "pod", "waited", "--force", "--grace-period=0")
+
+
+def test_a_graceful_deletion_waits_for_the_agent(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=manifest(POD, "leaving"))
+    process = subprocess.Popen(kubectl.command("delete", "pod", "leaving"), stdout=subprocess.PIPE)
+    eventually(lambda: "Terminating" in kubectl("get", "pods"), within_s=10, what="it is marked")
+    assert process.poll() is None
+    kubectl("delete", "pod", "leaving", "--grace-period=0", "--force")  # as its agent would
+    assert process.wait(timeout=20) == 0
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_a_namespace_goes_with_all_that_is_in_it(kubectl: Kubectl) -> None:
+    kubectl("create", "namespace", "short-lived")
+    unbound = manifest(POD, "inside").replace("nodeName: n1", "")
+    kubectl("-n", "short-lived", "create", "-f", "-", stdin=unbound)
+    kubectl("delete", "namespace", "short-lived")
+    assert kubectl("get", "pods", "-A", "-o", "name") == ""
+    refused = kubectl.run("delete", "namespace", "default", code=1).stderr
+    assert "may not be deleted" in refused
+
+
+def test_raw_paths_and_versions_are_answered(kubectl: Kubectl) -> None:
+    assert kubectl("get", "--raw", "/healthz") == "ok"
+    assert "[+]etcd-readiness ok" in kubectl("get", "--raw", "/readyz?verbose")
+    assert "orch_healthcheck{" in kubectl("get", "--raw", "/metrics/slis")
+    assert "apiserver_request_total{" in kubectl("get", "--raw", "/metrics")
+    assert "Server Version: v1.35.0" in kubectl("version")
+    resources = kubectl("api-resources", "--no-headers")
+    assert [line.split()[0] for line in resources.splitlines()] == [
+        "events", "namespaces", "nodes", "pods", "leases",
+    ]  # fmt: skip
+    assert kubectl("api-versions").splitlines() == ["coordination.orch.io/v1", "v1"]
+
+
+def test_pages_are_followed_to_the_end(kubectl: Kubectl) -> None:
+    for number in range(5):
+        kubectl("create", "-f", "-", stdin=manifest(LEASE, f"page-{number}"))
+    names = kubectl(
+        "-n",
+        "orch-node-lease",
+        "get",
+        "leases.coordination.orch.io",
+        "--chunk-size=2",
+        "-o",
+        "name",
+    )
+    assert len(names.splitlines()) == 5
+    kubectl("-n", "orch-node-lease", "delete", "leases.coordination.orch.io", "--all")
+
+
+def test_a_restart_keeps_everything_and_versions_go_on(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        kubectl = client(server, kubectls()[0], tmp_path / "cache")
+        kubectl("create", "-f", "-", stdin=manifest(NODE, "kept"))
+        before = json.loads(kubectl("get", "node", "kept", "-o", "json"))
+        server.process.kill()
+        server.process.wait(timeout=10)
+    with running(tmp_path) as server:
+        assert json.loads(kubectl("get", "node", "kept", "-o", "json")) == before
+        kubectl("label", "node", "kept", "again=yes")
+        after = json.loads(kubectl("get", "node", "kept", "-o", "json"))
+        versions = [int(o["metadata"]["resourceVersion"]) for o in (before, after)]
+        assert versions[0] < versions[1]
