@@ -1,3 +1,3 @@
-"""The real runtime, for the tests of the adapter."""
+"""The real container runtime, for the tests that need it."""
 
 from tests.conftest_runtime import real_runtime as real_runtime

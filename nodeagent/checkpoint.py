@@ -1,0 +1,237 @@
+"""A checkpoint of a running container: find it, name the archive, let the runtime write it.
+
+Knows neither HTTP nor gRPC; what is refused is an ApiError with the texts of the reference agent
+(server.go `checkpoint`). One checkpoint per container at a time (409), a bounded number on the
+node (429): every one freezes a container and writes all of its memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from nodeagent.checkpointstore import CheckpointStore, NameTaken, StoreError
+from nodeagent.freezer import Reviver
+from nodeagent.runtime.base import (
+    ContainerRuntime,
+    RuntimeCallError,
+    RuntimeNotFound,
+    RuntimeNotSupported,
+    RuntimeTimeout,
+    RuntimeUnavailable,
+)
+from orch.component import clock
+from orch.component.clock import Now
+from orch.wire.errors import ApiError
+from orch.wire.pods import Pod
+from orch.wire.validation import is_dns1123_label, is_dns1123_subdomain
+
+log = logging.getLogger(__name__)
+
+_INT64 = range(-(2**63), 2**63)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_STOPPING_LIMIT_S = 2.0  # for a checkpoint broken off because the agent ends
+_NAME_ATTEMPTS = 3
+_RETRY_AFTER_S = 5
+
+
+class PodDirectory(Protocol):
+    """What is asked of the pod registry."""
+
+    def find(self, namespace: str, name: str) -> Pod | None: ...
+    def running_container(self, namespace: str, pod: str, container: str) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLimits:
+    """`timeout_s` is the runtime's default for a call; a request may ask for more, not for less."""
+
+    timeout_s: float = 120.0
+    max_concurrent: int = 2
+
+
+class CheckpointFailed(Exception):
+    """The agent's own reason for a checkpoint that failed after it was found possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    namespace: str
+    pod: str
+    container: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pod}/{self.container}"
+
+
+class CheckpointService:
+    """Checkpoints of this node's containers; `recover` is called once, before the first."""
+
+    def __init__(
+        self,
+        pods: PodDirectory,
+        runtime: ContainerRuntime,
+        store: CheckpointStore,
+        *,
+        reviver: Reviver | None = None,
+        limits: CheckpointLimits = CheckpointLimits(),
+        now: Now = clock.utc_now,
+    ) -> None:
+        self._pods = pods
+        self._runtime = runtime
+        self._store = store
+        self._reviver = reviver or Reviver(runtime)
+        self._limits = limits
+        self._now = now
+        self._under_way: set[_Target] = set()
+        self._recovering: set[str] = set()
+
+    async def recover(self) -> None:
+        """Tidy up after an agent that ended during a checkpoint, and free its containers.
+
+        Takes up to 15 s when there were such containers and the runtime does not answer. A store
+        that cannot be used is logged; every checkpoint will say so too.
+        """
+        try:
+            interrupted = await asyncio.to_thread(self._store.prepare)
+        except (StoreError, OSError) as error:
+            log.error("checkpoints cannot be stored: %s", error)
+            return
+        self._recovering.update(interrupted)
+        await asyncio.gather(*(self._recover_one(container_id) for container_id in interrupted))
+
+    async def _recover_one(self, container_id: str) -> None:
+        await self._reviver.revive(container_id)
+        await asyncio.to_thread(self._store.discard, container_id)
+        self._recovering.discard(container_id)
+
+    async def checkpoint(
+        self, namespace: str, pod: str, container: str, *, timeout: str = ""
+    ) -> str:
+        """The absolute path of a new archive of the running container.
+
+        `timeout` is the query parameter as it came: seconds, "" when there is none. ApiError: 404
+        for names that do not exist and for a timeout that is no number, 409 while the container is
+        being checkpointed, 429 while enough others are, 500 with the runtime's text when it failed.
+        """
+        target = _Target(namespace, pod, container)
+        self._require_known(target)
+        asked_s = _parse_timeout(timeout)
+        with self._turn(target):
+            try:
+                return await self._archive(target, asked_s)
+            except (RuntimeCallError, CheckpointFailed, StoreError, OSError) as error:
+                message = f"checkpointing of {target} failed ({error})"
+                log.warning("%s", message)
+                raise ApiError(500, "InternalError", message) from error
+
+    def _require_known(self, target: _Target) -> None:
+        named = is_dns1123_label(target.namespace) and is_dns1123_subdomain(target.pod)
+        pod = self._pods.find(target.namespace, target.pod) if named else None
+        if pod is None:
+            raise ApiError(404, "NotFound", "pod does not exist")
+        if not is_dns1123_label(target.container):  # not repeated in the answer or a log line
+            raise ApiError(404, "NotFound", "container does not exist: not a container name")
+        if not _has_container(pod, target.container):
+            raise ApiError(404, "NotFound", f"container {target.container} does not exist")
+
+    @contextlib.contextmanager
+    def _turn(self, target: _Target) -> Iterator[None]:
+        """Hold one of the places for checkpoints, the only one for this container."""
+        if target in self._under_way:
+            raise _busy(target)
+        if len(self._under_way) >= self._limits.max_concurrent:
+            raise ApiError(
+                429,
+                "TooManyRequests",
+                f"{len(self._under_way)} checkpoints are under way on this node, as many as "
+                "may be at a time; try again later",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        self._under_way.add(target)
+        try:
+            yield
+        finally:
+            self._under_way.discard(target)
+
+    async def _archive(self, target: _Target, asked_s: int) -> str:
+        container_id = self._pods.running_container(target.namespace, target.pod, target.container)
+        if container_id is None:
+            raise CheckpointFailed(f"container {target.container} not found")
+        if container_id in self._recovering:
+            raise _busy(target)
+        if asked_s < 0:
+            raise CheckpointFailed("CheckpointContainer requires the timeout value to be > 0")
+        name = archive_name(target.namespace, target.pod, target.container, self._now())
+        self._store.check_name(name)
+        try:
+            partial = await asyncio.to_thread(self._store.begin, container_id)
+            await self._dump(container_id, partial, max(float(asked_s), self._limits.timeout_s))
+            path = await self._publish(target, container_id, name)
+        finally:
+            await asyncio.to_thread(self._store.discard, container_id)
+        log.info("checkpoint of %s (container %s) is %s", target, container_id, path)
+        return path
+
+    async def _dump(self, container_id: str, location: str, timeout_s: float) -> None:
+        """Let the runtime write the archive; whatever happens, the container runs afterwards."""
+        try:
+            await self._runtime.checkpoint_container(
+                container_id, location=location, timeout_s=timeout_s
+            )
+        except (RuntimeNotSupported, RuntimeNotFound):
+            raise
+        except (RuntimeTimeout, RuntimeUnavailable):
+            await self._reviver.revive(container_id)
+            raise
+        except RuntimeCallError:
+            await self._reviver.revive(container_id, settled=True)
+            raise
+        except asyncio.CancelledError:
+            await self._reviver.revive(container_id, limit_s=_STOPPING_LIMIT_S)
+            raise
+
+    async def _publish(self, target: _Target, container_id: str, name: str) -> str:
+        """Give the archive its name; when that is taken, the name of the next second."""
+        for _ in range(_NAME_ATTEMPTS):
+            try:
+                return await asyncio.to_thread(self._store.publish, container_id, name)
+            except NameTaken:
+                await asyncio.sleep(1 - self._now().microsecond / 1e6)
+                name = archive_name(target.namespace, target.pod, target.container, self._now())
+        raise CheckpointFailed(f"an archive named {name} exists already")
+
+
+def archive_name(namespace: str, pod: str, container: str, moment: datetime) -> str:
+    """`checkpoint-<pod>_<namespace>-<container>-<local time, RFC 3339 to the second>.tar`."""
+    stamp = moment.astimezone().isoformat(timespec="seconds").replace("+00:00", "Z")
+    return f"checkpoint-{pod}_{namespace}-{container}-{stamp}.tar"
+
+
+def _busy(target: _Target) -> ApiError:
+    return ApiError(
+        409,
+        "Conflict",
+        f"checkpointing of {target} is under way already; try again when it has ended",
+    )
+
+
+def _has_container(pod: Pod, name: str) -> bool:
+    spec = pod.spec
+    listed = (spec.containers, spec.initContainers or (), spec.ephemeralContainers or ())
+    return any(container.name == name for containers in listed for container in containers)
+
+
+def _parse_timeout(text: str) -> int:
+    """Seconds, 0 for ""; what is no 64-bit integer is a 404, as in the reference agent."""
+    if not text:
+        return 0
+    if not _INTEGER.fullmatch(text) or int(text) not in _INT64:
+        raise ApiError(404, "NotFound", "cannot parse value of timeout parameter")
+    return int(text)

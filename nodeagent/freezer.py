@@ -1,0 +1,136 @@
+"""Letting a container run again that a broken-off checkpoint left frozen.
+
+A runtime freezes a container while it is dumped. When the call ends early - its deadline passes,
+the agent goes away, the runtime is killed - the container stays frozen for ever, alive but doing
+nothing, and no restart of the runtime heals it (seen with containerd 2.1.9). The runtime is asked
+first, for it has to know that the container runs (commands are refused in one that it holds for
+paused); where it cannot, the container's cgroup is thawed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from nodeagent.runtime.base import (
+    ContainerRuntime,
+    RuntimeCallError,
+    RuntimeNotFound,
+    RuntimeNotSupported,
+)
+
+log = logging.getLogger(__name__)
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+REVIVE_LIMIT_S = 15.0  # a killed runtime is started again by its supervisor within some seconds
+_GONE = (errno.ENOENT, errno.ENODEV)  # of the other cgroup version, or the container just ended
+_RETRY_S = 0.5
+_SETTLE_S = 0.2
+_SETTLE_CHECKS = 3
+
+# control file → what it says when frozen, what to write to thaw; cgroup v1 and v2
+_CONTROLS = {"freezer.state": (("FROZEN", "FREEZING"), "THAWED"), "cgroup.freeze": (("1",), "0")}
+
+
+class Reviver:
+    def __init__(self, runtime: ContainerRuntime, *, cgroup_root: Path = CGROUP_ROOT) -> None:
+        self._runtime = runtime
+        self._cgroup_root = cgroup_root
+
+    async def revive(
+        self, container_id: str, *, limit_s: float = REVIVE_LIMIT_S, settled: bool = False
+    ) -> bool:
+        """See to it that a container runs; True when it was paused or frozen.
+
+        `settled`: the runtime has ended the checkpoint itself, so one look is enough; otherwise a
+        freeze may still come, and it is looked for several times, for some tenths of a second.
+        Takes up to `limit_s` while the runtime does not answer. Failures are logged, not raised.
+        """
+        resumed = False
+        try:
+            async with asyncio.timeout(limit_s):
+                resumed = await self._resume(container_id, 1 if settled else _SETTLE_CHECKS)
+        except TimeoutError:
+            log.warning("the runtime did not resume container %s in %g s", container_id, limit_s)
+        revived = resumed or await self._thaw(container_id)
+        if revived:
+            log.warning(
+                "container %s was left frozen by a checkpoint that did not end; it runs again",
+                container_id,
+            )
+        return revived
+
+    async def _resume(self, container_id: str, checks: int) -> bool:
+        """Ask until it was paused, or was found running `checks` times."""
+        while True:
+            try:
+                if await self._runtime.resume_container(container_id):
+                    return True
+                checks -= 1
+                pause_s = _SETTLE_S
+            except (RuntimeNotSupported, RuntimeNotFound) as error:
+                log.debug("container %s is not resumed by the runtime: %s", container_id, error)
+                return False
+            except RuntimeCallError as error:
+                log.debug("container %s is not resumed yet: %s", container_id, error)
+                pause_s = _RETRY_S
+            if checks == 0:
+                return False
+            await asyncio.sleep(pause_s)
+
+    async def _thaw(self, container_id: str) -> bool:
+        try:
+            return await asyncio.to_thread(thaw, self._cgroup_root, container_id)
+        except OSError as error:
+            log.error(
+                "container %s may be frozen and cannot be thawed: %s; write to its freezer by hand",
+                container_id,
+                error,
+            )
+            return False
+
+
+def thaw(cgroup_root: Path, container_id: str) -> bool:
+    """Thaw the cgroups of a container, wherever they are; True when one was frozen.
+
+    Blocking I/O. OSError: a control file of a cgroup that exists cannot be written.
+    """
+    thawed = [cgroup for cgroup in _cgroups_of(cgroup_root, container_id) if _thaw_one(cgroup)]
+    return bool(thawed)
+
+
+def _thaw_one(cgroup: Path) -> bool:
+    for name, (frozen, thawed) in _CONTROLS.items():
+        control = cgroup / name
+        try:
+            if control.read_text().strip() not in frozen:
+                continue
+            control.write_text(thawed)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            continue
+        return True
+    return False
+
+
+def _cgroups_of(cgroup_root: Path, container_id: str) -> Iterator[Path]:
+    """The container's directories: named by its id, or as systemd scopes that end with it."""
+    if not container_id:
+        return
+    for hierarchy in _hierarchies(cgroup_root):
+        for directory, names, _ in os.walk(hierarchy):
+            for name in names:
+                if name == container_id or name.endswith(f"{container_id}.scope"):
+                    yield Path(directory, name)
+
+
+def _hierarchies(cgroup_root: Path) -> Iterator[Path]:
+    """Where freezing is controlled: the v1 freezer, and v2 alone or beside it."""
+    yield cgroup_root / "freezer"
+    pure = (cgroup_root / "cgroup.controllers").exists()
+    yield cgroup_root if pure else cgroup_root / "unified"

@@ -1,0 +1,166 @@
+"""Frozen containers run again: by the runtime where it can, by their cgroup where it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nodeagent import freezer
+from nodeagent.freezer import Reviver
+from nodeagent.runtime import base
+from tests.fakes.runtime import FakeRuntime
+
+ID = "c0ffee" * 10
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freezer, "_RETRY_S", 0.001)
+    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
+
+
+@pytest.fixture
+async def fake() -> FakeRuntime:
+    runtime = FakeRuntime()
+    sandbox = base.SandboxSpec("web", "shop", "u1")
+    sandbox_id = await runtime.run_sandbox(sandbox)
+    spec = base.ContainerSpec("app", 0, "localhost/busybox:1")
+    made = await runtime.create_container(sandbox_id, spec, sandbox)
+    runtime.containers[ID] = runtime.containers.pop(made)
+    return runtime
+
+
+def v1(root: Path, state: str, *, name: str = ID) -> Path:
+    cgroup = root / "freezer" / "orchpods" / "podu1" / name
+    cgroup.mkdir(parents=True)
+    (cgroup / "freezer.state").write_text(f"{state}\n")
+    return cgroup / "freezer.state"
+
+
+def v2(root: Path, state: str, *, name: str = ID, below: str = "") -> Path:
+    cgroup = root / below / "orchpods" / "podu1" / name
+    cgroup.mkdir(parents=True)
+    (cgroup / "cgroup.freeze").write_text(f"{state}\n")
+    return cgroup / "cgroup.freeze"
+
+
+@pytest.mark.parametrize("state", ["FROZEN", "FREEZING"])
+def test_a_frozen_v1_cgroup_is_thawed(tmp_path: Path, state: str) -> None:
+    control = v1(tmp_path, state)
+
+    assert freezer.thaw(tmp_path, ID) is True
+    assert control.read_text() == "THAWED"
+
+
+@pytest.mark.parametrize("name", [ID, f"cri-containerd-{ID}.scope", f"crio-{ID}.scope"])
+def test_a_frozen_v2_cgroup_is_thawed_under_either_cgroup_driver(tmp_path: Path, name: str) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    control = v2(tmp_path, "1", name=name)
+
+    assert freezer.thaw(tmp_path, ID) is True
+    assert control.read_text() == "0"
+
+
+def test_on_a_hybrid_host_both_hierarchies_are_looked_at(tmp_path: Path) -> None:
+    first, second = v1(tmp_path, "FROZEN"), v2(tmp_path, "1", below="unified")
+
+    assert freezer.thaw(tmp_path, ID) is True
+    assert (first.read_text(), second.read_text()) == ("THAWED", "0")
+
+
+def test_what_runs_and_what_belongs_to_others_is_left_alone(tmp_path: Path) -> None:
+    running = v1(tmp_path, "THAWED")
+    other = v1(tmp_path, "FROZEN", name="other")
+
+    assert freezer.thaw(tmp_path, ID) is False
+    assert freezer.thaw(tmp_path, "") is False
+    assert (running.read_text(), other.read_text()) == ("THAWED\n", "FROZEN\n")
+
+
+def test_without_cgroups_there_is_nothing_to_thaw(tmp_path: Path) -> None:
+    assert freezer.thaw(tmp_path, ID) is False
+
+
+async def test_the_runtime_resumes_what_it_left_paused(
+    quick: None, tmp_path: Path, fake: FakeRuntime
+) -> None:
+    fake.paused.add(ID)
+
+    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID) is True
+    assert fake.paused == set()
+    assert len(fake.called("resume_container")) == 1
+
+
+async def test_a_freeze_that_comes_late_is_found(
+    quick: None, tmp_path: Path, fake: FakeRuntime
+) -> None:
+    held = fake.hold("resume_container")
+    reviving = asyncio.ensure_future(Reviver(fake, cgroup_root=tmp_path).revive(ID))
+    await held.reached.wait()
+    held.release()
+    late = fake.hold("resume_container")
+    await late.reached.wait()
+    fake.paused.add(ID)
+    late.release()
+
+    assert await reviving is True
+
+
+@pytest.mark.parametrize(("settled", "looks"), [(False, 3), (True, 1)])
+async def test_a_container_that_runs_is_looked_at_and_left_alone(
+    quick: None, tmp_path: Path, fake: FakeRuntime, settled: bool, looks: int
+) -> None:
+    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID, settled=settled) is False
+    assert len(fake.called("resume_container")) == looks
+
+
+async def test_a_runtime_that_comes_back_is_waited_for(
+    quick: None, tmp_path: Path, fake: FakeRuntime
+) -> None:
+    fake.paused.add(ID)
+    fake.fail("resume_container", base.RuntimeUnavailable("Resume", "gone"), times=5)
+
+    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID) is True
+    assert len(fake.called("resume_container")) == 6
+
+
+async def test_the_cgroup_is_thawed_when_the_runtime_stays_away(
+    quick: None, tmp_path: Path, fake: FakeRuntime
+) -> None:
+    control = v1(tmp_path, "FROZEN")
+    fake.fail("resume_container", base.RuntimeUnavailable("Resume", "gone"))
+
+    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID, limit_s=0.05) is True
+    assert control.read_text() == "THAWED"
+
+
+@pytest.mark.parametrize("kind", [base.RuntimeNotSupported, base.RuntimeNotFound])
+async def test_the_cgroup_is_thawed_at_once_when_the_runtime_cannot(
+    quick: None, tmp_path: Path, fake: FakeRuntime, kind: type[base.RuntimeCallError]
+) -> None:
+    control = v1(tmp_path, "FROZEN")
+    fake.fail("resume_container", kind("Resume", "no such thing"))
+
+    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID) is True
+    assert control.read_text() == "THAWED"
+    assert len(fake.called("resume_container")) == 1
+
+
+async def test_a_cgroup_that_cannot_be_thawed_is_said_in_the_log(
+    quick: None, tmp_path: Path, fake: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = v1(tmp_path, "FROZEN")
+    control.unlink()
+    control.mkdir()  # reading it fails with something else than "gone"
+    fake.fail("resume_container", base.RuntimeNotSupported("Resume", "no such thing"))
+
+    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID) is False
+    assert "cannot be thawed" in caplog.text
+
+
+def test_a_cgroup_without_a_freezer_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "freezer" / ID).mkdir(parents=True)
+
+    assert freezer.thaw(tmp_path, ID) is False
