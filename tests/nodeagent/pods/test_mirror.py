@@ -1,0 +1,137 @@
+"""Mirror pods of static ones, on an API in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from nodeagent.pods.mirror import MirrorPods, mirror_of, plan_mirrors
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.sources import ApiSource
+from nodeagent.pods.spec import PodSettings
+from orch.client.transport import TransportError
+from orch.component import loops
+from orch.wire.core import Node
+from orch.wire.meta import ObjectMeta
+from orch.wire.pods import Pod
+from tests.fakes.api import FakeApi
+from tests.fakes.pods import pod
+
+pytestmark = pytest.mark.looptime
+
+NODE = Node(metadata=ObjectMeta(name="node1", uid="node-uid"))
+
+
+def static(name: str = "web", digest: str = "abc") -> Pod:
+    annotations = {"orch.io/config.source": "file", "orch.io/config.hash": digest}
+    return pod(metadata={"name": name, "uid": digest, "annotations": annotations}, nodeName="node1")
+
+
+class Mirrors:
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        settings = PodSettings(node_name="node1", root_dir="/root", pod_logs_dir="/logs")
+        self.registry = PodRegistry(settings)
+        self.registry.complete = True
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, *static_pods: Pod) -> None:
+        """Begin, in the test's own clock."""
+        self.registry.set_desired(static_pods)
+        source = ApiSource(self.api, "node1")  # type: ignore[arg-type]
+        mirrors = MirrorPods(self.api, self.registry, source, "node1")  # type: ignore[arg-type]
+        self._tasks = [
+            loops.spawn(source.run(lambda: None), name="source"),
+            loops.spawn(mirrors.run(), name="mirrors"),
+        ]
+        await asyncio.sleep(5)
+
+    async def stored(self) -> list[Pod]:
+        return list((await self.api.list(Pod)).items)
+
+    async def stop(self) -> None:
+        await loops.cancel(*self._tasks)
+
+
+@pytest_asyncio.fixture
+async def mirrors() -> AsyncIterator[Mirrors]:
+    mirrors = Mirrors()
+    yield mirrors
+    await mirrors.stop()
+
+
+async def test_a_static_pod_gets_a_mirror_owned_by_the_node(mirrors: Mirrors) -> None:
+    await mirrors.api.create(NODE)
+    await mirrors.start(static())
+    [mirror] = await mirrors.stored()
+    assert mirror.key == "default/web"
+    assert mirror.metadata.annotation("orch.io/config.mirror") == "abc"
+    node = await mirrors.api.get(Node, "node1")
+    [owner] = mirror.metadata.ownerReferences or []
+    assert (owner.kind, owner.uid, owner.controller) == ("Node", node.metadata.uid, True)
+
+
+async def test_a_deleted_mirror_is_made_again(mirrors: Mirrors) -> None:
+    await mirrors.api.create(NODE)
+    await mirrors.start(static())
+    await mirrors.api.delete(Pod, "web", "default")
+    await asyncio.sleep(10)
+    [mirror] = await mirrors.stored()
+    assert mirror.metadata.deletionTimestamp is None
+
+
+async def test_a_changed_static_pod_gets_another_mirror(mirrors: Mirrors) -> None:
+    await mirrors.api.create(NODE)
+    await mirrors.start(static())
+    mirrors.registry.set_desired([static(digest="def")])
+    await asyncio.sleep(5)
+    [mirror] = await mirrors.stored()
+    assert mirror.metadata.annotation("orch.io/config.mirror") == "def"
+
+
+async def test_the_mirror_of_a_pod_that_is_gone_is_deleted(mirrors: Mirrors) -> None:
+    await mirrors.api.create(NODE)
+    await mirrors.start(static())
+    mirrors.registry.set_desired([])
+    await asyncio.sleep(5)
+    assert await mirrors.stored() == []
+
+
+async def test_no_mirror_is_deleted_before_every_source_was_read(mirrors: Mirrors) -> None:
+    await mirrors.api.create(mirror_of(static(), None))
+    mirrors.registry.complete = False
+    await mirrors.start()
+    await asyncio.sleep(30)
+    assert len(await mirrors.stored()) == 1
+
+
+async def test_without_a_node_object_mirrors_come_later_and_unowned(mirrors: Mirrors) -> None:
+    await mirrors.start(static())
+    await asyncio.sleep(15)
+    assert await mirrors.stored() == []
+    await asyncio.sleep(20)
+    [mirror] = await mirrors.stored()
+    assert mirror.metadata.ownerReferences is None
+
+
+async def test_an_api_that_is_away_is_said_once(
+    mirrors: Mirrors, caplog: pytest.LogCaptureFixture
+) -> None:
+    await mirrors.api.create(NODE)
+    mirrors.api.fail(TransportError("refused"), verb="create", times=float("inf"))
+    await mirrors.start(static())
+    await asyncio.sleep(60)
+    assert caplog.text.count("cannot keep the mirror pods: refused") == 1
+    mirrors.api.heal()
+    await asyncio.sleep(5)
+    assert len(await mirrors.stored()) == 1
+
+
+def test_only_what_differs_is_planned() -> None:
+    same, gone = mirror_of(static(), NODE), mirror_of(static("gone"), NODE)
+    planned = plan_mirrors([static(), static("new")], [same, gone])
+    assert [p.metadata.name for p in planned.create] == ["new"]
+    assert [p.metadata.name for p in planned.delete] == ["gone"]

@@ -1,0 +1,194 @@
+"""What the API learns of its pods, on an API in memory that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from nodeagent.pods.mirror import mirror_of
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.sources import ApiSource
+from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.status_sync import StatusSync, status_patch
+from orch.client.transport import TransportError
+from orch.component import loops
+from orch.wire.errors import ApiError
+from orch.wire.pods import Pod, PodStatus
+from tests.fakes.api import FakeApi
+from tests.fakes.pods import pod
+
+pytestmark = pytest.mark.looptime
+
+RUNNING = PodStatus(phase="Running", podIP="10.0.0.2")
+SETTINGS = PodSettings(node_name="node1", root_dir="/root", pod_logs_dir="/logs")
+
+
+def bound(**fields: Any) -> Pod:
+    return pod(nodeName="node1", **fields)
+
+
+class Reporter:
+    """StatusSync with the loops it needs."""
+
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.registry = PodRegistry(SETTINGS)
+        self.source = ApiSource(self.api, "node1")  # type: ignore[arg-type]
+        self.sync = StatusSync(self.api, self.registry, self.source)  # type: ignore[arg-type]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        self._tasks.append(loops.spawn(self.source.run(lambda: None), name="source"))
+        self._tasks.append(loops.spawn(self.sync.run(), name="sync"))
+        await asyncio.sleep(1)
+
+    async def stop(self) -> None:
+        await loops.cancel(*self._tasks)
+
+    async def stored(self) -> Pod:
+        stored: Pod = await self.api.get(Pod, "web", "default")
+        return stored
+
+
+@pytest_asyncio.fixture
+async def reporter() -> AsyncIterator[Reporter]:
+    reporter = Reporter()
+    yield reporter
+    await reporter.stop()
+
+
+async def desired(reporter: Reporter) -> Pod:
+    """A pod the API has bound to the node, known to the registry."""
+    made: Pod = await reporter.api.create(bound())
+    reporter.registry.set_desired([made])
+    return made
+
+
+async def test_a_changed_status_is_patched_once(reporter: Reporter) -> None:
+    made = await desired(reporter)
+    await reporter.start()
+    reporter.registry.set_status(made.metadata.uid or "", RUNNING)
+    await asyncio.sleep(1)
+    assert (await reporter.stored()).status.phase == "Running"
+    await asyncio.sleep(300)
+    assert len(reporter.api.made("patch")) == 1
+
+
+async def test_only_the_newest_status_is_sent(reporter: Reporter) -> None:
+    made = await desired(reporter)
+    await reporter.start()
+    for n in range(20):
+        status = PodStatus(phase="Running", message=f"number {n}")
+        reporter.registry.set_status(made.metadata.uid or "", status)
+    await asyncio.sleep(1)
+    assert len(reporter.api.made("patch")) == 1
+    assert (await reporter.stored()).status.message == "number 19"
+
+
+async def test_an_api_that_is_away_is_tried_again_until_it_is_back(reporter: Reporter) -> None:
+    made = await desired(reporter)
+    await reporter.start()
+    reporter.api.fail(TransportError("refused"), verb="patch", times=float("inf"))
+    reporter.registry.set_status(made.metadata.uid or "", RUNNING)
+    await asyncio.sleep(600)
+    assert len(reporter.api.made("patch")) < 120, "tries come at most every 7 s"
+    reporter.api.heal()
+    await asyncio.sleep(8)
+    assert (await reporter.stored()).status.phase == "Running"
+
+
+async def test_a_status_someone_else_overwrote_is_set_right_within_a_minute(
+    reporter: Reporter,
+) -> None:
+    made = await desired(reporter)
+    await reporter.start()
+    reporter.registry.set_status(made.metadata.uid or "", RUNNING)
+    await asyncio.sleep(1)
+    await reporter.api.patch(
+        Pod, "web", {"status": {"phase": "Failed"}}, namespace="default", subresource="status"
+    )
+    await asyncio.sleep(61)
+    assert (await reporter.stored()).status.phase == "Running"
+
+
+async def test_the_status_of_a_static_pod_goes_to_its_mirror_once_that_exists(
+    reporter: Reporter,
+) -> None:
+    static = bound(
+        metadata={"annotations": {"orch.io/config.source": "file", "orch.io/config.hash": "abc"}}
+    )
+    reporter.registry.set_desired([static])
+    await reporter.start()
+    reporter.registry.set_status(static.metadata.uid or "", RUNNING)
+    await asyncio.sleep(5)
+    await reporter.api.create(mirror_of(static, None))
+    await asyncio.sleep(1)
+    assert (await reporter.stored()).status.phase == "Running"
+
+
+async def test_another_pod_of_the_same_name_is_not_touched(reporter: Reporter) -> None:
+    await reporter.api.create(bound())
+    ours = bound()
+    reporter.registry.set_desired([ours])
+    await reporter.start()
+    reporter.registry.set_status(ours.metadata.uid or "", RUNNING)
+    await asyncio.sleep(5)
+    assert not reporter.api.made("patch")
+
+
+async def test_a_pod_that_is_gone_here_is_deleted_there_even_after_an_outage(
+    reporter: Reporter,
+) -> None:
+    made = await desired(reporter)
+    await reporter.start()
+    reporter.api.fail(TransportError("refused"), verb="delete", times=5)
+    reporter.sync.removed(made)
+    await asyncio.sleep(30)
+    with pytest.raises(ApiError):
+        await reporter.stored()
+    assert reporter.api.made("delete")[-1].body == {
+        "gracePeriodSeconds": 0,
+        "uid": made.metadata.uid,
+    }
+
+
+async def test_a_successor_of_the_same_name_is_not_deleted(reporter: Reporter) -> None:
+    former = await desired(reporter)
+    await reporter.api.delete(Pod, "web", "default", grace_period_s=0)
+    await reporter.api.create(bound())
+    await reporter.start()
+    reporter.sync.removed(former)
+    await asyncio.sleep(30)
+    assert len(reporter.api.made("delete")) == 2
+    assert await reporter.stored()
+
+
+async def test_a_refusal_does_not_hold_up_other_pods(reporter: Reporter) -> None:
+    made = await desired(reporter)
+    other = await reporter.api.create(bound(metadata={"name": "other", "uid": None}))
+    reporter.registry.set_desired([made, other])
+    await reporter.start()
+    reporter.api.fail(ApiError(403, "Forbidden", "not yours"), verb="patch", times=1)
+    reporter.registry.set_status(made.metadata.uid or "", RUNNING)
+    reporter.registry.set_status(other.metadata.uid or "", RUNNING)
+    await asyncio.sleep(1)
+    assert (await reporter.api.get(Pod, "other", "default")).status.phase == "Running"
+
+
+PATCHES: list[tuple[PodStatus, PodStatus, dict[str, Any]]] = [
+    (RUNNING, RUNNING, {}),
+    (PodStatus(), RUNNING, {"phase": "Running", "podIP": "10.0.0.2"}),
+    (RUNNING, PodStatus(phase="Running"), {"podIP": None}),
+    (PodStatus.from_wire({"phase": "Running", "later": 1}), PodStatus(phase="Running"), {}),
+]
+
+
+@pytest.mark.parametrize(("stored", "wanted", "patch"), PATCHES)
+async def test_the_patch_is_the_difference_and_leaves_unknown_fields(
+    stored: PodStatus, wanted: PodStatus, patch: dict[str, Any]
+) -> None:
+    assert status_patch(stored, wanted) == patch
