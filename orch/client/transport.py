@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from orch.client import answers, tls
 from orch.client.answers import Response, Stream, TransportError
 from orch.client.kubeconfig import ClientConfig
+from orch.component import tcp
 
 if TYPE_CHECKING:
     import aiohttp
@@ -173,13 +174,7 @@ class Transport:
 
 
 def _make_socket(address: Any) -> socket.socket:
-    """A TCP socket that notices a dead peer within about a minute."""
-    family, kind, protocol = address[:3]
-    made = socket.socket(family, kind, protocol)
+    made = socket.socket(*address[:3])
     made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
+    tcp.notice_dead_peer(made)
     return made

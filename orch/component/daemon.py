@@ -8,6 +8,7 @@ and arguments are the programs' own business.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -79,12 +80,12 @@ def run_daemon(main: Callable[[Stop], Awaitable[None]], *, name: str) -> int:
         try:
             return runner.run(_report(main, stop, name))
         finally:
-            restore()
             limit = _limit_cleanup(name)
             try:
                 runner.close()
             finally:
                 limit.cancel()
+                restore()
 
 
 async def _report(main: Callable[[Stop], Awaitable[None]], stop: Stop, name: str) -> int:
@@ -136,7 +137,8 @@ def _install_signals(loop: asyncio.AbstractEventLoop, stop: Stop) -> Callable[[]
         shown = signal.Signals(number).name
         if received > 1:
             _end_now(f"received {shown} again: ending at once\n")
-        loop.call_soon_threadsafe(stop.set, f"received {shown}")
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stop.set, f"received {shown}")
 
     previous = {n: signal.signal(n, handle) for n in (signal.SIGTERM, signal.SIGINT)}
 
@@ -156,7 +158,8 @@ def _limit_cleanup(name: str) -> threading.Timer:
 
 
 def _end_now(text: str) -> None:
-    os.write(sys.stderr.fileno() if sys.stderr else 2, text.encode())
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode())
     os._exit(1)
 
 

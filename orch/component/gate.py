@@ -12,7 +12,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 
-from orch.component import loops
+from orch.component import loops, tcp
 from orch.component.connection import Connection
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ class Gate(asyncio.Protocol):
         if not self._admission.admit(address):
             transport.abort()
             return
+        tcp.notice_dead_peer(transport.get_extra_info("socket"))
         connection = self._make_connection()
         connection.on_end = lambda: self._admission.leave(address)
         if self._context is None:

@@ -125,10 +125,11 @@ class HttpServer:
         self._listener: asyncio.Server | None = None
 
     async def start(self) -> int:
-        """Listen and return the bound port; SetupError when the address cannot be had."""
+        """Listen and return the bound port; SetupError (try again later) when it cannot be had."""
         _require_c_parser()
-        self._app.on_response_prepare.append(_drop_banner)
-        self._app.middlewares.insert(0, refuse_odd_requests)
+        if not self._app.frozen:  # it is when an earlier start found the port taken
+            self._app.on_response_prepare.append(_drop_banner)
+            self._app.middlewares.insert(0, refuse_odd_requests)
         runner = web.AppRunner(self._app, access_log=None)
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it

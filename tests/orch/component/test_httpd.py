@@ -1,8 +1,10 @@
 import asyncio
 import asyncio.sslproto
+import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -94,13 +96,17 @@ async def test_a_client_without_a_certificate_is_served_and_is_nobody(pki: Pki) 
         assert await fetch(port, client_context(pki)) is None
 
 
-async def test_a_certificate_of_another_authority_is_refused(pki: Pki, tmp_path: object) -> None:
-    folder = tmp_path / "other"  # type: ignore[operator]
+async def test_a_certificate_of_another_authority_is_refused_without_noise(
+    pki: Pki, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    folder = tmp_path / "other"
     folder.mkdir()
     stranger = Pki(folder).client("system:node:alpha", "system:nodes")
     async with serving(whoami, context=server_context(pki)) as (_, port):
         with pytest.raises(aiohttp.ClientError):
             await fetch(port, client_context(pki, stranger))
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(
@@ -280,6 +286,23 @@ async def test_a_port_in_use_is_named_with_the_server() -> None:
     assert str(caught.value) == (
         f"the agent: cannot listen on 127.0.0.1:{port}: address already in use"
     )
+
+
+async def test_a_server_that_found_its_port_taken_starts_when_it_is_free() -> None:
+    async with serving(whoami) as (first, port):
+        app = web.Application()
+        app.router.add_get("/", whoami)
+        second = HttpServer(app, host="127.0.0.1", port=port, name="the agent")
+        with pytest.raises(SetupError):
+            await second.start()
+        await first.stop()
+        assert await second.start() == port
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/") as response,
+        ):
+            assert (response.status, "Server" in response.headers) == (200, False)
+        await second.stop()
 
 
 async def test_without_the_c_parser_it_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
