@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 USEC_PER_S = 1_000_000
 RESOURCES = ("cpu", "memory", "io")
-_UINT64 = range(2**64)
+_UINT64_MAX = 2**64 - 1
 _LINE = rb"avg10=([0-9.]{1,9}) avg60=([0-9.]{1,9}) avg300=([0-9.]{1,9}) total=([0-9]{1,20})\n"
+_new = tuple.__new__  # a named tuple's own constructor takes twice as long
 _USUAL = re.compile(rb"some " + _LINE + rb"full " + _LINE).fullmatch
 
 
@@ -35,6 +36,23 @@ class Pressure(NamedTuple):
     full: PressureLine | None
 
 
+class _Averages(dict[bytes, float]):
+    """Text → number, remembered: float() costs more than everything else about a line.
+
+    The kernel writes two digits after the point, which makes some ten thousand different texts.
+    """
+
+    def __missing__(self, text: bytes) -> float:
+        value = float(text)
+        if len(self) < _MOST_AVERAGES:
+            self[text] = value
+        return value
+
+
+_MOST_AVERAGES = 10_001
+_AVERAGES = _Averages()
+
+
 def parse_pressure(text: str | bytes) -> Pressure | None:
     """The content of a `*.pressure` file; None when it holds no readable `some` line.
 
@@ -47,13 +65,13 @@ def parse_pressure(text: str | bytes) -> Pressure | None:
         return _parse_unusual(data)
     a, b, c, total, d, e, f, full_total = match.groups()
     try:
-        some = PressureLine(float(a), float(b), float(c), int(total))
-        full = PressureLine(float(d), float(e), float(f), int(full_total))
+        some = _new(PressureLine, (_AVERAGES[a], _AVERAGES[b], _AVERAGES[c], int(total)))
+        full = _new(PressureLine, (_AVERAGES[d], _AVERAGES[e], _AVERAGES[f], int(full_total)))
     except ValueError:  # 1.2.3
         return _parse_unusual(data)
-    if some.total_usec not in _UINT64 or full.total_usec not in _UINT64:
+    if some[3] > _UINT64_MAX or full[3] > _UINT64_MAX:
         return _parse_unusual(data)
-    return Pressure(some, full)
+    return _new(Pressure, (some, full))
 
 
 def _parse_unusual(data: bytes) -> Pressure | None:
@@ -78,4 +96,5 @@ def _parse_line(text: bytes) -> PressureLine | None:
         )
     except (KeyError, ValueError):
         return None
-    return line if line.total_usec in _UINT64 and all(map(math.isfinite, line[:3])) else None
+    is_sound = 0 <= line.total_usec <= _UINT64_MAX and all(map(math.isfinite, line[:3]))
+    return line if is_sound else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from nodeagent.stats import layout
-from nodeagent.stats.cgroupvalues import MemoryStat
 from nodeagent.stats.samples import (
     CgroupSample,
     CpuSample,
@@ -19,7 +18,8 @@ from nodeagent.stats.samples import (
     Settings,
 )
 
-_NO_STAT = MemoryStat(None, None, None, None, None, None, None, None, None)
+_new = tuple.__new__  # the order is that of the fields; their own constructors take twice as long
+_NO_STAT = (None,) * 9
 _NOTHING = (None, None, None)
 _PAIR = (None, None)
 
@@ -27,16 +27,19 @@ _PAIR = (None, None)
 def assemble(time_ns: int, values: list[Any], settings: Settings) -> CgroupSample:
     """`values` by position, None where nothing was read."""
     threads, processes = values[layout.THREADS], values[layout.PROCESSES]
-    return CgroupSample(
-        time_ns,
-        _cpu(values),
-        _memory(values, settings),
-        None if threads is None and processes is None else ProcessSample(threads, processes),
-        _io(values),
-        values[layout.PSI_CPU],
-        values[layout.PSI_MEMORY],
-        values[layout.PSI_IO],
-        settings.limits,
+    return _new(
+        CgroupSample,
+        (
+            time_ns,
+            _cpu(values),
+            _memory(values, settings),
+            None if threads is None and processes is None else ProcessSample(threads, processes),
+            _io(values),
+            values[layout.PSI_CPU],
+            values[layout.PSI_MEMORY],
+            values[layout.PSI_IO],
+            settings.limits,
+        ),
     )
 
 
@@ -44,33 +47,35 @@ def _cpu(values: list[Any]) -> CpuSample | None:
     cpu = values[layout.CPU]
     if cpu is None or isinstance(cpu, CpuSample):
         return cpu
-    user, system = values[layout.CPU_TIMES] or (None, None)
-    return CpuSample(cpu, user, system, *(values[layout.CPU_THROTTLE] or _NOTHING))
+    times, throttled = values[layout.CPU_TIMES], values[layout.CPU_THROTTLE]
+    return _new(CpuSample, (cpu, *(times or _PAIR), *(throttled or _NOTHING)))
 
 
 def _memory(values: list[Any], settings: Settings) -> MemorySample | None:
     usage, stat = values[layout.MEMORY_USAGE], values[layout.MEMORY_STAT]
     if usage is None and stat is None:
         return None
-    known: MemoryStat = stat or _NO_STAT
+    rss, cache, kernel, mapped, inactive, active, stat_swap, faults, major = stat or _NO_STAT
     oom_kills, failures = values[layout.MEMORY_EVENTS] or _PAIR
-    inactive = known.inactive_file_bytes
     swap = values[layout.SWAP]
-    return MemorySample(
-        usage,
-        None if usage is None or inactive is None else max(usage - inactive, 0),
-        known.rss_bytes,
-        known.cache_bytes,
-        known.mapped_file_bytes,
-        known.active_file_bytes,
-        inactive,
-        known.kernel_bytes,
-        known.swap_bytes if swap is None else swap,
-        known.page_faults,
-        known.major_page_faults,
-        _peak(settings.peak_bytes, usage),
-        settings.limit_failures if failures is None else failures,
-        oom_kills,
+    return _new(
+        MemorySample,
+        (
+            usage,
+            None if usage is None or inactive is None else max(usage - inactive, 0),
+            rss,
+            cache,
+            mapped,
+            active,
+            inactive,
+            kernel,
+            stat_swap if swap is None else swap,
+            faults,
+            major,
+            _peak(settings.peak_bytes, usage),
+            settings.limit_failures if failures is None else failures,
+            oom_kills,
+        ),
     )
 
 

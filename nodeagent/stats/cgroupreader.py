@@ -57,13 +57,12 @@ class CgroupSource:
         elif error.errno != errno.ENOENT:
             self.errors[file.name] += 1
 
-    def parse(self, file: CgroupFile, data: bytes) -> Any:
-        value = file.parse(data)
+    def note_value(self, file: CgroupFile, value: Any) -> None:
+        """Told of the first value of a file, and of every text that made no sense."""
         if value is None:
             self.errors[file.name] += 1
         elif file.position in layout.PSI_POSITIONS:
             self.psi[layout.PSI_POSITIONS[file.position]] = "supported"
-        return value
 
 
 class CgroupReader:
@@ -130,8 +129,12 @@ class CgroupReader:
         return has_quota or file.position != layout.CPU_THROTTLE
 
     def _take(self, file: CgroupFile, data: bytes) -> bool:
-        self._raw[file.position] = data
-        self._values[file.position] = self.shared.parse(file, data)
+        position = file.position
+        value = file.parse(data)
+        if value is None or self._raw[position] is None:
+            self.shared.note_value(file, value)
+        self._raw[position] = data
+        self._values[position] = value
         return True
 
     def _failed(self, file: CgroupFile, error: OSError) -> bool:

@@ -99,7 +99,7 @@ def _v1_files(controllers: dict[str, str]) -> tuple[CgroupFile, ...]:
         (CPU_THROTTLE, "cpu", "cpu.stat", values.parse_throttling),
         (MEMORY_USAGE, "memory", "memory.usage_in_bytes", values.parse_number),
         (MEMORY_STAT, "memory", "memory.stat", values.parse_memory_stat_v1),
-        (MEMORY_EVENTS, "memory", "memory.oom_control", values.parse_memory_events),
+        (MEMORY_EVENTS, "memory", "memory.oom_control", values.parse_oom_control),
         (THREADS, "pids", "pids.current", values.parse_number),
         (PROCESSES, "pids", "cgroup.procs", values.count_lines),
         (IO_BYTES, "blkio", "blkio.throttle.io_service_bytes_recursive", values.parse_blkio),

@@ -22,6 +22,7 @@ PARSERS: list[Callable[[bytes], Any]] = [
     values.parse_memory_stat,
     values.parse_memory_stat_v1,
     values.parse_memory_events,
+    values.parse_oom_control,
     values.count_lines,
     values.parse_io_stat,
     values.parse_blkio,
@@ -62,17 +63,36 @@ def test_no_limit_is_none_however_the_kernel_writes_it(data: bytes, expected: in
     assert values.parse_limit(data) == expected
 
 
-def test_a_key_is_found_at_the_beginning_of_a_line_only() -> None:
-    data = b"inactive_file 1\nfile 2\nactive_file 3\n"
-    assert values.find_number(data, b"\nfile ") == 2
-    assert values.find_number(data, b"\nactive_file ") == 3
-    assert values.find_number(data, b"\ninactive_file ") == 1
-    assert values.find_number(data, b"\nanon ") is None
+def test_a_key_is_a_whole_word_at_the_beginning_of_a_line() -> None:
+    numbers = values.LineNumbers("file", "active_file", "inactive_file", "anon")
+    assert numbers(b"inactive_file 1\nfile 2\nactive_file 3\n") == [2, 3, 1, None]
+
+
+def test_lines_may_move_between_two_texts() -> None:
+    numbers = values.LineNumbers("anon", "file")
+    assert numbers(b"anon 1\nfile 2\n") == [1, 2]
+    assert numbers(b"new 0\nfile 3\nanon 4\n") == [4, 3]
+    assert numbers(b"file 5\n") == [None, 5]
+    assert numbers(b"anon 6\nfile 7\n") == [6, 7], "what was missing once is found again"
+    assert numbers(b"") == [None, None]
 
 
 def test_a_last_line_that_was_cut_is_read_as_far_as_it_goes() -> None:
-    assert values.find_number(b"anon 1\nfile 23", b"\nfile ") == 23
-    assert values.find_number(b"anon 1\nfile ", b"\nfile ") is None
+    numbers = values.LineNumbers("anon", "file")
+    assert numbers(b"anon 1\nfile 23") == [1, 23]
+    assert numbers(b"anon 1\nfile ") == [1, None]
+    assert numbers(b"anon 1\nfi") == [1, None]
+
+
+_TEXT_KEYS = ["anon", "file", "file_mapped", "active_file"]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(_TEXT_KEYS), st.integers(0, MAX)), max_size=6))
+def test_remembered_lines_never_change_the_answer(texts: list[dict[str, int]]) -> None:
+    numbers = values.LineNumbers(*_TEXT_KEYS)
+    for text in texts:
+        data = "".join(f"{key} {number}\n" for key, number in text.items()).encode()
+        assert numbers(data) == [text.get(key) for key in _TEXT_KEYS]
 
 
 def test_cpu_stat_has_bandwidth_only_with_the_controller() -> None:
