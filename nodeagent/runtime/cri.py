@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -41,6 +41,9 @@ from nodeagent.runtime.base import (
 READ_TIMEOUT_S = 10.0  # lists, states, statistics: answered from the runtime's memory
 PULL_TIMEOUT_S = 3600.0  # an image may be large; the runtime itself gives up when nothing moves
 
+# Told of every call when it has ended: the CRI method, seconds, whether it failed.
+Observe = Callable[[str, float, bool], None]
+
 _SANDBOX_TIMEOUT_FACTOR = 2  # a sandbox waits for the network plugins too
 _CHANNEL_OPTIONS = (
     ("grpc.default_authority", "localhost"),
@@ -59,10 +62,13 @@ class CriRuntime:
     `timeout_s` is the deadline of calls that change something. ValueError: not a unix socket.
     """
 
-    def __init__(self, endpoint: str, *, timeout_s: float = 120.0) -> None:
+    def __init__(
+        self, endpoint: str, *, timeout_s: float = 120.0, observe: Observe = lambda *_: None
+    ) -> None:
         self.endpoint = endpoint
         self._target = f"unix:{socket_path(endpoint)}"
         self._timeout_s = timeout_s
+        self._observe = observe
         self._channel: Any = None
         self._stubs: tuple[Any, ...] = ()
         self._closed = False
@@ -212,20 +218,23 @@ class CriRuntime:
         return await self._call(operation, request, self._timeout_s)
 
     async def _call(self, operation: str, request: Any, timeout_s: float) -> Any:
-        method = self._method(operation)
         clock = asyncio.get_running_loop().time
-        deadline_s = clock() + timeout_s
+        began_s, failed = clock(), True
         try:
-            return await method(request, timeout=timeout_s)
+            answer = await self._method(operation)(request, timeout=timeout_s)
+            failed = False
         except grpc.aio.AioRpcError as error:
             code, details = error.code().name, error.details() or ""
-            overdue = clock() >= deadline_s
+            overdue = clock() >= began_s + timeout_s
             raise cri_errors.from_status(operation, code, details, overdue=overdue) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._closed and not (task and task.cancelling()):
                 raise self._gone(operation) from None  # close() ended the call, not the caller
             raise
+        finally:
+            self._observe(operation, clock() - began_s, failed)
+        return answer
 
     def _method(self, operation: str) -> Any:
         if self._closed:

@@ -179,6 +179,24 @@ async def test_a_runtime_without_that_api_cannot_resume(
         await runtime.resume_container("x")
 
 
+async def test_every_call_is_told_with_its_outcome(server: CriServer) -> None:
+    told: list[tuple[str, bool]] = []
+    durations: list[float] = []
+
+    def observe(operation: str, duration_s: float, failed: bool) -> None:
+        told.append((operation, failed))
+        durations.append(duration_s)
+
+    runtime = CriRuntime(server.endpoint, observe=observe)
+    await runtime.version()
+    with pytest.raises(base.RuntimeNotFound):
+        await runtime.start_container("x")
+    await runtime.close()
+
+    assert told == [("Version", False), ("StartContainer", True)]
+    assert all(0 < duration_s < 5 for duration_s in durations)
+
+
 async def test_many_calls_share_one_connection(server: CriServer, runtime: CriRuntime) -> None:
     versions = await asyncio.gather(*(runtime.version() for _ in range(200)))
 
