@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 BASE = Path(os.environ.get("TEST_RUNTIME_BASE") or ROOT / ".test" / "runtime" / "base")
 CGROUPS = Path("/sys/fs/cgroup")
 
+# What tools/runtime says when it lacks a package mirror or another thing it cannot make itself.
+_NOT_ON_THIS_MACHINE = ("cannot download", "names no", "/lib apart", "is missing")
+
 
 @dataclass(frozen=True)
 class RealRuntime:
@@ -33,11 +36,20 @@ class RealRuntime:
 
 
 @contextmanager
-def provisioned(directory: Path) -> Iterator[RealRuntime]:
-    """A containerd in `directory`, gone at the end with all that ran in it; skips without root."""
+def provisioned(directory: Path, *, share: Path | None = None) -> Iterator[RealRuntime]:
+    """A containerd in `directory`, gone at the end with all that ran in it.
+
+    It sees what is mounted below `share` later on. Skips where a runtime cannot be provisioned.
+    """
     if os.geteuid() != 0:
         pytest.skip("a real container runtime needs root")
-    endpoint = _tool("up", "--dir", str(directory), "--base", str(BASE))
+    shared = ("--share", str(share)) if share else ()
+    try:
+        endpoint = _tool("up", "--dir", str(directory), "--base", str(BASE), *shared)
+    except RuntimeError as error:
+        if any(cause in str(error) for cause in _NOT_ON_THIS_MACHINE):
+            pytest.skip(str(error).strip().rpartition("\n")[2])
+        raise
     try:
         yield RealRuntime(directory, endpoint)
     finally:
@@ -46,7 +58,8 @@ def provisioned(directory: Path) -> Iterator[RealRuntime]:
 
 @pytest.fixture(scope="session")
 def real_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRuntime]:
-    with provisioned(tmp_path_factory.mktemp("rt")) as runtime:
+    share = tmp_path_factory.getbasetemp()
+    with provisioned(tmp_path_factory.mktemp("rt"), share=share) as runtime:
         yield runtime
 
 
