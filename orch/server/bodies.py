@@ -6,7 +6,6 @@ to the clients of this API null means "not said".
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import orjson
@@ -39,19 +38,3 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
         raise bad_request("the request body must be a JSON object")
     decoded: dict[str, Any] = drop_nulls(data)
     return decoded
-
-
-def duplicate_fields(body: bytes) -> list[str]:
-    """Names that an object in a JSON body has twice; the reader takes the last of them."""
-    found: list[str] = []
-
-    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                found.append(name)
-            seen.add(name)
-        return dict(pairs)
-
-    json.loads(body, object_pairs_hook=collect)
-    return list(dict.fromkeys(found))

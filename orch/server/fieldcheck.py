@@ -7,22 +7,38 @@ called unknown. Below those levels nothing is checked.
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orch.server import bodies
 from orch.server.knownfields import KINDS, Known
 
 _MAX_REPORTED = 100
 
 
-def problems(kind: str, document: Mapping[str, Any], body: bytes) -> list[str]:
-    """One text per unknown or duplicate field, as clients know them; [] when all is well."""
-    found = [f'duplicate field "{name}"' for name in bodies.duplicate_fields(body)]
+def unknown_fields(kind: str, document: Mapping[str, Any]) -> list[str]:
+    """One text per unknown field, as clients know them; [] when all is well."""
     known = KINDS.get(kind)
-    if known is not None:
-        found.extend(f'unknown field "{path}"' for path in _unknown(document, known, ""))
-    return found[:_MAX_REPORTED]
+    if known is None:
+        return []
+    found = itertools.islice(_unknown(document, known, ""), _MAX_REPORTED)
+    return [f'unknown field "{path}"' for path in found]
+
+
+def duplicate_fields(body: bytes) -> list[str]:
+    """One text per name that an object in a JSON body has twice; the reader takes the last."""
+    found: dict[str, None] = {}
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            names = [name for name, _ in pairs]
+            found.update(dict.fromkeys(name for name in fields if names.count(name) > 1))
+        return fields
+
+    json.loads(body, object_pairs_hook=collect)
+    return [f'duplicate field "{name}"' for name in found][:_MAX_REPORTED]
 
 
 def _unknown(value: Any, known: Known, path: str) -> Iterator[str]:

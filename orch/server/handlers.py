@@ -233,12 +233,14 @@ async def _read_object(call: Call, wanted: options.WriteOptions) -> tuple[Docume
     document = bodies.decode_object(body, content_type)
     if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
         return document, []
-    problems = fieldcheck.problems(_strategy(call.info).resource.kind, document, body)
+    resource = _strategy(call.info).resource
+    problems = fieldcheck.unknown_fields(resource.kind, document)
+    if wanted.field_validation:  # looking for duplicates reads the body again: only when asked
+        problems += fieldcheck.duplicate_fields(body)
     if problems and wanted.field_validation == "Strict":
-        kind = _strategy(call.info).resource
         raise bad_request(
-            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}:'
-            f" strict decoding error: {', '.join(problems)}"
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a'
+            f" {resource.kind}: strict decoding error: {', '.join(problems)}"
         )
     return document, problems
 

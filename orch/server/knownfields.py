@@ -50,7 +50,7 @@ _POD_SPEC = _level(
     tolerations=_TOLERATION,
 )
 _NODE_SPEC = _level(
-    "podCIDR podCIDRs providerID unschedulable configSource externalID",
+    "podCIDR podCIDRs providerID unschedulable configSource externalID preemptionPolicy",
     taints=_level("key value effect timeAdded"),
 )
 _LEASE_SPEC = _level(

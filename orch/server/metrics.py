@@ -6,16 +6,14 @@ the children of each label set are looked up once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from prometheus_client import Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from orch.component.metrics import Registry
 from orch.server.requestinfo import RequestInfo
+from orch.server.resources.document import prefix_of
+from orch.server.storage.base import Storage
 from orch.server.strategy.table import find_strategy
+from orch.wire.kinds import RESOURCES
 from orch.wire.version import MAJOR, MINOR, VERSION
 
 _VERBS = {
@@ -67,6 +65,17 @@ class ServerMetrics:
             _REQUEST,
             "STABLE",
         )
+        self._objects: Gauge = self.registry.gauge(
+            "apiserver_resource_objects",
+            "Number of stored objects at the time of last check split by kind.",
+            ("group", "resource"),
+        )
+        self._size: Gauge = self.registry.gauge(
+            "apiserver_storage_size_bytes",
+            "Size of the storage database file physically allocated in bytes.",
+            (),
+            "STABLE",
+        )
         build = self.registry.gauge(
             "orch_build_info", "The version that runs.", ("major", "minor", "git_version")
         )
@@ -88,6 +97,16 @@ class ServerMetrics:
             duration = self._durations[labels] = self._duration.labels(*labels)
         duration.observe(seconds)
 
+    def observe_storage(self, storage: Storage) -> None:
+        """What is stored now; on the loop's thread, before a page is rendered on another.
+
+        The size is read by the thread that renders: it takes a look at the file system.
+        """
+        for resource in RESOURCES:
+            count = len(storage.list(prefix_of(resource)).items)
+            self._objects.labels(resource.group, resource.plural).set(count)
+        self._size.set_function(storage.size_bytes)
+
     def long_running(self, info: RequestInfo) -> Gauge:
         return self._longrunning.labels(*request_labels(info))
 
@@ -106,27 +125,3 @@ def request_labels(info: RequestInfo) -> Labels:
     return (
         verb, resource.group, resource.version, resource.plural, known, scope, "apiserver",
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StorageCollector(Collector):
-    """Object counts and size, read from storage when the page is asked for."""
-
-    count: Callable[[], dict[str, int]]
-    size_bytes: Callable[[], int]
-
-    def collect(self) -> list[GaugeMetricFamily]:
-        objects = GaugeMetricFamily(
-            "apiserver_resource_objects",
-            "[ALPHA] Number of stored objects at the time of last check split by kind.",
-            labels=["resource", "group"],
-        )
-        for name, number in self.count().items():
-            plural, _, group = name.partition(".")
-            objects.add_metric([plural, group], number)
-        size = GaugeMetricFamily(
-            "apiserver_storage_size_bytes",
-            "[STABLE] Size of the storage database file physically allocated in bytes.",
-            value=self.size_bytes(),
-        )
-        return [objects, size]

@@ -10,7 +10,6 @@ from aiohttp import web
 
 from orch.component import slis
 from orch.component.health import HealthChecks, SliMetrics
-from orch.component.metrics import Registry
 from orch.server import media, openapi
 from orch.server.discovery import Discovery
 from orch.wire.kinds import Resource
@@ -24,15 +23,18 @@ def routes(
     address: str,
     health: HealthChecks,
     sli: SliMetrics,
-    registry: Registry,
+    page: Callable[[str], Awaitable[tuple[bytes, str]]],
 ) -> list[web.RouteDef]:
-    """Every route that is not a resource's; `address` is what discovery says clients use."""
+    """Every route that is not a resource's.
+
+    `address` is what discovery says clients use; `page` renders the metrics for an Accept header.
+    """
     return [
         *discovery_routes(Discovery(resources, address)),
         *openapi_routes(resources),
         *_both("/version", _fixed(_version())),
         *health.handlers(),
-        web.get("/metrics", _metrics(registry)),
+        web.get("/metrics", _metrics(page)),
         web.get("/metrics/slis", _slis(sli)),
     ]
 
@@ -99,9 +101,9 @@ def _version() -> bytes:
     )
 
 
-def _metrics(registry: Registry) -> Handle:
+def _metrics(page: Callable[[str], Awaitable[tuple[bytes, str]]]) -> Handle:
     async def answer(request: web.Request) -> web.Response:
-        body, content_type = registry.render(request.headers.get("Accept", ""))
+        body, content_type = await page(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     return answer

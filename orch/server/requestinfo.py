@@ -54,15 +54,14 @@ class RequestInfo:
 
 def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo:
     """`raw_path` is the path as it was sent, percent-encoded and without the query."""
-    path = unquote(raw_path)
+    path = _decoded(raw_path)
     raw_parts = [part for part in raw_path.split("/") if part]
     group, version, raw_rest = _group_version(raw_parts)
     if not raw_rest:
         return RequestInfo(method.lower(), path)
     verb = _METHOD_VERBS.get(method, method.lower())
-    namespace, target = _split_namespace([unquote(part) for part in raw_rest])
+    namespace, target = _split_namespace([_decoded(part) for part in raw_rest])
     resource, name, subresource = (*target, "", "", "")[:3]
-    consumed = len(raw_parts) - len(target) + 3
     if not name:
         verb = _COLLECTION_VERBS.get(verb, verb)
         name = _selected_name(verb, query)
@@ -78,10 +77,14 @@ def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> Reque
         resource=resource,
         name=name,
         subresource=subresource,
-        rest=_rest_of(raw_path, consumed),
+        rest=_rest_of(raw_path, len(raw_parts) - len(target) + 3) if subresource else "",
         field_selector=query.get("fieldSelector", ""),
         label_selector=query.get("labelSelector", ""),
     )
+
+
+def _decoded(text: str) -> str:
+    return unquote(text) if "%" in text else text
 
 
 def is_true(value: str | None) -> bool:
@@ -92,9 +95,9 @@ def is_true(value: str | None) -> bool:
 def _group_version(parts: list[str]) -> tuple[str, str, list[str]]:
     """Group, version and the segments below; no segments when the path is not a resource's."""
     if len(parts) > 2 and parts[0] == "api":
-        return "", unquote(parts[1]), parts[2:]
+        return "", _decoded(parts[1]), parts[2:]
     if len(parts) > 3 and parts[0] == "apis":
-        return unquote(parts[1]), unquote(parts[2]), parts[3:]
+        return _decoded(parts[1]), _decoded(parts[2]), parts[3:]
     return "", "", []
 
 

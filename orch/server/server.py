@@ -21,10 +21,10 @@ from orch.server.flags import Flags
 from orch.server.gate import Gate
 from orch.server.handlers import ResourceHandlers
 from orch.server.inflight import Inflight
-from orch.server.metrics import ServerMetrics, StorageCollector
+from orch.server.metrics import ServerMetrics
 from orch.server.nodeproxy import AgentTls, NodeProxy
 from orch.server.resources.backend import Backend
-from orch.server.resources.document import key_of, prefix_of
+from orch.server.resources.document import key_of
 from orch.server.resources.selection import selectable
 from orch.server.storage.base import Storage, StorageFailed
 from orch.server.storage.sqlite import SqliteStorage
@@ -38,10 +38,9 @@ class Server:
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._stopping = False
-        self._storage: Storage = SqliteStorage(flags.storage_file)
-        self._backend = Backend(self._storage, admit=NodeRestriction().check)
+        self.storage: Storage = SqliteStorage(flags.storage_file)
+        self._backend = Backend(self.storage, admit=NodeRestriction().check)
         self._metrics = ServerMetrics()
-        self._metrics.registry.register(StorageCollector(self._counts, self._storage.size_bytes))
         self._slis = SliMetrics()
         tls = AgentTls(
             flags.nodeagent_certificate_authority,
@@ -56,7 +55,7 @@ class Server:
     async def open(self) -> None:
         """Load storage and make what must exist; SetupError when the file cannot be used."""
         try:
-            await self._storage.open()
+            await self.storage.open()
             await bootstrap.make_namespaces(self._backend)
         except StorageFailed as error:
             raise SetupError(str(error)) from error
@@ -81,11 +80,11 @@ class Server:
         """Fail readiness, wait the shutdown delay, end every watch."""
         self._stopping = True
         await asyncio.sleep(self._flags.shutdown_delay_s)
-        self._storage.end_watches()
+        self.storage.end_watches()
 
     async def close(self) -> None:
         await self._proxy.close()
-        await self._storage.close()
+        await self.storage.close()
 
     def _application(self) -> web.Application:
         gate = Gate(
@@ -100,7 +99,7 @@ class Server:
         )
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"
         others = nonresource.routes(
-            RESOURCES, address, self._health(), self._slis, self._metrics.registry
+            RESOURCES, address, self._health(), self._slis, self._metrics_page
         )
         handlers = ResourceHandlers(self._backend, {("nodes", "proxy"): self._proxy.handle})
         return app.build(gate, handlers, others)
@@ -118,7 +117,7 @@ class Server:
 
     async def _check_storage(self) -> None:
         try:
-            await self._storage.check()
+            await self.storage.check()
         except StorageFailed as error:
             raise CheckFailed(str(error)) from error
 
@@ -127,13 +126,12 @@ class Server:
             raise CheckFailed("the process is shutting down")
 
     def _node_of_pod(self, namespace: str, name: str) -> str | None:
-        stored = self._storage.get(key_of(PODS, namespace, name))
+        stored = self.storage.get(key_of(PODS, namespace, name))
         if stored is None:
             return None
         return selectable(pods.STRATEGY, stored).fields["spec.nodeName"]
 
-    def _counts(self) -> dict[str, int]:
-        return {
-            prefix_of(resource).strip("/"): len(self._storage.list(prefix_of(resource)).items)
-            for resource in RESOURCES
-        }
+    async def _metrics_page(self, accept: str) -> tuple[bytes, str]:
+        """Rendered on a thread: the page has files of /proc to read."""
+        self._metrics.observe_storage(self.storage)
+        return await asyncio.to_thread(self._metrics.registry.render, accept)

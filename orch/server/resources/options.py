@@ -28,10 +28,10 @@ _MANAGER_MAX = 128
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """`field_validation` is one of FIELD_VALIDATIONS."""
+    """`field_validation` is one of FIELD_VALIDATIONS, or "" when the client said nothing."""
 
     dry_run: bool = False
-    field_validation: str = "Warn"
+    field_validation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def parse_write_options(query: Query) -> WriteOptions:
     manager = query.get("fieldManager", "")
     if len(manager) > _MANAGER_MAX or not manager.isprintable():
         raise bad_request(f"fieldManager must be at most {_MANAGER_MAX} printable characters")
-    validation = query.get("fieldValidation") or "Warn"
-    if validation not in FIELD_VALIDATIONS:
+    validation = query.get("fieldValidation", "")
+    if validation and validation not in FIELD_VALIDATIONS:
         cause = causes.not_supported("fieldValidation", validation, FIELD_VALIDATIONS)
         raise invalid("CreateOptions", "", (cause,), "meta.k8s.io")
     return WriteOptions(_dry_run(query.get("dryRun"), "CreateOptions"), validation)

@@ -108,7 +108,7 @@ class Storage(Protocol):
         """StorageFailed unless a write could be made now."""
 
     def size_bytes(self) -> int:
-        """Bytes on the medium."""
+        """Bytes on the medium; may block, and may be called from any thread."""
 
     def get(self, key: str) -> Stored | None: ...
 

@@ -166,7 +166,7 @@ class StorageContract:
         before = storage.revision
         await storage.check()
         assert storage.revision == before
-        assert storage.size_bytes() >= 0
+        assert await asyncio.to_thread(storage.size_bytes) >= 0
 
     async def test_a_closed_storage_refuses_writes(self, make: Make) -> None:
         storage = make()

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.server import fieldcheck
+from orch.server.knownfields import KINDS
+from orch.wire.kinds import RESOURCES
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "paths"),
+    [
+        ("Pod", {"kind": "Pod", "spec": {"containers": [{"name": "a", "image": "b"}]}}, []),
+        ("Pod", {"sepc": {}}, ["sepc"]),
+        ("Pod", {"metadata": {"lables": {}}}, ["metadata.lables"]),
+        ("Pod", {"metadata": {"labels": {"anything": "goes"}}}, []),
+        (
+            "Pod",
+            {"spec": {"containers": [{"image": "a"}, {"imag": "b"}], "initContainers": [{"x": 1}]}},
+            ["spec.containers[1].imag", "spec.initContainers[0].x"],
+        ),
+        ("Pod", {"spec": {"affinity": {"not": "looked", "into": {}}}}, []),
+        ("Pod", {"spec": {"containers": "not a list"}}, []),
+        ("Lease", {"spec": {"holder": "n1"}}, ["spec.holder"]),
+        ("Node", {"spec": {"taints": [{"key": "a", "efect": "x"}]}}, ["spec.taints[0].efect"]),
+        ("Event", {"involvedObject": {"nam": "x"}}, ["involvedObject.nam"]),
+        ("Widget", {"anything": {}}, []),
+    ],
+)
+def test_unknown_fields_are_named_by_their_path(kind, document, paths) -> None:
+    assert fieldcheck.unknown_fields(kind, document) == [f'unknown field "{p}"' for p in paths]
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        (b'{"a":1,"b":{"a":2}}', []),
+        (b'{"a":1,"a":2}', ["a"]),
+        (b'{"x":[{"b":1,"b":1},{"b":1,"b":1}],"c":1,"c":2,"c":3}', ["b", "c"]),
+    ],
+)
+def test_duplicate_fields_are_named_once(body, names) -> None:
+    assert fieldcheck.duplicate_fields(body) == [f'duplicate field "{n}"' for n in names]
+
+
+def test_reports_are_bounded() -> None:
+    assert len(fieldcheck.unknown_fields("Pod", {str(n): 1 for n in range(1000)})) == 100
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.kind)
+def test_the_lists_contain_every_field_of_our_own_records(resource) -> None:
+    def check(model, known, path) -> None:
+        assert set(model.model_fields) <= set(known), path
+        for name, field in model.model_fields.items():
+            below = known[name]
+            inner = [a for a in flatten(field.annotation) if hasattr(a, "model_fields")]
+            if below is not None and inner:
+                check(inner[0], below, f"{path}.{name}")
+
+    def flatten(annotation):
+        args = getattr(annotation, "__args__", ())
+        return [annotation, *(inner for arg in args for inner in flatten(arg))]
+
+    check(resource.model, KINDS[resource.kind], resource.kind)
