@@ -41,9 +41,14 @@ class ClientConfig:
     namespace: str = ""
 
 
-def load_kubeconfig(path: str, context: str | None = None) -> ClientConfig:
-    """The named context of a file, or its current one; SetupError names the file and the field."""
-    return _Reader(path).read(context)
+def load_kubeconfig(
+    path: str, context: str | None = None, *, cluster: str = "", user: str = ""
+) -> ClientConfig:
+    """The named context of a file, or its current one; SetupError names the file and the field.
+
+    `cluster` and `user` name entries that take the place of the context's own.
+    """
+    return _Reader(path).read(context, cluster, user)
 
 
 class _Reader:
@@ -62,14 +67,14 @@ class _Reader:
             raise self._error("", "is not a mapping with clusters, users and contexts")
         self._root: Mapping[str, Any] = value
 
-    def read(self, wanted: str | None) -> ClientConfig:
+    def read(self, wanted: str | None, cluster_name: str, user_name: str) -> ClientConfig:
         name = wanted or self._text(self._root, "current-context", "")
-        if not name:
+        if not name and not cluster_name:
             raise self._error("current-context", "is empty and no context was named")
-        context = self._entry("contexts", "context", name)
+        context = self._entry("contexts", "context", name) if name else {}
         where = f"contexts[{name}]"
-        cluster_name = self._text(context, "cluster", where)
-        user_name = self._text(context, "user", where)
+        cluster_name = cluster_name or self._text(context, "cluster", where)
+        user_name = user_name or self._text(context, "user", where)
         if not cluster_name:
             raise self._error(f"{where}.cluster", "is missing")
         cluster = self._entry("clusters", "cluster", cluster_name)
