@@ -38,7 +38,7 @@ def _node_cells(record: Record, now: datetime) -> list[Cell]:
     return [
         name(record),
         _node_status(record),
-        _node_roles(record),
+        node_roles(record),
         age(record, now),
         raw.text(info, "kubeletVersion"),
         _node_address(record, "InternalIP"),
@@ -58,7 +58,8 @@ def _node_status(record: Record) -> str:
     return f"{status},SchedulingDisabled" if cordoned else status
 
 
-def _node_roles(record: Record) -> str:
+def node_roles(record: Record) -> str:
+    """The roles a node's labels give it, `<none>` without any."""
     roles = set()
     for key, role in raw.mapping(record, "metadata", "labels").items():
         if key.startswith(LABEL_ROLE_PREFIX):
@@ -92,7 +93,7 @@ def _event_cells(record: Record, now: datetime) -> list[Cell]:
         raw.text(record, "reason"),
         _event_target(record),
         raw.text(record, "involvedObject", "fieldPath"),
-        _event_source(record),
+        event_source(record),
         raw.text(record, "message").strip(),
         since(first, now),
         count,
@@ -106,7 +107,8 @@ def _event_target(record: Record) -> str:
     return f"{kind}/{target}" if target else kind
 
 
-def _event_source(record: Record) -> str:
+def event_source(record: Record) -> str:
+    """Who reports an event: `component, host`."""
     component = raw.text(record, "source", "component") or raw.text(record, "reportingComponent")
     host = raw.text(record, "source", "host")
     if not raw.mapping(record, "source"):
@@ -126,7 +128,8 @@ def _binding_cells(record: Record, now: datetime) -> list[Cell]:
     subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in raw.records(record, "subjects"):
         kind, namespace = raw.text(subject, "kind"), raw.text(subject, "namespace")
-        shown = f"{namespace}/{name_of(subject)}" if kind == "ServiceAccount" else name_of(subject)
+        who = raw.text(subject, "name")
+        shown = f"{namespace}/{who}" if kind == "ServiceAccount" else who
         subjects.setdefault(kind, []).append(shown)
     role = raw.mapping(record, "roleRef")
     return [
@@ -135,10 +138,6 @@ def _binding_cells(record: Record, now: datetime) -> list[Cell]:
         age(record, now),
         *(", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount")),
     ]
-
-
-def name_of(reference: Record) -> str:
-    return raw.text(reference, "name")
 
 
 _DEFAULT = Layout((NAME, AGE), _default_cells)

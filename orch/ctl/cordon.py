@@ -1,0 +1,44 @@
+"""`orchctl cordon`: no new pods for a node; those that run there stay."""
+
+from __future__ import annotations
+
+import argparse
+
+from orch.ctl import changes, session
+from orch.ctl.api import PATCH_TYPES, Api, segment
+from orch.ctl.failures import visible
+from orch.wire import raw
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("nodes", nargs="+", metavar="NODE", help="names of nodes")
+    changes.add_dry_run(parser)
+    changes.add_field_manager(parser, "cli-cordon")
+
+
+def run(args: argparse.Namespace) -> int:
+    return session.run(args, _cordon)
+
+
+async def _cordon(api: Api, args: argparse.Namespace) -> int:
+    return await set_unschedulable(api, args, wanted=True)
+
+
+async def set_unschedulable(api: Api, args: argparse.Namespace, *, wanted: bool) -> int:
+    """Set or clear `spec.unschedulable` on every node named; says what was already so."""
+    word = "cordoned" if wanted else "uncordoned"
+
+    async def change(node: str) -> None:
+        node = node.removeprefix("node/").removeprefix("nodes/")
+        path = f"/api/v1/nodes/{segment(node)}"
+        record = await api.get(path)
+        if (raw.value(record, "spec", "unschedulable") is True) == wanted:
+            print(visible(f"node/{node} already {word}"))
+            return
+        if args.dry_run != "client":
+            patch = {"spec": {"unschedulable": True if wanted else None}}
+            params, content_type = changes.parameters(args), PATCH_TYPES["strategic"]
+            await api.send("PATCH", path, patch, params=params, content_type=content_type)
+        print(visible(f"node/{node} {changes.done(word, args)}"))
+
+    return await changes.each(args.nodes, change)

@@ -1,0 +1,78 @@
+"""From an error to the one line an operator reads: what happened, to what, and what to do next.
+
+Exit codes of the command: 0 done, 1 failed, 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orch.wire.errors import ApiError
+
+FAILED = 1
+USAGE = 2
+
+_HINTS: Mapping[str, str] = {
+    "Unauthorized": "check the credentials in the kubeconfig or the --token and --client-* options",
+    "Forbidden": "ask an administrator for a role that allows it",
+    "NotFound": "see what there is with 'orchctl get' and 'orchctl api-resources'",
+    "AlreadyExists": "change it with 'orchctl apply', or delete it first",
+    "Conflict": "someone changed it meanwhile: run the command again",
+    "Invalid": "correct what is named and run the command again",
+    "BadRequest": "correct what is named and run the command again",
+    "UnsupportedMediaType": "try another --type",
+    "TooManyRequests": "the server is busy: run the command again later",
+    "ServiceUnavailable": "see whether the server or the node is up, then run the command again",
+    "Timeout": "run the command again, with a longer --request-timeout if it has one",
+}
+
+
+class CommandFailed(Exception):
+    """The command cannot do what it was asked to; the text is the whole line."""
+
+
+class WrongUsage(CommandFailed):
+    """The words of the command line do not fit together: exit code 2 instead of 1."""
+
+
+def explain(error: Exception) -> str | None:
+    """The line for an error a command may end with; None for one that is a defect."""
+    from orch.client.answers import TransportError
+    from orch.component.daemon import SetupError
+    from orch.wire.errors import ApiError
+    from orch.wire.patch_data import PatchError
+
+    if isinstance(error, ApiError):
+        return one_line(_refusal(error))
+    if isinstance(error, TransportError):
+        return one_line(f"{error}; {_transport_hint(str(error))}")
+    if isinstance(error, PatchError | CommandFailed | SetupError):
+        return one_line(str(error))
+    return None
+
+
+def _refusal(error: ApiError) -> str:
+    hint = _HINTS.get(error.reason, "see the server's log for the cause")
+    return f"{error.message} ({error.reason}); {hint}"
+
+
+def _transport_hint(text: str) -> str:
+    if "certificate verify failed" in text:
+        return "name its authority with --certificate-authority, its name with --tls-server-name"
+    if "did not answer within" in text:
+        return "try again with a longer --request-timeout"
+    return "see that the server runs and that --server or the kubeconfig names it"
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks and without what a terminal would act on."""
+    return visible(" ".join(text.split()))
+
+
+def visible(text: str) -> str:
+    """Control characters shown as `\\x1b`, so that data cannot steer the reader's terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,122 @@
+"""Objects from files: `-f file`, `-f directory`, `-f -`; YAML of several documents, or JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orch.component import yamlfile
+from orch.ctl.discovery import Discovery, Resource
+from orch.ctl.failures import CommandFailed
+from orch.wire import raw
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object of a file; `place` is `file:line`, for errors."""
+
+    place: str
+    record: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return raw.text(self.record, "metadata", "name")
+
+
+def read(names: Sequence[str]) -> list[Manifest]:
+    """The objects of files, of the files of directories, and with `-` of standard input."""
+    manifests = [m for name in names for source in _sources(name) for m in _objects(*source)]
+    if not manifests:
+        raise CommandFailed(f"{', '.join(names)}: there is no object in it: name another file")
+    return manifests
+
+
+async def resource_of(manifest: Manifest, discovery: Discovery) -> Resource:
+    """The server's resource for an object; CommandFailed names the place if there is none."""
+    api_version, kind = raw.text(manifest.record, "apiVersion"), raw.text(manifest.record, "kind")
+    try:
+        return await discovery.of_kind(api_version, kind)
+    except CommandFailed as error:
+        raise CommandFailed(f"{manifest.place}: {error}") from None
+
+
+def placed(manifest: Manifest, resource: Resource, namespace: str, *, asked: str) -> Manifest:
+    """The object with its namespace set; one that contradicts `-n` (`asked`) is refused."""
+    if not resource.namespaced:
+        return manifest
+    own = raw.text(manifest.record, "metadata", "namespace")
+    if own and asked and own != asked:
+        raise CommandFailed(
+            f"{manifest.place}: the object is of the namespace {own!r}, -n says {asked!r}: "
+            "leave one of them out"
+        )
+    metadata = {**raw.mapping(manifest.record, "metadata"), "namespace": own or namespace}
+    return Manifest(manifest.place, {**manifest.record, "metadata": metadata})
+
+
+def _sources(name: str) -> Iterator[tuple[str, str]]:
+    """(what to call it, its text) of every file a name stands for."""
+    if name == "-":
+        yield "standard input", sys.stdin.read()
+        return
+    path = Path(name)
+    files = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES) if path.is_dir() else [path]
+    for file in files:
+        try:
+            yield str(file), file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise CommandFailed(f"cannot read {file}: {why}") from None
+
+
+def _objects(source: str, text: str) -> Iterator[Manifest]:
+    for place, value in _documents(source, text):
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            raise CommandFailed(f"{place}: an object is a mapping with apiVersion and kind")
+        if raw.text(value, "kind") == "List":
+            for item in raw.records(value, "items"):
+                yield _manifest(place, item)
+        else:
+            yield _manifest(place, value)
+
+
+def _manifest(place: str, record: Mapping[str, Any]) -> Manifest:
+    for field in ("apiVersion", "kind"):
+        if not raw.text(record, field):
+            raise CommandFailed(f"{place}: {field} is missing: set it")
+    return Manifest(place, dict(record))
+
+
+def _documents(source: str, text: str) -> Iterator[tuple[str, Any]]:
+    """(place, value) of every document, lines counted from the top of the file."""
+    if text.lstrip().startswith("{"):
+        yield f"{source}:1", _json(source, text)
+        return
+    begins = [0, *(match.start() for match in _SEPARATOR.finditer(text))]
+    for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
+        line = text.count("\n", 0, begin)
+        try:
+            document = yamlfile.parse_yaml("\n" * line + text[begin:end], source=source)
+        except yamlfile.YamlError as error:
+            raise CommandFailed(str(error)) from None
+        yield document.place(()), document.value
+
+
+def _json(source: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        line = getattr(error, "lineno", 1)
+        raise CommandFailed(f"{source}:{line}: this is not JSON: {error}") from None
+    except RecursionError:
+        raise CommandFailed(f"{source}: nested too deeply") from None

@@ -1,0 +1,170 @@
+"""The options every command takes: which server, as whom, how long to wait, how much to say.
+
+They may stand before or after the command word. `client_config` turns them and the kubeconfig
+into one ClientConfig.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orch.ctl.failures import CommandFailed, WrongUsage
+from orch.wire.durations import parse_duration
+
+if TYPE_CHECKING:
+    from orch.client.kubeconfig import ClientConfig
+
+_DEFAULT_FILES = ("~/.orch/config", "~/.kube/config")
+_DEFAULTS: Mapping[str, Any] = {
+    "kubeconfig": "",
+    "context": "",
+    "cluster": "",
+    "user": "",
+    "server": "",
+    "token": "",
+    "username": "",
+    "password": "",
+    "client_certificate": "",
+    "client_key": "",
+    "certificate_authority": "",
+    "tls_server_name": "",
+    "insecure_skip_tls_verify": False,
+    "as_user": "",
+    "as_group": [],
+    "as_uid": "",
+    "as_user_extra": [],
+    "request_timeout": 0.0,
+    "namespace": "",
+    "verbosity": 0,
+}
+
+
+def add_to(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
+    """Add the options; only the outermost parser sets defaults, so that none overwrites a value."""
+    if defaults:
+        parser.set_defaults(**_DEFAULTS)
+    group = parser.add_argument_group("options of every command")
+    for names, text, settings in _OPTIONS:
+        group.add_argument(*names, help=text, default=argparse.SUPPRESS, **settings)
+
+
+def seconds(text: str) -> float:
+    """`30s`, `2m`, or a plain number of seconds."""
+    try:
+        return float(text) if text.isdecimal() else parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not key=value")
+    return key, value
+
+
+_OPTIONS: tuple[tuple[tuple[str, ...], str, dict[str, Any]], ...] = (
+    (("--kubeconfig",), "file with servers and credentials (default $KUBECONFIG, then "
+     "~/.orch/config, ~/.kube/config)", {"metavar": "FILE"}),
+    (("--context",), "context of the kubeconfig to use", {"metavar": "NAME"}),
+    (("--cluster",), "cluster entry of the kubeconfig to use", {"metavar": "NAME"}),
+    (("--user",), "user entry of the kubeconfig to use", {"metavar": "NAME"}),
+    (("-s", "--server"), "address of the API server", {"metavar": "URL"}),
+    (("--token",), "bearer token", {}),
+    (("--username",), "user name for basic authentication", {"metavar": "NAME"}),
+    (("--password",), "password for basic authentication", {}),
+    (("--client-certificate",), "certificate to show", {"metavar": "FILE"}),
+    (("--client-key",), "key of that certificate", {"metavar": "FILE"}),
+    (("--certificate-authority",), "authority the server's certificate is from",
+     {"metavar": "FILE"}),
+    (("--tls-server-name",), "name to expect in the server's certificate", {"metavar": "NAME"}),
+    (("--insecure-skip-tls-verify",), "do not verify the server's certificate (unsafe)",
+     {"action": "store_true"}),
+    (("--as",), "act as this user", {"dest": "as_user", "metavar": "USER"}),
+    (("--as-group",), "act as a member of this group (repeatable)",
+     {"action": "append", "metavar": "GROUP"}),
+    (("--as-uid",), "act with this user id", {"metavar": "UID"}),
+    (("--as-user-extra",), "act with this extra value (repeatable)",
+     {"action": "append", "type": _pair, "metavar": "KEY=VALUE"}),
+    (("--request-timeout",), "longest wait for one answer: 1s, 2m, 3h; 0 waits for ever",
+     {"type": seconds, "metavar": "TIME"}),
+    (("-n", "--namespace"), "namespace (default: the context's, then 'default')",
+     {"metavar": "NAME"}),
+    (("-v",), "show each request on standard error", {"action": "count", "dest": "verbosity"}),
+)  # fmt: skip
+
+
+def client_config(args: argparse.Namespace) -> ClientConfig:
+    """The server and credentials that the options and the kubeconfig give together."""
+    path = kubeconfig_path(args)
+    if path:
+        from orch.client.kubeconfig import load_kubeconfig
+
+        config = load_kubeconfig(path, args.context or None, cluster=args.cluster, user=args.user)
+    elif args.server:
+        from orch.client.kubeconfig import ClientConfig
+
+        config = ClientConfig(args.server)
+    else:
+        raise CommandFailed(
+            "there is no kubeconfig: name one with --kubeconfig or $KUBECONFIG, or a server with "
+            f"--server (looked at {' and '.join(_DEFAULT_FILES)})"
+        )
+    return dataclasses.replace(config, **_overrides(args))
+
+
+def kubeconfig_path(args: argparse.Namespace) -> str:
+    """The file to read: the one asked for, else the first that exists; "" when there is none."""
+    if args.kubeconfig:
+        return str(args.kubeconfig)
+    listed = [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    candidates = listed or [str(Path(name).expanduser()) for name in _DEFAULT_FILES]
+    for name in candidates:
+        if Path(name).exists():
+            return name
+    return listed[0] if listed else ""
+
+
+def _overrides(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields that options set; each also empties the field it takes the place of."""
+    changes: dict[str, Any] = {}
+    if args.server:
+        changes["server"] = _server_url(args.server)
+    if args.token or args.username:
+        changes |= {"token": args.token, "token_file": ""}
+        changes |= {"username": args.username, "password": args.password}
+    if args.client_certificate:
+        changes |= {"cert_file": args.client_certificate, "cert_data": b""}
+    if args.client_key:
+        changes |= {"key_file": args.client_key, "key_data": b""}
+    if args.certificate_authority:
+        changes |= {"ca_file": args.certificate_authority, "ca_data": b"", "insecure": False}
+    if args.tls_server_name:
+        changes["tls_server_name"] = args.tls_server_name
+    if args.insecure_skip_tls_verify:
+        changes["insecure"] = True
+    return changes
+
+
+def _server_url(text: str) -> str:
+    url = text if "://" in text else f"https://{text}"
+    if not url.startswith(("https://", "http://")):
+        raise WrongUsage(f"--server {text!r} is not an http(s) URL")
+    return url.rstrip("/")
+
+
+def impersonation_headers(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The headers that ask the server to act as someone else."""
+    headers = [("Impersonate-User", args.as_user)] if args.as_user else []
+    headers += [("Impersonate-Group", group) for group in args.as_group]
+    if args.as_uid:
+        headers.append(("Impersonate-Uid", args.as_uid))
+    headers += [(f"Impersonate-Extra-{key}", value) for key, value in args.as_user_extra]
+    if headers and not args.as_user:
+        raise WrongUsage("--as-group, --as-uid and --as-user-extra need --as: name a user")
+    return headers

@@ -1,0 +1,42 @@
+"""`orchctl version`: this command's version, and the server's unless `--client` is given."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from orch.wire.version import VERSION
+
+if TYPE_CHECKING:
+    from orch.ctl.api import Api
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--client", action="store_true", help="ask no server")
+    parser.add_argument("-o", "--output", choices=("json", "yaml"), default="", help="form")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.output:
+        print(f"Client Version: {VERSION}")
+    versions: dict[str, Any] = {"clientVersion": {"gitVersion": VERSION}}
+    code = 0
+    if not args.client:
+        from orch.ctl import session  # here, so that --client loads no network code
+
+        async def ask(api: Api, args: argparse.Namespace) -> int:
+            versions["serverVersion"] = await api.get("/version")
+            return 0
+
+        code = session.run(args, ask)
+    _show(versions, args.output)
+    return code
+
+
+def _show(versions: dict[str, Any], output: str) -> None:
+    if output:
+        from orch.ctl import printing
+
+        print(printing.as_json(versions) if output == "json" else printing.as_yaml(versions))
+    elif "serverVersion" in versions:
+        print(f"Server Version: {versions['serverVersion'].get('gitVersion', 'unknown')}")

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from tests.fakes.http_api import Answer, HttpApi
+from tests.orch.ctl.conftest import Orchctl
+
+NODES = ("GET", "/api/v1/nodes")
+
+
+async def test_requests_are_shown_when_asked_for(orchctl: Orchctl, api: HttpApi) -> None:
+    result = await orchctl("get", "nodes", "-v")
+    shown = result.err.splitlines()
+    assert shown[0].startswith(f"GET {api.url}/api/v1 {{}}: 200 in ")
+    assert shown[1].startswith(f"GET {api.url}/api/v1/nodes {{'limit': '500'}}: 200 in ")
+
+
+async def test_warnings_of_the_server_are_shown(orchctl: Orchctl, api: HttpApi) -> None:
+    headers = {"Warning": '299 - "unknown field \x1b[1m", 299 - "old version"'.replace("\x1b", "")}
+    api.answers[NODES] = Answer({"items": []}, headers=headers)
+    result = await orchctl("get", "nodes", "-o", "name")
+    assert result.err.splitlines() == ["Warning: unknown field [1m", "Warning: old version"]
+
+
+async def test_a_status_is_told_in_the_server_s_words(orchctl: Orchctl, api: HttpApi) -> None:
+    body = {"kind": "Status", "message": "nodes is forbidden", "reason": "Forbidden", "code": 403}
+    api.answers[NODES] = Answer(body, status=403)
+    result = await orchctl("get", "nodes")
+    assert result.code == 1
+    assert result.err == (
+        "error: nodes is forbidden (Forbidden); ask an administrator for a role that allows it\n"
+    )
+
+
+async def test_a_plain_text_refusal_is_quoted(orchctl: Orchctl, api: HttpApi) -> None:
+    api.answers[NODES] = Answer("the runtime\nis gone", 500)
+    result = await orchctl("get", "nodes")
+    assert result.err.startswith("error: the server answered 500: the runtime is gone (Internal")
+
+
+async def test_pages_of_markup_are_not_quoted(orchctl: Orchctl, api: HttpApi) -> None:
+    api.answers[NODES] = Answer("<html>Bad gateway</html>", 502)
+    result = await orchctl("get", "nodes")
+    assert result.err.startswith("error: the server answered 502 (Unknown)")
+
+
+async def test_an_answer_that_is_no_object_is_an_error(orchctl: Orchctl, api: HttpApi) -> None:
+    api.answers[NODES] = Answer("hello")
+    result = await orchctl("get", "nodes")
+    assert result.code == 1
+    assert "did not answer with a JSON object" in result.err
+
+
+async def test_names_are_single_segments_of_the_path(orchctl: Orchctl, api: HttpApi) -> None:
+    await orchctl("get", "node", "a?b#c")
+    assert api.requests[-1].path == "/api/v1/nodes/a?b#c"
+    await orchctl("get", "node", "system:x")
+    assert api.requests[-1].path == "/api/v1/nodes/system:x"

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from tests.fakes.http_api import GROUP
+from tests.orch.ctl.conftest import Orchctl
+
+
+async def test_every_resource_is_listed_once_by_group_and_name(orchctl: Orchctl) -> None:
+    result = await orchctl("api-resources")
+    assert [line.split() for line in result.lines] == [
+        ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"],
+        ["events", "v1", "true", "Event"],
+        ["namespaces", "ns", "v1", "false", "Namespace"],
+        ["nodes", "no", "v1", "false", "Node"],
+        ["pods", "po", "v1", "true", "Pod"],
+        ["leases", f"{GROUP}/v1", "true", "Lease"],
+    ]
+
+
+async def test_names_carry_their_group(orchctl: Orchctl) -> None:
+    lines = (await orchctl("api-resources", "-o", "name")).lines
+    assert lines[-2:] == ["pods", f"leases.{GROUP}"]
+
+
+async def test_the_wide_form_shows_verbs(orchctl: Orchctl) -> None:
+    result = await orchctl("api-resources", "-o", "wide", "--no-headers")
+    assert result.lines[3].split()[-1] == "get,list"

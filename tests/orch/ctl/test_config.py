@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+
+from orch.client.kubeconfig import ClientConfig, write_kubeconfig
+from orch.ctl.config import redacted
+from tests.orch.ctl.conftest import run_command
+
+CONFIG = ClientConfig("https://a", ca_data=b"ca", cert_data=b"c", key_data=b"k", token="secret")
+
+
+def test_the_kubeconfig_is_shown_without_its_secrets(tmp_path: Path) -> None:
+    path = str(tmp_path / "config")
+    write_kubeconfig(path, CONFIG)
+    result = run_command("config", "view", "--kubeconfig", path)
+    shown = yaml.safe_load(result.out)
+    assert shown["clusters"][0]["cluster"]["server"] == "https://a"
+    assert shown["users"][0]["user"] == {
+        "token": "REDACTED",
+        "client-key-data": "DATA+OMITTED",
+        "client-certificate-data": "DATA+OMITTED",
+    }
+    assert "secret" not in result.out
+
+
+def test_secrets_are_shown_when_asked_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "config")
+    write_kubeconfig(path, CONFIG)
+    result = run_command("config", "view", "--raw", "-o", "json", "--kubeconfig", path)
+    assert json.loads(result.out)["users"][0]["user"]["token"] == "secret"
+
+
+def test_every_kind_of_secret_is_redacted() -> None:
+    user = {
+        "password": "p",
+        "exec": {"env": ["x"]},
+        "auth-provider": {"config": 1},
+        "username": "u",
+    }
+    assert redacted({"users": [user]}) == {
+        "users": [
+            {**dict.fromkeys(("password", "exec", "auth-provider"), "REDACTED"), "username": "u"}
+        ]
+    }
+
+
+def test_what_cannot_be_shown_is_explained(tmp_path: Path) -> None:
+    assert "name one with --kubeconfig" in run_command("config", "view").err
+    missing = run_command("config", "view", "--kubeconfig", str(tmp_path / "x"))
+    assert (
+        missing.err
+        == f"error: cannot read the kubeconfig {tmp_path}/x: No such file or directory\n"
+    )
+    (tmp_path / "bad").write_text("a: [")
+    broken = run_command("config", "view", "--kubeconfig", str(tmp_path / "bad"))
+    assert (broken.code, "bad:2: did not find expected" in broken.err) == (1, True)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fakes.http_api import HttpApi
+from tests.orch.ctl.conftest import Orchctl
+
+PATH = "/api/v1/namespaces/default/pods/a"
+
+
+def _file(tmp_path: Path, *names: str, kind: str = "Pod") -> str:
+    documents = [f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: {name}}}\n" for name in names]
+    (tmp_path / "f.yaml").write_text("---\n".join(documents))
+    return str(tmp_path / "f.yaml")
+
+
+async def test_objects_are_created_strictly(orchctl: Orchctl, api: HttpApi, tmp_path: Path) -> None:
+    result = await orchctl("create", "-f", _file(tmp_path, "a"))
+    assert (result.code, result.out) == (0, "pod/a created\n")
+    (sent,) = api.sent("POST")
+    assert sent.path == "/api/v1/namespaces/default/pods"
+    assert sent.query == {"fieldManager": "cli-create", "fieldValidation": "Strict"}
+    assert sent.body["metadata"] == {"name": "a", "namespace": "default"}
+
+
+async def test_one_that_exists_fails_and_the_rest_is_created(
+    orchctl: Orchctl, api: HttpApi, tmp_path: Path
+) -> None:
+    api.put(PATH, {"metadata": {"name": "a"}})
+    result = await orchctl("create", "-f", _file(tmp_path, "a", "b"))
+    assert (result.code, result.out) == (1, "pod/b created\n")
+    assert result.err.startswith('error: pods "a" already exists (AlreadyExists); change it with')
+
+
+async def test_dry_runs_store_nothing(orchctl: Orchctl, api: HttpApi, tmp_path: Path) -> None:
+    result = await orchctl("create", "-f", _file(tmp_path, "a"), "--dry-run=client", "-o", "name")
+    assert (result.out, api.sent("POST")) == ("pod/a\n", [])
+    result = await orchctl("create", "-f", _file(tmp_path, "a"), "--dry-run=server")
+    assert result.out == "pod/a created (server dry run)\n"
+    assert api.sent("POST")[0].query["dryRun"] == "All"
+
+
+async def test_a_kind_the_server_lacks_is_named_with_its_place(
+    orchctl: Orchctl, tmp_path: Path
+) -> None:
+    result = await orchctl("create", "-f", _file(tmp_path, "a", kind="Widget"))
+    assert result.code == 1
+    assert "f.yaml:1: the server has no kind 'Widget' in 'v1'" in result.err

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.ctl.discovery import Resource
+from tests.fakes.http_api import GROUP, Answer, HttpApi
+from tests.orch.ctl.conftest import Orchctl
+
+LEASES = Resource(GROUP, "v1", "leases", "lease", "Lease", True, ("ls",), ())
+PODS = Resource("", "v1", "pods", "pod", "Pod", True, ("po",), ())
+NODES = Resource("", "v1", "nodes", "node", "Node", False, (), ())
+
+
+@pytest.mark.parametrize(
+    ("word", "answers"),
+    [
+        ("leases", True), ("lease", True), ("Lease", True), ("ls", True), ("LEASES", True),
+        (f"leases.{GROUP}", True), (f"leases.v1.{GROUP}", True), (f"lease.{GROUP}", True),
+        ("leases.other.io", False), (f"leases.v2.{GROUP}", False), ("leas", False), ("", False),
+    ],
+)  # fmt: skip
+def test_a_resource_answers_to_all_its_names(word: str, answers: bool) -> None:
+    assert LEASES.answers_to(word) is answers
+
+
+@pytest.mark.parametrize(
+    ("resource", "place", "path"),
+    [
+        (PODS, (), "/api/v1/pods"),
+        (PODS, ("ns",), "/api/v1/namespaces/ns/pods"),
+        (PODS, ("ns", "a"), "/api/v1/namespaces/ns/pods/a"),
+        (PODS, ("ns", "a", "status"), "/api/v1/namespaces/ns/pods/a/status"),
+        (PODS, ("n/s", "../a"), "/api/v1/namespaces/n%2Fs/pods/..%2Fa"),
+        (NODES, ("ns", "n1"), "/api/v1/nodes/n1"),
+        (LEASES, ("ns", "n1"), f"/apis/{GROUP}/v1/namespaces/ns/leases/n1"),
+    ],
+)
+def test_paths_follow_group_and_scope(
+    resource: Resource, place: tuple[str, ...], path: str
+) -> None:
+    assert resource.path(*place) == path
+
+
+def test_objects_are_shown_with_their_kind_and_group() -> None:
+    assert PODS.shown("web") == "pod/web"
+    assert LEASES.shown("n1") == f"lease.{GROUP}/n1"
+    assert (PODS.full_name, LEASES.full_name) == ("pods", f"leases.{GROUP}")
+
+
+async def test_the_core_group_is_enough_for_core_words(orchctl: Orchctl, api: HttpApi) -> None:
+    await orchctl("get", "po")
+    assert [request.path for request in api.requests] == [
+        "/api/v1",
+        "/api/v1/namespaces/default/pods",
+    ]
+
+
+async def test_other_groups_are_asked_for_other_words(orchctl: Orchctl, api: HttpApi) -> None:
+    await orchctl("get", "lease", "n1", "-n", "x")
+    assert api.requests[-1].path == f"/apis/{GROUP}/v1/namespaces/x/leases/n1"
+
+
+async def test_a_word_nobody_answers_to_is_an_error(orchctl: Orchctl) -> None:
+    result = await orchctl("get", "widgets")
+    assert result.code == 1
+    assert result.err == (
+        "error: the server has no resource type 'widgets': "
+        "'orchctl api-resources' lists what it has\n"
+    )
+
+
+async def test_a_server_that_refuses_discovery_is_believed(orchctl: Orchctl, api: HttpApi) -> None:
+    api.answers["GET", "/api/v1"] = Answer("", 401)
+    result = await orchctl("get", "pods")
+    assert "(Unauthorized); check the credentials" in result.err

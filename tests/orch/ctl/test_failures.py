@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.client.answers import TransportError
+from orch.component.daemon import SetupError
+from orch.ctl.failures import CommandFailed, explain, one_line, visible
+from orch.wire import errors
+from orch.wire.errors import ApiError
+from orch.wire.patch import PatchError
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            errors.not_found("pods", "web"),
+            'pods "web" not found (NotFound); see what there is with '
+            "'orchctl get' and 'orchctl api-resources'",
+        ),
+        (
+            errors.conflict("nodes", "n1", "it was modified"),
+            'Operation cannot be fulfilled on nodes "n1": it was modified (Conflict); someone '
+            "changed it meanwhile: run the command again",
+        ),
+        (
+            ApiError(500, "InternalError", "disk full"),
+            "disk full (InternalError); see the server's log for the cause",
+        ),
+        (
+            TransportError("cannot reach https://s: connection refused"),
+            "cannot reach https://s: connection refused; see that the server runs and that "
+            "--server or the kubeconfig names it",
+        ),
+        (PatchError("operation 0 failed"), "operation 0 failed"),
+        (SetupError("the kubeconfig does not parse"), "the kubeconfig does not parse"),
+        (CommandFailed("say what"), "say what"),
+    ],
+)
+def test_an_error_becomes_a_line_that_says_what_to_do(error: Exception, line: str) -> None:
+    assert explain(error) == line
+
+
+@pytest.mark.parametrize(
+    ("cause", "hint"),
+    [
+        ("certificate verify failed: self-signed", "--certificate-authority"),
+        ("the server did not answer within 3 s", "--request-timeout"),
+    ],
+)
+def test_what_helps_depends_on_why_there_is_no_answer(cause: str, hint: str) -> None:
+    assert hint in (explain(TransportError(f"cannot reach https://s: {cause}")) or "")
+
+
+def test_a_defect_is_not_explained_away() -> None:
+    assert explain(ZeroDivisionError()) is None
+
+
+def test_a_line_cannot_break_or_steer_the_terminal() -> None:
+    assert one_line("a\nb\r\n\tc") == "a b c"
+    assert visible("red \x1b[31m é") == "red \\x1b[31m é"

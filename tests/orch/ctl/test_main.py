@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from orch.ctl import main
+from tests.fakes.http_api import HttpApi
+from tests.orch.ctl.conftest import Orchctl, run_command
+
+CLIENT_VERSION = [sys.executable, "-m", "orch.ctl.main", "version", "--client"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("frobnicate",), "invalid choice: 'frobnicate'"),
+        (("get",), "orchctl get: error: the following arguments are required"),
+        (("get", "pods", "--outptu", "yaml"), "unrecognized arguments"),
+        (("get", "pods", "-o", "xml"), "invalid choice: 'xml'"),
+        (("get", "pods", "--request-timeout", "soon"), "'soon' is not a duration"),
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_code_2(words: tuple[str, ...], text: str) -> None:
+    result = run_command(*words)
+    assert result.code == 2
+    assert text in result.err
+    assert "--help" in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", main.COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    result = run_command(command, "--help")
+    assert result.code == 0
+    assert f"usage: orchctl {command}" in result.out
+    assert main.COMMANDS[command][1] in result.out
+    assert "--kubeconfig" in result.out
+
+
+def test_the_help_lists_every_command() -> None:
+    result = run_command("--help")
+    assert all(command in result.out for command in main.COMMANDS)
+    assert "Exit codes: 0 done, 1 failed" in result.out
+
+
+async def test_options_may_stand_before_and_after_the_command(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    for words in (
+        ("-n", "x", "get", "pods"),
+        ("get", "-n", "x", "pods"),
+        ("get", "pods", "-n", "x"),
+    ):
+        await orchctl(*words)
+        assert api.requests[-1].path == "/api/v1/namespaces/x/pods"
+
+
+async def test_an_option_after_the_command_wins(orchctl: Orchctl, api: HttpApi) -> None:
+    await orchctl("-n", "x", "get", "pods", "-n", "y")
+    assert api.requests[-1].path == "/api/v1/namespaces/y/pods"
+
+
+def test_a_failure_is_one_line_and_exit_code_1() -> None:
+    result = run_command("get", "pods", "-s", "http://127.0.0.1:1")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("error: cannot reach http://127.0.0.1:1: connection refused; ")
+    assert result.err.count("\n") == 1
+
+
+def test_the_client_version_needs_no_network_code_and_little_time() -> None:
+    code = (
+        "import sys; from orch.ctl.main import main; main(['version', '--client']);"
+        "print([m for m in ('aiohttp', 'asyncio', 'pydantic', 'yaml') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[1] == "[]"
+    took_s = min(_seconds(CLIENT_VERSION) for _ in range(3))
+    assert took_s < 0.15
+
+
+def _seconds(command: list[str]) -> float:
+    begin_s = time.perf_counter()
+    subprocess.run(command, capture_output=True, check=True)
+    return time.perf_counter() - begin_s
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(CLIENT_VERSION, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (1, b"")

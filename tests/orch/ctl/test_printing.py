@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import yaml
+
+from orch.ctl import printing
+from orch.wire.tables import table_of
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+
+
+def test_columns_are_aligned_three_apart() -> None:
+    assert printing.columns([("A", "LONG", "C"), ("value", "x", ""), ("", "", "z")]) == [
+        "A       LONG   C",
+        "value   x",
+        "               z",
+    ]
+
+
+def test_a_table_without_rows_is_only_its_header() -> None:
+    assert printing.columns([("A", "B")]) == ["A     B"]
+
+
+def test_cells_cannot_steer_the_terminal_and_stay_on_one_line() -> None:
+    event = {"metadata": {"name": "e"}, "message": "first\nsecond", "reason": "\x1b[31mred"}
+    lines = printing.table_lines(table_of("Event", [event], NOW))
+    assert len(lines) == 2
+    assert "first..." in lines[1]
+    assert "\\x1b[31mred" in lines[1]
+
+
+def test_only_the_wide_form_has_every_column() -> None:
+    table = table_of("Node", [{"metadata": {"name": "n1"}}], NOW)
+    assert printing.table_lines(table)[0].split() == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
+    assert "INTERNAL-IP" in printing.table_lines(table, wide=True)[0]
+
+
+def test_namespaces_and_prefixes_are_added_on_demand() -> None:
+    table = table_of("Pod", [{"metadata": {"name": "web", "namespace": "d"}}], NOW)
+    header, row = printing.table_lines(table, namespaces=True, prefix="pod/")
+    assert header.split()[:2] == ["NAMESPACE", "NAME"]
+    assert row.split()[:2] == ["d", "pod/web"]
+
+
+def test_cells_the_server_left_out_are_shown_as_none() -> None:
+    table = {"columnDefinitions": [{"name": "A"}, {"name": "B"}], "rows": [{"cells": [None]}]}
+    assert printing.table_lines(table)[1].split() == ["<none>", "<none>"]
+
+
+def test_yaml_and_json_read_back() -> None:
+    value = {"b": ["1", 1, None, "é", "long " * 40], "a": {"on": "yes"}}
+    assert yaml.safe_load(printing.as_yaml(value)) == value
+    assert json.loads(printing.as_json(value)) == value
+    assert printing.as_yaml(value).startswith("a:\n  'on': 'yes'\nb:\n- '1'\n- 1\n")
+
+
+def test_the_bookkeeping_of_writers_is_left_out() -> None:
+    record = {"metadata": {"name": "a", "managedFields": [1]}, "spec": {}}
+    assert printing.unmanaged(record) == {"metadata": {"name": "a"}, "spec": {}}
+    assert printing.unmanaged({"spec": {}}) == {"spec": {}}
