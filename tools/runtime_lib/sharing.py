@@ -5,7 +5,6 @@ emptyDir volume in memory) reaches it only below a mount point that both share, 
 bound onto itself and marked shared before the namespace is made.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,9 +24,9 @@ def share(directory: Path) -> None:
 
 
 def unshare(directories: Iterable[str]) -> None:
-    """Unmount those directories and what is mounted below them, the deepest first."""
+    """Unmount what was shared, and first what was mounted below it since."""
     for directory in directories:
-        for path in _mounts_below(Path(directory)):
+        for path in _since_shared(Path(directory)):
             run(["umount", "-n", "-l", path])
 
 
@@ -37,9 +36,20 @@ def is_shared(directory: Path) -> bool:
     return bool(marks) and marks[-1].startswith("shared:")
 
 
-def _mounts_below(directory: Path) -> list[str]:
-    found = [f[4] for f in _mounts() if Path(f[4]).is_relative_to(directory)]
-    return sorted(found, key=lambda path: path.count(os.sep), reverse=True)
+def _since_shared(directory: Path) -> list[str]:
+    """Mount points on and below `directory`, latest first, back to where it was shared.
+
+    What lies under the shared mount was there before and is not ours.
+    """
+    if not is_shared(directory):
+        return []
+    found = []
+    for fields in reversed(_mounts()):
+        if Path(fields[4]).is_relative_to(directory):
+            found.append(fields[4])
+        if fields[4] == str(directory):
+            break
+    return found
 
 
 def _mounts() -> list[list[str]]:
