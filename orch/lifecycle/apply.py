@@ -1,0 +1,174 @@
+"""Doing what was decided: each action as requests to the API server.
+
+Every write names the version or uid it was decided for, so that a decision never hits an object
+that has moved on: what conflicts is left to the next decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from orch.client.events import EventRecorder
+from orch.client.resources import ApiClient
+from orch.client.transport import TransportError
+from orch.component.clock import Now
+from orch.lifecycle.metrics import LifecycleMetrics
+from orch.lifecycle.records import (
+    Action,
+    EvictPod,
+    MarkPodNotReady,
+    Note,
+    RemoveLease,
+    RemoveOrphan,
+    UpdateNode,
+)
+from orch.wire import times
+from orch.wire.coordination import Lease
+from orch.wire.core import Node
+from orch.wire.errors import ApiError
+from orch.wire.pods import Pod, PodCondition
+
+log = logging.getLogger(__name__)
+
+_TAINT_TEXT = "Taint manager: deleting due to NoExecute taint"
+_ORPHAN_TEXT = "PodGC: node no longer exists"
+
+
+class Applier:
+    """Carries actions out; `failures` counts those that did not succeed."""
+
+    def __init__(
+        self, client: ApiClient, events: EventRecorder, metrics: LifecycleMetrics, *, now: Now
+    ) -> None:
+        self.failures = 0
+        self._client = client
+        self._events = events
+        self._metrics = metrics
+        self._now = now
+
+    async def apply(self, action: Action) -> bool:
+        """Whether something was written; a refusal is logged and left to the next decision."""
+        try:
+            return await self._dispatch(action)
+        except (ApiError, TransportError) as error:
+            if isinstance(error, ApiError) and error.code in (404, 409):
+                log.debug("%s was overtaken: %s", type(action).__name__, error)
+            else:
+                self.failures += 1
+                log.warning("%s failed, to be decided again: %s", type(action).__name__, error)
+            return False
+
+    async def _dispatch(self, action: Action) -> bool:
+        match action:
+            case Note():
+                self._events.note(action.obj, action.type, action.reason, action.message)
+                return False
+            case UpdateNode():
+                await self._update_node(action)
+            case MarkPodNotReady():
+                await self._mark(action.pod)
+            case EvictPod():
+                await self._evict(action.pod)
+            case RemoveOrphan():
+                return await self._remove_orphan(action.pod)
+            case RemoveLease():
+                return await self._remove_lease(action.lease)
+        return True
+
+    async def _update_node(self, action: UpdateNode) -> None:
+        node, name = action.node, action.node.metadata.name
+        if action.conditions is not None:
+            conditions = [condition.to_wire() for condition in action.conditions]
+            change = {"metadata": _version(node), "status": {"conditions": conditions}}
+            node = await self._client.patch(Node, name, change, subresource="status")
+            log.info("node %s is silent: its conditions are Unknown from now on", name)
+        if action.taints is not None:
+            taints = [taint.to_wire() for taint in action.taints] or None
+            change = {"metadata": _version(node), "spec": {"taints": taints}}
+            await self._client.patch(Node, name, change)
+            shown = ", ".join(f"{t.key}:{t.effect}" for t in action.taints) or "none"
+            log.info("taints of node %s: %s", name, shown)
+        if action.evicting:
+            self._metrics.evictions.labels(zone=action.zone).inc()
+
+    async def _mark(self, pod: Pod) -> None:
+        now = times.format_time(self._now())
+        changed = [
+            c.model_copy(update={"status": "False", "lastTransitionTime": now})
+            if c.type == "Ready"
+            else c
+            for c in pod.status.conditions or ()
+        ]
+        await self._patch_status(pod, {"conditions": [c.to_wire() for c in changed]})
+        self._events.note(pod, "Warning", "NodeNotReady", "Node is not ready")
+
+    async def _evict(self, pod: Pod) -> None:
+        await self._disrupt(pod, "DeletionByTaintManager", _TAINT_TEXT, {})
+        text = f"Marking for deletion Pod {pod.key}"
+        self._events.note(pod, "Normal", "TaintManagerEviction", text)
+        meta = pod.metadata
+        await self._client.delete(Pod, meta.name, meta.namespace or "", uid=meta.uid)
+        log.info("pod %s leaves node %s because of its taints", pod.key, pod.spec.nodeName)
+
+    async def _remove_orphan(self, pod: Pod) -> bool:
+        if await self._node_exists(pod.spec.nodeName or ""):
+            return False
+        over = pod.status.phase in ("Succeeded", "Failed")
+        phase = {} if over else {"phase": "Failed"}
+        await self._disrupt(pod, "DeletionByPodGC", _ORPHAN_TEXT, phase)
+        meta = pod.metadata
+        await self._client.delete(
+            Pod, meta.name, meta.namespace or "", grace_period_s=0, uid=meta.uid
+        )
+        log.info("pod %s is removed: its node %s is gone", pod.key, pod.spec.nodeName)
+        return True
+
+    async def _remove_lease(self, lease: Lease) -> bool:
+        meta = lease.metadata
+        if await self._node_exists(meta.name):
+            return False
+        await self._client.delete(Lease, meta.name, meta.namespace or "", uid=meta.uid)
+        log.info("the Lease of node %s is removed: the node is gone", meta.name)
+        return True
+
+    async def _disrupt(self, pod: Pod, reason: str, message: str, status: dict[str, Any]) -> None:
+        """Say on the pod why it will be deleted; saying it twice changes nothing."""
+        conditions: Sequence[PodCondition] = pod.status.conditions or ()
+        if any(c.type == "DisruptionTarget" and c.status == "True" for c in conditions):
+            return
+        added = PodCondition(
+            type="DisruptionTarget",
+            status="True",
+            reason=reason,
+            message=message,
+            lastTransitionTime=times.format_time(self._now()),
+        )
+        kept = [c for c in conditions if c.type != added.type]
+        listed = [c.to_wire() for c in (*kept, added)]
+        await self._patch_status(pod, {**status, "conditions": listed})
+
+    async def _patch_status(self, pod: Pod, status: dict[str, Any]) -> None:
+        meta = pod.metadata
+        await self._client.patch(
+            Pod,
+            meta.name,
+            {"metadata": _version(pod), "status": status},
+            namespace=meta.namespace or "",
+            subresource="status",
+        )
+
+    async def _node_exists(self, name: str) -> bool:
+        """Asked of the server, not of the view: what is removed does not come back."""
+        try:
+            await self._client.get(Node, name)
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            raise
+        return True
+
+
+def _version(obj: Node | Pod) -> dict[str, Any]:
+    return {"resourceVersion": obj.metadata.resourceVersion, "uid": obj.metadata.uid}

@@ -1,0 +1,193 @@
+"""Leader election through a Lease: of several controllers, one decides and the others stand by.
+
+A claim is judged by when this process saw it change, never by the other's clock. A leader that
+cannot renew within its deadline stops deciding before another may begin, and stands by again; one
+that stops in order gives the claim up. Source: client-go tools/leaderelection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from orch.client.resources import ApiClient
+from orch.client.transport import TransportError
+from orch.component import loops
+from orch.component.clock import Now
+from orch.wire import times
+from orch.wire.coordination import Lease, LeaseSpec
+from orch.wire.errors import ApiError
+from orch.wire.meta import ObjectMeta
+
+log = logging.getLogger(__name__)
+
+_RELEASE_WITHIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Which Lease is claimed, in whose name, and the times of the election."""
+
+    name: str
+    namespace: str
+    identity: str
+    duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_s: float = 2.0
+
+
+class Leader:
+    """`leading` tells whether this process decides now."""
+
+    def __init__(self, client: ApiClient, claim: Claim, *, now: Now) -> None:
+        self.leading = False
+        self._client = client
+        self._claim = claim
+        self._now = now
+        self._seen: Lease | None = None
+        self._seen_s = 0.0  # when `_seen` was last seen to change
+        self._holder = ""  # said last
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Stand by, lead, stand by again, for ever; `lead` is cancelled when leadership is lost.
+
+        An error of `lead` ends this too.
+        """
+        while True:
+            await self._acquire()
+            log.info("leading as %s", self._claim.identity)
+            self.leading = True
+            try:
+                await self._while_renewed(lead)
+            finally:
+                self.leading = False
+                await self._release()
+            log.error("leadership is lost: the claim could not be renewed in time; standing by")
+
+    async def _acquire(self) -> None:
+        while True:
+            if await self._try():
+                return
+            await asyncio.sleep(self._claim.retry_s * (1 + random.random() * 0.2))  # noqa: S311
+
+    async def _while_renewed(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Until renewing has failed for the whole deadline, or `lead` raised."""
+        work = loops.spawn(_call(lead), name="leader's work")
+        try:
+            renewed_s = _time()
+            while _time() - renewed_s < self._claim.renew_deadline_s:
+                done, _ = await asyncio.wait({work}, timeout=self._claim.retry_s)
+                if done:
+                    work.result()
+                    raise RuntimeError("the leader's work ended, which it never should")
+                left_s = self._claim.renew_deadline_s - (_time() - renewed_s)
+                try:
+                    async with asyncio.timeout(left_s):
+                        if await self._try():
+                            renewed_s = _time()
+                except TimeoutError:
+                    return
+        finally:
+            await loops.cancel(work)
+
+    async def _try(self) -> bool:
+        """Claim or renew once; False when somebody else holds it or the server refused."""
+        try:
+            if self.leading and self._seen and await self._renew(self._seen):
+                return True
+            self._look(await self._read())
+            if self._seen is None:
+                self._look(await self._client.create(self._lease()))
+                return True
+            if not self._may_take(self._seen):
+                self._say_holder(self._seen)
+                return False
+            self._look(await self._client.update(self._claimed(self._seen)))
+        except (ApiError, TransportError) as error:
+            log.debug("the claim was not written: %s", error)
+            return False
+        return True
+
+    async def _renew(self, lease: Lease) -> bool:
+        """Renew without reading first; False when the Lease is no longer as it was."""
+        try:
+            self._look(await self._client.update(self._claimed(lease)))
+        except ApiError as error:
+            if error.code in (404, 409):
+                return False
+            raise
+        return True
+
+    async def _read(self) -> Lease | None:
+        try:
+            return await self._client.get(Lease, self._claim.name, self._claim.namespace)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def _look(self, lease: Lease | None) -> None:
+        if lease is None or self._seen is None or lease.spec != self._seen.spec:
+            self._seen_s = _time()
+        self._seen = lease
+
+    def _may_take(self, lease: Lease) -> bool:
+        holder = lease.spec.holderIdentity
+        if not holder or holder == self._claim.identity:
+            return True
+        duration_s = lease.spec.leaseDurationSeconds or self._claim.duration_s
+        return _time() - self._seen_s > duration_s
+
+    def _claimed(self, lease: Lease) -> Lease:
+        lease = lease.model_copy(deep=True)
+        now = times.format_micro_time(self._now())
+        if lease.spec.holderIdentity != self._claim.identity:
+            lease.spec.acquireTime = now
+            lease.spec.leaseTransitions = (lease.spec.leaseTransitions or 0) + 1
+        lease.spec.holderIdentity = self._claim.identity
+        lease.spec.leaseDurationSeconds = int(self._claim.duration_s)
+        lease.spec.renewTime = now
+        return lease
+
+    def _lease(self) -> Lease:
+        now = times.format_micro_time(self._now())
+        spec = LeaseSpec(
+            holderIdentity=self._claim.identity,
+            leaseDurationSeconds=int(self._claim.duration_s),
+            acquireTime=now,
+            renewTime=now,
+            leaseTransitions=0,
+        )
+        meta = ObjectMeta(name=self._claim.name, namespace=self._claim.namespace)
+        return Lease(metadata=meta, spec=spec)
+
+    async def _release(self) -> None:
+        """Give the claim up, if it is still this process's, so that the next need not wait."""
+        lease, self._seen = self._seen, None
+        if lease is None or lease.spec.holderIdentity != self._claim.identity:
+            return
+        lease = lease.model_copy(deep=True)
+        lease.spec.holderIdentity = ""
+        lease.spec.leaseDurationSeconds = 1
+        try:
+            async with asyncio.timeout(_RELEASE_WITHIN_S):
+                await self._client.update(lease)
+        except (ApiError, TransportError, TimeoutError) as error:
+            log.debug("the claim was not given up: %s", error)
+
+    def _say_holder(self, lease: Lease) -> None:
+        holder = lease.spec.holderIdentity or ""
+        if holder != self._holder:
+            self._holder = holder
+            log.info("standing by: %s leads", holder)
+
+
+async def _call(lead: Callable[[], Awaitable[None]]) -> None:
+    await lead()
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()

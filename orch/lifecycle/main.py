@@ -1,0 +1,145 @@
+"""orch-controller-manager: flags into objects, objects into tasks; the only place that constructs.
+
+Serves its health from the start, decides only while it leads, and gives leadership up in an
+ordered stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orch.client.events import EventRecorder
+from orch.client.kubeconfig import load_kubeconfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport
+from orch.component import clock, daemon
+from orch.component import log as logs
+from orch.component.daemon import SetupError, Stop
+from orch.component.health import CheckFailed, HealthChecks, SliMetrics
+from orch.component.notify import Notifier, NotifyError
+from orch.lifecycle import options as flags
+from orch.lifecycle import serving
+from orch.lifecycle.leader import Claim, Leader
+from orch.lifecycle.metrics import LifecycleMetrics
+from orch.lifecycle.monitor import Monitor
+from orch.lifecycle.options import PROGRAM, Options
+from orch.wire import names
+from orch.wire.version import VERSION
+
+log = logging.getLogger(__name__)
+
+_STUCK_PERIODS = 12  # without a decision for so many periods, /livez fails
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon; 0 after an ordered stop, 1 when something is wrong, 2 for wrong usage."""
+    try:
+        options = flags.parse(sys.argv[1:] if argv is None else argv)
+        logs.configure(level=options.log_level, format=options.logging_format)
+    except SetupError as error:
+        sys.stderr.write(f"{PROGRAM}: error: {error}\n")
+        return 1
+    return daemon.run_daemon(lambda stop: run(options, stop), name=PROGRAM)
+
+
+async def run(options: Options, stop: Stop) -> None:
+    """Decide until told to stop; SetupError when it cannot start as asked."""
+    config = load_kubeconfig(options.kubeconfig)
+    agent = f"{PROGRAM}/{VERSION}"
+    client = ApiClient(Transport(config, user_agent=agent))
+    claiming = ApiClient(Transport(config, user_agent=f"{agent} leader-election"))
+    controller = Controller(options, client, claiming)
+    http = serving.server(options, controller.checks, controller.slis, controller.metrics)
+    port = await http.start()
+    notifier = Notifier.from_environment()
+    try:
+        _write_port(options.port_file, port)
+        for warning in options.warnings:
+            log.warning("%s", warning)
+        log.info("%s %s serves on https://%s:%d", PROGRAM, VERSION, options.bind_address, port)
+        daemon.freeze_gc()
+        _notify(notifier.ready)
+        await daemon.supervise(
+            stop, {"controller": controller.run(), "events": controller.events.run()}
+        )
+    finally:
+        _notify(notifier.stopping)
+        await http.stop()
+        await client.transport.close()
+        await claiming.transport.close()
+
+
+class Controller:
+    """One process's part in the election, and the monitor of its present term."""
+
+    def __init__(self, options: Options, client: ApiClient, claiming: ApiClient) -> None:
+        self.metrics = LifecycleMetrics()
+        self.events = EventRecorder(client, "node-controller")
+        self.slis = SliMetrics()
+        self.checks = HealthChecks(self.slis)
+        self._options = options
+        self._client = client
+        self._identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        claim = Claim(PROGRAM, names.SYSTEM_NAMESPACE, self._identity)
+        self._leader = Leader(claiming, claim, now=clock.utc_now)
+        self._monitor: Monitor | None = None
+        self.checks.add("ping", lambda: None)
+        self.checks.add("node-monitor", self._check_monitor)
+
+    async def run(self) -> None:
+        """Lead whenever elected, or always where there is no election."""
+        if self._options.leader_elect:
+            await self._leader.run(self._lead)
+        else:
+            await self._lead()
+
+    async def _lead(self) -> None:
+        """One term: a monitor with an empty memory."""
+        self._monitor = Monitor(
+            self._client,
+            self._options.settings,
+            self.events,
+            self.metrics,
+            identity=self._identity,
+        )
+        self.metrics.leader.set(1)
+        try:
+            await self._monitor.run()
+        finally:
+            self._monitor = None
+            self.metrics.leader.set(0)
+
+    def _check_monitor(self) -> None:
+        """A leader that has begun to decide must go on; standing by is healthy."""
+        age_s = self._monitor.decision_age_s() if self._monitor else None
+        if age_s is not None and age_s > _STUCK_PERIODS * self._options.settings.period_s:
+            raise CheckFailed(f"no decision on nodes for {age_s:.0f} s")
+
+
+def _write_port(path: str, port: int) -> None:
+    """Whole or not at all: who waits for the file must not read half a number."""
+    if not path:
+        return
+    partial = Path(f"{path}.partial")
+    try:
+        partial.write_text(f"{port}\n")
+        os.replace(partial, path)
+    except OSError as error:
+        raise SetupError(f"cannot write --port-file {path}: {error.strerror}") from error
+
+
+def _notify(send: Callable[[], None]) -> None:
+    try:
+        send()
+    except NotifyError as error:
+        log.warning("systemd was not told: %s", error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

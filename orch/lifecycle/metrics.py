@@ -1,0 +1,54 @@
+"""Metrics of the node lifecycle controller; names follow the reference's `node_collector_*`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orch.component.metrics import Registry
+from orch.lifecycle import zones
+from orch.wire.core import Node
+
+
+class LifecycleMetrics:
+    """`evictions` counts NoExecute taints put on nodes; the rest shows the last decision."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        make = self.registry
+        self.evictions = make.counter(
+            "node_collector_evictions_total",
+            "Number of nodes tainted NoExecute since this process started.",
+            ("zone",),
+        )
+        self.leader = make.gauge(
+            "orch_controller_leader", "Whether this process decides: 1, or 0 while it stands by."
+        )
+        self.view_age = make.gauge(
+            "node_collector_view_age_seconds", "How old the view of the last decision could be."
+        )
+        self.decision = make.histogram(
+            "node_collector_decision_duration_seconds",
+            "Time from a tick to the end of its actions.",
+        )
+        self.failures = make.gauge(
+            "node_collector_action_failures", "Actions that failed since this process leads."
+        )
+        self._size = make.gauge("node_collector_zone_size", "Nodes per zone.", ("zone",))
+        self._unhealthy = make.gauge(
+            "node_collector_unhealthy_nodes_in_zone",
+            "Nodes that are not ready, per zone.",
+            ("zone",),
+        )
+
+    def show_zones(self, nodes: Mapping[str, Node], ready: Mapping[str, bool]) -> None:
+        """The zones as they are now; zones that are gone disappear."""
+        counts: dict[str, list[int]] = {}
+        for name, node in nodes.items():
+            count = counts.setdefault(zones.zone_of(node).replace("\0", ""), [0, 0])
+            count[0] += 1
+            count[1] += not ready.get(name, False)
+        self._size.clear()
+        self._unhealthy.clear()
+        for zone, (size, unhealthy) in counts.items():
+            self._size.labels(zone=zone).set(size)
+            self._unhealthy.labels(zone=zone).set(unhealthy)

@@ -1,0 +1,130 @@
+"""The monitor: keeps the view current, decides every few seconds, and has the decision carried out.
+
+The I/O around `decide`: informers, the canary that measures the view's age, the clock, and a
+bounded number of writes at once. A monitor lives as long as one term of leadership: its memory
+begins empty, which is why a new leader forgives everybody for one grace period.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+
+from orch.client.events import EventRecorder
+from orch.client.informer import Informer
+from orch.client.resources import ApiClient
+from orch.component import clock
+from orch.component.clock import Now
+from orch.component.loops import Periodic
+from orch.lifecycle import canary
+from orch.lifecycle.apply import Applier
+from orch.lifecycle.canary import Canary
+from orch.lifecycle.decide import decide
+from orch.lifecycle.metrics import LifecycleMetrics
+from orch.lifecycle.records import Action, Memory, Settings, Stamp, View
+from orch.wire import names, times
+from orch.wire.coordination import Lease
+from orch.wire.core import Node
+from orch.wire.pods import Pod
+
+log = logging.getLogger(__name__)
+
+WRITERS = 8
+
+
+class Monitor:
+    """`identity` names this process in its canary."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: Settings,
+        events: EventRecorder,
+        metrics: LifecycleMetrics,
+        *,
+        identity: str,
+        now: Now = clock.utc_now,
+    ) -> None:
+        self.memory = Memory()
+        self._settings = settings
+        self._metrics = metrics
+        self._now = now
+        self._canary = Canary(client, identity, now=now)
+        self._applier = Applier(client, events, metrics, now=now)
+        self._nodes = Informer(client, Node, on_change=_nothing)
+        self._pods = Informer(client, Pod, on_change=_nothing)
+        self._leases = Informer(
+            client, Lease, namespace=names.NODE_LEASE_NAMESPACE, on_change=self._lease_changed
+        )
+        self._ticking = Periodic("node monitor", self.tick, interval_s=settings.period_s)
+        self._writing = asyncio.Semaphore(WRITERS)
+        self._blind = False
+
+    async def run(self) -> None:
+        """Watch and decide, for ever."""
+        async with asyncio.TaskGroup() as group:
+            for informer in (self._nodes, self._pods, self._leases):
+                group.create_task(informer.run())
+            for informer in (self._nodes, self._pods, self._leases):
+                await informer.wait_synced()
+            log.info("deciding on %d nodes", len(self._nodes.objects()))
+            group.create_task(self._ticking.run())
+
+    def decision_age_s(self) -> float | None:
+        """Seconds since the last decision was carried out; None before the first."""
+        last_s = self._ticking.last_beat_s
+        return None if last_s is None else asyncio.get_running_loop().time() - last_s
+
+    async def tick(self) -> None:
+        """One decision and its actions; followed at once by another if something was written."""
+        began_s = asyncio.get_running_loop().time()
+        await self._canary.fly(within_s=self._settings.period_s)
+        view = self.view()
+        self._say_view(view.age_s)
+        decision = decide(self.memory, view, self._settings)
+        self.memory = decision.memory
+        written = await asyncio.gather(*(self._do(action) for action in decision.actions))
+        self._show(view, asyncio.get_running_loop().time() - began_s)
+        if any(written):
+            self._ticking.wake()
+
+    def view(self) -> View:
+        """The cluster as the informers show it now."""
+        leases = {lease.metadata.name: lease for lease in self._leases.objects().values()}
+        leases.pop(canary.NAME, None)
+        pods: dict[str, list[Pod]] = {}
+        for pod in self._pods.objects().values():
+            if pod.spec.nodeName:
+                pods.setdefault(pod.spec.nodeName, []).append(pod)
+        now_s = asyncio.get_running_loop().time()
+        stamp = Stamp(now_s, times.format_time(self._now()))
+        return View(dict(self._nodes.objects()), leases, pods, stamp, self._canary.age_s())
+
+    async def _do(self, action: Action) -> bool:
+        async with self._writing:
+            return await self._applier.apply(action)
+
+    def _lease_changed(self) -> None:
+        key = f"{names.NODE_LEASE_NAMESPACE}/{canary.NAME}"
+        self._canary.seen(self._leases.objects().get(key))
+
+    def _say_view(self, age_s: float) -> None:
+        blind = age_s > self._settings.max_view_age_s
+        if blind and not self._blind:
+            shown = "never been current" if math.isinf(age_s) else f"been stale for {age_s:.0f} s"
+            log.warning("judging no node: this controller's own view has %s", shown)
+        elif self._blind and not blind:
+            log.info("the view is current again: every node gets its whole grace anew")
+        self._blind = blind
+
+    def _show(self, view: View, took_s: float) -> None:
+        ready = {name: node.ready == "True" for name, node in self.memory.nodes.items()}
+        self._metrics.show_zones(view.nodes, ready)
+        self._metrics.view_age.set(view.age_s)
+        self._metrics.failures.set(self._applier.failures)
+        self._metrics.decision.observe(took_s)
+
+
+def _nothing() -> None:
+    """Changes are looked at by the next tick."""

@@ -1,0 +1,184 @@
+"""The command line of `orch-controller-manager`; flags carry the names operators know."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orch.component.daemon import SetupError
+from orch.lifecycle.records import Settings
+from orch.wire import durations
+from orch.wire.version import VERSION
+
+PROGRAM = "orch-controller-manager"
+DEFAULT_PORT = 10257
+RENEW_INTERVAL_S = 10.0  # of node agents, by default
+_DEFAULTS = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for; "" where a flag was not given."""
+
+    kubeconfig: str
+    settings: Settings
+    leader_elect: bool
+    bind_address: str
+    secure_port: int
+    port_file: str
+    tls_cert_file: str
+    tls_private_key_file: str
+    client_ca_file: str
+    logging_format: str
+    log_level: str
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What will work, but probably not as meant."""
+        if self.settings.grace_s < 4 * RENEW_INTERVAL_S:
+            return (
+                f"--node-monitor-grace-period of {self.settings.grace_s:g} s is less than four "
+                f"times the {RENEW_INTERVAL_S:g} s in which agents renew: healthy nodes may flap",
+            )
+        return ()
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """Read the command line; SetupError for what cannot work, argparse exits 2 for wrong usage."""
+    values = parser().parse_args(argv)
+    settings = Settings(
+        period_s=values.node_monitor_period,
+        grace_s=values.node_monitor_grace_period,
+        startup_grace_s=values.node_startup_grace_period,
+        eviction_rate=values.node_eviction_rate,
+        secondary_eviction_rate=values.secondary_node_eviction_rate,
+        large_zone_size=values.large_cluster_size_threshold,
+        unhealthy_zone_threshold=values.unhealthy_zone_threshold,
+        max_view_age_s=max(_DEFAULTS.max_view_age_s, 3 * values.node_monitor_period),
+    )
+    _check_settings(settings)
+    _check_serving(values)
+    return Options(
+        kubeconfig=values.kubeconfig,
+        settings=settings,
+        leader_elect=values.leader_elect,
+        bind_address=values.bind_address,
+        secure_port=values.secure_port,
+        port_file=values.port_file,
+        tls_cert_file=values.tls_cert_file,
+        tls_private_key_file=values.tls_private_key_file,
+        client_ca_file=values.client_ca_file,
+        logging_format=values.logging_format,
+        log_level=values.log_level,
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """All flags with their help texts."""
+    flags = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Judges nodes by their heartbeats: conditions, taints, eviction, cleaning up.",
+        allow_abbrev=False,
+    )
+    flags.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
+    flags.add_argument("--kubeconfig", required=True, help="how to reach the API server")
+    flags.add_argument(
+        "--leader-elect",
+        type=_boolean,
+        nargs="?",
+        const=True,
+        default=True,
+        help="decide only as leader (true) or always (false)",
+    )
+    _judging(flags.add_argument_group("judging nodes"))
+    _serving(flags.add_argument_group("serving /healthz, /livez, /readyz, /metrics"))
+    flags.add_argument("--logging-format", choices=("text", "json"), default="text")
+    flags.add_argument("--log-level", default="info", help="debug, info, warning or error")
+    return flags
+
+
+def _judging(flags: argparse._ArgumentGroup) -> None:
+    for name, default, text in (
+        ("--node-monitor-period", _DEFAULTS.period_s, "how often nodes are judged"),
+        ("--node-monitor-grace-period", _DEFAULTS.grace_s, "silence before a node is Unknown"),
+        (
+            "--node-startup-grace-period",
+            _DEFAULTS.startup_grace_s,
+            "the same for a node that never reported",
+        ),
+    ):
+        flags.add_argument(name, type=_duration, default=default, help=text)
+    for name, number, text in (
+        ("--node-eviction-rate", _DEFAULTS.eviction_rate, "nodes per second and zone"),
+        (
+            "--secondary-node-eviction-rate",
+            _DEFAULTS.secondary_eviction_rate,
+            "the same while a large zone is unhealthy",
+        ),
+        (
+            "--unhealthy-zone-threshold",
+            _DEFAULTS.unhealthy_zone_threshold,
+            "share of nodes not ready that makes a zone unhealthy",
+        ),
+    ):
+        flags.add_argument(name, type=float, default=number, help=text)
+    flags.add_argument(
+        "--large-cluster-size-threshold",
+        type=int,
+        default=_DEFAULTS.large_zone_size,
+        help="nodes that make a zone large; in a small unhealthy one nothing is evicted",
+    )
+
+
+def _serving(flags: argparse._ArgumentGroup) -> None:
+    flags.add_argument("--bind-address", default="127.0.0.1")
+    flags.add_argument("--secure-port", type=int, default=DEFAULT_PORT, help="0 picks a free one")
+    flags.add_argument("--port-file", default="", help="write the port in use here")
+    flags.add_argument("--tls-cert-file", default="", help="without it a certificate is made up")
+    flags.add_argument("--tls-private-key-file", default="")
+    flags.add_argument("--client-ca-file", default="", help="CA of those who may read metrics")
+
+
+def _check_settings(settings: Settings) -> None:
+    if settings.period_s <= 0:
+        raise SetupError("--node-monitor-period must be more than 0s")
+    if settings.grace_s < settings.period_s:
+        raise SetupError("--node-monitor-grace-period must be at least --node-monitor-period")
+    if not 0 < settings.unhealthy_zone_threshold <= 1:
+        raise SetupError("--unhealthy-zone-threshold must be above 0 and at most 1")
+    if min(settings.eviction_rate, settings.secondary_eviction_rate) < 0:
+        raise SetupError("eviction rates must not be negative; 0 evicts nobody")
+
+
+def _check_serving(values: argparse.Namespace) -> None:
+    if bool(values.tls_cert_file) != bool(values.tls_private_key_file):
+        raise SetupError("--tls-cert-file and --tls-private-key-file belong together: give both")
+    if not 0 <= values.secure_port < 65536:
+        raise SetupError(f"--secure-port={values.secure_port}: must be between 0 and 65535")
+    if not values.client_ca_file and not _is_loopback(values.bind_address):
+        raise SetupError(
+            f"--bind-address={values.bind_address} lets others read metrics: give --client-ca-file "
+            "to say who may"
+        )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _duration(text: str) -> float:
+    try:
+        return durations.parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")

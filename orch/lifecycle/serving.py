@@ -1,0 +1,82 @@
+"""What the controller manager serves: health to everyone, metrics to those who may read them.
+
+On loopback whoever has the machine may; elsewhere a verified client certificate is asked for.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from aiohttp import web
+
+from orch.component import clock, httpd, pki, slis
+from orch.component.health import HealthChecks, SliMetrics
+from orch.component.httpd import HttpServer
+from orch.lifecycle.metrics import LifecycleMetrics
+from orch.lifecycle.options import PROGRAM, Options
+from orch.wire import errors
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_OPEN = ("/healthz", "/livez", "/readyz")
+
+
+def server(
+    options: Options, checks: HealthChecks, page: SliMetrics, metrics: LifecycleMetrics
+) -> HttpServer:
+    """The listener, not started; SetupError for certificates that cannot be used."""
+    return HttpServer(
+        application(checks, page, metrics, guarded=bool(options.client_ca_file)),
+        host=options.bind_address,
+        port=options.secure_port,
+        ssl_context=_context(options),
+        name=PROGRAM,
+    )
+
+
+def application(
+    checks: HealthChecks, page: SliMetrics, metrics: LifecycleMetrics, *, guarded: bool
+) -> web.Application:
+    """`guarded` asks for a client certificate everywhere but at the health endpoints."""
+    middlewares = [httpd.text_errors]
+    if guarded:
+        middlewares.append(_certificate_required)
+    app = web.Application(middlewares=middlewares)
+
+    async def show_metrics(request: web.Request) -> web.Response:
+        body, content_type = metrics.registry.render(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def show_slis(_request: web.Request) -> web.Response:
+        return web.Response(body=page.render(), headers={"Content-Type": slis.CONTENT_TYPE})
+
+    app.router.add_routes(
+        [
+            *checks.handlers(),
+            web.get("/metrics", show_metrics),
+            web.get("/metrics/slis", show_slis),
+        ]
+    )
+    return app
+
+
+@web.middleware
+async def _certificate_required(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    open_to_all = any(request.path == path or request.path.startswith(f"{path}/") for path in _OPEN)
+    if not open_to_all and httpd.peer_identity(request) is None:
+        raise errors.unauthorized()
+    return await handler(request)
+
+
+def _context(options: Options) -> ssl.SSLContext:
+    client_ca = options.client_ca_file or None
+    if options.tls_cert_file:
+        return httpd.server_context(
+            options.tls_cert_file, options.tls_private_key_file, client_ca_file=client_ca
+        )
+    hosts = list(dict.fromkeys((options.bind_address, "localhost", "127.0.0.1")))
+    with tempfile.TemporaryDirectory() as folder:
+        pair = pki.self_signed(Path(folder), PROGRAM, hosts, now=clock.utc_now())
+        return httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=client_ca)
