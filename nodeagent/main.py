@@ -54,12 +54,12 @@ async def _run(
     lock = _take_lock(options.lock_file)
     notifier = Notifier.from_environment()
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
-    _make_directories(options, config)
     context = server_context(
         *parts.serving_certificate(options, config),
         client_ca_file=config.authentication.x509.clientCAFile or None,
     )
     built = parts.build(options, config, features)
+    _make_directories(options, config)
     watchdog = built.watchdog(notifier, interval_s=watchdog_s) if watchdog_s else None
     services = built.services(watchdog)
     secure = HttpServer(
