@@ -40,6 +40,11 @@ _STOPPING_LIMIT_S = 2.0  # for a checkpoint broken off because the agent ends
 _NAME_ATTEMPTS = 3
 _RETRY_AFTER_S = 5
 
+# runc tries for a quarter of a second; on cgroup v1 a process that has used up its CPU quota
+# freezes only when its next period begins. One try in four failed for a container held to 5 %.
+_NOT_FROZEN = "unable to freeze"
+_FREEZE_ATTEMPTS = 6
+
 
 class PodDirectory(Protocol):
     """What is asked of the pod registry."""
@@ -182,9 +187,7 @@ class CheckpointService:
     async def _dump(self, container_id: str, location: str, timeout_s: float) -> None:
         """Let the runtime write the archive; whatever happens, the container runs afterwards."""
         try:
-            await self._runtime.checkpoint_container(
-                container_id, location=location, timeout_s=timeout_s
-            )
+            await self._call(container_id, location, timeout_s)
         except (RuntimeNotSupported, RuntimeNotFound):
             raise
         except (RuntimeTimeout, RuntimeUnavailable):
@@ -196,6 +199,20 @@ class CheckpointService:
         except asyncio.CancelledError:
             await self._reviver.revive(container_id, limit_s=_STOPPING_LIMIT_S)
             raise
+
+    async def _call(self, container_id: str, location: str, timeout_s: float) -> None:
+        """Ask the runtime, again when the container was only too busy to be frozen."""
+        for attempt in range(1, _FREEZE_ATTEMPTS + 1):
+            try:
+                await self._runtime.checkpoint_container(
+                    container_id, location=location, timeout_s=timeout_s
+                )
+            except RuntimeCallError as error:
+                if _NOT_FROZEN not in str(error) or attempt == _FREEZE_ATTEMPTS:
+                    raise
+                log.debug("container %s was not frozen in try %d", container_id, attempt)
+            else:
+                return
 
     async def _publish(self, target: _Target, container_id: str, name: str) -> str:
         """Give the archive its name; when that is taken, the name of the next second."""

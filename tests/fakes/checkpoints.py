@@ -1,0 +1,89 @@
+"""A node with one pod whose containers can be checkpointed, in memory but for the archives."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from nodeagent.checkpoint import CheckpointLimits, CheckpointService
+from nodeagent.checkpointstore import CheckpointStore
+from nodeagent.freezer import Reviver
+from nodeagent.runtime import base
+from orch.wire.errors import ApiError
+from orch.wire.pods import Pod
+from tests.fakes.runtime import FakeRuntime
+
+NOON = datetime(2026, 1, 31, 12, 0, 0, 999_000, tzinfo=UTC)  # a millisecond before 12:00:01
+SPEC = {
+    "containers": [{"name": "app"}, {"name": "side"}, {"name": "stopped"}],
+    "initContainers": [{"name": "init"}],
+    "ephemeralContainers": [{"name": "debug"}],
+}
+SANDBOX = base.SandboxSpec("web", "shop", "u1")
+
+
+@dataclass
+class Pods:
+    """A pod registry with one pod; `running` maps container names to runtime ids."""
+
+    pod: Pod = field(
+        default_factory=lambda: Pod.from_wire(
+            {"metadata": {"name": "web", "namespace": "shop"}, "spec": SPEC}
+        )
+    )
+    running: dict[str, str] = field(default_factory=dict)
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        return self.pod if (namespace, name) == ("shop", "web") else None
+
+    def running_container(self, namespace: str, pod: str, container: str) -> str | None:
+        return self.running.get(container)
+
+
+@dataclass
+class Node:
+    runtime: FakeRuntime
+    pods: Pods
+    root: Path
+    moments: list[datetime]
+
+    def service(self, *, timeout_s: float = 120, max_concurrent: int = 2) -> CheckpointService:
+        return CheckpointService(
+            self.pods,
+            self.runtime,
+            CheckpointStore(str(self.root)),
+            reviver=Reviver(self.runtime, cgroup_root=self.root / "cgroup"),
+            limits=CheckpointLimits(timeout_s, max_concurrent),
+            now=lambda: self.moments.pop(0) if len(self.moments) > 1 else self.moments[0],
+        )
+
+    @property
+    def store(self) -> Path:
+        return self.root / "checkpoints"
+
+    def files(self) -> list[str]:
+        return sorted(os.listdir(self.store))
+
+
+async def checkpointable_node(root: Path) -> Node:
+    """A node where every container of `SPEC` but `stopped` runs."""
+    runtime, pods = FakeRuntime(), Pods()
+    sandbox_id = await runtime.run_sandbox(SANDBOX)
+    for name in ("app", "side", "init", "debug"):
+        spec = base.ContainerSpec(name, 0, "localhost/busybox:1")
+        pods.running[name] = await runtime.create_container(sandbox_id, spec, SANDBOX)
+        await runtime.start_container(pods.running[name])
+    runtime.calls.clear()
+    return Node(runtime, pods, root, [NOON])
+
+
+async def refusal(
+    service: CheckpointService, *path: str, timeout: str = ""
+) -> tuple[int, str, str]:
+    with pytest.raises(ApiError) as caught:
+        await service.checkpoint(*path, timeout=timeout)
+    return caught.value.code, caught.value.reason, caught.value.message

@@ -1,0 +1,203 @@
+"""Checkpoints that are refused or fail: codes and texts, and that nothing is left of them.
+
+Texts and codes are the reference agent's (server.go `checkpoint`, TestCheckpointContainer).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from nodeagent import freezer
+from nodeagent.runtime import base
+from orch.wire.errors import ApiError
+from tests.fakes.checkpoints import NOON, Node, checkpointable_node, refusal
+
+
+@pytest.fixture
+async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
+    monkeypatch.setattr(freezer, "_RETRY_S", 0.001)
+    return await checkpointable_node(tmp_path)
+
+
+NOT_FOUND = [
+    (("shop", "absent", "app"), "pod does not exist"),
+    (("absent", "web", "app"), "pod does not exist"),
+    (("shop", "web", "absent"), "container absent does not exist"),
+    # Hostile names, as they arrive decoded from a path.
+    (("shop", "../web", "app"), "pod does not exist"),
+    (("shop/../shop", "web", "app"), "pod does not exist"),
+    (("", "web", "app"), "pod does not exist"),
+    (("shop", "web", "../../etc"), "container does not exist: not a container name"),
+    (("shop", "web", "a\r\nb"), "container does not exist: not a container name"),
+    (("shop", "web", "a\0"), "container does not exist: not a container name"),
+    (("shop", "web", "app" * 22), "container does not exist: not a container name"),
+    (("shop", "web", ""), "container does not exist: not a container name"),
+]
+
+
+@pytest.mark.parametrize(("path", "message"), NOT_FOUND)
+async def test_what_does_not_exist_is_not_found(
+    node: Node, path: tuple[str, str, str], message: str
+) -> None:
+    assert await refusal(node.service(), *path) == (404, "NotFound", message)
+    assert node.runtime.calls == []
+
+
+@pytest.mark.parametrize(
+    "timeout", ["x", "1.5", "1s", " 1", "1_0", "0x10", "+", "\uff19", "9" * 19]
+)
+async def test_a_timeout_that_is_no_integer_is_not_found(node: Node, timeout: str) -> None:
+    told = await refusal(node.service(), "shop", "web", "app", timeout=timeout)
+
+    assert told == (404, "NotFound", "cannot parse value of timeout parameter")
+
+
+async def test_an_unknown_pod_is_told_before_a_bad_timeout(node: Node) -> None:
+    told = await refusal(node.service(), "shop", "absent", "app", timeout="x")
+
+    assert told[2] == "pod does not exist"
+
+
+async def test_a_container_that_does_not_run_fails(node: Node) -> None:
+    assert await refusal(node.service(), "shop", "web", "stopped") == (
+        500,
+        "InternalError",
+        "checkpointing of shop/web/stopped failed (container stopped not found)",
+    )
+
+
+async def test_a_negative_timeout_fails(node: Node) -> None:
+    assert await refusal(node.service(), "shop", "web", "app", timeout="-1") == (
+        500,
+        "InternalError",
+        "checkpointing of shop/web/app failed"
+        " (CheckpointContainer requires the timeout value to be > 0)",
+    )
+    assert node.runtime.calls == []
+
+
+FAILURES = [
+    (base.RuntimeCallError("CheckpointContainer", "Returning error for test"), True),
+    (
+        base.RuntimeNotSupported(
+            "CheckpointContainer", "rpc error: code = Unimplemented desc = unknown method"
+        ),
+        False,
+    ),
+    (base.RuntimeNotFound("CheckpointContainer", "no such container"), False),
+    (base.RuntimeTimeout("CheckpointContainer", "Deadline Exceeded"), True),
+    (base.RuntimeUnavailable("CheckpointContainer", "Socket closed"), True),
+]
+
+
+@pytest.mark.parametrize(("error", "resumed"), FAILURES)
+async def test_the_runtimes_own_words_are_told_and_nothing_is_left(
+    node: Node, error: base.RuntimeCallError, resumed: bool
+) -> None:
+    node.runtime.fail("checkpoint_container", error)
+    node.runtime.paused.add(node.pods.running["app"])
+
+    assert await refusal(node.service(), "shop", "web", "app") == (
+        500,
+        "InternalError",
+        f"checkpointing of shop/web/app failed ({error})",
+    )
+    assert node.files() == []
+    assert (node.pods.running["app"] not in node.runtime.paused) is resumed
+
+
+async def test_a_half_written_archive_is_removed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_space(container_id: str, *, location: str, timeout_s: float) -> None:
+        await asyncio.to_thread(Path(location).write_bytes, b"half")
+        raise base.RuntimeCallError("CheckpointContainer", "no space left on device")
+
+    monkeypatch.setattr(node.runtime, "checkpoint_container", no_space)
+
+    assert (await refusal(node.service(), "shop", "web", "app"))[0] == 500
+    assert node.files() == []
+
+
+async def test_a_runtime_that_writes_no_archive_fails(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(container_id: str, *, location: str, timeout_s: float) -> None:
+        return
+
+    monkeypatch.setattr(node.runtime, "checkpoint_container", nothing)
+
+    assert await refusal(node.service(), "shop", "web", "app") == (
+        500,
+        "InternalError",
+        "checkpointing of shop/web/app failed (the runtime reported success but wrote no archive)",
+    )
+
+
+async def test_a_store_that_cannot_be_used_fails_before_the_container_is_touched(
+    node: Node,
+) -> None:
+    node.store.symlink_to(node.root)
+
+    code, _, message = await refusal(node.service(), "shop", "web", "app")
+
+    assert (code, "is not a directory" in message) == (500, True)
+    assert node.runtime.calls == []
+
+
+async def test_a_name_too_long_for_a_file_fails_before_the_container_is_touched(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = ".".join(["x" * 62] * 4)
+    monkeypatch.setattr(node.pods, "find", lambda _namespace, _name: node.pods.pod)
+
+    code, _, message = await refusal(node.service(), "shop", pod, "app")
+
+    assert (code, "of a file name" in message) == (500, True)
+    assert node.runtime.calls == []
+
+
+async def test_a_container_is_checkpointed_once_at_a_time(node: Node) -> None:
+    service = node.service()
+    held = node.runtime.hold("checkpoint_container")
+    first = asyncio.ensure_future(service.checkpoint("shop", "web", "app"))
+    await held.reached.wait()
+
+    assert await refusal(service, "shop", "web", "app") == (
+        409,
+        "Conflict",
+        "checkpointing of shop/web/app is under way already; try again when it has ended",
+    )
+    held.release()
+    assert Path(await first).exists()
+    node.moments[:] = [NOON + timedelta(seconds=1)]
+    assert Path(await service.checkpoint("shop", "web", "app")).exists()
+
+
+async def test_only_so_many_checkpoints_are_made_at_a_time(node: Node) -> None:
+    service = node.service(max_concurrent=1)
+    held = node.runtime.hold("checkpoint_container")
+    first = asyncio.ensure_future(service.checkpoint("shop", "web", "app"))
+    await held.reached.wait()
+
+    with pytest.raises(ApiError) as caught:
+        await service.checkpoint("shop", "web", "side")
+    assert (caught.value.code, caught.value.reason) == (429, "TooManyRequests")
+    assert caught.value.retry_after_s == 5
+    held.release()
+    await first
+    assert Path(await service.checkpoint("shop", "web", "side")).exists()
+
+
+async def test_a_failure_gives_its_place_back(node: Node) -> None:
+    service = node.service(max_concurrent=1)
+    node.runtime.fail("checkpoint_container", "broken", times=1)
+
+    await refusal(service, "shop", "web", "app")
+
+    assert Path(await service.checkpoint("shop", "web", "app")).exists()
