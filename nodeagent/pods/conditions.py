@@ -20,7 +20,7 @@ class Moment:
 
     phase: str
     sandbox_ready: bool
-    inits: tuple[ContainerStatus, ...]
+    incomplete_inits: tuple[str, ...]  # names of those that keep the others waiting
     apps: tuple[ContainerStatus, ...]
 
 
@@ -48,16 +48,15 @@ def find_condition(conditions: Sequence[PodCondition] | None, kind: str) -> PodC
 
 
 def _initialized(moment: Moment) -> PodCondition:
-    if moment.phase in _FINAL_REASONS and moment.phase == "Succeeded":
+    if moment.phase == "Succeeded":
         return PodCondition(type="Initialized", status=TRUE, reason="PodCompleted")
     started = any(app.state and (app.state.running or app.state.terminated) for app in moment.apps)
-    incomplete = [init.name for init in moment.inits if not (init.ready or init.started)]
-    if incomplete and not started:
+    if moment.incomplete_inits and not started:
         return PodCondition(
             type="Initialized",
             status=FALSE,
             reason="ContainersNotInitialized",
-            message=f"containers with incomplete status: [{' '.join(incomplete)}]",
+            message=f"containers with incomplete status: [{' '.join(moment.incomplete_inits)}]",
         )
     return PodCondition(type="Initialized", status=TRUE)
 

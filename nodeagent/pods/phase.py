@@ -21,7 +21,7 @@ def pod_phase(pod: Pod, inits: Sequence[ContainerStatus], apps: Sequence[Contain
     if any(_counts_as_started(status) for status in apps):
         return _phase_of_apps(apps, policy)
     for container, status in zip(pod.spec.initContainers or (), inits, strict=True):
-        if not _is_done(container, status):
+        if not is_done(container, status):
             failed = _exit_code(status) not in (None, 0) and not is_sidecar(container)
             return FAILED if failed and policy == "Never" else PENDING
     return _phase_of_apps(apps, policy)
@@ -59,7 +59,8 @@ def _exit_code(status: ContainerStatus) -> int | None:
     return None
 
 
-def _is_done(container: Container, status: ContainerStatus) -> bool:
+def is_done(container: Container, status: ContainerStatus) -> bool:
+    """Whether an init container lets the next one start."""
     if is_sidecar(container):
         return bool(status.started)
     return bool(status.state and status.state.terminated and status.state.terminated.exitCode == 0)

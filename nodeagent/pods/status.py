@@ -6,7 +6,6 @@ Container states and their reasons are made here; what follows for the whole pod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -14,7 +13,7 @@ from nodeagent.pods import conditions, qos
 from nodeagent.pods.actions import Plan, Waiting
 from nodeagent.pods.conditions import Moment
 from nodeagent.pods.observed import ObservedPod, is_ready
-from nodeagent.pods.phase import pod_phase
+from nodeagent.pods.phase import is_done, pod_phase
 from nodeagent.pods.restarts import is_sidecar
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
@@ -52,18 +51,19 @@ class Facts:
 def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | None) -> PodStatus:
     """The whole status; `previous` keeps start, addresses and the times of conditions."""
     before = previous or pod.status
-    inits = [_container_status(c, seen, facts) for c in pod.spec.initContainers or ()]
-    inits = [
-        _init_status(container, status)
-        for container, status in zip(pod.spec.initContainers or (), inits, strict=True)
-    ]
+    records = pod.spec.initContainers or []
+    inits = [_init_status(c, _container_status(c, seen, facts)) for c in records]
     apps = [_container_status(c, seen, facts) for c in pod.spec.containers]
     phase = pod_phase(pod, inits, apps)
     ips = _addresses(pod, seen, facts, before)
     moment = Moment(
         phase=phase,
         sandbox_ready=bool(seen.sandbox and is_ready(seen.sandbox)),
-        inits=tuple(inits),
+        incomplete_inits=tuple(
+            status.name
+            for container, status in zip(records, inits, strict=True)
+            if not is_done(container, status)
+        ),
         apps=tuple(apps),
     )
     return PodStatus(
@@ -78,17 +78,6 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
         qosClass=qos.qos_class(pod),
         reason=pod.status.reason,
         message=pod.status.message,
-    )
-
-
-def rejected_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
-    """The status of a pod that this node refuses to run."""
-    return PodStatus(
-        phase="Failed",
-        reason=reason,
-        message=message,
-        startTime=pod.status.startTime or now,
-        qosClass=qos.qos_class(pod),
     )
 
 
@@ -188,13 +177,3 @@ def _time(at_ns: int) -> str | None:
     if at_ns <= 0:
         return None
     return times.format_time(datetime.fromtimestamp(at_ns / 1e9, UTC))
-
-
-def waiting_reasons(status: PodStatus) -> Mapping[str, Waiting]:
-    """Container name → why it waits, for the log."""
-    listed = [*(status.initContainerStatuses or ()), *(status.containerStatuses or ())]
-    return {
-        c.name: Waiting(c.state.waiting.reason or "", c.state.waiting.message or "")
-        for c in listed
-        if c.state and c.state.waiting
-    }

@@ -1,0 +1,84 @@
+"""Pod cgroups in trees made of plain directories, as v1 with a unified one beside, and as v2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodeagent.pods.cgroups import CgroupError, PodCgroups
+from tests.fakes.pods import UID, container_data, pod
+
+LIMITED = pod(container_data("app", resources={"limits": {"cpu": "1", "memory": "64Mi"}}))
+
+
+class KernelDirectory:
+    """Gives a new cgroup its files, as the kernel would."""
+
+    def __init__(self, path: Path, **files: str) -> None:
+        path.mkdir(parents=True)
+        for name, content in files.items():
+            (path / name.replace("__", ".")).write_text(content)
+
+
+async def test_every_hierarchy_gets_the_pods_cgroup_and_loses_it(tmp_path: Path) -> None:
+    for name in ("cpu", "memory", "unified"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cpu,cpuacct").symlink_to("cpu")
+    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    await cgroups.ensure(LIMITED)
+    made = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/orchpods/*"))
+    assert made == [
+        f"cpu,cpuacct/orchpods/pod{UID}",
+        f"cpu/orchpods/pod{UID}",
+        f"memory/orchpods/pod{UID}",
+        f"unified/orchpods/pod{UID}",
+    ]
+    (tmp_path / f"cpu/orchpods/pod{UID}/container/nested").mkdir(parents=True)
+    await cgroups.remove(UID)
+    await cgroups.remove(UID)
+    assert not list(tmp_path.glob("*/orchpods/*"))
+    await cgroups.remove_parent()
+    assert not list(tmp_path.glob("*/orchpods"))
+
+
+async def test_the_parent_stays_while_it_holds_another_pod(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    await cgroups.ensure(LIMITED)
+    await cgroups.remove_parent()
+    assert list(tmp_path.glob("cpu/orchpods/*"))
+
+
+async def test_on_v2_controllers_are_passed_down(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    (tmp_path / "cgroup.subtree_control").write_text("cpu")
+    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    await cgroups.ensure(LIMITED)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
+    assert (tmp_path / f"orchpods/pod{UID}").is_dir()
+
+
+async def test_what_may_not_be_written_is_said_once_and_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/orchpods").touch()
+    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    await cgroups.ensure(LIMITED)
+    await cgroups.ensure(LIMITED)
+    assert caplog.text.count("pods run without bounds of their own") == 1
+
+
+@pytest.mark.looptime
+async def test_a_cgroup_that_cannot_go_is_an_error_that_names_it(tmp_path: Path) -> None:
+    stuck = tmp_path / f"cpu/orchpods/pod{UID}"
+    KernelDirectory(stuck, cgroup__procs="")
+    with pytest.raises(CgroupError, match=f"orchpods/pod{UID} still holds processes"):
+        await PodCgroups("/orchpods", root=str(tmp_path)).remove(UID)
+
+
+@pytest.mark.parametrize("uid", ["", "a/b"])
+async def test_only_a_uid_names_a_cgroup_to_remove(tmp_path: Path, uid: str) -> None:
+    with pytest.raises(CgroupError, match="is not a pod uid"):
+        await PodCgroups("/orchpods", root=str(tmp_path)).remove(uid)

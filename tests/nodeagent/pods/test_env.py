@@ -1,0 +1,96 @@
+"""Environment of containers; the expansion table is the reference's expand_test.go."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.pods import env
+from nodeagent.pods.env import SpecError
+from orch.wire.pods import Container
+from tests.fakes.pods import UID, container_data, pod
+
+VALUES = {"VAR_A": "A", "VAR_B": "B", "VAR_C": "C", "VAR_REF": "$(VAR_A)", "VAR_EMPTY": ""}
+
+EXPANSIONS = [
+    ("$(VAR_A)", "A"),
+    ("___$(VAR_B)___", "___B___"),
+    ("___$(VAR_C)", "___C"),
+    ("$(VAR_A)-$(VAR_A)", "A-A"),
+    ("$(VAR_REF)", "$(VAR_A)"),
+    ("$$(VAR_REF)", "$(VAR_REF)"),
+    ("$$$(VAR_REF)", "$$(VAR_A)"),
+    ("$$$$(VAR_REF)", "$$(VAR_REF)"),
+    ("foo$(VAR_EMPTY)bar", "foobar"),
+    ("foo\\$(VAR_A)bar", "foo\\Abar"),
+    ("foo$(DELIM_ERR", "foo$(DELIM_ERR"),
+    ("$(NOT_THERE)", "$(NOT_THERE)"),
+    ("$(", "$("),
+    ("$", "$"),
+    ("end$", "end$"),
+    ("$VAR_A", "$VAR_A"),
+    ("$?_boo_$!", "$?_boo_$!"),
+    ("$()", "$()"),
+    ("", ""),
+    ("$(VAR_A", "$(VAR_A"),
+    ("$$(VAR_A", "$(VAR_A"),
+    ("\\\\$(VAR_A)\\\\", "\\\\A\\\\"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), EXPANSIONS)
+def test_references_are_expanded(text: str, expected: str) -> None:
+    assert env.expand(text, VALUES) == expected
+
+
+def container(*variables: dict[str, object]) -> Container:
+    return Container.from_wire(container_data("app", env=list(variables)))
+
+
+def test_variables_refer_to_earlier_ones_only() -> None:
+    made = env.environment(
+        container(
+            {"name": "A", "value": "1"},
+            {"name": "B", "value": "$(A)2 $(C)"},
+            {"name": "C", "value": "3"},
+            {"name": "EMPTY"},
+        ),
+        lambda path: path,
+    )
+    assert made == (("A", "1"), ("B", "12 $(C)"), ("C", "3"), ("EMPTY", ""))
+
+
+def test_the_last_of_a_repeated_name_wins() -> None:
+    made = env.environment(
+        container({"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}), lambda path: path
+    )
+    assert made == (("A", "12"),)
+
+
+FIELDS = [
+    ("metadata.name", "web"),
+    ("metadata.namespace", "default"),
+    ("metadata.uid", UID),
+    ("metadata.labels['app']", "shop"),
+    ("metadata.labels['none']", ""),
+    ("metadata.annotations['x/y.z']", "note"),
+    ("spec.nodeName", "node1"),
+    ("status.podIP", "10.0.0.2"),
+]
+
+
+@pytest.mark.parametrize(("path", "expected"), FIELDS)
+def test_fields_of_the_pod_can_be_referred_to(path: str, expected: str) -> None:
+    meta = {"labels": {"app": "shop"}, "annotations": {"x/y.z": "note"}}
+    of = pod(metadata=meta, nodeName="node1")
+    assert env.pod_field(of, path, {"status.podIP": "10.0.0.2"}) == expected
+
+
+def test_an_unknown_field_is_refused_by_name() -> None:
+    with pytest.raises(SpecError, match=r"metadata\.finalizers"):
+        env.pod_field(pod(), "metadata.finalizers", {})
+
+
+def test_a_source_the_agent_does_not_know_is_named() -> None:
+    wanted = container({"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
+    with pytest.raises(SpecError, match="container app: env A: valueFrom secretKeyRef"):
+        env.environment(wanted, lambda path: path)

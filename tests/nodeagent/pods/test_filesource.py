@@ -1,0 +1,182 @@
+"""Static pods from files, in a real directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodeagent.pods.filesource import FileSource
+
+GOOD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec: {containers: [{name: app, image: x%s}]}
+"""
+
+
+class Looked:
+    """A FileSource that is looked at by hand; `told` counts its changes."""
+
+    def __init__(self, path: Path, full_interval_s: float = 1000) -> None:
+        self.told = 0
+        self.source = FileSource(str(path), "node1", full_interval_s=full_interval_s)
+        self.source._changed = self._tell
+
+    def _tell(self) -> None:
+        self.told += 1
+
+    async def look(self, times: int = 1) -> list[str]:
+        for _ in range(times):
+            await self.source.look()
+        return [pod.metadata.name for pod in self.source.pods()]
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    path = tmp_path / "manifests"
+    path.mkdir()
+    return path
+
+
+def write(directory: Path, name: str, pod: str = "", image: str = "") -> Path:
+    path = directory / f"{name}.yaml"
+    path.write_text(GOOD % (pod or name, image))
+    return path
+
+
+async def test_every_manifest_is_a_pod_in_the_order_of_the_names(manifests: Path) -> None:
+    for name in ("b", "a"):
+        write(manifests, name)
+    looked = Looked(manifests)
+    assert not looked.source.ready
+    assert await looked.look() == ["a-node1", "b-node1"]
+    assert looked.source.ready
+    assert looked.told == 1
+    await looked.look(3)
+    assert looked.told == 1
+
+
+async def test_hidden_files_directories_and_dangling_links_are_passed_over(
+    manifests: Path,
+) -> None:
+    write(manifests, ".hidden")
+    (manifests / "sub").mkdir()
+    write(manifests / "sub", "inner")
+    (manifests / "dangling.yaml").symlink_to("nowhere")
+    assert await Looked(manifests).look() == []
+
+
+async def test_a_single_file_is_a_source_too(manifests: Path) -> None:
+    path = write(manifests, "a")
+    write(manifests, "b")
+    assert await Looked(path).look() == ["a-node1"]
+
+
+async def test_a_path_that_does_not_exist_yet_is_an_empty_source(tmp_path: Path) -> None:
+    looked = Looked(tmp_path / "later")
+    assert await looked.look() == []
+    assert looked.source.ready
+    assert not looked.source.doubtful
+    (tmp_path / "later").mkdir()
+    write(tmp_path / "later", "a")
+    assert await looked.look(2) == ["a-node1"]
+
+
+async def test_a_new_file_is_read_when_two_looks_agree_about_it(manifests: Path) -> None:
+    looked = Looked(manifests)
+    await looked.look()
+    path = manifests / "a.yaml"
+    path.write_text((GOOD % ("a", ""))[:30])
+    assert await looked.look() == []
+    path.write_text(GOOD % ("a", ""))
+    assert await looked.look() == []
+    assert await looked.look() == ["a-node1"]
+    assert looked.told == 2
+
+
+async def test_a_removed_file_takes_its_pod_with_it(manifests: Path) -> None:
+    path = write(manifests, "a")
+    looked = Looked(manifests)
+    await looked.look()
+    path.unlink()
+    assert await looked.look() == []
+    assert looked.told == 2
+
+
+async def test_a_changed_file_is_another_pod(manifests: Path) -> None:
+    write(manifests, "a")
+    looked = Looked(manifests)
+    await looked.look()
+    before = looked.source.pods()[0].metadata.uid
+    write(manifests, "a", image="y")
+    await looked.look(2)
+    assert looked.source.pods()[0].metadata.uid != before
+    assert looked.told == 2
+
+
+async def test_a_touched_file_is_no_change(manifests: Path) -> None:
+    path = write(manifests, "a")
+    looked = Looked(manifests)
+    await looked.look()
+    os.utime(path, (1, 1))
+    await looked.look(3)
+    assert looked.told == 1
+
+
+async def test_a_file_that_turns_bad_keeps_its_pod_and_is_logged_once(
+    manifests: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(manifests, "a")
+    write(manifests, "b")
+    looked = Looked(manifests, full_interval_s=0)
+    await looked.look()
+    path.write_text("kind: [")
+    assert await looked.look(5) == ["a-node1", "b-node1"]
+    assert caplog.text.count("manifest ignored: ") == 1
+    assert "its pod default/a-node1 stays as it was" in caplog.text
+    assert not looked.source.doubtful
+    write(manifests, "a", image="new")
+    assert await looked.look(2) == ["a-node1", "b-node1"]
+    assert looked.source.pods()[0].spec.containers[0].image == "xnew"
+
+
+async def test_a_file_that_was_never_good_makes_the_source_doubtful(
+    manifests: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = manifests / "a.yaml"
+    bad.write_text("a: 1\na: 2\n")
+    write(manifests, "b")
+    looked = Looked(manifests)
+    assert await looked.look() == ["b-node1"]
+    assert looked.source.doubtful
+    assert f"{bad}:2: a: the key is given twice" in caplog.text
+    bad.unlink()
+    await looked.look()
+    assert not looked.source.doubtful
+
+
+async def test_a_full_check_finds_what_times_and_sizes_do_not_tell(manifests: Path) -> None:
+    path = write(manifests, "a", image="1")
+    looked = Looked(manifests, full_interval_s=0)
+    await looked.look()
+    status = path.stat()
+    with path.open("r+") as stream:
+        stream.write(GOOD % ("a", "2"))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    await looked.look()
+    assert looked.source.pods()[0].spec.containers[0].image == "x2"
+
+
+async def test_a_huge_file_is_refused(manifests: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with (manifests / "a.yaml").open("wb") as stream:
+        stream.truncate(10 * 2**20 + 1)
+    assert await Looked(manifests).look() == []
+    assert "larger than 10 MiB" in caplog.text
+
+
+async def test_a_fifo_does_not_hang_the_source(manifests: Path) -> None:
+    os.mkfifo(manifests / "a.yaml")
+    assert await Looked(manifests).look() == []

@@ -1,0 +1,278 @@
+"""Static pods on a real containerd: run, restart, found again, gone without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from nodeagent.pods import kernelmounts
+from nodeagent.pods.cgroups import PodCgroups
+from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.filesource import FileSource
+from nodeagent.pods.keeper import PodKeeper
+from nodeagent.pods.observer import Observer
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.services import PodServices
+from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.volumes import VolumeStore
+from nodeagent.runtime.cri import CriRuntime
+from orch.component import loops
+from orch.wire.pods import Pod, PodStatus
+from tests.conftest_runtime import CGROUPS, RealRuntime
+
+pytestmark = pytest.mark.real
+
+IMAGE = "localhost/busybox:1"
+SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+
+
+def manifest(name: str, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    listed = [{"image": IMAGE, "command": SLEEP, **one} for one in containers]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 2, "containers": listed, **spec},
+    }
+
+
+class Agent:
+    """The agent's pods, with directories and a node of its own on a shared containerd."""
+
+    def __init__(self, directory: Path, endpoint: str) -> None:
+        self.directory = directory
+        self.manifests = directory / "manifests"
+        self.manifests.mkdir(exist_ok=True)
+        self.node = directory.name.replace("_", "-").lower()
+        self.cgroup = f"/orchpods-{self.node}"
+        self.runtime = CriRuntime(endpoint)
+        settings = PodSettings(
+            node_name=self.node,
+            root_dir=str(directory / "root"),
+            pod_logs_dir=str(directory / "logs"),
+            cgroup_parent=self.cgroup,
+        )
+        self.registry = PodRegistry(settings)
+        services = PodServices(
+            runtime=self.runtime,
+            registry=self.registry,
+            observer=Observer(self.runtime, self.registry),
+            volumes=VolumeStore(settings.root_dir),
+            cgroups=PodCgroups(self.cgroup),
+            seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
+        )
+        self.keeper = PodKeeper(services, [FileSource(str(self.manifests), self.node)])
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = loops.spawn(self.keeper.run(), name="keeper")
+
+    async def stop(self) -> None:
+        if self._task:
+            await loops.cancel(self._task)
+        self._task = None
+
+    async def close(self) -> None:
+        await self.stop()
+        await self.keeper.remove_all(20)
+        await self.runtime.close()
+
+    def put(self, data: dict[str, Any]) -> Path:
+        path = self.manifests / f"{data['metadata']['name']}.json"
+        path.write_text(json.dumps(data))
+        return path
+
+    def status(self, name: str) -> PodStatus:
+        pod: Pod | None = self.registry.find("default", f"{name}-{self.node}")
+        return pod.status if pod else PodStatus()
+
+    def ids(self, name: str) -> dict[str, str]:
+        statuses = self.status(name).containerStatuses or []
+        return {s.name: s.containerID or "" for s in statuses if s.state and s.state.running}
+
+    async def until(self, done: Callable[[], bool], *, within_s: float = 30) -> None:
+        async with asyncio.timeout(within_s):
+            while not done():
+                await asyncio.sleep(0.1)
+
+    async def runs(self, name: str) -> None:
+        await self.until(lambda: self.status(name).phase == "Running" and ready(self.status(name)))
+
+    def pid(self, container: str) -> int:
+        views = self.registry.views().values()
+        found = [c for view in views for c in view.containers if c.container.name == container]
+        assert found and found[0].pid
+        return found[0].pid
+
+    def cgroups(self) -> list[Path]:
+        return [path for path in CGROUPS.glob(f"*{self.cgroup}") if path.is_dir()]
+
+    async def traces(self) -> list[str]:
+        rows = [*await self.runtime.list_sandboxes(), *await self.runtime.list_containers()]
+        mine = [row.id for row in rows if row.labels.get("orch.io/node.name") == self.node]
+        left = [*self.directory.glob("root/pods/*"), *self.directory.glob("logs/*")]
+        inside = [cgroup for top in self.cgroups() for cgroup in top.iterdir() if cgroup.is_dir()]
+        mounts = [m.path for m in kernelmounts.mounts_below(str(self.directory))]
+        return [*mine, *map(str, left), *map(str, inside), *mounts]
+
+
+def ready(status: PodStatus) -> bool:
+    return all(c.ready for c in status.containerStatuses or ())
+
+
+@pytest_asyncio.fixture
+async def agent(tmp_path: Path, real_runtime: RealRuntime) -> AsyncIterator[Agent]:
+    agent = Agent(tmp_path, real_runtime.endpoint)
+    agent.start()
+    yield agent
+    await agent.close()
+
+
+async def test_a_pod_with_volumes_runs_restarts_and_leaves_nothing(agent: Agent) -> None:
+    (agent.directory / "host").mkdir()
+    writer = {
+        "name": "writer",
+        "command": ["sh", "-c", "echo from $POD > /host/note; echo x > /scratch/note; sleep 1000"],
+        "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "volumeMounts": [
+            {"name": "host", "mountPath": "/host"},
+            {"name": "scratch", "mountPath": "/scratch"},
+        ],
+    }
+    reader = {
+        "name": "reader",
+        "volumeMounts": [{"name": "scratch", "mountPath": "/seen", "readOnly": True}],
+        "resources": {"limits": {"cpu": "100m", "memory": "32Mi"}},
+    }
+    volumes = [
+        {"name": "host", "hostPath": {"path": str(agent.directory / "host")}},
+        {"name": "scratch", "emptyDir": {}},
+    ]
+    path = agent.put(manifest("vols", writer, reader, volumes=volumes))
+    await agent.runs("vols")
+    note = agent.directory / "host/note"
+    await agent.until(note.exists)
+    assert note.read_text() == f"from vols-{agent.node}\n"
+    first = agent.ids("vols")
+    seen = await agent.runtime.exec_sync(
+        first["reader"].removeprefix("containerd://"),
+        ["sh", "-c", "cat /seen/note; echo y > /seen/note"],
+        timeout_s=10,
+    )
+    assert seen.stdout == b"x\n"
+    assert b"Read-only file system" in seen.stderr
+
+    os.kill(agent.pid("reader"), signal.SIGKILL)
+    await agent.until(lambda: agent.ids("vols").get("reader", "") not in ("", first["reader"]))
+    assert agent.ids("vols")["writer"] == first["writer"]
+    [status] = [c for c in agent.status("vols").containerStatuses or () if c.name == "reader"]
+    assert status.restartCount == 1
+    assert status.lastState and status.lastState.terminated
+    assert status.lastState.terminated.exitCode == 137
+    os.kill(agent.pid("reader"), signal.SIGKILL)
+    await agent.until(lambda: waiting(agent.status("vols"), "reader") == "CrashLoopBackOff")
+    assert len(list(agent.directory.glob("logs/*/reader/*.log"))) == 2
+
+    path.unlink()
+    async with asyncio.timeout(20):
+        while await agent.traces():
+            await asyncio.sleep(0.2)
+    assert note.exists(), "what is the host's stays"
+
+
+def waiting(status: PodStatus, container: str) -> str:
+    found = [c.state for c in status.containerStatuses or () if c.name == container]
+    return (found[0].waiting.reason or "") if found and found[0] and found[0].waiting else ""
+
+
+async def test_another_agent_finds_the_same_containers(
+    agent: Agent, real_runtime: RealRuntime
+) -> None:
+    agent.put(manifest("kept", {"name": "a"}, {"name": "b"}))
+    await agent.runs("kept")
+    before = agent.ids("kept")
+    await agent.stop()
+    heir = Agent(agent.directory, real_runtime.endpoint)
+    heir.start()
+    await heir.runs("kept")
+    await asyncio.sleep(2.5)
+    assert heir.ids("kept") == before
+    assert [c.restartCount for c in heir.status("kept").containerStatuses or ()] == [0, 0]
+    await heir.stop()
+    await heir.keeper.remove_all(20)
+    assert await heir.traces() == []
+    await heir.runtime.close()
+    assert heir.cgroups() == []
+
+
+async def test_a_changed_manifest_replaces_its_pod(agent: Agent) -> None:
+    agent.put(manifest("web", {"name": "old"}))
+    await agent.runs("web")
+    agent.put(manifest("web", {"name": "new"}))
+    await agent.until(lambda: list(agent.ids("web")) == ["new"])
+    rows = await agent.runtime.list_sandboxes()
+    assert len([r for r in rows if r.labels.get("orch.io/node.name") == agent.node]) == 1
+
+
+async def test_a_limited_container_has_its_limits_in_the_kernel(agent: Agent) -> None:
+    limits = {"cpu": "250m", "memory": "48Mi"}
+    agent.put(manifest("limited", {"name": "app", "resources": {"limits": limits}}))
+    await agent.runs("limited")
+    container_id = agent.ids("limited")["app"].removeprefix("containerd://")
+    [pod_cgroup] = CGROUPS.glob(f"memory{agent.cgroup}/pod*")
+    own = pod_cgroup / container_id / "memory.limit_in_bytes"
+    assert int(own.read_text()) == 48 * 2**20
+    assert int((pod_cgroup / "memory.limit_in_bytes").read_text()) == 48 * 2**20
+    [quota] = CGROUPS.glob(f"cpu{agent.cgroup}/pod*/{container_id}/cpu.cfs_quota_us")
+    assert quota.read_text().strip() == "25000"
+
+
+async def test_a_memory_volume_is_memory_in_the_container_too(agent: Agent) -> None:
+    volumes = [{"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}]
+    mounts = [{"name": "fast", "mountPath": "/fast"}]
+    agent.put(manifest("memory", {"name": "app", "volumeMounts": mounts}, volumes=volumes))
+    await agent.runs("memory")
+    table = Path(f"/proc/{agent.pid('app')}/mountinfo").read_text().splitlines()
+    [line] = [line for line in table if line.split()[4] == "/fast"]
+    assert line.partition(" - ")[2].split()[0] == "tmpfs"
+    inside = Path(f"/proc/{agent.pid('app')}/root/fast").stat()
+    [outside] = agent.directory.glob("root/pods/*/volumes/empty-dir/fast")
+    assert inside.st_dev == outside.stat().st_dev
+    usage = os.statvfs(outside)
+    assert usage.f_blocks * usage.f_frsize == 8 * 2**20
+
+
+async def test_an_image_that_is_not_there_is_shown_as_such(agent: Agent) -> None:
+    absent = {"name": "app", "image": "localhost/absent:1", "imagePullPolicy": "Never"}
+    agent.put(manifest("absent", absent, {"name": "fine"}))
+    await agent.until(lambda: waiting(agent.status("absent"), "app") == "ErrImageNeverPull")
+    await agent.until(lambda: "fine" in agent.ids("absent"))
+
+
+async def test_a_command_that_is_not_there_is_shown_as_such(agent: Agent) -> None:
+    agent.put(manifest("bad", {"name": "app", "command": ["/no/such"]}))
+    await agent.until(lambda: waiting(agent.status("bad"), "app") == "RunContainerError")
+
+
+async def test_a_missing_profile_is_waited_for_and_then_applied(agent: Agent) -> None:
+    profile = {"seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"}}
+    agent.put(manifest("confined", {"name": "app", "securityContext": profile}))
+    await agent.until(lambda: waiting(agent.status("confined"), "app") == "CreateContainerError")
+    root = agent.directory / "root/seccomp"
+    root.mkdir(parents=True)
+    rule = {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}
+    (root / "p.json").write_text(
+        json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]})
+    )
+    await agent.runs("confined")
+    container_id = agent.ids("confined")["app"].removeprefix("containerd://")
+    tried = await agent.runtime.exec_sync(container_id, ["mkdir", "/x"], timeout_s=10)
+    assert b"Operation not permitted" in tried.stderr

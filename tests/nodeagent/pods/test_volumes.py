@@ -1,0 +1,125 @@
+"""Volumes in a real directory; what is mounted needs root."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.pods import kernelmounts
+from nodeagent.pods.volumes import VolumeError, VolumeStore
+from nodeagent.runtime.base import Mount
+from tests.fakes.pods import UID, pod
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> VolumeStore:
+    return VolumeStore(str(tmp_path / "root"))
+
+
+async def prepared(store: VolumeStore, **source: Any) -> str:
+    return (await store.prepare(pod(volumes=[{"name": "v", **source}])))["v"]
+
+
+async def test_an_empty_dir_is_made_once_and_keeps_its_content(store: VolumeStore) -> None:
+    path = Path(await prepared(store, emptyDir={}))
+    assert path == store.pod_dir(UID) / "volumes/empty-dir/v"
+    assert path.stat().st_mode & 0o777 == 0o777
+    (path / "file").write_text("kept")
+    assert await prepared(store, emptyDir={}) == str(path)
+    assert (path / "file").read_text() == "kept"
+
+
+async def test_removal_takes_everything_and_can_be_repeated(store: VolumeStore) -> None:
+    path = Path(await prepared(store, emptyDir={}))
+    (path / "deep").mkdir()
+    (path / "deep/link").symlink_to("/etc")
+    assert await store.uids() == [UID]
+    await store.remove(UID)
+    await store.remove(UID)
+    assert await store.uids() == []
+    assert Path("/etc").exists()
+
+
+@pytest.mark.parametrize("uid", ["", ".", "..", "a/b"])
+async def test_only_a_uid_names_a_pod_to_remove(store: VolumeStore, uid: str) -> None:
+    with pytest.raises(VolumeError, match="is not a pod uid"):
+        await store.remove(uid)
+
+
+@as_root
+async def test_a_memory_volume_is_a_tmpfs_that_goes_with_its_pod(store: VolumeStore) -> None:
+    path = await prepared(store, emptyDir={"medium": "Memory", "sizeLimit": "1Mi"})
+    assert await prepared(store, emptyDir={"medium": "Memory", "sizeLimit": "1Mi"}) == path
+    assert [m.filesystem for m in kernelmounts.mounts_below(path)] == ["tmpfs"]
+    usage = os.statvfs(path)
+    assert usage.f_blocks * usage.f_frsize == 2**20
+    await store.remove(UID)
+    assert kernelmounts.mounts_below(path) == []
+    assert not Path(path).exists()
+
+
+HOST_PATHS = [
+    ("Directory", "dir", ""),
+    ("Directory", "file", "is not a directory"),
+    ("Directory", "none", "does not exist, and type is Directory"),
+    ("DirectoryOrCreate", "none", ""),
+    ("File", "file", ""),
+    ("File", "dir", "is not a file"),
+    ("FileOrCreate", "none", ""),
+    ("Socket", "file", "is not a socket"),
+    ("CharDevice", "file", "is not a character device"),
+    ("", "none", ""),
+    ("Folder", "dir", "hostPath.type 'Folder' is not one of"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "problem"), HOST_PATHS)
+async def test_a_host_path_is_what_its_type_says(
+    store: VolumeStore, tmp_path: Path, kind: str, name: str, problem: str
+) -> None:
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "file").touch()
+    path = str(tmp_path / name)
+    if problem:
+        with pytest.raises(VolumeError, match=problem) as caught:
+            await prepared(store, hostPath={"path": path, "type": kind})
+        assert str(caught.value).startswith("volume 'v': ")
+    else:
+        assert await prepared(store, hostPath={"path": path, "type": kind}) == path
+        assert not kind or Path(path).exists()
+
+
+async def test_a_source_the_agent_does_not_know_is_named(store: VolumeStore) -> None:
+    with pytest.raises(VolumeError, match="volume 'v': the source nfs is not supported"):
+        await prepared(store, nfs={"server": "x", "path": "/"})
+
+
+async def test_a_missing_sub_path_is_made(store: VolumeStore) -> None:
+    path = await prepared(store, emptyDir={})
+    await store.check_mounts([Mount(f"{path}/a/b", "/data")], {"v": path})
+    assert Path(path, "a/b").is_dir()
+
+
+async def test_a_link_does_not_lead_a_sub_path_out_of_its_volume(store: VolumeStore) -> None:
+    path = await prepared(store, emptyDir={})
+    Path(path, "out").symlink_to("/etc")
+    for below in ("out", "out/ssl", "out/new"):
+        with pytest.raises(VolumeError, match="leads out of its volume through a link"):
+            await store.check_mounts([Mount(f"{path}/{below}", "/data")], {"v": path})
+    assert not Path("/etc/new").exists()
+
+
+def test_mountinfo_is_read_with_its_escapes(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "22 1 0:20 / /a\\040b rw - tmpfs tmpfs rw\n"
+        "23 22 0:21 / /a\\040b/c rw shared:5 - ext4 /dev/x rw\n"
+        "24 22 0:22 / /a\\040bc rw - tmpfs tmpfs rw\n"
+    )
+    found = kernelmounts.mounts_below("/a b", str(table))
+    assert [(m.path, m.filesystem) for m in found] == [("/a b/c", "ext4"), ("/a b", "tmpfs")]
