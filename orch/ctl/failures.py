@@ -55,7 +55,8 @@ def explain(error: Exception) -> str | None:
 
 def _refusal(error: ApiError) -> str:
     hint = _HINTS.get(error.reason, "see the server's log for the cause")
-    return f"{error.message} ({error.reason}); {hint}"
+    reason = "" if error.message == error.reason else f" ({error.reason})"
+    return f"{error.message}{reason}; {hint}"
 
 
 def _transport_hint(text: str) -> str:
