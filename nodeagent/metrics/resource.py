@@ -7,11 +7,12 @@ the stamp of its reading; what is not known is left out, and no single pod can s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from nodeagent.metrics import text
-from nodeagent.metrics.text import Page
-from nodeagent.stats.samples import CgroupSample, ContainerSample, Sample
+from nodeagent.metrics.text import Page, number
+from nodeagent.stats.samples import CgroupSample, Sample
 
 _NSEC_PER_S = 1e9
 
@@ -19,8 +20,12 @@ Value = Callable[[CgroupSample], float | None]
 
 
 class _Row(NamedTuple):
+    """`end` is the stamp as it ends a line."""
+
     labels: str
+    end: str
     sample: CgroupSample
+    started_at_ns: int = 0
 
 
 def render_resource_metrics(sample: Sample | None, *, openmetrics: bool = False) -> bytes:
@@ -28,17 +33,17 @@ def render_resource_metrics(sample: Sample | None, *, openmetrics: bool = False)
     page = Page(openmetrics=openmetrics)
     if sample is None:
         return _errors(page, 1)
-    containers = list(_container_rows(sample))
-    pods = list(_pod_rows(sample))
-    _family(page, "container_cpu_usage_seconds_total", "counter", _CPU, containers)
-    _family(page, "container_memory_working_set_bytes", "gauge", _WORKING_SET, containers)
-    _start_times(page, sample)
-    _family(page, "container_swap_limit_bytes", "gauge", _SWAP_LIMIT, containers)
-    _family(page, "container_swap_usage_bytes", "gauge", _SWAP, containers)
+    containers = list(_container_rows(sample, page))
+    pods = list(_pod_rows(sample, page))
+    _family(page, "container_cpu_usage_seconds_total", "counter", _cpu_seconds, containers)
+    _family(page, "container_memory_working_set_bytes", "gauge", _working_set, containers)
+    _start_times(page, containers)
+    _family(page, "container_swap_limit_bytes", "gauge", _swap_limit, containers)
+    _family(page, "container_swap_usage_bytes", "gauge", _swap, containers)
     _node(page, sample)
-    _family(page, "pod_cpu_usage_seconds_total", "counter", _CPU, pods)
-    _family(page, "pod_memory_working_set_bytes", "gauge", _WORKING_SET, pods)
-    _family(page, "pod_swap_usage_bytes", "gauge", _SWAP, pods)
+    _family(page, "pod_cpu_usage_seconds_total", "counter", _cpu_seconds, pods)
+    _family(page, "pod_memory_working_set_bytes", "gauge", _working_set, pods)
+    _family(page, "pod_swap_usage_bytes", "gauge", _swap, pods)
     return _errors(page, 0)
 
 
@@ -78,76 +83,68 @@ def _swap_limit(sample: CgroupSample) -> float | None:
     return sample.limits.swap_bytes if _swap(sample) is not None else None
 
 
-_CPU: Value = _cpu_seconds
-_WORKING_SET: Value = _working_set
-_SWAP: Value = _swap
-_SWAP_LIMIT: Value = _swap_limit
-
-
-def _stability(name: str) -> str:
-    return "ALPHA" if "_swap_" in name else "STABLE"
-
-
 def _begin(page: Page, name: str, kind: str) -> None:
-    page.family(name, kind, _HELP[name], stability=_stability(name))
+    page.family(name, kind, _HELP[name], stability="ALPHA" if "_swap_" in name else "STABLE")
 
 
 def _family(page: Page, name: str, kind: str, value_of: Value, rows: list[_Row]) -> None:
-    values = [(row, value) for row in rows if (value := value_of(row.sample)) is not None]
-    if values:
+    lines = [
+        f"{name}{labels} {number(value)}{end}"
+        for labels, end, sample, _ in rows
+        if (value := value_of(sample)) is not None
+    ]
+    if lines:
         _begin(page, name, kind)
-    for row, value in values:
-        page.sample(name, row.labels, value, page.stamp(row.sample.time_ns))
+        page.extend(lines)
 
 
 def _node(page: Page, sample: Sample) -> None:
-    if sample.node.cgroup:
-        rows = [_Row("", sample.node.cgroup)]
-        _family(page, "node_cpu_usage_seconds_total", "counter", _CPU, rows)
-        _family(page, "node_memory_working_set_bytes", "gauge", _WORKING_SET, rows)
-    swap = sample.node.swap
+    cgroup, swap = sample.node.cgroup, sample.node.swap
+    if cgroup:
+        rows = [_Row("", page.stamp(cgroup.time_ns), cgroup)]
+        _family(page, "node_cpu_usage_seconds_total", "counter", _cpu_seconds, rows)
+        _family(page, "node_memory_working_set_bytes", "gauge", _working_set, rows)
     if swap:
         _begin(page, "node_swap_usage_bytes", "gauge")
         page.sample("node_swap_usage_bytes", "", swap.used_bytes, page.stamp(swap.time_ns))
 
 
-def _start_times(page: Page, sample: Sample) -> None:
-    started = [
-        (labels, container.target.started_at_ns)
-        for labels, container in _labelled_containers(sample)
-        if container.target.started_at_ns > 0
+def _start_times(page: Page, rows: list[_Row]) -> None:
+    name = "container_start_time_seconds"
+    lines = [
+        f"{name}{labels} {number(started_at_ns / _NSEC_PER_S)}\n"
+        for labels, _, _, started_at_ns in rows
+        if started_at_ns > 0
     ]
-    if started:
-        _begin(page, "container_start_time_seconds", "gauge")
-    for labels, started_at_ns in started:
-        page.sample("container_start_time_seconds", labels, started_at_ns / _NSEC_PER_S)
+    if lines:
+        _begin(page, name, "gauge")
+        page.extend(lines)
 
 
-def _labelled_containers(sample: Sample) -> Iterator[tuple[str, ContainerSample]]:
+def _container_rows(sample: Sample, page: Page) -> Iterator[_Row]:
     for pod in sample.pods:
-        for container in pod.containers:
-            if container.cgroup:
-                yield (
-                    text.label_block(
-                        container=container.target.name,
-                        namespace=pod.target.namespace,
-                        pod=pod.target.name,
-                    ),
-                    container,
-                )
+        namespace, name = pod.target.namespace, pod.target.name
+        for target, cgroup, _, _ in pod.containers:
+            if cgroup:
+                labels = _container_labels(target.name, namespace, name)
+                yield _Row(labels, page.stamp(cgroup.time_ns), cgroup, target.started_at_ns)
 
 
-def _container_rows(sample: Sample) -> Iterator[_Row]:
-    for labels, container in _labelled_containers(sample):
-        if container.cgroup:
-            yield _Row(labels, container.cgroup)
-
-
-def _pod_rows(sample: Sample) -> Iterator[_Row]:
+def _pod_rows(sample: Sample, page: Page) -> Iterator[_Row]:
     for pod in sample.pods:
         if pod.cgroup:
-            labels = text.label_block(namespace=pod.target.namespace, pod=pod.target.name)
-            yield _Row(labels, pod.cgroup)
+            labels = _pod_labels(pod.target.namespace, pod.target.name)
+            yield _Row(labels, page.stamp(pod.cgroup.time_ns), pod.cgroup)
+
+
+@lru_cache(maxsize=8192)
+def _container_labels(container: str, namespace: str, pod: str) -> str:
+    return text.label_block(container=container, namespace=namespace, pod=pod)
+
+
+@lru_cache(maxsize=8192)
+def _pod_labels(namespace: str, pod: str) -> str:
+    return text.label_block(namespace=namespace, pod=pod)
 
 
 def _errors(page: Page, value: int) -> bytes:

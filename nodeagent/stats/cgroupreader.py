@@ -120,7 +120,7 @@ class CgroupReader:
         if changed or self._last is None:
             self._last = assembly.assemble(time_ns, self._values, self._settings)
         else:
-            self._last = self._last._replace(time_ns=time_ns)
+            self._last = tuple.__new__(CgroupSample, (time_ns, *self._last[1:]))
         return self._last
 
     def _wanted(self, file: CgroupFile) -> bool:

@@ -54,6 +54,12 @@ def within(whole: FsSample | None, part: FsSample | None) -> FsSample | None:
     """What `part` uses, beside what the file system that holds it has; None without `part`."""
     if part is None or whole is None:
         return part
-    return whole._replace(
-        time_ns=part.time_ns, used_bytes=part.used_bytes, inodes_used=part.inodes_used
+    return FsSample(
+        part.time_ns,
+        whole.available_bytes,
+        whole.capacity_bytes,
+        part.used_bytes,
+        whole.inodes_free,
+        whole.inodes,
+        part.inodes_used,
     )

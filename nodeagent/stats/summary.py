@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodeagent.psi import Pressure, PressureLine
+from nodeagent.psi import Pressure
 from nodeagent.stats import summarydisks as disks
 from nodeagent.stats.samples import (
     CgroupSample,
     ContainerSample,
+    MemorySample,
     NodeSample,
     PodSample,
     RlimitSample,
     Sample,
     SwapSample,
+    SystemSample,
 )
 from nodeagent.stats.summarydisks import Json, timestamp
 
@@ -87,14 +89,10 @@ class _Builder:
     def node(self, node: NodeSample, node_name: str) -> Json:
         out: Json = {"nodeName": node_name}
         if node.system:
-            out["systemContainers"] = [
-                {"name": part.name, "startTime": timestamp(part.started_at_ns)}
-                | self._usage(part.cgroup, f"system {part.name}")
-                for part in node.system
-            ]
+            out["systemContainers"] = [self._system_part(part) for part in node.system]
         out["startTime"] = timestamp(node.boot_time_ns)
         if node.cgroup:
-            out |= self._usage(node.cgroup, "node", memory_limit=node.memory_bytes or None)
+            self._add_usage(out, node.cgroup, "node", node.memory_bytes or None)
         if node.swap:
             out["swap"] = _node_swap(node.swap)
         if self._full:
@@ -102,6 +100,12 @@ class _Builder:
             _put(out, "fs", disks.fs_json(node.fs))
             _put(out, "runtime", _runtime(node))
             _put(out, "rlimit", _rlimit(node.rlimit))
+        return out
+
+    def _system_part(self, part: SystemSample) -> Json:
+        out: Json = {"name": part.name, "startTime": timestamp(part.started_at_ns)}
+        limit = part.cgroup.limits.memory_bytes
+        self._add_usage(out, part.cgroup, f"system {part.name}", limit)
         return out
 
     def pod(self, pod: PodSample, node: NodeSample) -> Json:
@@ -112,15 +116,12 @@ class _Builder:
             "containers": [self._container(one) for one in pod.containers if one.cgroup],
         }
         if pod.cgroup:
-            out |= self._usage(pod.cgroup, f"pod {target.uid}")
+            self._add_usage(out, pod.cgroup, f"pod {target.uid}", pod.cgroup.limits.memory_bytes)
             _put(out, "swap", _swap(pod.cgroup))
         if self._full:
             _put(out, "network", disks.network_json(pod.network))
             if pod.volumes:
-                out["volume"] = [
-                    disks.known_json(volume.fs) | {"name": volume.target.name}
-                    for volume in pod.volumes
-                ]
+                out["volume"] = [disks.volume_json(volume) for volume in pod.volumes]
             _put(out, "ephemeral-storage", disks.fs_json(disks.ephemeral_storage(pod, node.fs)))
             _put(out, "process_stats", _processes(pod))
         return out
@@ -129,58 +130,56 @@ class _Builder:
         target, sample = container.target, container.cgroup
         out: Json = {"name": target.name, "startTime": timestamp(target.started_at_ns)}
         if sample:
-            out |= self._usage(sample, target.id)
+            self._add_usage(out, sample, target.id, sample.limits.memory_bytes)
             _put(out, "swap", _swap(sample))
         if self._full:
             _put(out, "rootfs", disks.fs_json(container.rootfs))
             _put(out, "logs", disks.fs_json(container.logs))
         return out
 
-    def _usage(self, sample: CgroupSample, key: str, *, memory_limit: int | None = None) -> Json:
+    def _add_usage(self, out: Json, sample: CgroupSample, key: str, limit: int | None) -> None:
         """The cpu, memory and io parts; io exists only to carry pressure."""
         time = timestamp(sample.time_ns)
-        out: Json = {}
         if sample.cpu:
             cpu: Json = {"time": time, "usageCoreNanoSeconds": sample.cpu.usage_nsec}
-            _put(cpu, "usageNanoCores", rate_nanocores(sample, self._bases.get(key)))
-            out["cpu"] = self._with_psi(cpu, sample.cpu_pressure)
-        memory = _memory(sample, memory_limit or sample.limits.memory_bytes)
-        if memory:
-            out["memory"] = self._with_psi({"time": time} | memory, sample.memory_pressure)
-        if self._full and self._psi and sample.io_pressure:
-            out["io"] = self._with_psi({"time": time}, sample.io_pressure)
-        return out
-
-    def _with_psi(self, part: Json, pressure: Pressure | None) -> Json:
-        if self._psi and pressure:
-            psi = {"some": _line(pressure.some)}
-            if pressure.full:
-                psi["full"] = _line(pressure.full)
-            part["psi"] = psi
-        return part
+            rate = rate_nanocores(sample, self._bases.get(key))
+            if rate is not None:
+                cpu["usageNanoCores"] = rate
+            if sample.cpu_pressure and self._psi:
+                cpu["psi"] = _psi(sample.cpu_pressure)
+            out["cpu"] = cpu
+        if sample.memory:
+            memory = _memory(sample.memory, limit, time)
+            if sample.memory_pressure and self._psi:
+                memory["psi"] = _psi(sample.memory_pressure)
+            out["memory"] = memory
+        if sample.io_pressure and self._psi and self._full:
+            out["io"] = {"time": time, "psi": _psi(sample.io_pressure)}
 
 
-def _line(line: PressureLine) -> Json:
-    return {
-        "total": line.total_usec,
-        "avg10": line.avg10,
-        "avg60": line.avg60,
-        "avg300": line.avg300,
-    }
+def _psi(pressure: Pressure) -> Json:
+    (avg10, avg60, avg300, total), full = pressure
+    out = {"some": {"total": total, "avg10": avg10, "avg60": avg60, "avg300": avg300}}
+    if full is not None:
+        avg10, avg60, avg300, total = full
+        out["full"] = {"total": total, "avg10": avg10, "avg60": avg60, "avg300": avg300}
+    return out
 
 
-def _memory(sample: CgroupSample, limit: int | None) -> Json:
-    memory = sample.memory
-    if memory is None:
-        return {}
-    out: Json = {}
-    if limit is not None and memory.working_set_bytes is not None:
-        out["availableBytes"] = max(limit - memory.working_set_bytes, 0)
-    _put(out, "usageBytes", memory.usage_bytes)
-    _put(out, "workingSetBytes", memory.working_set_bytes)
-    _put(out, "rssBytes", memory.rss_bytes)
-    _put(out, "pageFaults", memory.page_faults)
-    _put(out, "majorPageFaults", memory.major_page_faults)
+def _memory(memory: MemorySample, limit: int | None, time: str) -> Json:
+    working_set = memory.working_set_bytes
+    out = disks.without_none(
+        {
+            "time": time,
+            "usageBytes": memory.usage_bytes,
+            "workingSetBytes": working_set,
+            "rssBytes": memory.rss_bytes,
+            "pageFaults": memory.page_faults,
+            "majorPageFaults": memory.major_page_faults,
+        }
+    )
+    if limit is not None and working_set is not None:
+        out["availableBytes"] = limit - working_set if limit > working_set else 0
     return out
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from nodeagent.stats.samples import FsSample, InterfaceSample, NetworkSample, PodSample
+from nodeagent.stats.samples import (
+    FsSample,
+    InterfaceSample,
+    NetworkSample,
+    PodSample,
+    VolumeSample,
+)
 from nodeagent.stats.targets import EPHEMERAL_KINDS
 from orch.wire import times
 
 Json = dict[str, Any]
 
 _NSEC_PER_S = 1_000_000_000
-_FS_FIELDS = (
-    ("availableBytes", "available_bytes"),
-    ("capacityBytes", "capacity_bytes"),
-    ("usedBytes", "used_bytes"),
-    ("inodesFree", "inodes_free"),
-    ("inodes", "inodes"),
-    ("inodesUsed", "inodes_used"),
-)
 
 
 def timestamp(time_ns: int) -> str:
@@ -34,37 +31,65 @@ def _of_second(time_s: int) -> str:
     return times.format_time(datetime.fromtimestamp(time_s, UTC))
 
 
-def known_json(fs: FsSample) -> Json:
-    """FsStats with the fields that are known."""
-    out: Json = {"time": timestamp(fs.time_ns)}
-    for field, name in _FS_FIELDS:
-        value = getattr(fs, name)
-        if value is not None:
-            out[field] = value
-    return out
+def without_none(fields: Json) -> Json:
+    """The fields whose value is known; the same dict when all are."""
+    if None not in fields.values():
+        return fields
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def fs_json(fs: FsSample | None) -> Json | None:
-    return None if fs is None else known_json(fs)
+    """FsStats with the fields that are known."""
+    if fs is None:
+        return None
+    time_ns, available, capacity, used, inodes_free, inodes, inodes_used = fs
+    return without_none(
+        {
+            "time": timestamp(time_ns),
+            "availableBytes": available,
+            "capacityBytes": capacity,
+            "usedBytes": used,
+            "inodesFree": inodes_free,
+            "inodes": inodes,
+            "inodesUsed": inodes_used,
+        }
+    )
+
+
+def volume_json(volume: VolumeSample) -> Json:
+    """VolumeStats: FsStats and the volume's name."""
+    return (fs_json(volume.fs) or {}) | {"name": volume.target.name}
 
 
 def ephemeral_storage(pod: PodSample, node_fs: FsSample | None) -> FsSample | None:
     """What the pod keeps on the node's disk: layers, logs and its own volumes.
 
-    The stamp is the youngest of the parts; None when nothing was measured yet.
+    The stamp is the youngest of the parts; None when nothing was measured yet. Inodes of
+    containers' log directories are not counted, as the reference does not.
     """
-    rootfs = [container.rootfs for container in pod.containers if container.rootfs]
-    logs = [container.logs for container in pod.containers if container.logs]
-    volumes = [volume.fs for volume in pod.volumes if volume.target.kind in EPHEMERAL_KINDS]
-    own_logs = [pod.logs] if pod.logs else []
-    parts = [*rootfs, *logs, *volumes, *own_logs]
-    used = _total(parts, lambda part: part.used_bytes)
-    inodes = _total([*rootfs, *volumes, *own_logs], lambda part: part.inodes_used)
-    if used is None and inodes is None:
+    parts = [volume.fs for volume in pod.volumes if volume.target.kind in EPHEMERAL_KINDS]
+    if pod.logs:
+        parts.append(pod.logs)
+    logs = []
+    for container in pod.containers:
+        if container.rootfs:
+            parts.append(container.rootfs)
+        if container.logs:
+            logs.append(container.logs)
+    used = [part.used_bytes for part in parts + logs if part.used_bytes is not None]
+    inodes = [part.inodes_used for part in parts if part.inodes_used is not None]
+    if not used and not inodes:
         return None
     whole = node_fs or FsSample(0)
-    time_ns = max(part.time_ns for part in parts)
-    return whole._replace(time_ns=time_ns, used_bytes=used, inodes_used=inodes)
+    return FsSample(
+        max([part.time_ns for part in parts + logs]),
+        whole.available_bytes,
+        whole.capacity_bytes,
+        sum(used) if used else None,
+        whole.inodes_free,
+        whole.inodes,
+        sum(inodes) if inodes else None,
+    )
 
 
 def network_json(network: NetworkSample | None) -> Json | None:
@@ -87,9 +112,3 @@ def _interface(interface: InterfaceSample) -> Json:
         "txBytes": interface.tx_bytes,
         "txErrors": interface.tx_errors,
     }
-
-
-def _total(parts: list[FsSample], field: Callable[[FsSample], int | None]) -> int | None:
-    """The sum of what is known; None when nothing is."""
-    known = [value for value in map(field, parts) if value is not None]
-    return sum(known) if known else None
