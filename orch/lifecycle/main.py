@@ -6,22 +6,26 @@ ordered stop.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
+import ssl
 import sys
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from orch.client.events import EventRecorder
-from orch.client.kubeconfig import load_kubeconfig
+from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.component import clock, daemon
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
+from orch.component.httpd import HttpServer
 from orch.component.notify import Notifier, NotifyError
 from orch.lifecycle import options as flags
 from orch.lifecycle import serving
@@ -42,24 +46,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = flags.parse(sys.argv[1:] if argv is None else argv)
         logs.configure(level=options.log_level, format=options.logging_format)
+        files = read_files(options)
     except SetupError as error:
         sys.stderr.write(f"{PROGRAM}: error: {error}\n")
         return 1
-    return daemon.run_daemon(lambda stop: run(options, stop), name=PROGRAM)
+    return daemon.run_daemon(lambda stop: run(options, files, stop), name=PROGRAM)
 
 
-async def run(options: Options, stop: Stop) -> None:
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What the files named by flags say, read before anything runs."""
+
+    api: ClientConfig
+    tls: ssl.SSLContext
+
+
+def read_files(options: Options) -> Files:
+    """SetupError names the file that cannot be used."""
+    return Files(load_kubeconfig(options.kubeconfig), serving.context(options))
+
+
+async def run(options: Options, files: Files, stop: Stop) -> None:
     """Decide until told to stop; SetupError when it cannot start as asked."""
-    config = load_kubeconfig(options.kubeconfig)
     agent = f"{PROGRAM}/{VERSION}"
-    client = ApiClient(Transport(config, user_agent=agent))
-    claiming = ApiClient(Transport(config, user_agent=f"{agent} leader-election"))
+    client = ApiClient(Transport(files.api, user_agent=agent))
+    claiming = ApiClient(Transport(files.api, user_agent=f"{agent} leader-election"))
     controller = Controller(options, client, claiming)
-    http = serving.server(options, controller.checks, controller.slis, controller.metrics)
+    http = HttpServer(
+        serving.application(controller, guarded=bool(options.client_ca_file)),
+        host=options.bind_address,
+        port=options.secure_port,
+        ssl_context=files.tls,
+        name=PROGRAM,
+    )
     port = await http.start()
     notifier = Notifier.from_environment()
     try:
-        _write_port(options.port_file, port)
+        await asyncio.to_thread(_write_port, options.port_file, port)
         for warning in options.warnings:
             log.warning("%s", warning)
         log.info("%s %s serves on https://%s:%d", PROGRAM, VERSION, options.bind_address, port)
@@ -76,7 +99,7 @@ async def run(options: Options, stop: Stop) -> None:
 
 
 class Controller:
-    """One process's part in the election, and the monitor of its present term."""
+    """One process's part in the election, the monitor of its present term, and its pages."""
 
     def __init__(self, options: Options, client: ApiClient, claiming: ApiClient) -> None:
         self.metrics = LifecycleMetrics()

@@ -9,12 +9,12 @@ import ssl
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Protocol
 
 from aiohttp import web
 
-from orch.component import clock, httpd, pki, slis
+from orch.component import clock, httpd, slis
 from orch.component.health import HealthChecks, SliMetrics
-from orch.component.httpd import HttpServer
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.lifecycle.options import PROGRAM, Options
 from orch.wire import errors
@@ -23,22 +23,15 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _OPEN = ("/healthz", "/livez", "/readyz")
 
 
-def server(
-    options: Options, checks: HealthChecks, page: SliMetrics, metrics: LifecycleMetrics
-) -> HttpServer:
-    """The listener, not started; SetupError for certificates that cannot be used."""
-    return HttpServer(
-        application(checks, page, metrics, guarded=bool(options.client_ca_file)),
-        host=options.bind_address,
-        port=options.secure_port,
-        ssl_context=_context(options),
-        name=PROGRAM,
-    )
+class Pages(Protocol):
+    """What there is to show."""
+
+    checks: HealthChecks
+    slis: SliMetrics
+    metrics: LifecycleMetrics
 
 
-def application(
-    checks: HealthChecks, page: SliMetrics, metrics: LifecycleMetrics, *, guarded: bool
-) -> web.Application:
+def application(pages: Pages, *, guarded: bool) -> web.Application:
     """`guarded` asks for a client certificate everywhere but at the health endpoints."""
     middlewares = [httpd.text_errors]
     if guarded:
@@ -46,15 +39,15 @@ def application(
     app = web.Application(middlewares=middlewares)
 
     async def show_metrics(request: web.Request) -> web.Response:
-        body, content_type = metrics.registry.render(request.headers.get("Accept", ""))
+        body, content_type = pages.metrics.registry.render(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def show_slis(_request: web.Request) -> web.Response:
-        return web.Response(body=page.render(), headers={"Content-Type": slis.CONTENT_TYPE})
+        return web.Response(body=pages.slis.render(), headers={"Content-Type": slis.CONTENT_TYPE})
 
     app.router.add_routes(
         [
-            *checks.handlers(),
+            *pages.checks.handlers(),
             web.get("/metrics", show_metrics),
             web.get("/metrics/slis", show_slis),
         ]
@@ -70,7 +63,8 @@ async def _certificate_required(request: web.Request, handler: _Handler) -> web.
     return await handler(request)
 
 
-def _context(options: Options) -> ssl.SSLContext:
+def context(options: Options) -> ssl.SSLContext:
+    """The certificate asked for, or one made up for this run; SetupError when it cannot be used."""
     client_ca = options.client_ca_file or None
     if options.tls_cert_file:
         return httpd.server_context(
@@ -78,5 +72,7 @@ def _context(options: Options) -> ssl.SSLContext:
         )
     hosts = list(dict.fromkeys((options.bind_address, "localhost", "127.0.0.1")))
     with tempfile.TemporaryDirectory() as folder:
+        from orch.component import pki  # heavy, and needed only here
+
         pair = pki.self_signed(Path(folder), PROGRAM, hosts, now=clock.utc_now())
         return httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=client_ca)

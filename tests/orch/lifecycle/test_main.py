@@ -1,0 +1,293 @@
+"""The whole controller manager against a real API server in this process, with real heartbeats.
+
+Times are shortened by flags; nothing else differs from production.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from nodeagent.heartbeat import LeaseLoop
+from nodeagent.node.facts import NodeFacts
+from nodeagent.statusloop import StatusLoop
+from orch.client.kubeconfig import ClientConfig, write_kubeconfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport
+from orch.component import clock, loops
+from orch.component.daemon import Stop
+from orch.lifecycle import main, options
+from orch.lifecycle.records import Settings
+from orch.wire.coordination import Lease
+from orch.wire.core import Event, Node
+from orch.wire.errors import ApiError
+from orch.wire.meta import ObjectMeta
+from orch.wire.pods import Container, Pod, PodSpec
+from tests.fakes import node as facts
+from tests.orch.server.harness import Api, Pki, make_pki
+
+FAST = (
+    "--node-monitor-period=200ms",
+    "--node-monitor-grace-period=2s",
+    "--node-startup-grace-period=2s",
+    "--secure-port=0",
+)
+
+
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return make_pki(tmp_path_factory.mktemp("pki"), clock.utc_now())
+
+
+class World:
+    """A server, one controller, and agents' heartbeats that can be stopped one by one."""
+
+    def __init__(self, api: Api, pki: Pki, folder: Path) -> None:
+        self.api = api
+        self.pki = pki
+        self.folder = folder
+        self.admin = self.client("admin")
+        self.stop = Stop()
+        self.controller: asyncio.Task[None] | None = None
+        self.agents: dict[str, list[asyncio.Task[None]]] = {}
+        self.clients = [self.admin]
+
+    def config(self, user: str) -> ClientConfig:
+        pair = self.pki.users[user]
+        return ClientConfig(
+            server=f"https://127.0.0.1:{self.api.port}",
+            ca_file=self.pki.ca_file,
+            cert_file=pair.cert_file,
+            key_file=pair.key_file,
+        )
+
+    def client(self, user: str) -> ApiClient:
+        return ApiClient(Transport(self.config(user)))
+
+    async def start_controller(self, *flags: str) -> int:
+        kubeconfig, port_file = self.folder / "kubeconfig", self.folder / "port"
+        port_file.unlink(missing_ok=True)
+        write_kubeconfig(str(kubeconfig), self.config("controller"))
+        arguments = [f"--kubeconfig={kubeconfig}", f"--port-file={port_file}", *FAST, *flags]
+        self.stop = Stop()
+        parsed = options.parse(arguments)
+        running = main.run(parsed, main.read_files(parsed), self.stop)
+        self.controller = loops.spawn(running, name="controller")
+        await until(port_file.exists)
+        return int(port_file.read_text())
+
+    async def stop_controller(self) -> None:
+        self.stop.set("test")
+        if self.controller:
+            await self.controller
+            self.controller = None
+
+    def start_agent(self, name: str) -> None:
+        status_client, lease_client = self.client(name), self.client(name)
+        self.clients += [status_client, lease_client]
+        loop_time = asyncio.get_running_loop().time
+
+        async def collect() -> NodeFacts:
+            runtime = facts.runtime(last_good_s=loop_time())
+            return replace(facts.facts(runtime=runtime), time_s=loop_time())
+
+        status = StatusLoop(status_client, facts.settings(node_name=name), collect)
+        lease = LeaseLoop(lease_client, name, duration_s=1)
+        self.agents[name] = [
+            loops.spawn(coro, name=f"{name} {what}")
+            for what, coro in (
+                ("status", status.run()),
+                ("watch", status.watch()),
+                ("lease", lease.run()),
+            )
+        ]
+
+    async def silence(self, name: str) -> None:
+        await loops.cancel(*self.agents.pop(name))
+
+    async def ready(self, name: str) -> str:
+        try:
+            found = await self.admin.get(Node, name)
+        except ApiError:
+            return ""
+        return next((c.status for c in found.status.conditions or () if c.type == "Ready"), "")
+
+    async def lease(self, name: str) -> Lease | None:
+        try:
+            return await self.admin.get(Lease, name, "orch-node-lease")
+        except ApiError:
+            return None
+
+    async def taints(self, name: str) -> set[tuple[str, str]]:
+        found = await self.admin.get(Node, name)
+        return {(t.key.rpartition("/")[2], t.effect) for t in found.spec.taints or ()}
+
+    async def close(self) -> None:
+        await self.stop_controller()
+        for name in list(self.agents):
+            await self.silence(name)
+        for client in self.clients:
+            await client.transport.close()
+
+
+async def until(check: Callable[[], object], *, within_s: float = 15.0) -> None:
+    """Poll, with a limit: what is waited for happens in other tasks of this loop."""
+    async with asyncio.timeout(within_s):
+        while True:
+            found = check()
+            if await found if asyncio.iscoroutine(found) else found:
+                return
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def world(identities: Pki, tmp_path: Path) -> AsyncIterator[World]:
+    api = await Api.start(identities, tmp_path / "data")
+    world = World(api, identities, tmp_path)
+    yield world
+    await world.close()
+    await api.stop()
+
+
+async def is_ready(world: World, name: str, status: str) -> bool:
+    return await world.ready(name) == status
+
+
+async def test_agents_register_renew_and_stay_ready(world: World) -> None:
+    await world.start_controller()
+    for name in ("n1", "n2"):
+        world.start_agent(name)
+        await until(lambda name=name: is_ready(world, name, "True"))
+    seen: set[str | None] = set()
+
+    async def renewed_often() -> bool:
+        if lease := await world.lease("n1"):
+            assert [owner.name for owner in lease.metadata.ownerReferences or ()] == ["n1"]
+            seen.add(lease.spec.renewTime)
+        return len(seen) > 10  # more than the grace of two seconds lasts
+
+    await until(renewed_often)
+    assert [await world.ready(name) for name in ("n1", "n2")] == ["True", "True"]
+
+
+async def test_a_silent_agent_is_unknown_and_tainted_and_recovers_by_itself(world: World) -> None:
+    await world.start_controller()
+    for name in ("n1", "n2"):
+        world.start_agent(name)
+        await until(lambda name=name: is_ready(world, name, "True"))
+    await world.silence("n1")
+    await until(lambda: is_ready(world, "n1", "Unknown"))
+
+    async def both_taints() -> bool:
+        return await world.taints("n1") == {
+            ("unreachable", "NoSchedule"),
+            ("unreachable", "NoExecute"),
+        }
+
+    await until(both_taints)
+    assert await world.ready("n2") == "True"
+    world.start_agent("n1")
+    await until(lambda: is_ready(world, "n1", "True"))
+
+    async def no_taints() -> bool:
+        return await world.taints("n1") == set()
+
+    await until(no_taints)
+    reasons = {event.reason for event in (await world.admin.list(Event)).items}
+    assert "NodeNotReady" in reasons
+
+
+async def test_a_running_agent_puts_a_wrong_verdict_right_at_once(world: World) -> None:
+    world.start_agent("n1")
+    await until(lambda: is_ready(world, "n1", "True"))
+    judged = await world.admin.get(Node, "n1")
+    conditions = [
+        c.model_copy(update={"status": "Unknown"}) for c in judged.status.conditions or ()
+    ]
+    patch = {"status": {"conditions": [c.to_wire() for c in conditions]}}
+    await world.admin.patch(Node, "n1", patch, subresource="status")
+    await until(lambda: is_ready(world, "n1", "True"), within_s=5)
+
+
+async def test_a_deleted_node_and_a_deleted_lease_come_back(world: World) -> None:
+    world.start_agent("n1")
+    await until(lambda: is_ready(world, "n1", "True"))
+    await until(lambda: world.lease("n1"))
+    await world.admin.delete(Lease, "n1", "orch-node-lease")
+    await world.admin.delete(Node, "n1")
+    await until(lambda: is_ready(world, "n1", "True"), within_s=5)
+    await until(lambda: world.lease("n1"), within_s=5)
+
+
+async def test_what_a_gone_node_leaves_behind_is_removed(world: World) -> None:
+    world.start_agent("n2")
+    await until(lambda: is_ready(world, "n2", "True"))
+    meta = ObjectMeta(name="p", namespace="default")
+    spec = PodSpec(nodeName="n1", containers=[Container(name="c", image="busybox:1")])
+    await world.admin.create(Pod(metadata=meta, spec=spec))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("orch.lifecycle.options.Settings", _hasty)
+        await world.start_controller()
+
+    async def gone() -> bool:
+        return not (await world.admin.list(Pod)).items
+
+    await until(gone)
+    assert await world.ready("n2") == "True"
+
+
+def _hasty(**values: object) -> Settings:
+    return Settings(**values, orphan_quarantine_s=0.5)  # type: ignore[arg-type]
+
+
+async def test_a_second_controller_takes_over_when_the_first_stops(world: World) -> None:
+    await world.start_controller()
+    claim: Lease | None = None
+
+    async def claimed() -> bool:
+        nonlocal claim
+        try:
+            claim = await world.admin.get(Lease, "orch-controller-manager", "orch-system")
+        except ApiError:
+            return False
+        return bool(claim.spec.holderIdentity)
+
+    await until(claimed)
+    first = claim.spec.holderIdentity if claim else ""
+    await world.stop_controller()
+    assert not await claimed(), "an ordered stop gives the claim up"
+    await world.start_controller()
+    await until(claimed)
+    assert claim and claim.spec.holderIdentity != first
+
+
+async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
+    port = await world.start_controller("--leader-elect=false")
+    world.start_agent("n1")
+    await until(lambda: is_ready(world, "n1", "True"))
+    untrusting = ssl.create_default_context()
+    untrusting.check_hostname = False
+    untrusting.verify_mode = ssl.CERT_NONE
+    connector = aiohttp.TCPConnector(ssl=untrusting)
+    async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=connector) as session:
+
+        async def read(path: str) -> str:
+            async with session.get(path) as answer:
+                assert answer.status == 200, path
+                return await answer.text()
+
+        for path in ("/healthz", "/livez", "/readyz", "/readyz/node-monitor"):
+            assert await read(path) == "ok"
+
+        async def shows_the_node() -> bool:
+            return 'node_collector_zone_size{zone=""} 1.0' in await read("/metrics")
+
+        await until(shows_the_node)
+        assert "orch_controller_leader 1.0" in await read("/metrics")
+        assert 'name="node-monitor"' in await read("/metrics/slis")
