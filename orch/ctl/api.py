@@ -15,7 +15,7 @@ from urllib.parse import quote
 import orjson
 
 from orch.client.transport import Response, Transport, TransportError
-from orch.ctl.failures import one_line
+from orch.ctl.failures import CommandFailed, one_line
 from orch.wire.errors import ApiError
 
 JSON = "application/json"
@@ -51,8 +51,12 @@ class Api:
         content_type: str = JSON,
     ) -> dict[str, Any]:
         """Send JSON data, give the record that is answered."""
+        try:
+            encoded = orjson.dumps(body)
+        except TypeError as error:
+            raise CommandFailed(f"what is to be sent cannot be written as JSON: {error}") from None
         answer = await self.call(
-            method, path, params=params, body=orjson.dumps(body), content_type=content_type
+            method, path, params=params, body=encoded, content_type=content_type
         )
         return self._record(answer)
 
@@ -101,7 +105,7 @@ def given(**params: str) -> dict[str, str]:
 
 def segment(name: str) -> str:
     """A name as one segment of a path."""
-    return quote(name, safe=":")
+    return quote(name, safe=":", errors="surrogateescape")  # argv may hold any bytes
 
 
 def refusal(answer: Response) -> ApiError:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.fakes.http_api import Answer, HttpApi
 from tests.orch.ctl.conftest import Orchctl
 
@@ -47,6 +49,23 @@ async def test_an_answer_that_is_no_object_is_an_error(orchctl: Orchctl, api: Ht
     result = await orchctl("get", "nodes")
     assert result.code == 1
     assert "did not answer with a JSON object" in result.err
+
+
+async def test_words_that_are_not_utf_8_do_not_break_the_command(orchctl: Orchctl) -> None:
+    missing = await orchctl("get", "node", "a\udcff")
+    assert (missing.code, "Traceback" in missing.err) == (1, False)
+    refused = await orchctl("patch", "node", "n", "-p", '{"a": "\udcff"}', "--type=merge")
+    assert refused.code == 1
+
+
+@pytest.mark.parametrize("value", ['"\udcff"', "123456789012345678901234567890"])
+async def test_what_json_cannot_carry_is_refused(
+    orchctl: Orchctl, api: HttpApi, value: str
+) -> None:
+    api.put("/api/v1/nodes/n", {"metadata": {"name": "n"}})
+    result = await orchctl("patch", "node", "n", "--type=merge", "-p", f'{{"a": {value}}}')
+    assert result.code == 1
+    assert "cannot be written as JSON" in result.err
 
 
 async def test_names_are_single_segments_of_the_path(orchctl: Orchctl, api: HttpApi) -> None:
