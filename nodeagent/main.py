@@ -79,8 +79,8 @@ async def _run(
                 name="healthz",
             )
         )
-    for one in servers:
-        await one.start()
+    ports = [await one.start() for one in servers]
+    built.status.serve_on(ports[0])
     recovery = spawn(built.recover(), name="recover checkpoints")
     try:
         _say_start(options, config, features, built)
@@ -109,6 +109,7 @@ def _loops(
         "directories": disks.run(),
         "runtime watch": built.runtime_watch.run(),
         "node status": built.status.run(),
+        "node watch": built.status.watch(),
     }
     if built.lease:
         loops["lease"] = built.lease.run()

@@ -16,7 +16,8 @@ from nodeagent.collector import FactsCollector
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.metrics import agent as agent_metrics
-from nodeagent.node.settings import NodeSettings, node_settings
+from nodeagent.node.facts import MachineFacts
+from nodeagent.node.settings import NodeSettings, node_settings, start_problems
 from nodeagent.options import Options
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
@@ -35,6 +36,7 @@ from nodeagent.runtime.cri import CriRuntime
 from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.server import Services
 from nodeagent.stats.host import HostFacts, read_host_facts
+from nodeagent.stats.hugepages import read_hugepages
 from nodeagent.stats.layers import RuntimeDiskLoop, RuntimeDisks
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.sources import Sources, SystemPart
@@ -134,8 +136,9 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
     sampler = _sampler(options, config, host, registry, disks)
     watch = RuntimeWatch(runtime, on_change=lambda: status.wake())
     events = EventRecorder(client, "nodeagent", host=node_name)
+    machine = collector.machine_facts(host, hostname=node_name, hugepages_bytes=read_hugepages())
     facts = FactsCollector(
-        collector.machine_facts(host, hostname=node_name),
+        machine,
         node_ip=options.node_ip,
         sample=lambda: sampler.latest,
         health=lambda: watch.health,
@@ -143,7 +146,7 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
     )
     status = StatusLoop(
         client,
-        _node_settings(options, config, node_name),
+        _node_settings(options, config, machine),
         facts.collect,
         times=StatusTimes(config.nodeStatusUpdateFrequency, config.nodeStatusReportFrequency),
         events=events,
@@ -222,18 +225,21 @@ def _pods_cgroup(config: NodeAgentConfiguration) -> str:
 
 
 def _node_settings(
-    options: Options, config: NodeAgentConfiguration, node_name: str
+    options: Options, config: NodeAgentConfiguration, machine: MachineFacts
 ) -> NodeSettings:
     try:
-        return node_settings(
+        settings = node_settings(
             config,
-            node_name=node_name,
+            node_name=machine.hostname,
             agent_version=version.VERSION,
             agent_port=config.port,
             node_labels=options.node_labels,
         )
     except ValueError as error:
         raise SetupError(str(error)) from None
+    if problems := start_problems(settings, machine, options.node_ip):
+        raise SetupError("; ".join(problems))
+    return settings
 
 
 def _sampler(

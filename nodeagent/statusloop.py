@@ -13,7 +13,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodeagent import registration
 from nodeagent.node import conditions, pressure, status
@@ -81,6 +81,10 @@ class StatusLoop:
         self._failing = False
         self._wake = asyncio.Event()
         self._informer: Informer[Node] | None = None
+
+    def serve_on(self, port: int) -> None:
+        """Tell the port the agent really listens on; before `run`."""
+        self._settings = replace(self._settings, agent_port=port)
 
     def wake(self) -> None:
         """Something changed that the status shows: compute it now."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.node import capacity, labels, pressure
+from nodeagent.node import addresses, capacity, labels, pressure
+from nodeagent.node.facts import MachineFacts
 from nodeagent.node.pressure import Threshold
 from orch.wire.core import Taint
 
@@ -63,6 +64,15 @@ def node_settings(
         declared_features=_declared(config.featureGates),
         register=config.registerNode,
     )
+
+
+def start_problems(settings: NodeSettings, machine: MachineFacts, node_ip: str) -> list[str]:
+    """Why the agent must not start like this on this machine, one sentence each."""
+    amounts = {capacity.CPU: machine.cpu_count * 1000, capacity.MEMORY: machine.memory_bytes}
+    known = {resource: amount for resource, amount in amounts.items() if amount}
+    problems = capacity.reservation_problems(known, settings.reserved)
+    address = addresses.node_ip_problem(node_ip)
+    return [*problems, *([address] if address else [])]
 
 
 def _taint(key: str, value: str, effect: str) -> Taint:

@@ -32,6 +32,7 @@ class Gate:
 GATES: tuple[Gate, ...] = (
     Gate("ComponentSLIs", Stage.STABLE, default=True, since="1.32"),
     Gate("ContainerCheckpoint", Stage.BETA, default=True, since="1.30"),
+    Gate("NodeDeclaredFeatures", Stage.ALPHA, default=False, since="1.35"),
     Gate("NodeAgentPSI", Stage.BETA, default=True, since="1.34"),
 )
 _STAGES = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}

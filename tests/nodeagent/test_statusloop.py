@@ -85,6 +85,15 @@ async def test_the_node_is_registered_and_reported(told: Reported) -> None:
     assert told.loop.registered and told.loop.ready
 
 
+async def test_the_port_told_before_the_start_is_the_one_reported(told: Reported) -> None:
+    told.loop.serve_on(4711)
+    told.start()
+    await asyncio.sleep(1)
+    endpoints = told.node.status.daemonEndpoints
+    assert endpoints and endpoints.nodeagentEndpoint and endpoints.kubeletEndpoint
+    assert (endpoints.nodeagentEndpoint.Port, endpoints.kubeletEndpoint.Port) == (4711, 4711)
+
+
 async def test_without_news_it_is_computed_every_ten_seconds_and_reported_every_five_minutes(
     told: Reported,
 ) -> None:

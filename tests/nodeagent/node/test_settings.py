@@ -1,7 +1,8 @@
 import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.node.settings import NodeSettings, node_settings
+from nodeagent.node.settings import NodeSettings, node_settings, start_problems
+from tests.fakes import node
 
 
 def made(config: dict[str, object], **labels: str) -> NodeSettings:
@@ -39,6 +40,15 @@ def test_reservations_add_up_and_taints_are_taken_over() -> None:
     assert settings.reserved == {"cpu": 1500, "memory": 1024**3}
     assert settings.taints[0].to_wire() == {"key": "dedicated", "effect": "NoSchedule"}
     assert settings.declared_features == ()
+
+
+def test_a_reservation_beyond_the_machine_and_a_bad_address_keep_it_from_starting() -> None:
+    settings = made({"systemReserved": {"memory": "9Gi", "cpu": "1"}})
+    problems = start_problems(settings, node.machine(), "0.0.0.0")
+    assert ["9Gi memory" in problems[0], "--node-ip 0.0.0.0" in problems[1]] == [True, True]
+    assert start_problems(made({}), node.machine(), "") == []
+    unknown = node.machine(memory_bytes=0)
+    assert start_problems(settings, unknown, "192.0.2.1") == []
 
 
 def test_every_bad_label_is_named() -> None:
