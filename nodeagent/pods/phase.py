@@ -11,11 +11,12 @@ PENDING = "Pending"
 RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
+FINAL_PHASES = (SUCCEEDED, FAILED)
 
 
 def pod_phase(pod: Pod, inits: Sequence[ContainerStatus], apps: Sequence[ContainerStatus]) -> str:
     """Pending, Running, Succeeded or Failed; a phase the API holds as final stays so."""
-    if pod.status.phase in (SUCCEEDED, FAILED):
+    if pod.status.phase in FINAL_PHASES:
         return pod.status.phase
     policy = pod_policy(pod)
     if any(_counts_as_started(status) for status in apps):

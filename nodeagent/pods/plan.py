@@ -23,13 +23,13 @@ from nodeagent.pods.actions import (
     Waiting,
 )
 from nodeagent.pods.observed import ObservedPod, is_active, is_ready
+from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.restarts import Verdict
 from nodeagent.runtime.base import SandboxDetail
 from orch.wire.pods import Container, Pod
 
 SANDBOX = ""  # the key of a sandbox's trouble among those of containers
 KEPT_INSTANCES = 2  # of one container: the newest and the one before it (lastState, its log)
-FINAL_PHASES = ("Succeeded", "Failed")
 
 _WAITING = Waiting("ContainerCreating")
 _WAITING_FOR_INIT = Waiting("PodInitializing")

@@ -6,6 +6,7 @@ Container states and their reasons are made here; what follows for the whole pod
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -13,7 +14,7 @@ from nodeagent.pods import conditions, qos
 from nodeagent.pods.actions import Plan, Waiting
 from nodeagent.pods.conditions import Moment
 from nodeagent.pods.observed import ObservedPod, is_ready
-from nodeagent.pods.phase import is_done, pod_phase
+from nodeagent.pods.phase import FINAL_PHASES, is_done, pod_phase
 from nodeagent.pods.restarts import is_sidecar
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
@@ -52,8 +53,9 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     """The whole status; `previous` keeps start, addresses and the times of conditions."""
     before = previous or pod.status
     records = pod.spec.initContainers or []
-    inits = [_init_status(c, _container_status(c, seen, facts)) for c in records]
-    apps = [_container_status(c, seen, facts) for c in pod.spec.containers]
+    over = _statuses_of_the_past(pod, before)
+    inits = [_init_status(c, _container_status(c, seen, facts, over)) for c in records]
+    apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
     phase = pod_phase(pod, inits, apps)
     ips = _addresses(pod, seen, facts, before)
     moment = Moment(
@@ -81,10 +83,25 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     )
 
 
-def _container_status(container: Container, seen: ObservedPod, facts: Facts) -> ContainerStatus:
+def _statuses_of_the_past(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus]:
+    """How the containers of a pod that is over were last seen, for those nobody holds any more."""
+    if pod.status.phase not in FINAL_PHASES:
+        return {}
+    listed = [*(before.initContainerStatuses or ()), *(before.containerStatuses or ())]
+    return {status.name: status for status in listed}
+
+
+def _container_status(
+    container: Container,
+    seen: ObservedPod,
+    facts: Facts,
+    over: Mapping[str, ContainerStatus],
+) -> ContainerStatus:
     instances = seen.instances(container.name)
     latest = instances[0] if instances else None
     waiting = _waiting(latest, facts.plan.waiting.get(container.name))
+    if latest is None and container.name in over:
+        return over[container.name]
     if latest is None:
         return ContainerStatus(
             name=container.name, image=container.image, started=False, state=_waits(waiting)

@@ -33,7 +33,7 @@ class StatusSync:
         self._registry = registry
         self._source = source
         self._due: dict[str, None] = {}  # uids, in the order they became due
-        self._absent: set[str] = set()  # due as soon as the API has an object for them
+        self._sent_to: dict[str, str] = {}  # uid → the object's uid in the API, "" when absent
         self._removed: dict[str, Pod] = {}
         self._work = asyncio.Event()
         self._backoff = Backoff(_FIRST_DELAY_S, 2.0, _LONGEST_DELAY_S)
@@ -52,10 +52,19 @@ class StatusSync:
         self._work.set()
 
     def _api_changed(self) -> None:
-        """Objects may have arrived that statuses waited for."""
-        for uid in self._absent:
-            self.note(uid)
-        self._absent.clear()
+        """Objects may have arrived, or been made anew, that a status is due to."""
+        for uid, known in self._sent_to.items():
+            pod = self._registry.desired(uid)
+            stored = self._stored(pod) if pod else None
+            if stored is not None and stored.metadata.uid != known:
+                self.note(uid)
+
+    def _stored(self, pod: Pod) -> Pod | None:
+        """The API's object for a pod, its mirror for a static one; None when it has none."""
+        stored = self._source.stored(pod.metadata.namespace or "", pod.metadata.name)
+        if stored is None or stored.metadata.uid == pod.metadata.uid or is_mirror(stored):
+            return stored
+        return None
 
     async def run(self) -> None:
         """Send for ever."""
@@ -105,10 +114,11 @@ class StatusSync:
     async def _send_status(self, uid: str) -> None:
         pod, wanted = self._registry.desired(uid), self._registry.status(uid)
         if pod is None or wanted is None:
+            self._sent_to.pop(uid, None)
             return
-        stored = self._source.stored(pod.metadata.namespace or "", pod.metadata.name)
-        if stored is None or not (stored.metadata.uid == uid or is_mirror(stored)):
-            self._absent.add(uid)
+        stored = self._stored(pod)
+        self._sent_to[uid] = (stored and stored.metadata.uid) or ""
+        if stored is None:
             return
         patch = status_patch(stored.status, wanted)
         if patch:

@@ -230,3 +230,9 @@ def test_addresses_and_start_come_from_the_sandbox_and_stay_when_the_pod_is_over
 def test_a_pod_in_the_hosts_network_has_the_hosts_address() -> None:
     status = status_of(pod(hostNetwork=True), seen(sandbox(), instance()), host_ip="192.0.2.1")
     assert [ip.ip for ip in status.podIPs or ()] == ["192.0.2.1"]
+
+
+def test_a_pod_that_is_over_keeps_what_was_known_of_containers_that_are_gone() -> None:
+    former = status_of(pod(**NEVER), seen(sandbox(), exited(code=3)))
+    over = pod(**NEVER, status=former.to_wire())
+    assert status_of(over, seen()).containerStatuses == former.containerStatuses

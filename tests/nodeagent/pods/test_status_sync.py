@@ -128,6 +128,10 @@ async def test_the_status_of_a_static_pod_goes_to_its_mirror_once_that_exists(
     await reporter.api.create(mirror_of(static, None))
     await asyncio.sleep(1)
     assert (await reporter.stored()).status.phase == "Running"
+    await reporter.api.delete(Pod, "web", "default", grace_period_s=0)
+    await reporter.api.create(mirror_of(static, None))
+    await asyncio.sleep(1)
+    assert (await reporter.stored()).status.phase == "Running", "a mirror made anew has it too"
 
 
 async def test_another_pod_of_the_same_name_is_not_touched(reporter: Reporter) -> None:
