@@ -83,7 +83,8 @@ _CPU_FAMILIES = (
 
 def write_memory(page: Page, rows: Rows) -> None:
     known = [(row.labels, row.end, row.sample.memory) for row in rows if row.sample.memory]
-    for name, kind, help_text, field in _MEMORY_FAMILIES:
+    for reference_name, kind, help_text, field in _MEMORY_FAMILIES:
+        name = page.name_of(reference_name, kind)
         at = MemorySample._fields.index(field)
         lines = [
             f"{name}{labels}}} {value}{end}"

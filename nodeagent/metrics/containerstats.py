@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nodeagent.metrics import columns, text
 from nodeagent.metrics.text import Page
 from nodeagent.stats.samples import CgroupSample, FsSample, NetworkSample, PodSample, Sample
 from nodeagent.stats.targets import cgroup_of, sandbox_cgroup_of
 
-_NSEC_PER_S = 1e9
+if TYPE_CHECKING:
+    from nodeagent.stats.host import HostFacts
 
 
 class Row(NamedTuple):
@@ -31,12 +32,16 @@ class Row(NamedTuple):
 
 
 def render_container_metrics(
-    sample: Sample | None, *, openmetrics: bool = False, psi: bool = True
+    sample: Sample | None,
+    *,
+    openmetrics: bool = False,
+    psi: bool = True,
+    host: HostFacts | None = None,
 ) -> bytes:
     """The page; without a sample it holds `container_scrape_error 1` alone.
 
-    `psi` is the feature gate. What a row does not know has no line, and a family without any line
-    is left out.
+    `psi` is the feature gate, `host` adds the machine's own families. What a row does not know has
+    no line, and a family without any line is left out.
     """
     page = Page(openmetrics=openmetrics)
     if sample is not None:
@@ -53,7 +58,27 @@ def render_container_metrics(
             columns.write_pressure(page, rows)
     page.family("container_scrape_error", "gauge", "1 if there was an error, 0 otherwise")
     page.sample("container_scrape_error", "", 0 if sample is not None else 1)
+    if host is not None:
+        _write_machine(page, host)
     return page.render()
+
+
+def _write_machine(page: Page, host: HostFacts) -> None:
+    labels = text.label_block(
+        boot_id=host.boot_id, machine_id=host.machine_id, system_uuid=host.system_uuid
+    )
+    for name, help_text, value in (
+        ("machine_cpu_cores", "Number of logical CPU cores.", host.cpu_count),
+        ("machine_cpu_physical_cores", "Number of physical CPU cores.", host.physical_cores),
+        ("machine_cpu_sockets", "Number of CPU sockets.", host.sockets),
+        ("machine_memory_bytes", "Amount of memory installed on the machine.", host.memory_bytes),
+        ("machine_swap_bytes", "Amount of swap memory available on the machine.", host.swap_bytes),
+    ):
+        if value or name == "machine_swap_bytes":
+            page.family(name, "gauge", help_text)
+            page.sample(name, labels, value)
+    page.family("machine_scrape_error", "gauge", "1 if there was an error, 0 otherwise")
+    page.sample("machine_scrape_error", "", 0)
 
 
 @lru_cache(maxsize=16384)

@@ -77,6 +77,12 @@ class Page:
         escaped = help_text.translate(_ESCAPES if self._openmetrics else _HELP_ESCAPES)
         self.add(f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n")
 
+    def name_of(self, name: str, kind: str) -> str:
+        """The name a family's samples must have: OpenMetrics wants `_total` on every counter."""
+        if self._openmetrics and kind == "counter" and not name.endswith("_total"):
+            return f"{name}_total"
+        return name
+
     def stamp(self, time_ns: int) -> str:
         """The end of a line whose sample was taken at `time_ns`; kept as long as the sample."""
         time_ms = time_ns // 1_000_000

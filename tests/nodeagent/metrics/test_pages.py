@@ -1,0 +1,113 @@
+"""Pages made once per sample, in a thread, whoever asks and however they want them."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from typing import Any
+
+import orjson
+import pytest
+
+from nodeagent.metrics import containerstats, pages
+from nodeagent.metrics.pages import StatsPages
+from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.samples import Sample
+from tests.fakes import hosts
+from tests.fakes.hosts import POD, Clock
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+
+
+@pytest.fixture
+async def sampler() -> Any:
+    sources = hosts.sources(hosts.TREES / "v2", wall_ns=Clock())
+    sampler = Sampler(targets=lambda: [POD], sources=sources)
+    yield sampler
+    await sampler.close()
+
+
+@pytest.fixture
+def made(sampler: Sampler) -> StatsPages:
+    return StatsPages(sampler, node_name="node-a", max_age_s=3600)
+
+
+async def test_the_summary_is_json(made: StatsPages) -> None:
+    body = await made.summary()
+    assert body.content_type == "application/json"
+    summary = orjson.loads(body.data)
+    assert summary["node"]["nodeName"] == "node-a" and "fs" in summary["node"]
+    only = orjson.loads((await made.summary(only_cpu_and_memory=True)).data)
+    assert "fs" not in only["node"]
+
+
+async def test_metrics_come_in_the_format_asked_for(made: StatsPages) -> None:
+    for page in (made.resource, made.containers):
+        plain, modern = await page(), await page(accept=OPENMETRICS)
+        assert "0.0.4" in plain.content_type and not plain.data.endswith(b"# EOF\n")
+        assert "openmetrics" in modern.content_type and modern.data.endswith(b"# EOF\n")
+
+
+async def test_compressed_is_the_same_page(made: StatsPages) -> None:
+    plain = await made.containers()
+    packed = await made.containers(accept_encoding="gzip, deflate")
+    assert (plain.encoding, packed.encoding) == ("", "gzip")
+    assert gzip.decompress(packed.data) == plain.data
+
+
+async def test_many_readers_of_one_sample_pay_once(
+    made: StatsPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    render = containerstats.render_container_metrics
+
+    def counting(sample: Sample | None, **more: Any) -> bytes:
+        calls.append(sample)
+        return render(sample, **more)
+
+    monkeypatch.setattr(containerstats, "render_container_metrics", counting)
+    bodies = await asyncio.gather(*(made.containers() for _ in range(20)))
+    assert len(calls) == 1
+    assert all(body.data is bodies[0].data for body in bodies)
+
+
+async def test_a_new_sample_makes_a_new_page(made: StatsPages, sampler: Sampler) -> None:
+    first = await made.summary()
+    await sampler.sample()
+    assert (await made.summary()).data is not first.data
+
+
+async def test_a_reader_that_leaves_does_not_spoil_the_page_of_another(made: StatsPages) -> None:
+    leaving = asyncio.ensure_future(made.containers())
+    while not made._made:
+        await asyncio.sleep(0)
+    staying = asyncio.ensure_future(made.containers())
+    leaving.cancel()
+    assert b"container_cpu" in (await staying).data
+
+
+async def test_without_statistics_metrics_say_so_and_the_summary_fails(
+    made: StatsPages, sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(targets: object) -> Sample:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(sampler.reader, "read", fails)
+    assert b"\nresource_scrape_error 1\n" in (await made.resource()).data
+    assert b"\ncontainer_scrape_error 1\n" in (await made.containers()).data
+    with pytest.raises(OSError, match="Input/output"):
+        await made.summary()
+
+
+async def test_a_page_that_cannot_be_made_says_so(
+    made: StatsPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    render = pages.resource.render_resource_metrics
+
+    def fails(sample: Sample | None, **more: Any) -> bytes:
+        if sample is not None:
+            raise ValueError("a bug")
+        return render(sample, **more)
+
+    monkeypatch.setattr(pages.resource, "render_resource_metrics", fails)
+    assert b"\nresource_scrape_error 1\n" in (await made.resource()).data
