@@ -16,6 +16,7 @@ from nodeagent.collector import FactsCollector
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.metrics import agent as agent_metrics
+from nodeagent.metrics.pages import StatsPages
 from nodeagent.node.facts import MachineFacts
 from nodeagent.node.settings import NodeSettings, node_settings, start_problems
 from nodeagent.options import Options
@@ -64,6 +65,7 @@ class Parts:
     node_name: str
     config: NodeAgentConfiguration
     features: Features
+    host: HostFacts
     registry: PodRegistry
     sampler: Sampler
     runtime: ContainerRuntime | None
@@ -97,11 +99,15 @@ class Parts:
                 watchdog=watchdog,
             )
         )
-        return Services(
+        pages = StatsPages(
+            self.sampler,
             node_name=self.node_name,
-            config=self.config,
             psi=self.features.enabled("NodeAgentPSI"),
-            sampler=self.sampler,
+            host=self.host,
+        )
+        return Services(
+            config=self.config,
+            pages=pages,
             registry=self.registry,
             checkpoints=self.checkpoints,
             health=self.health,
@@ -156,6 +162,7 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         node_name=node_name,
         config=config,
         features=features,
+        host=host,
         registry=registry,
         sampler=sampler,
         runtime=runtime,

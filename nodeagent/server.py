@@ -16,10 +16,8 @@ from aiohttp import web
 from nodeagent import auth
 from nodeagent.checkpoint import CheckpointService
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.metrics import containerstats, resource
+from nodeagent.metrics.pages import Body, StatsPages
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.stats.sampler import Sampler
-from nodeagent.stats.summary import build_summary
 from orch.component.health import HealthChecks, SliMetrics
 from orch.component.httpd import peer_identity, text_errors
 from orch.component.metrics import Registry
@@ -28,7 +26,6 @@ from orch.wire.errors import ApiError
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES = 64 * 1024
-MAX_SAMPLE_AGE_S = 1.0
 _TEXT_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -36,10 +33,8 @@ _TEXT_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 class Services:
     """What the handlers call; built by main."""
 
-    node_name: str
     config: NodeAgentConfiguration
-    psi: bool  # the feature gate NodeAgentPSI
-    sampler: Sampler
+    pages: StatsPages
     registry: PodRegistry
     checkpoints: CheckpointService | None  # None: the feature gate is off
     health: HealthChecks
@@ -96,28 +91,24 @@ class _Handlers:
             only = [
                 str(value) for value in (await _form(request)).getall("only_cpu_and_memory", [])
             ]
-        sampler = self._services.sampler
-        sample = await sampler.fresh(max_age_s=MAX_SAMPLE_AGE_S)
-        summary = build_summary(
-            sample,
-            sampler.previous,
-            node_name=self._services.node_name,
-            only_cpu_and_memory=only == ["true"],
-            psi=self._services.psi,
+        body = await self._services.pages.summary(
+            only_cpu_and_memory=only == ["true"], accept_encoding=_encoding(request)
         )
-        return _json(summary)
+        return _page(body)
 
     async def metrics(self, request: web.Request) -> web.Response:
         body, content_type = self._services.metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def resource_metrics(self, request: web.Request) -> web.Response:
-        sample = await self._services.sampler.fresh(max_age_s=MAX_SAMPLE_AGE_S)
-        return _metrics(resource.render_resource_metrics(sample))
+        accept = request.headers.get("Accept", "")
+        encoding = _encoding(request)
+        return _page(await self._services.pages.resource(accept=accept, accept_encoding=encoding))
 
     async def container_metrics(self, request: web.Request) -> web.Response:
-        sample = await self._services.sampler.fresh(max_age_s=MAX_SAMPLE_AGE_S)
-        return _metrics(containerstats.render_container_metrics(sample))
+        accept = request.headers.get("Accept", "")
+        encoding = _encoding(request)
+        return _page(await self._services.pages.containers(accept=accept, accept_encoding=encoding))
 
     async def slis(self, request: web.Request) -> web.Response:
         return _metrics(self._services.slis.render())
@@ -169,6 +160,17 @@ def _pod_list(pods: Any) -> dict[str, Any]:
 
 def _json(value: Any) -> web.Response:
     return web.Response(body=orjson.dumps(value), content_type="application/json")
+
+
+def _encoding(request: web.Request) -> str:
+    return request.headers.get("Accept-Encoding", "")
+
+
+def _page(body: Body) -> web.Response:
+    headers = {"Content-Type": body.content_type, "Vary": "Accept, Accept-Encoding"}
+    if body.encoding:
+        headers["Content-Encoding"] = body.encoding
+    return web.Response(body=body.data, headers=headers)
 
 
 def _metrics(body: bytes) -> web.Response:
