@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from types import FrameType
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 _CLEANUP_LIMIT_S = 10.0  # for tasks and threads that outlive main; then the process just ends
+_SAME_REQUEST_S = 0.5  # a second signal counts only when it comes later than this
 
 
 class SetupError(Exception):
@@ -127,15 +129,18 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 def _install_signals(loop: asyncio.AbstractEventLoop, stop: Stop) -> Callable[[], None]:
     """Handlers of the interpreter, not of the loop: the second signal also ends a loop that hangs.
 
-    They write no log line, since a handler may interrupt one being written.
+    They write no log line, since a handler may interrupt one being written. Two signals within a
+    moment are one request that came by two ways (a dying parent, a process group), not two.
     """
-    received = 0
+    first_s: float | None = None
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal received
-        received += 1
+        nonlocal first_s
         shown = signal.Signals(number).name
-        if received > 1:
+        now_s = time.monotonic()
+        if first_s is None:
+            first_s = now_s
+        elif now_s - first_s > _SAME_REQUEST_S:
             _end_now(f"received {shown} again: ending at once\n")
         if not loop.is_closed():
             loop.call_soon_threadsafe(stop.set, f"received {shown}")

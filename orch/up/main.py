@@ -102,7 +102,7 @@ async def _serve(
         _say(_ready_text(layout, asyncio.get_running_loop().time() - began_s))
         started.set()
         children = ("apiserver", "controller-manager", "nodeagent")
-        await supervise(stop, {name: cluster.keep(name) for name in children})
+        await supervise(Stop(), {name: cluster.keep(name) for name in children})
     finally:
         if cluster:
             await cluster.stop()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ROOT, RUNTIME_BASE, eventually, runtime_tool
+from tests.e2e.harness import ROOT, RUNTIME_BASE, LocalCluster, eventually, runtime_tool
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="provisioning a container runtime takes root"),
@@ -35,9 +35,17 @@ def of(directory: Path) -> dict[str, list[str]]:
     return {"processes": processes, "mounts": mounts}
 
 
-def container_ids(cluster: dict[str, str]) -> set[str]:
-    """Ids of the running containers' cgroups."""
-    return {path.name for path in Path("/sys/fs/cgroup").glob("*/orchpods/pod*/*") if path.is_dir()}
+def cgroups_of(container_ids: set[str]) -> list[Path]:
+    found = Path("/sys/fs/cgroup").glob("*/orchpods/pod*/*")
+    return [path for path in found if path.name in container_ids]
+
+
+def demo_containers(cluster: LocalCluster) -> set[str]:
+    """Ids of the demo pod's containers, once all of them run."""
+    done = cluster.kubectl("get", "pod", f"demo-{cluster.node}", "-o", "json", check=False)
+    statuses = json.loads(done.stdout or "{}").get("status", {}).get("containerStatuses", [])
+    ids = {s["containerID"].removeprefix("containerd://") for s in statuses if s["ready"]}
+    return ids if len(ids) == 3 else set()
 
 
 def test_make_run_becomes_ready_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
@@ -46,7 +54,6 @@ def test_make_run_becomes_ready_and_ctrl_c_leaves_nothing(tmp_path: Path) -> Non
     # the base filesystem takes a minute to make: the session's own is used again
     runtime_tool("build", "--base", str(RUNTIME_BASE))
     (run_dir / "runtime" / "base").symlink_to(RUNTIME_BASE)
-    before = container_ids({})
     output = tmp_path / "output"
     with output.open("wb") as sink:
         process = subprocess.Popen(
@@ -80,17 +87,18 @@ def test_make_run_becomes_ready_and_ctrl_c_leaves_nothing(tmp_path: Path) -> Non
         }  # fmt: skip
         assert cluster["runtime"].startswith("unix:///")
         assert (run_dir / "manifests" / "demo.yaml").exists(), "the demo pod is there to be seen"
-        eventually(
-            lambda: len(container_ids(cluster) - before) >= 4,
+        ids = eventually(
+            lambda: demo_containers(LocalCluster(run_dir, process, cluster)),
             within_s=20,
-            what="the demo pod's sandbox and three containers run",
+            what="the demo pod's three containers run",
         )
+        assert cgroups_of(ids)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
         process.wait(90)
     assert "stopping" in output.read_text()
-    assert container_ids({}) <= before
+    assert cgroups_of(ids) == []
     assert of(tmp_path) == {"processes": [], "mounts": []}
     assert not (run_dir / "cluster.json").exists()
     assert not [p for p in Path("/sys/class/net").iterdir() if _bridge_of(run_dir) == p.name]

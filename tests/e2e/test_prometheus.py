@@ -83,7 +83,9 @@ def test_every_page_is_scraped_without_error(
             targets = ask(prometheus, "/api/v1/targets")["activeTargets"]
         except OSError:
             return False
-        target = next(t for t in targets if t["labels"]["job"] == path)
+        target = next((t for t in targets if t["labels"]["job"] == path), None)
+        if target is None:
+            return False
         assert target["lastError"] == "", target["lastError"]
         return bool(target["health"] == "up")
 

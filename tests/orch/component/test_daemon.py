@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import threading
 from collections.abc import Awaitable, Callable
 
@@ -195,6 +196,9 @@ def test_a_second_signal_ends_the_process_at_once_even_with_a_blocked_loop(
         process.send_signal(signal.SIGTERM)
         if not arguments:
             assert process.stdout.readline() == "stopping\n"
+        process.send_signal(signal.SIGINT)  # the same request by another way: nothing more happens
+        time.sleep(daemon._SAME_REQUEST_S + 0.1)
+        assert process.poll() is None
         process.send_signal(signal.SIGINT)
         line = process.stderr.readline()
         assert re.fullmatch(r"received SIG(INT|TERM) again: ending at once\n", line)
