@@ -1,22 +1,20 @@
 """A checkpoint of a running container: find it, name the archive, let the runtime write it.
 
 Knows neither HTTP nor gRPC; what is refused is an ApiError with the texts of the reference agent
-(server.go `checkpoint`). One checkpoint per container at a time (409), a bounded number on the
-node (429): every one freezes a container and writes all of its memory.
+(server.go `checkpoint`), what is busy with those of `checkpointturns`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from nodeagent.checkpointstore import CheckpointStore, NameTaken, StoreError
+from nodeagent.checkpointturns import Target, Turns
 from nodeagent.freezer import Reviver
 from nodeagent.runtime.base import (
     ContainerRuntime,
@@ -38,7 +36,6 @@ _INT64 = range(-(2**63), 2**63)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _STOPPING_LIMIT_S = 2.0  # for a checkpoint broken off because the agent ends
 _NAME_ATTEMPTS = 3
-_RETRY_AFTER_S = 5
 
 # runc tries for a quarter of a second; on cgroup v1 a process that has used up its CPU quota
 # freezes only when its next period begins. One try in four failed for a container held to 5 %.
@@ -65,16 +62,6 @@ class CheckpointFailed(Exception):
     """The agent's own reason for a checkpoint that failed after it was found possible."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    namespace: str
-    pod: str
-    container: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.pod}/{self.container}"
-
-
 class CheckpointService:
     """Checkpoints of this node's containers; `recover` is called once, before the first."""
 
@@ -92,10 +79,11 @@ class CheckpointService:
         self._runtime = runtime
         self._store = store
         self._reviver = reviver or Reviver(runtime)
-        self._limits = limits
+        self._turns = Turns(limits.max_concurrent)
+        self._default_timeout_s = limits.timeout_s
         self._now = now
-        self._under_way: set[_Target] = set()
         self._recovering: set[str] = set()
+        self._maybe_frozen: set[str] = set()
 
     async def recover(self) -> None:
         """Tidy up after an agent that ended during a checkpoint, and free its containers.
@@ -116,6 +104,10 @@ class CheckpointService:
         await asyncio.to_thread(self._store.discard, container_id)
         self._recovering.discard(container_id)
 
+    async def close(self) -> None:
+        """Break off what is under way and free its containers; takes some seconds at most."""
+        await self._turns.close()
+
     async def checkpoint(
         self, namespace: str, pod: str, container: str, *, timeout: str = ""
     ) -> str:
@@ -123,12 +115,13 @@ class CheckpointService:
 
         `timeout` is the query parameter as it came: seconds, "" when there is none. ApiError: 404
         for names that do not exist and for a timeout that is no number, 409 while the container is
-        being checkpointed, 429 while enough others are, 500 with the runtime's text when it failed.
+        being checkpointed, 429 while enough others are, 503 when the agent is stopping, 500 with
+        the runtime's text when it failed.
         """
-        target = _Target(namespace, pod, container)
+        target = Target(namespace, pod, container)
         self._require_known(target)
         asked_s = _parse_timeout(timeout)
-        with self._turn(target):
+        with self._turns.take(target):
             try:
                 return await self._archive(target, asked_s)
             except (RuntimeCallError, CheckpointFailed, StoreError, OSError) as error:
@@ -136,7 +129,7 @@ class CheckpointService:
                 log.warning("%s", message)
                 raise ApiError(500, "InternalError", message) from error
 
-    def _require_known(self, target: _Target) -> None:
+    def _require_known(self, target: Target) -> None:
         named = is_dns1123_label(target.namespace) and is_dns1123_subdomain(target.pod)
         pod = self._pods.find(target.namespace, target.pod) if named else None
         if pod is None:
@@ -146,41 +139,23 @@ class CheckpointService:
         if not _has_container(pod, target.container):
             raise ApiError(404, "NotFound", f"container {target.container} does not exist")
 
-    @contextlib.contextmanager
-    def _turn(self, target: _Target) -> Iterator[None]:
-        """Hold one of the places for checkpoints, the only one for this container."""
-        if target in self._under_way:
-            raise _busy(target)
-        if len(self._under_way) >= self._limits.max_concurrent:
-            raise ApiError(
-                429,
-                "TooManyRequests",
-                f"{len(self._under_way)} checkpoints are under way on this node, as many as "
-                "may be at a time; try again later",
-                retry_after_s=_RETRY_AFTER_S,
-            )
-        self._under_way.add(target)
-        try:
-            yield
-        finally:
-            self._under_way.discard(target)
-
-    async def _archive(self, target: _Target, asked_s: int) -> str:
+    async def _archive(self, target: Target, asked_s: int) -> str:
         container_id = self._pods.running_container(target.namespace, target.pod, target.container)
         if container_id is None:
             raise CheckpointFailed(f"container {target.container} not found")
         if container_id in self._recovering:
-            raise _busy(target)
+            raise self._turns.busy(target)
         if asked_s < 0:
             raise CheckpointFailed("CheckpointContainer requires the timeout value to be > 0")
         name = archive_name(target.namespace, target.pod, target.container, self._now())
         self._store.check_name(name)
         try:
             partial = await asyncio.to_thread(self._store.begin, container_id)
-            await self._dump(container_id, partial, max(float(asked_s), self._limits.timeout_s))
+            await self._dump(container_id, partial, max(float(asked_s), self._default_timeout_s))
             path = await self._publish(target, container_id, name)
         finally:
-            await asyncio.to_thread(self._store.discard, container_id)
+            frozen = container_id in self._maybe_frozen  # then the next agent has to look after it
+            await asyncio.to_thread(self._store.discard, container_id, keep_marker=frozen)
         log.info("checkpoint of %s (container %s) is %s", target, container_id, path)
         return path
 
@@ -190,14 +165,14 @@ class CheckpointService:
             await self._call(container_id, location, timeout_s)
         except (RuntimeNotSupported, RuntimeNotFound):
             raise
-        except (RuntimeTimeout, RuntimeUnavailable):
-            await self._reviver.revive(container_id)
-            raise
-        except RuntimeCallError:
-            await self._reviver.revive(container_id, settled=True)
-            raise
-        except asyncio.CancelledError:
-            await self._reviver.revive(container_id, limit_s=_STOPPING_LIMIT_S)
+        except (RuntimeCallError, asyncio.CancelledError) as error:
+            self._maybe_frozen.add(container_id)
+            if isinstance(error, asyncio.CancelledError):
+                await self._reviver.revive(container_id, limit_s=_STOPPING_LIMIT_S)
+            else:
+                cut_off = isinstance(error, RuntimeTimeout | RuntimeUnavailable)
+                await self._reviver.revive(container_id, settled=not cut_off)
+            self._maybe_frozen.discard(container_id)
             raise
 
     async def _call(self, container_id: str, location: str, timeout_s: float) -> None:
@@ -214,7 +189,7 @@ class CheckpointService:
             else:
                 return
 
-    async def _publish(self, target: _Target, container_id: str, name: str) -> str:
+    async def _publish(self, target: Target, container_id: str, name: str) -> str:
         """Give the archive its name; when that is taken, the name of the next second."""
         for _ in range(_NAME_ATTEMPTS):
             try:
@@ -229,14 +204,6 @@ def archive_name(namespace: str, pod: str, container: str, moment: datetime) -> 
     """`checkpoint-<pod>_<namespace>-<container>-<local time, RFC 3339 to the second>.tar`."""
     stamp = moment.astimezone().isoformat(timespec="seconds").replace("+00:00", "Z")
     return f"checkpoint-{pod}_{namespace}-{container}-{stamp}.tar"
-
-
-def _busy(target: _Target) -> ApiError:
-    return ApiError(
-        409,
-        "Conflict",
-        f"checkpointing of {target} is under way already; try again when it has ended",
-    )
 
 
 def _has_container(pod: Pod, name: str) -> bool:

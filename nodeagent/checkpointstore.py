@@ -50,9 +50,13 @@ class CheckpointStore:
             return self._sweep(directory)
 
     def begin(self, container_id: str) -> str:
-        """Mark a checkpoint as under way; the absolute path that the runtime is to write."""
+        """Mark a checkpoint as under way; the absolute path that the runtime is to write.
+
+        Archives that a runtime wrote after it was told to stop are removed on this occasion.
+        """
         self._under_way.add(container_id)
         with self._directory() as directory:
+            self._sweep(directory)
             _remove(directory, _partial(container_id))
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             os.close(os.open(_marker(container_id), flags, _MODE_ARCHIVE, dir_fd=directory))
@@ -80,11 +84,15 @@ class CheckpointStore:
             os.fsync(directory)
         return str(self._path / name)
 
-    def discard(self, container_id: str) -> None:
-        """Forget a checkpoint: remove what is left of it under its hidden names."""
+    def discard(self, container_id: str, *, keep_marker: bool = False) -> None:
+        """Forget a checkpoint: remove what is left of it under its hidden names.
+
+        `keep_marker`: its container may still be frozen, and the next start is to look after it.
+        """
         with self._directory() as directory:
             _remove(directory, _partial(container_id))
-            _remove(directory, _marker(container_id))
+            if not keep_marker:
+                _remove(directory, _marker(container_id))
         self._under_way.discard(container_id)
 
     def check_name(self, name: str) -> None:

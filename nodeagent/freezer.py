@@ -37,6 +37,8 @@ _CONTROLS = {"freezer.state": (("FROZEN", "FREEZING"), "THAWED"), "cgroup.freeze
 
 
 class Reviver:
+    """Sees to it that containers run; `cgroup_root` is where the host's cgroups are mounted."""
+
     def __init__(self, runtime: ContainerRuntime, *, cgroup_root: Path = CGROUP_ROOT) -> None:
         self._runtime = runtime
         self._cgroup_root = cgroup_root

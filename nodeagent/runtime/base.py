@@ -235,7 +235,12 @@ class ExecResult:
 
 
 class ContainerRuntime(Protocol):
-    """Every call may raise RuntimeCallError or one of its subclasses; none blocks the loop."""
+    """Every call may raise RuntimeCallError or one of its subclasses; none blocks the loop.
+
+    Stopping and removing may be repeated, and what is unknown counts as stopped and removed; any
+    other call for what is unknown raises RuntimeNotFound. The contract suite of the tests holds
+    every implementation to this.
+    """
 
     endpoint: str
 

@@ -166,6 +166,42 @@ async def test_a_checkpoint_cut_off_by_the_agents_end_leaves_nothing_behind(node
     assert node.runtime.paused == set()
 
 
+async def test_an_agent_that_stops_breaks_checkpoints_off_and_says_so(node: Node) -> None:
+    service = node.service()
+    held = node.runtime.hold("checkpoint_container")
+    told = asyncio.ensure_future(refusal(service, "shop", "web", "app"))
+    await held.reached.wait()
+    node.runtime.paused.add(node.pods.running["app"])
+
+    await service.close()
+
+    assert node.files() == []
+    assert node.runtime.paused == set()
+    assert (await told)[0] == 503
+    assert (await refusal(service, "shop", "web", "side"))[0] == 503
+
+
+async def test_a_container_that_could_not_be_freed_in_time_is_left_to_the_next_agent(
+    node: Node,
+) -> None:
+    dumping = node.runtime.hold("checkpoint_container")
+    under_way = asyncio.ensure_future(node.service().checkpoint("shop", "web", "app"))
+    await dumping.reached.wait()
+    node.runtime.paused.add(node.pods.running["app"])
+    resuming = node.runtime.hold("resume_container")
+    under_way.cancel()
+    await resuming.reached.wait()
+    under_way.cancel()  # the loop ends
+    with pytest.raises(asyncio.CancelledError):
+        await under_way
+    assert node.runtime.paused != set()
+
+    await node.service().recover()
+
+    assert node.runtime.paused == set()
+    assert node.files() == []
+
+
 async def test_the_next_agent_frees_the_containers_of_one_that_was_killed(node: Node) -> None:
     container_id = node.pods.running["app"]
     killed = CheckpointStore(str(node.root))

@@ -170,6 +170,29 @@ def test_a_rest_of_an_earlier_try_is_not_where_the_runtime_writes(
     assert not partial.exists()
 
 
+def test_what_a_runtime_wrote_after_all_goes_with_the_next_checkpoint_of_any_container(
+    directory: Path, store: CheckpointStore
+) -> None:
+    late = Path(store.begin(ID))
+    store.discard(ID)
+    late.write_bytes(b"written by the runtime after it was told to stop")
+
+    store.begin("another")
+
+    assert not late.exists()
+
+
+def test_a_container_that_may_be_frozen_is_remembered_without_its_archive(
+    directory: Path, store: CheckpointStore
+) -> None:
+    Path(store.begin(ID)).write_bytes(b"half")
+
+    store.discard(ID, keep_marker=True)
+
+    assert len(os.listdir(directory)) == 1
+    assert store.prepare() == (ID,)
+
+
 def test_the_next_start_removes_rests_and_knows_which_containers_to_look_after(
     tmp_path: Path, directory: Path, store: CheckpointStore
 ) -> None:
