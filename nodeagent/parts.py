@@ -22,6 +22,7 @@ from nodeagent.node.settings import NodeSettings, node_settings, start_problems
 from nodeagent.options import Options
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.events import PodEvents
 from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.mirror import MirrorPods
@@ -170,7 +171,7 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         runtime_disks=disks,
         status=status,
         lease=_lease(lease_client, node_name, config),
-        keeper=_keeper(options, config, registry, runtime, client),
+        keeper=_keeper(config, registry, runtime, client, events),
         checkpoints=_checkpoints(config, features, registry, runtime),
         events=events if client else None,
         health=health,
@@ -280,15 +281,16 @@ def _lease(
 
 
 def _keeper(
-    options: Options,
     config: NodeAgentConfiguration,
     registry: PodRegistry,
     runtime: ContainerRuntime | None,
     client: ApiClient | None,
+    events: EventRecorder,
 ) -> PodKeeper | None:
     if runtime is None:
         return None
     settings = registry.settings
+    api = ApiSource(client, settings.node_name) if client else None
     seccomp = SeccompProfiles(f"{settings.root_dir}/seccomp", default=config.seccompDefault)
     services = PodServices(
         runtime=runtime,
@@ -297,6 +299,7 @@ def _keeper(
         volumes=VolumeStore(settings.root_dir),
         cgroups=PodCgroups(settings.cgroup_parent),
         seccomp_of=seccomp.setting_of,
+        events=PodEvents(events, api.stored if api else None),
     )
     sources: list[PodSource] = []
     if config.staticPodPath:
@@ -307,9 +310,8 @@ def _keeper(
                 full_interval_s=config.fileCheckFrequency,
             )
         )
-    if client is None:
+    if client is None or api is None:
         return PodKeeper(services, sources)
-    api = ApiSource(client, settings.node_name)
     statuses = StatusSync(client, registry, api)
     mirrors = MirrorPods(client, registry, api, settings.node_name)
     return PodKeeper(

@@ -37,8 +37,8 @@ def tag_of(reference: str) -> str:
     return last.partition(":")[2] or "latest"
 
 
-async def ensure_image(runtime: ContainerRuntime, container: Container) -> None:
-    """Pull the image where the policy asks for it. ImageProblem; RuntimeUnavailable."""
+async def must_pull(runtime: ContainerRuntime, container: Container) -> bool:
+    """Whether the policy asks for a pull now. ImageProblem; RuntimeUnavailable."""
     reference = container.image
     if not _REFERENCE.fullmatch(reference):
         raise ImageProblem(
@@ -46,12 +46,17 @@ async def ensure_image(runtime: ContainerRuntime, container: Container) -> None:
         )
     policy = pull_policy(container)
     if policy != ALWAYS and await _is_present(runtime, reference):
-        return
+        return False
     if policy == NEVER:
         raise ImageProblem(
             "ErrImageNeverPull",
             f'Container image "{reference}" is not present with pull policy of Never',
         )
+    return True
+
+
+async def pull(runtime: ContainerRuntime, reference: str) -> None:
+    """ImageProblem; RuntimeUnavailable."""
     try:
         await runtime.pull_image(reference)
     except RuntimeUnavailable:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nodeagent.pods import spec
 from nodeagent.pods.cgroups import PodCgroups
+from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observer import Observer
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import PodSettings
@@ -28,6 +29,7 @@ class PodServices:
     volumes: VolumeStore
     cgroups: PodCgroups
     seccomp_of: SeccompOf
+    events: PodEvents = field(default_factory=PodEvents)
     now: Now = field(default=clock.utc_now)
 
     @property

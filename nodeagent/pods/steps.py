@@ -88,6 +88,7 @@ class Steps:
                 await self._runtime.start_container(container_id)
             finally:
                 await self._refresh(containers=(container_id,))
+        self._services.events.normal(pod, "Started", f"Started container {container.name}")
 
     async def _create(
         self, action: StartContainer, pod: Pod, container: Container, seen: ObservedPod
@@ -95,7 +96,7 @@ class Steps:
         sandbox = seen.sandbox
         assert sandbox is not None  # noqa: S101 — _start has looked
         try:
-            await images.ensure_image(self._runtime, container)
+            await self._ensure_image(pod, container)
         except ImageProblem as error:
             raise StepFailed(container.name, error.reason, str(error)) from error
         settings = self._services.settings
@@ -116,12 +117,26 @@ class Steps:
         async with self._failing_as("CreateContainerError", container.name):
             made = await self._runtime.create_container(sandbox.sandbox.id, wanted, in_sandbox)
             await self._refresh(containers=(made,), made_in=sandbox.sandbox.id)
+        self._services.events.normal(pod, "Created", f"Created container: {container.name}")
         return made
+
+    async def _ensure_image(self, pod: Pod, container: Container) -> None:
+        events, image = self._services.events, container.image
+        if not await images.must_pull(self._runtime, container):
+            events.normal(pod, "Pulled", f'Container image "{image}" already present on machine')
+            return
+        events.normal(pod, "Pulling", f'Pulling image "{image}"')
+        await images.pull(self._runtime, image)
+        events.normal(pod, "Pulled", f'Successfully pulled image "{image}"')
 
     async def _stop(self, action: StopContainers, seen: ObservedPod, pod: Pod | None) -> None:
         grace_s = action.grace_s
         if grace_s is None:
             grace_s = spec.grace_period_s(pod) if pod else seen.grace_period_s()
+        for one in seen.containers:
+            if one.container.id in action.ids:
+                told = f"Stopping container {one.container.name}: {action.why}"
+                self._services.events.normal(pod, "Killing", told)
         stops = (self._runtime.stop_container(one, timeout_s=grace_s) for one in action.ids)
         results = await asyncio.gather(*stops, return_exceptions=True)
         async with self._failing_as("FailedKillPod"):

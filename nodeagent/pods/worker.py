@@ -130,6 +130,7 @@ class PodWorker:
         except StepFailed as failed:
             self._note(failed)
             return self._troubles.active(self._now_s())[plan.SANDBOX].remaining_s, False
+        self._services.events.forget(self.uid)
         log.info("pod %s: removed", self.name)
         return None, True
 
@@ -179,6 +180,7 @@ class PodWorker:
         if self._troubles.note(failed, self._now_s()):
             about = f"container {failed.subject}: " if failed.subject else ""
             log.warning("pod %s: %s%s: %s", self.name, about, failed.reason, failed)
+        self._services.events.failed(self.pod, failed)
 
     def _held_s(self, action: Action) -> float:
         """How long a step that failed is not to be repeated; the plan sees to starts itself."""
@@ -210,6 +212,7 @@ class PodWorker:
             host_ip=self._services.settings.host_ip,
             plan=decided,
         )
+        self._services.events.crash_loops(self.pod, _crash_looping(seen, decided))
         before = self._registry.status(self.uid)
         self._registry.set_status(self.uid, status.pod_status(self.pod, seen, facts, before))
 
@@ -229,3 +232,10 @@ class PodWorker:
 
     def _now_ns(self) -> int:
         return int(self._services.now().timestamp() * 1e9)
+
+
+def _crash_looping(seen: ObservedPod, decided: Plan) -> dict[str, int]:
+    """Containers that wait for their next start, with the attempt that ended."""
+    names = [name for name, w in decided.waiting.items() if w.reason == "CrashLoopBackOff"]
+    latest = {name: seen.latest(name) for name in names}
+    return {name: detail.container.attempt for name, detail in latest.items() if detail}

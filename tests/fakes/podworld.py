@@ -12,6 +12,7 @@ from pathlib import Path
 from nodeagent.pods import manifests
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.events import PodEvents
 from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.observer import Observer
 from nodeagent.pods.registry import PodRegistry
@@ -21,6 +22,7 @@ from nodeagent.pods.spec import PodSettings
 from nodeagent.pods.volumes import VolumeStore
 from orch.component import loops
 from orch.wire import names
+from orch.wire.meta import ApiObject
 from orch.wire.pods import Container, ContainerState, Pod
 from tests.fakes.runtime import FakeContainer, FakeRuntime
 
@@ -76,6 +78,7 @@ class PodWorld:
         self.runtime = runtime or ClockedRuntime()
         self.source = FakeSource()
         self.removed: list[Pod] = []
+        self.events: list[tuple[str, str, str]] = []  # pod, reason, message
         self._task: asyncio.Task[None] | None = None
         for name in HIERARCHIES:
             (directory / "cgroup" / name).mkdir(parents=True, exist_ok=True)
@@ -97,6 +100,7 @@ class PodWorld:
             volumes=VolumeStore(self.settings.root_dir),
             cgroups=PodCgroups("/orchpods", root=str(self.directory / "cgroup")),
             seccomp_of=SeccompProfiles(str(self.seccomp_root), default=False).setting_of,
+            events=PodEvents(self),
             now=now,
         )
         return PodKeeper(services, sources, on_removed=self.removed.append)
@@ -127,7 +131,15 @@ class PodWorld:
         world.use(world.source)
         return world
 
+    def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None:  # noqa: A002
+        """As a recorder of events."""
+        self.events.append((obj.metadata.name, reason, message))
+
     # ---- what a test looks at
+
+    def reasons(self) -> list[str]:
+        """The reasons of all events, in their order."""
+        return [reason for _, reason, _ in self.events]
 
     def running(self) -> dict[str, str]:
         """Container name → id of every running container."""

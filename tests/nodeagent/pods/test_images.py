@@ -20,6 +20,11 @@ def container(image: str, policy: str | None = None) -> Container:
     return Container.from_wire(container_data("app", image=image, imagePullPolicy=policy))
 
 
+async def ensure(runtime: FakeRuntime, wanted: Container) -> None:
+    if await images.must_pull(runtime, wanted):
+        await images.pull(runtime, wanted.image)
+
+
 POLICIES = [
     ("busybox", None, "Always"),
     ("busybox:latest", None, "Always"),
@@ -52,7 +57,7 @@ async def test_an_image_is_pulled_when_the_policy_says_so(
 ) -> None:
     runtime = FakeRuntime()
     runtime.images_to_pull.add(ABSENT)
-    await images.ensure_image(runtime, container(image, policy))
+    await ensure(runtime, container(image, policy))
     assert bool(runtime.called("pull_image")) is pulled
 
 
@@ -74,7 +79,7 @@ async def test_an_image_that_cannot_be_had_gives_the_reason(
     image: str, policy: str | None, reason: str, text: str
 ) -> None:
     with pytest.raises(ImageProblem) as caught:
-        await images.ensure_image(FakeRuntime(), container(image, policy))
+        await ensure(FakeRuntime(), container(image, policy))
     assert caught.value.reason == reason
     assert text in str(caught.value)
 
@@ -84,4 +89,4 @@ async def test_a_runtime_that_is_away_is_no_problem_of_the_image(operation: str)
     runtime = FakeRuntime()
     runtime.fail(operation, RuntimeUnavailable(operation, "refused"))
     with pytest.raises(RuntimeUnavailable):
-        await images.ensure_image(runtime, container(ABSENT))
+        await ensure(runtime, container(ABSENT))

@@ -1,0 +1,79 @@
+"""Events about pods, with the reasons that `kubectl describe pod` shows.
+
+For a static pod they are told about its mirror, the object a user can look at. Without a recorder
+nothing is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from nodeagent.pods.plan import SANDBOX
+from nodeagent.pods.sources import is_mirror
+from nodeagent.pods.troubles import StepFailed
+from orch.wire.meta import ApiObject
+from orch.wire.pods import Pod
+
+NORMAL, WARNING = "Normal", "Warning"
+
+_IMAGE_REASONS = ("ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
+
+Stored = Callable[[str, str], Pod | None]  # namespace, name → the API's object
+
+
+class Recorder(Protocol):
+    """Where events go; `orch.client.events.EventRecorder` is one."""
+
+    def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None: ...  # noqa: A002
+
+
+class PodEvents:
+    """`stored` finds the API's object of a static pod."""
+
+    def __init__(self, recorder: Recorder | None = None, stored: Stored | None = None) -> None:
+        self._recorder = recorder
+        self._stored = stored
+        self._told: dict[tuple[str, str], object] = {}
+
+    def normal(self, pod: Pod | None, reason: str, message: str) -> None:
+        self._note(pod, NORMAL, reason, message)
+
+    def warning(self, pod: Pod | None, reason: str, message: str) -> None:
+        self._note(pod, WARNING, reason, message)
+
+    def failed(self, pod: Pod | None, failed: StepFailed) -> None:
+        """A step failed: of a container as `Failed`, of the pod under its own reason."""
+        if failed.subject == SANDBOX:
+            self.warning(pod, failed.reason, str(failed))
+        elif failed.reason in _IMAGE_REASONS:
+            self.warning(pod, "Failed", str(failed))
+            self.warning(pod, "Failed", f"Error: {failed.reason}")
+        else:
+            self.warning(pod, "Failed", f"Error: {failed}")
+
+    def crash_loops(self, pod: Pod, looping: Mapping[str, int]) -> None:
+        """Tell once for every end of a container that makes it wait; `looping`: name → attempt."""
+        meta = pod.metadata
+        for name, attempt in looping.items():
+            key = (meta.uid or "", name)
+            if self._told.get(key) != attempt:
+                self._told[key] = attempt
+                self.warning(
+                    pod,
+                    "BackOff",
+                    f"Back-off restarting failed container {name} in pod "
+                    f"{meta.name}_{meta.namespace}({meta.uid})",
+                )
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._told = {key: told for key, told in self._told.items() if key[0] != uid}
+
+    def _note(self, pod: Pod | None, kind: str, reason: str, message: str) -> None:
+        if self._recorder is None or pod is None:
+            return
+        meta = pod.metadata
+        stored = self._stored(meta.namespace or "", meta.name) if self._stored else None
+        mirror = stored if stored and is_mirror(stored) else None
+        self._recorder.note(mirror or pod, kind, reason, message)
