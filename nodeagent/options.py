@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from nodeagent.config.load import FlagValue
+from nodeagent.config.layers import FlagValue
 from orch.component.yamlfile import FieldPath
 from orch.wire import names
 
@@ -89,8 +89,15 @@ def parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(
         prog="nodeagent",
         description="The node agent: runs the host's pods, measures them, reports the node.",
+        epilog="Offline commands: nodeagent config, nodeagent doctor (see their --help).",
         allow_abbrev=False,
     )
+    add_flags(flags)
+    return flags
+
+
+def add_flags(flags: argparse.ArgumentParser) -> None:
+    """Add the daemon's flags; its offline commands take them too."""
     flags.add_argument("--config", help="configuration file (NodeAgentConfiguration)")
     flags.add_argument("--config-dir", help="directory of drop-ins (*.conf), merged in order")
     flags.add_argument("--kubeconfig", help="how to reach the API server; without it: standalone")
@@ -107,17 +114,24 @@ def parser() -> argparse.ArgumentParser:
     )
     for flag, path, kind, text in _OVERRIDES:
         flags.add_argument(flag, dest=_dest(path), type=kind, default=None, help=text)
-    return flags
 
 
 def parse(argv: Sequence[str]) -> Options:
     """Read the command line; argparse prints its own error and exits 2."""
-    values = vars(parser().parse_args(argv))
-    given = [(flag, path, values.pop(_dest(path))) for flag, path, _, _ in _OVERRIDES]
+    return options_of(parser().parse_args(argv))
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    """The options among parsed arguments; what `add_flags` did not add is left alone."""
+    given = [(flag, path, getattr(arguments, _dest(path))) for flag, path, _, _ in _OVERRIDES]
+    own = {name: getattr(arguments, name) for name in _OWN}
+    own["cert_dir"] = own["cert_dir"] or f"{own['root_dir']}/pki"
     overrides = tuple(FlagValue(*one) for one in given if one[2] is not None)
-    values["cert_dir"] = values["cert_dir"] or f"{values['root_dir']}/pki"
-    return Options(**values, overrides=overrides)
+    return Options(**own, overrides=overrides)
 
 
 def _dest(path: FieldPath) -> str:
     return "config." + ".".join(str(part) for part in path)
+
+
+_OWN = tuple(field.name for field in fields(Options) if field.name != "overrides")

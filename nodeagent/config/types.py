@@ -138,6 +138,7 @@ class NodeAgentConfiguration(ConfigModel):
     systemReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = {}
     nodeagentReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = {}
     evictionHard: dict[EvictionSignal, Threshold] = DEFAULT_EVICTION_HARD
+    mergeDefaultEvictionSettings: bool = False  # evictionHard keeps the defaults it does not set
     evictionPressureTransitionPeriod: Duration = 300.0
 
     # features

@@ -155,3 +155,46 @@ def test_all_errors_are_listed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(path, None)
     assert len(str(caught.value).splitlines()) == 3
+
+
+# reference/nodeagent.md §11.4, rows 4 and 5 and the gates of §11.2: flags over files
+def test_a_flag_wins_over_files_and_a_gate_flag_keeps_the_other_gates(tmp_path: Path) -> None:
+    write(tmp_path / "d" / "10.conf", "port: 9090\nfeatureGates: {A: true, B: true}\n")
+    write(tmp_path / "d" / "20.conf", "port: 8080\n")
+    flags = [
+        FlagValue("--port", ("port",), 8081),
+        FlagValue("--feature-gates", ("featureGates",), {"B": False, "C": True}),
+    ]
+    config = load_config(None, str(tmp_path / "d"), flags)
+    assert config.port == 8081
+    assert config.featureGates == {"A": True, "B": False, "C": True}
+    assert flags[1].value == {"B": False, "C": True}
+
+
+# main file, drop-in → evictionHard["nodefs.available"], evictionHard["pid.available"]
+THRESHOLDS = [
+    ("", "evictionHard: {pid.available: 5%}", "10%", "5%"),
+    ("evictionHard: {pid.available: 5%}", "", None, "5%"),
+    ("evictionHard: {pid.available: 5%}", "mergeDefaultEvictionSettings: true", "10%", "5%"),
+    ("evictionHard: {nodefs.available: 1%}", "mergeDefaultEvictionSettings: true", "1%", None),
+    ("evictionHard: {}", "", None, None),
+    ("evictionHard: null", "", "10%", None),
+    ("evictionHard: {pid.available: 5%}", "evictionHard: null", "10%", None),
+]
+
+
+@pytest.mark.parametrize(("main", "drop_in", "nodefs", "pid"), THRESHOLDS)
+def test_thresholds_that_are_not_set_are_off_unless_defaults_are_merged(
+    tmp_path: Path, main: str, drop_in: str, nodefs: str | None, pid: str | None
+) -> None:
+    path = write(tmp_path / "main.yaml", main)
+    write(tmp_path / "d" / "10.conf", drop_in)
+    hard = load_config(path, str(tmp_path / "d")).evictionHard
+    assert (hard.get("nodefs.available"), hard.get("pid.available")) == (nodefs, pid)
+
+
+def test_a_rule_about_two_fields_names_the_file_that_set_the_first(tmp_path: Path) -> None:
+    main = write(tmp_path / "main.yaml", "maxPods: 1\n")
+    write(tmp_path / "d" / "10.conf", "tlsCertFile: /x\n")
+    with pytest.raises(ConfigError, match=r"10\.conf:3: tlsCertFile and tlsPrivateKeyFile must"):
+        load_config(main, str(tmp_path / "d"))

@@ -1,0 +1,89 @@
+"""`nodeagent config view|validate`: what the daemon would run with, without starting it.
+
+Both take the daemon's own flags, so that the command line of a unit can be asked about as it is.
+Exit codes: 0 fine, 1 something is wrong with the configuration, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from nodeagent import options
+from nodeagent.config import show
+from nodeagent.config.layers import ConfigError, Layers, read_layers
+from nodeagent.config.load import effective
+from nodeagent.config.origin import leaves, origin_of
+from nodeagent.config.types import NodeAgentConfiguration
+from orch.component.features import FeatureError, Features
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    view = actions.add_parser("view", help="show the effective configuration, secrets hidden")
+    view.add_argument("--origin", action="store_true", help="and who set each field")
+    validate = actions.add_parser("validate", help="check the files and the flags")
+    for action in (view, validate):
+        action.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
+        options.add_flags(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    return _view(args) if args.action == "view" else _validate(args)
+
+
+def _view(args: argparse.Namespace) -> int:
+    layers = _layers(args)
+    record = _checked(layers).model_dump(mode="json")
+    found = leaves(record, layers)
+    if args.output == "json":
+        sys.stdout.write(show.origins_as_json(found) if args.origin else show.as_json(record))
+    else:
+        sys.stdout.write(show.as_yaml(found, origins=args.origin))
+    return 0
+
+
+def _validate(args: argparse.Namespace) -> int:
+    try:
+        layers = _layers(args)
+        _checked(layers)
+        problems: list[str] = []
+    except ConfigError as error:
+        problems = str(error).splitlines()
+        if args.output != "json":
+            raise
+    if args.output == "json":
+        report = {"valid": not problems, "problems": problems}
+        sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(f"valid: {_described(layers)}\n")
+    return 1 if problems else 0
+
+
+def _layers(args: argparse.Namespace) -> Layers:
+    given = options.options_of(args)
+    return read_layers(given.config, given.config_dir, given.overrides)
+
+
+def _checked(layers: Layers) -> NodeAgentConfiguration:
+    """The effective configuration, its feature gates known; ConfigError lists what is wrong."""
+    config = effective(layers)
+    problems = []
+    for name, value in config.featureGates.items():
+        try:
+            Features({name: value})
+        except FeatureError as error:
+            problems.append(f"{origin_of(('featureGates', name), layers)}: featureGates: {error}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return config
+
+
+def _described(layers: Layers) -> str:
+    counts = [
+        "the main file" if layers.main else "defaults",
+        f"{len(layers.drop_ins)} drop-in{'' if len(layers.drop_ins) == 1 else 's'}",
+        f"{len(layers.flags)} flag{'' if len(layers.flags) == 1 else 's'}",
+    ]
+    return ", ".join(counts)

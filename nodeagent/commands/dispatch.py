@@ -1,0 +1,64 @@
+"""The offline commands of `nodeagent`: `nodeagent <command> …` instead of the daemon's flags.
+
+A command is a module with `add_arguments(parser)` and `run(args) -> int` (the exit code); only the
+one that was asked for is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from nodeagent.config.layers import ConfigError
+from orch.component.daemon import SetupError
+
+# Word → module, what it does.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "config": ("config", "show or check the configuration"),
+}
+USAGE = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
+
+
+def dispatch(argv: Sequence[str]) -> int | None:
+    """Run the command that the first word names; None when it is a flag or missing (the daemon).
+
+    SystemExit 2 for wrong usage, an unknown word included.
+    """
+    if not argv or argv[0].startswith("-"):
+        return None
+    word, *rest = argv
+    if word not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        sys.stderr.write(f"nodeagent: error: there is no command {word!r}; known are: {known}\n")
+        raise SystemExit(USAGE)
+    name, text = COMMANDS[word]
+    module = importlib.import_module(f"nodeagent.commands.{name}")
+    parser = _Parser(prog=f"nodeagent {word}", description=text, allow_abbrev=False)
+    module.add_arguments(parser)
+    return _run(module.run, parser.parse_args(rest), parser.prog)
+
+
+def _run(run: object, args: argparse.Namespace, name: str) -> int:
+    assert callable(run)  # noqa: S101 — every command module has it
+    try:
+        code = int(run(args))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except (ConfigError, SetupError) as error:
+        for line in str(error).splitlines():
+            sys.stderr.write(f"{name}: error: {line}\n")
+        return 1
+    return code

@@ -1,0 +1,139 @@
+"""What the configuration is made of: main file, drop-ins and flags, each as it was written.
+
+Reads the files and checks what each must say of itself (apiVersion, kind); merging and validation
+are `load`'s, who set what is `origin`'s.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orch.component.yamlfile import Document, FieldPath, YamlError, read_yaml_file
+from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
+from orch.wire.patch_data import type_name
+
+# Relative paths in the main file are relative to it, so that a configuration can move as a folder.
+_PATH_FIELDS: tuple[FieldPath, ...] = (
+    ("staticPodPath",),
+    ("podLogsDir",),
+    ("tlsCertFile",),
+    ("tlsPrivateKeyFile",),
+    ("authentication", "x509", "clientCAFile"),
+)
+
+
+class ConfigError(Exception):
+    """One or more things wrong with the configuration; one line each, file and field named."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlagValue:
+    """A flag given on the command line: its name, the field it sets, the value."""
+
+    flag: str
+    path: FieldPath
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """`main` is None when only defaults lie below the drop-ins; later layers win."""
+
+    main: Document | None
+    drop_ins: tuple[Document, ...]
+    flags: tuple[FlagValue, ...]
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """The files in the order in which they apply."""
+        return (self.main, *self.drop_ins) if self.main else self.drop_ins
+
+
+def read_layers(
+    path: str | None, config_dir: str | None, flags: tuple[FlagValue, ...] = ()
+) -> Layers:
+    """Read every file; ConfigError names the first that cannot be read or is something else."""
+    main = _read_main(Path(path)) if path else None
+    drop_ins = tuple(map(_read, _drop_in_files(Path(config_dir)))) if config_dir else ()
+    return Layers(main, drop_ins, flags)
+
+
+def value_at(value: Any, path: FieldPath) -> Any:
+    """What a document says at a path; None when it says nothing."""
+    for part in path:
+        if not isinstance(value, dict) or part not in value:
+            return None
+        value = value[part]
+    return value
+
+
+def set_value(value: dict[str, Any], path: FieldPath, leaf: Any) -> None:
+    """Put a leaf at a path of a document; a map adds its keys to the map that is there."""
+    *parents, last = path
+    for part in parents:
+        child = value.get(str(part))
+        if not isinstance(child, dict):
+            child = {}
+            value[str(part)] = child
+        value = child
+    if isinstance(leaf, dict) and isinstance(value.get(str(last)), dict):
+        value[str(last)].update(leaf)
+    else:
+        value[str(last)] = dict(leaf) if isinstance(leaf, dict) else leaf
+
+
+def _read_main(path: Path) -> Document:
+    document = _read(path)
+    for field in _PATH_FIELDS:
+        value = value_at(document.value, field)
+        if isinstance(value, str) and value and not value.startswith("/"):
+            set_value(document.value, field, str(path.absolute().parent / value))
+    return document
+
+
+def _read(path: Path) -> Document:
+    try:
+        document = read_yaml_file(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except YamlError as error:
+        raise ConfigError(str(error)) from None
+    value = document.value
+    if value is None:
+        raise ConfigError(f"{path}: the file is empty; it needs apiVersion and kind")
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f"{document.place(())}: expected fields and values, not {type_name(value)}"
+        )
+    for field, expected in (("apiVersion", AGENT_CONFIG_API_VERSION), ("kind", AGENT_CONFIG_KIND)):
+        if field not in value:
+            raise ConfigError(f"{document.place(())}: {field}: missing; write {field}: {expected}")
+        if value[field] != expected:
+            place = document.place((field,))
+            raise ConfigError(
+                f"{place}: {field}: {value[field]!r:.80} is not known; use {expected}"
+            )
+    return document
+
+
+def _drop_in_files(directory: Path) -> Iterator[Path]:
+    """`*.conf` below a directory, in lexical order; symbolic links to directories are skipped.
+
+    What cannot be read is an error, also a link to nothing: settings must not go missing unseen.
+    """
+    waiting = [directory]
+    while waiting:
+        path = waiting.pop()
+        try:
+            if path == directory or (path.is_dir() and not path.is_symlink()):
+                waiting += sorted(path.iterdir(), key=lambda entry: entry.name, reverse=True)
+            elif path.name.endswith(".conf") and not path.is_dir():
+                if not stat.S_ISREG(path.stat().st_mode):
+                    raise ConfigError(f"{path}: this is not a regular file")
+                yield path
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror or error}") from None

@@ -1,0 +1,105 @@
+"""The effective configuration as text: YAML or JSON, with or without where each leaf came from.
+
+The YAML is a configuration file again, origins stand in comments; secrets show as CLASSIFIED. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from nodeagent.config.origin import Leaf
+from orch.component.yamlfile import FieldPath, show_path
+
+_INDENT = "  "
+_COMMENT_COLUMN = 44
+
+
+def as_yaml(leaves: Sequence[Leaf], *, origins: bool) -> str:
+    """One line per leaf, nested as in a file; a list stands on one line."""
+    return "".join(f"{line}\n" for line in _yaml_lines(leaves, origins))
+
+
+def as_json(record: dict[str, Any]) -> str:
+    return _json(record)
+
+
+def origins_as_json(leaves: Sequence[Leaf]) -> str:
+    """A list of {field, path, value, origin: {kind, source?, line?}}."""
+    records = []
+    for leaf in leaves:
+        origin: dict[str, Any] = {"kind": leaf.origin.kind}
+        if leaf.origin.source:
+            origin["source"] = leaf.origin.source
+        if leaf.origin.line is not None:
+            origin["line"] = leaf.origin.line
+        records.append(
+            {
+                "field": show_path(leaf.path),
+                "path": list(leaf.path),
+                "value": leaf.value,
+                "origin": origin,
+            }
+        )
+    return _json(records)
+
+
+def _yaml_lines(leaves: Sequence[Leaf], origins: bool) -> Iterator[str]:
+    open_at: FieldPath = ()
+    for leaf in leaves:
+        parents = leaf.path[:-1]
+        common = _common(open_at, parents)
+        for depth in range(common, len(parents)):
+            yield f"{_INDENT * depth}{_scalar(parents[depth])}:"
+        open_at = parents
+        line = f"{_INDENT * len(parents)}{_scalar(leaf.path[-1])}: {_scalar(leaf.value)}"
+        yield f"{line:<{_COMMENT_COLUMN}}  # {_visible(str(leaf.origin))}" if origins else line
+
+
+def _common(left: FieldPath, right: FieldPath) -> int:
+    length = 0
+    for one, other in zip(left, right, strict=False):
+        if one != other:
+            break
+        length += 1
+    return length
+
+
+def _scalar(value: Any) -> str:
+    """A value on one line as YAML; text that YAML could take for something else is quoted."""
+    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, width=2**31 - 1)
+    return str(text).removesuffix("\n").removesuffix("\n...")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Keeps the order of keys, and text on one line."""
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
+    plain = text.isascii() and text.isprintable()
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+def _represent_map(dumper: _Dumper, record: dict[str, Any]) -> yaml.Node:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", record.items())
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(dict, _represent_map)
+
+
+def _json(value: Any) -> str:
+    """JSON that a YAML reader takes too and that steers no terminal: no bare control characters."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+
+
+_NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def _visible(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,69 @@
+"""`nodeagent config`: what it prints and its exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nodeagent.commands.dispatch import dispatch
+
+HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
+
+
+@pytest.fixture
+def main_file(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(HEAD + "port: 9090\n")
+    return path
+
+
+def test_view_shows_files_and_flags_together(
+    main_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "10.conf").write_text(HEAD + "port: 9091\nmaxPods: 7\n")
+    flags = ["--config", str(main_file), "--config-dir", str(tmp_path / "d"), "--max-pods", "8"]
+    assert dispatch(["config", "view", "-o", "json", *flags]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["port"], record["maxPods"], record["healthzPort"]) == (9091, 8, 10248)
+    assert dispatch(["config", "view", "--origin", *flags]) == 0
+    out = capsys.readouterr().out
+    assert f"# {tmp_path}/d/10.conf:3" in out
+    assert "# flag --max-pods" in out
+
+
+def test_validate_of_a_good_configuration_says_what_was_read(
+    main_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dispatch(["config", "validate", "--config", str(main_file), "--port", "1"]) == 0
+    assert capsys.readouterr().out == "valid: the main file, 0 drop-ins, 1 flag\n"
+    assert dispatch(["config", "validate", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"valid": True, "problems": []}
+
+
+@pytest.mark.parametrize("action", ["view", "validate"])
+def test_a_bad_configuration_names_every_mistake_and_exits_1(
+    main_file: Path, action: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_file.write_text(HEAD + "prot: 1\nmaxPods: 0\n")
+    assert dispatch(["config", action, "--config", str(main_file)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[0] == (
+        f"nodeagent config: error: {main_file}:4: maxPods: "
+        "Input should be greater than or equal to 1"
+    )
+    assert f"{main_file}:3: prot: there is no such field" in captured.err
+
+
+def test_problems_come_as_json_when_asked_for(
+    main_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_file.write_text(HEAD + "featureGates: {NodeAgentPSI: true, Contain: true}\n")
+    assert dispatch(["config", "validate", "-o", "json", "--config", str(main_file)]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["valid"] is False
+    assert len(report["problems"]) == 1
+    assert report["problems"][0].startswith(
+        f"{main_file}:3: featureGates: there is no feature gate Contain; did you mean"
+    )
