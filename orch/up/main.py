@@ -63,29 +63,19 @@ async def _run(options: argparse.Namespace, stop: Stop) -> None:
     if options.runtime_tool:
         tool = RuntimeTool(options.runtime_tool, layout.runtime, shared=layout.agent_root)
     stopping = spawn(stop.wait(), name="stop signal")
-    started = asyncio.Event()
-    running = spawn(_serve(options, layout, tool, stop, started), name="cluster")
+    running = spawn(_serve(options, layout, tool), name="cluster")
     await asyncio.wait((stopping, running), return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
         _say("stopping")
     await cancel(stopping)
-    if not running.done() and not started.is_set():
-        await cancel(running)
+    if not running.done():
+        await cancel(running)  # the one request to stop; _serve's own clean-up runs to its end
     else:
-        await running  # it ends by itself, in order; a cancellation would cut that short
+        running.result()
 
 
-async def _serve(
-    options: argparse.Namespace,
-    layout: Layout,
-    tool: RuntimeTool | None,
-    stop: Stop,
-    started: asyncio.Event,
-) -> None:
-    """Bring everything up and watch over it; leaves nothing running, however it ends.
-
-    Once `started` is set it ends by itself when asked to stop.
-    """
+async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool | None) -> None:
+    """Bring everything up and watch over it until cancelled; leaves nothing running."""
     cluster: Cluster | None = None
     try:
         choice = await _choose_runtime(options, tool)
@@ -100,7 +90,6 @@ async def _serve(
         began_s = asyncio.get_running_loop().time()
         await cluster.start()
         _say(_ready_text(layout, asyncio.get_running_loop().time() - began_s))
-        started.set()
         children = ("apiserver", "controller-manager", "nodeagent")
         await supervise(Stop(), {name: cluster.keep(name) for name in children})
     finally:

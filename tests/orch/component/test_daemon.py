@@ -6,8 +6,8 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import threading
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
