@@ -30,7 +30,9 @@ class Gate:
 
 # spec.md, "Versioning" and "Resources"; the last ones are this project's own.
 GATES: tuple[Gate, ...] = (
+    Gate("ComponentFlagz", Stage.ALPHA, default=False, since="1.32"),
     Gate("ComponentSLIs", Stage.STABLE, default=True, since="1.32"),
+    Gate("ComponentStatusz", Stage.ALPHA, default=False, since="1.32"),
     Gate("ContainerCheckpoint", Stage.BETA, default=True, since="1.30"),
     Gate("NodeDeclaredFeatures", Stage.ALPHA, default=False, since="1.35"),
     Gate("NodeAgentPSI", Stage.BETA, default=True, since="1.34"),
