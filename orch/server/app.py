@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
+from orch.server.call import Call
 from orch.server.gate import IDENTITY, INFO, Gate
-from orch.server.handlers import Call, ResourceHandlers
+from orch.server.handlers import ResourceHandlers
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 

@@ -15,6 +15,7 @@ from orch.wire.version import VERSION
 DEFAULT_DATA_DIR = Path("/var/lib/orch-apiserver")
 STORAGE_FILE = "state.db"
 DEBUG_LEVEL = 4  # of -v
+DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Flags:
     bind_address: str
     secure_port: int
     port_file: Path | None
+    max_connections: int
     tls_cert_file: str
     tls_private_key_file: str
     client_ca_file: str | None
@@ -51,6 +53,7 @@ def parse(argv: Sequence[str]) -> Flags:
         bind_address=values.bind_address,
         secure_port=values.secure_port,
         port_file=values.port_file,
+        max_connections=values.max_connections,
         tls_cert_file=values.tls_cert_file,
         tls_private_key_file=values.tls_private_key_file,
         client_ca_file=values.client_ca_file,
@@ -89,6 +92,12 @@ def _serving_flags(group: _Group) -> None:
         "--secure-port", type=int, default=APISERVER_PORT, help="HTTPS port; 0 picks a free one"
     )
     group.add_argument("--port-file", type=Path, help="file to write the bound port to")
+    group.add_argument(
+        "--max-connections",
+        type=int,
+        default=DEFAULT_MAX_CONNECTIONS,
+        help="open connections at most, half of them from one address",
+    )
     group.add_argument("--tls-cert-file", required=True, help="serving certificate, PEM")
     group.add_argument("--tls-private-key-file", required=True, help="its key, PEM")
     group.add_argument(

@@ -7,15 +7,18 @@ closes.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orch.component import daemon, httpd
+from orch.component import daemon, httpd, notify
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
+from orch.component.loops import Periodic
 from orch.component.notify import Notifier, NotifyError
 from orch.server import flags as server_flags
 from orch.server.flags import Flags
@@ -24,6 +27,7 @@ from orch.wire.version import VERSION
 
 NAME = "orch-apiserver"
 log = logging.getLogger(__name__)
+_OTHER_FILES = 256  # storage, logs, connections to agents
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,27 +46,62 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def run(flags: Flags, stop: Stop) -> None:
     """Serve until told to stop; SetupError when it cannot start as asked."""
     notifier = Notifier.from_environment()
-    context = httpd.server_context(
-        flags.tls_cert_file, flags.tls_private_key_file, client_ca_file=flags.client_ca_file
+    watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
+    context = await asyncio.to_thread(
+        httpd.server_context,
+        flags.tls_cert_file,
+        flags.tls_private_key_file,
+        client_ca_file=flags.client_ca_file,
     )
-    server = Server(flags)
-    await server.open()
+    _raise_file_limit(flags.max_connections)
+    server = await asyncio.to_thread(Server, flags)  # it reads certificates
+    http = httpd.HttpServer(
+        server.app,
+        host=flags.bind_address,
+        port=flags.secure_port,
+        ssl_context=context,
+        name=NAME,
+        max_connections=flags.max_connections,
+    )
     try:
-        http = httpd.HttpServer(
-            server.app, host=flags.bind_address, port=flags.secure_port,
-            ssl_context=context, name=NAME,
-        )  # fmt: skip
+        await server.open()
         port = await http.start()
-        _write_port(flags.port_file, port)
+        await asyncio.to_thread(_write_port, flags.port_file, port)
         daemon.freeze_gc()
         log.info("%s %s serves on https://%s:%d", NAME, VERSION, flags.bind_address, port)
-        _notify(notifier.ready)
-        await daemon.supervise(stop, {loop.name: loop.run() for loop in server.loops()})
-        _notify(notifier.stopping)
+        _tell(notifier.ready)
+        loops = [*server.loops(), *_watchdog(notifier, watchdog_s)]
+        await daemon.supervise(stop, {loop.name: loop.run() for loop in loops})
+        _tell(notifier.stopping)
         await server.wind_down()
-        await http.stop()
     finally:
+        await http.stop()
         await server.close()
+
+
+def _watchdog(notifier: Notifier, interval_s: float | None) -> list[Periodic]:
+    """Proof for systemd that this event loop still turns; nothing when it did not ask."""
+    if interval_s is None:
+        return []
+
+    async def beat() -> None:
+        _tell(notifier.watchdog)
+
+    return [Periodic("watchdog", beat, interval_s=interval_s)]
+
+
+def _raise_file_limit(max_connections: int) -> None:
+    """Each connection is a descriptor; the usual soft limit of 1024 is for older programs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max_connections + _OTHER_FILES
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        log.warning(
+            "--max-connections=%d needs %d open files, the limit is %d: connections beyond it fail",
+            max_connections, wanted, hard,
+        )  # fmt: skip
+        wanted = hard
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _write_port(path: Path | None, port: int) -> None:
@@ -77,7 +116,7 @@ def _write_port(path: Path | None, port: int) -> None:
         raise SetupError(f"cannot write --port-file {path}: {error.strerror}") from error
 
 
-def _notify(send: Callable[[], None]) -> None:
+def _tell(send: Callable[[], None]) -> None:
     try:
         send()
     except NotifyError as error:

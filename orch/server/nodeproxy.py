@@ -19,7 +19,7 @@ from yarl import URL
 
 from orch.component.daemon import SetupError
 from orch.server import nodeaddress
-from orch.server.handlers import Call
+from orch.server.call import Call
 from orch.server.nodeaddress import AgentEndpoint, ProxyId
 from orch.server.resources.backend import Backend, Target
 from orch.server.resources.document import decode

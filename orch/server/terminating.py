@@ -7,7 +7,6 @@ server's finalizer off, with which the namespace disappears.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 
 from orch.server.bootstrap import SELF
@@ -76,9 +75,15 @@ async def forget_events(backend: Backend) -> None:
     """Delete the events that were last seen longer ago than events are kept."""
     now = backend.now()
     for stored in backend.storage.list(prefix_of(EVENTS)).items:
-        if events.is_expired(decode(stored), now):
-            with contextlib.suppress(ApiError):  # gone, or seen again meanwhile
-                await _forget(backend, stored)
+        if not events.is_expired(decode(stored), now):
+            continue
+        try:
+            await _forget(backend, stored)
+        except StorageFailed as error:
+            log.warning("old events are kept for now: %s", error)
+            return
+        except ApiError:
+            continue  # gone, or seen again meanwhile
 
 
 async def _forget(backend: Backend, stored: Stored) -> None:

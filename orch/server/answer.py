@@ -1,0 +1,67 @@
+"""The answers of resource requests: bodies with their headers, codes and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from aiohttp import web
+
+from orch.server import media, render
+from orch.server.call import Call
+from orch.server.render import Rendering
+from orch.server.requestinfo import is_true
+from orch.server.storage.base import Stored
+
+_PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+
+
+def rendering_of(call: Call, now: datetime) -> Rendering:
+    """The form the client wants; ApiError 400 or 406 when there is no such form."""
+    return Rendering(
+        call.strategy.resource,
+        media.negotiate(call.request.headers.get("Accept", "")),
+        now,
+        render.parse_include_object(call.request.query.get("includeObject", "")),
+    )
+
+
+def answer_object(
+    call: Call,
+    rendering: Rendering,
+    stored: Stored,
+    *,
+    status: int = 200,
+    warnings: Sequence[str] = (),
+) -> web.Response:
+    body = render.render_object(rendering, stored)
+    return answer(call, rendering, body, status=status, warnings=warnings)
+
+
+def answer(
+    call: Call,
+    rendering: Rendering,
+    body: bytes,
+    *,
+    status: int = 200,
+    warnings: Sequence[str] = (),
+) -> web.Response:
+    """JSON, indented for those who read it with their eyes; one Warning header per warning."""
+    if _wants_pretty(call.request):
+        body = render.indented(body)
+    headers = {
+        "Content-Type": rendering.representation.content_type,
+        "Cache-Control": "no-cache, private",
+    }
+    response = web.Response(status=status, body=body, headers=headers)
+    for warning in warnings:
+        quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+    return response
+
+
+def _wants_pretty(request: web.Request) -> bool:
+    asked = request.query.get("pretty")
+    if asked is not None:
+        return is_true(asked)
+    return request.headers.get("User-Agent", "").startswith(_PRETTY_AGENTS)

@@ -1,0 +1,86 @@
+"""A resource request as its handler needs it: what was authorized, and what was sent with it.
+
+Reading only; nothing here decides or stores. What cannot be understood is an ApiError.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from orch.component import httpd
+from orch.server import bodies, fieldcheck, protobuf
+from orch.server.requestinfo import RequestInfo
+from orch.server.resources import options
+from orch.server.resources.backend import Target
+from orch.server.resources.document import Document
+from orch.server.resources.selection import Selection, parse_selection
+from orch.server.strategy.base import Strategy
+from orch.server.strategy.table import find_strategy
+from orch.wire.errors import bad_request
+from orch.wire.identity import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An authorized request for a resource."""
+
+    request: web.Request
+    info: RequestInfo
+    identity: Identity
+
+    @property
+    def strategy(self) -> Strategy:
+        """The kind's rules; only for a request that was found to be served."""
+        info = self.info
+        strategy = find_strategy(info.group, info.version, info.resource)
+        if strategy is None:
+            raise AssertionError(f"{info.resource} was routed but is not served")
+        return strategy
+
+    @property
+    def content_type(self) -> str:
+        """As sent; "" when not said, which is not what aiohttp makes of it."""
+        return self.request.headers.get("Content-Type", "")
+
+    def target(self) -> Target:
+        namespace = self.info.namespace if self.strategy.resource.namespaced else ""
+        return Target(
+            self.strategy, self.identity, namespace, self.info.name, self.info.subresource
+        )
+
+    def selection(self) -> Selection:
+        return parse_selection(self.strategy, self.info.label_selector, self.info.field_selector)
+
+
+async def read_document(call: Call) -> Document:
+    """The JSON object in the body, whatever it is."""
+    return bodies.decode_object(await httpd.read_body(call.request), call.content_type)
+
+
+async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
+    """The object in the body, and warnings about what is not part of its kind."""
+    body = await httpd.read_body(call.request)
+    document = bodies.decode_object(body, call.content_type)
+    if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
+        return document, []
+    resource = call.strategy.resource
+    problems = fieldcheck.unknown_fields(resource.kind, document)
+    if wanted.field_validation:  # looking for duplicates reads the body again: only when asked
+        problems += fieldcheck.duplicate_fields(body)
+    if problems and wanted.field_validation == "Strict":
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a'
+            f" {resource.kind}: strict decoding error: {', '.join(problems)}"
+        )
+    return document, problems
+
+
+async def read_delete_options(call: Call) -> options.DeleteOptions:
+    """From body and query; clients send the body without its kind."""
+    body = await httpd.read_body(call.request)
+    record = bodies.decode_object(body, call.content_type) if body else {}
+    if record.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise bad_request(f"the kind of the body is {record['kind']}, expected DeleteOptions")
+    return options.parse_delete_options(call.request.query, record)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orch.component.daemon import SetupError
+from orch.server import flags
+
+REQUIRED = ["--tls-cert-file=c", "--tls-private-key-file=k"]
+
+
+def test_defaults_are_those_of_the_reference_and_secure() -> None:
+    parsed = flags.parse(REQUIRED)
+    assert (parsed.bind_address, parsed.secure_port) == ("0.0.0.0", 6443)
+    assert parsed.storage_file == Path("/var/lib/orch-apiserver/state.db")
+    assert parsed.anonymous_health
+    assert not parsed.node_proxy_allow_loopback
+    assert parsed.client_ca_file is None
+    assert (parsed.logging_format, parsed.verbosity) == ("text", 0)
+
+
+@pytest.mark.parametrize(
+    ("argument", "field", "value"),
+    [
+        ("--secure-port=0", "secure_port", 0),
+        ("--data-dir=/x", "storage_file", Path("/x/state.db")),
+        ("--storage-file=/y/z.db", "storage_file", Path("/y/z.db")),
+        ("--no-anonymous-health", "anonymous_health", False),
+        ("--node-proxy-allow-loopback", "node_proxy_allow_loopback", True),
+        ("--shutdown-delay-duration=1m30s", "shutdown_delay_s", 90.0),
+        ("--logging-format=json", "logging_format", "json"),
+        ("-v=4", "verbosity", 4),
+        ("--max-connections=7", "max_connections", 7),
+        ("--port-file=p", "port_file", Path("p")),
+    ],
+)
+def test_each_flag_sets_its_value(argument: str, field: str, value: object) -> None:
+    assert getattr(flags.parse([*REQUIRED, argument]), field) == value
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--nodeagent-client-key=k"],
+        ["--nodeagent-client-certificate=c"],
+        ["--secure-port=65536"],
+        ["--secure-port=-1"],
+    ],
+)
+def test_what_cannot_work_is_a_setup_error(arguments: list[str]) -> None:
+    with pytest.raises(SetupError, match="--"):
+        flags.parse([*REQUIRED, *arguments])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--unknown"], ["--secure-por=1"], ["--shutdown-delay-duration=soon"], ["-v=x"]],
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys) -> None:
+    with pytest.raises(SystemExit) as caught:
+        flags.parse([*(REQUIRED if arguments else []), *arguments])
+    assert caught.value.code == 2
+    assert "usage: orch-apiserver" in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""The program itself: what it says when it cannot start, and how it starts and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orch.component import loops
+from orch.component.daemon import SetupError, Stop
+from orch.server import flags, main
+from tests.orch.server.harness import Pki
+
+
+def arguments(pki: Pki, directory: Path, *more: str) -> list[str]:
+    return [
+        "--bind-address=127.0.0.1",
+        "--secure-port=0",
+        f"--tls-cert-file={pki.server.cert_file}",
+        f"--tls-private-key-file={pki.server.key_file}",
+        f"--client-ca-file={pki.ca_file}",
+        f"--data-dir={directory / 'data'}",
+        f"--port-file={directory / 'port'}",
+        *more,
+    ]
+
+
+@pytest.fixture
+def same_file_limit():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """systemd's end of NOTIFY_SOCKET."""
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        yield manager
+
+
+@pytest.mark.usefixtures("same_file_limit")
+async def test_it_serves_tells_systemd_and_stops_in_order(
+    server_pki: Pki, tmp_path: Path, manager: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.daemon, "freeze_gc", lambda: None)
+    stop = Stop()
+    running = loops.spawn(
+        main.run(flags.parse(arguments(server_pki, tmp_path)), stop), name="server"
+    )
+    loop = asyncio.get_running_loop()
+    assert await loop.sock_recv(manager, 4096) == b"READY=1"
+    port = int((tmp_path / "port").read_text())
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
+    assert (tmp_path / "data" / "state.db").exists()
+    stop.set("test")
+    await running
+    assert await loop.sock_recv(manager, 4096) == b"STOPPING=1"
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    del reader
+
+
+@pytest.mark.usefixtures("same_file_limit")
+async def test_the_watchdog_is_fed_when_systemd_asks(
+    server_pki: Pki, tmp_path: Path, manager: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "4000000")
+    monkeypatch.setattr(main.daemon, "freeze_gc", lambda: None)
+    stop = Stop()
+    running = loops.spawn(
+        main.run(flags.parse(arguments(server_pki, tmp_path)), stop), name="server"
+    )
+    loop = asyncio.get_running_loop()
+    messages = [await loop.sock_recv(manager, 4096) for _ in range(2)]
+    assert messages == [b"READY=1", b"WATCHDOG=1"]
+    stop.set("test")
+    await running
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("--tls-cert-file=/absent.crt", "/absent.crt"),
+        ("--client-ca-file=/absent-ca.crt", "/absent-ca.crt"),
+        ("--nodeagent-certificate-authority=/absent-agents.crt", "/absent-agents.crt"),
+        ("--storage-file=/proc/nope/state.db", "/proc/nope/state.db"),
+        ("--port-file=/proc/nope/port", "/proc/nope/port"),
+    ],
+)
+@pytest.mark.usefixtures("same_file_limit")
+async def test_what_cannot_be_used_is_named_and_nothing_is_left_running(
+    server_pki: Pki, tmp_path: Path, broken: str, message: str
+) -> None:
+    parsed = flags.parse([*arguments(server_pki, tmp_path), broken])
+    with pytest.raises(SetupError, match=message):
+        await main.run(parsed, Stop())
+
+
+@pytest.mark.usefixtures("same_file_limit")
+async def test_a_taken_port_is_named(server_pki: Pki, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        parsed = flags.parse([*arguments(server_pki, tmp_path), f"--secure-port={port}"])
+        with pytest.raises(SetupError, match=f"127.0.0.1:{port}"):
+            await main.run(parsed, Stop())
+
+
+def test_contradicting_flags_are_one_clear_line(
+    server_pki: Pki, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main.main([*arguments(server_pki, tmp_path), "--nodeagent-client-key=x"])
+    assert code == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("orch-apiserver: error: ")
+    assert printed.count("\n") == 1
+
+
+@pytest.mark.usefixtures("same_file_limit")
+def test_the_limit_of_open_files_is_raised_as_far_as_allowed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    main._raise_file_limit(1000)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 1256
+    main._raise_file_limit(10)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 1256
+    if hard != resource.RLIM_INFINITY:
+        main._raise_file_limit(hard)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
+        assert "the limit is" in caplog.text
