@@ -27,17 +27,19 @@ from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.mirror import MirrorPods
 from nodeagent.pods.observer import Observer
+from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import ApiSource, PodSource
 from nodeagent.pods.spec import PodSettings
 from nodeagent.pods.status_sync import StatusSync
+from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.cri import CriRuntime
 from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.server import Services
-from nodeagent.stats.host import HostFacts, read_host_facts
+from nodeagent.stats.host import HostFacts, own_cgroup, raise_open_files, read_host_facts
 from nodeagent.stats.hugepages import read_hugepages
 from nodeagent.stats.layers import RuntimeDiskLoop, RuntimeDisks
 from nodeagent.stats.sampler import Sampler
@@ -57,6 +59,7 @@ from orch.wire import version
 
 DISK_INTERVAL_S = 60.0
 _LEASE_TIMEOUT_S = 10.0
+_OTHER_OPEN_FILES = 1024  # connections, logs, what the budget of cgroup files does not count
 
 
 @dataclass
@@ -257,10 +260,13 @@ def _sampler(
     registry: PodRegistry,
     disks: RuntimeDiskLoop | None,
 ) -> Sampler:
-    pods = SystemPart("pods", _pods_cgroup(config), host.boot_time_ns)
+    raise_open_files(config.openFileBudget + _OTHER_OPEN_FILES)
+    parts = [SystemPart("pods", _pods_cgroup(config), host.boot_time_ns)]
+    if own := own_cgroup():
+        parts.append(SystemPart("nodeagent", own, int(clock.process_start_s() * 1e9)))
     sources = Sources(
         node_path=options.root_dir,
-        system_parts=(pods,),
+        system_parts=tuple(parts),
         fd_budget=config.openFileBudget,
         runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
     )
@@ -292,6 +298,7 @@ def _keeper(
     settings = registry.settings
     api = ApiSource(client, settings.node_name) if client else None
     seccomp = SeccompProfiles(f"{settings.root_dir}/seccomp", default=config.seccompDefault)
+    pod_events = PodEvents(events, api.stored if api else None)
     services = PodServices(
         runtime=runtime,
         registry=registry,
@@ -299,7 +306,8 @@ def _keeper(
         volumes=VolumeStore(settings.root_dir),
         cgroups=PodCgroups(settings.cgroup_parent),
         seccomp_of=seccomp.setting_of,
-        events=PodEvents(events, api.stored if api else None),
+        vitals=Vitals(Prober(runtime), registry, pod_events),
+        events=pod_events,
     )
     sources: list[PodSource] = []
     if config.staticPodPath:

@@ -74,6 +74,26 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class Unhealthy:
+    """Why a running container is to be killed; `grace_s` None means the pod's grace period."""
+
+    why: str
+    grace_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What probes say of running containers, by id: to be killed, not ready, not started yet."""
+
+    unhealthy: Mapping[str, Unhealthy] = field(default_factory=dict)
+    unready: frozenset[str] = frozenset()
+    unstarted: frozenset[str] = frozenset()
+
+
+NO_SIGNS = Signs()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The next step, None when there is nothing to do before `wake_in_s` (None: for ever).
 

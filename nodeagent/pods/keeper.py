@@ -51,7 +51,8 @@ class PodKeeper:
         self._left_alone: set[str] = set()
         self._dirs_checked = False
         self._leaving = False
-        self._registry.on_view(self._view_changed)
+        self._registry.on_view(self._look_at)
+        services.vitals.on_change(self._look_at)
 
     async def run(self) -> None:
         """Keep the pods for ever; an error that no worker can handle ends it."""
@@ -187,7 +188,7 @@ class PodKeeper:
                 self._on_removed(pod)
         self._changed.set()
 
-    def _view_changed(self, uid: str) -> None:
+    def _look_at(self, uid: str) -> None:
         if worker := self._workers.get(uid):
             worker.poke()
         else:
@@ -195,3 +196,4 @@ class PodKeeper:
 
     async def _stop_workers(self) -> None:
         await loops.cancel(*self._tasks.values())
+        await self._services.vitals.close()

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 
 from nodeagent.pods import restarts
 from nodeagent.pods.actions import (
+    NO_SIGNS,
     Action,
     CreateSandbox,
     Plan,
     RemoveContainer,
     RemoveSandbox,
+    Signs,
     StopContainers,
     StopSandbox,
     Trouble,
@@ -35,11 +37,17 @@ _WAITING = Waiting("ContainerCreating")
 _WAITING_FOR_INIT = Waiting("PodInitializing")
 
 
-def next_step(pod: Pod, seen: ObservedPod, troubles: Mapping[str, Trouble], now_ns: int) -> Plan:
+def next_step(
+    pod: Pod,
+    seen: ObservedPod,
+    troubles: Mapping[str, Trouble],
+    now_ns: int,
+    vitals: Signs = NO_SIGNS,
+) -> Plan:
     """What to do now for a pod that should run.
 
     `troubles` are failed steps still in back-off, by container name (`SANDBOX` for the sandbox);
-    `now_ns` is wall time, compared with the runtime's stamps.
+    `now_ns` is wall time, compared with the runtime's stamps; `vitals` is what probes say.
     """
     stale = _stop_stale(seen)
     if is_finished(pod, seen):
@@ -49,7 +57,7 @@ def next_step(pod: Pod, seen: ObservedPod, troubles: Mapping[str, Trouble], now_
     sandbox = seen.sandbox
     if sandbox is None or not is_ready(sandbox):
         return _new_sandbox(pod, sandbox, troubles)
-    return _run_containers(pod, seen, troubles, now_ns)
+    return _run_containers(pod, seen, restarts.Judge(pod, seen, troubles, now_ns, vitals))
 
 
 def removal_step(seen: ObservedPod, *, grace_s: int | None = None) -> Action | None:
@@ -115,18 +123,15 @@ def _new_sandbox(pod: Pod, dead: SandboxDetail | None, troubles: Mapping[str, Tr
     return Plan(CreateSandbox(dead.sandbox.attempt + 1, replaces=dead.sandbox.id), waiting)
 
 
-def _run_containers(
-    pod: Pod, seen: ObservedPod, troubles: Mapping[str, Trouble], now_ns: int
-) -> Plan:
+def _run_containers(pod: Pod, seen: ObservedPod, judge: restarts.Judge) -> Plan:
     verdicts: dict[str, Verdict] = {}
     blocked = False  # a container that must end or start first keeps the later ones waiting
-    judged = restarts.Judge(pod, seen, troubles, now_ns)
     for container in _in_order(pod, seen):
         if blocked:
             verdicts[container.name] = Verdict(waiting=_WAITING_FOR_INIT)
             continue
-        verdicts[container.name] = judged.verdict(container)
-        blocked = judged.blocks_later_ones(container)
+        verdicts[container.name] = judge.verdict(container)
+        blocked = judge.blocks_later_ones(container)
     action = next((v.action for v in verdicts.values() if v.action), None)
     wakes = [v.wake_in_s for v in verdicts.values() if v.wake_in_s is not None]
     return Plan(

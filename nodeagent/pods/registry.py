@@ -25,6 +25,8 @@ class PodRegistry:
     def __init__(self, settings: PodSettings) -> None:
         self.settings = settings
         self.complete = False  # whether every source has been read at least once
+        # Ids of containers that are being checkpointed: they cannot answer probes meanwhile.
+        self.frozen: set[str] = set()
         self._desired: dict[str, Pod] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._statuses: dict[str, PodStatus] = {}

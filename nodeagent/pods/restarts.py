@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from nodeagent.pods import hashes
 from nodeagent.pods.actions import (
+    NO_SIGNS,
     Action,
     RemoveContainer,
+    Signs,
     StartContainer,
     StopContainers,
     Trouble,
@@ -85,12 +87,18 @@ class Judge:
     """The verdicts on the containers of one pod whose sandbox is ready."""
 
     def __init__(
-        self, pod: Pod, seen: ObservedPod, troubles: Mapping[str, Trouble], now_ns: int
+        self,
+        pod: Pod,
+        seen: ObservedPod,
+        troubles: Mapping[str, Trouble],
+        now_ns: int,
+        signs: Signs = NO_SIGNS,
     ) -> None:
         self._pod = pod
         self._seen = seen
         self._sandbox_id = seen.sandbox.sandbox.id if seen.sandbox else ""
         self._troubles = troubles
+        self._signs = signs
         self._now_ns = now_ns
         self._init_names = {c.name for c in pod.spec.initContainers or ()}
 
@@ -109,6 +117,8 @@ class Judge:
                 return _stop(latest, why, grace_s=0)
         if is_changed(container, latest):
             return _stop(latest, "its definition changed")
+        if unhealthy := self._signs.unhealthy.get(latest.container.id):
+            return _stop(latest, unhealthy.why, unhealthy.grace_s)
         return Verdict()
 
     def blocks_later_ones(self, container: Container) -> bool:
@@ -119,7 +129,8 @@ class Judge:
         if latest is None or latest.container.sandbox_id != self._sandbox_id:
             return True
         if is_sidecar(container):
-            return latest.container.state is not ContainerState.RUNNING
+            running = latest.container.state is ContainerState.RUNNING
+            return not running or latest.container.id in self._signs.unstarted
         return latest.container.state is not ContainerState.EXITED or latest.exit_code != 0
 
     def _created(self, container: Container, latest: ContainerDetail, *, here: bool) -> Verdict:

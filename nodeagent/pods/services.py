@@ -11,6 +11,7 @@ from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observer import Observer
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.base import ContainerRuntime, SeccompSetting
 from orch.component import clock
@@ -29,6 +30,7 @@ class PodServices:
     volumes: VolumeStore
     cgroups: PodCgroups
     seccomp_of: SeccompOf
+    vitals: Vitals
     events: PodEvents = field(default_factory=PodEvents)
     now: Now = field(default=clock.utc_now)
 

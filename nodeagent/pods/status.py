@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from nodeagent.pods import conditions, qos
-from nodeagent.pods.actions import Plan, Waiting
+from nodeagent.pods.actions import NO_SIGNS, Plan, Signs, Waiting
 from nodeagent.pods.conditions import Moment
 from nodeagent.pods.observed import ObservedPod, is_ready
 from nodeagent.pods.phase import FINAL_PHASES, is_done, pod_phase
@@ -36,16 +36,12 @@ _UNKNOWN = Waiting("ContainerStatusUnknown", "the runtime does not know the cont
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a status is made of besides the pod and its observed state.
-
-    `unready` and `unstarted` are ids of running containers whose probes have not succeeded (yet).
-    """
+    """What a status is made of besides the pod and its observed state."""
 
     now: str
     host_ip: str = ""
     runtime_name: str = "containerd"
-    unready: frozenset[str] = frozenset()
-    unstarted: frozenset[str] = frozenset()
+    signs: Signs = NO_SIGNS
     plan: Plan = field(default_factory=Plan)
 
 
@@ -109,12 +105,12 @@ def _container_status(
     former = instances[1] if len(instances) > 1 else None
     ended_before = latest if waiting and _has_ended(latest) else former
     running = latest.container.state is ContainerState.RUNNING
-    started = running and latest.container.id not in facts.unstarted
+    started = running and latest.container.id not in facts.signs.unstarted
     return ContainerStatus(
         name=container.name,
         state=_waits(waiting) if waiting else _state(latest, facts),
         lastState=_last_state(ended_before, facts),
-        ready=started and latest.container.id not in facts.unready,
+        ready=started and latest.container.id not in facts.signs.unready,
         started=started,
         restartCount=latest.container.attempt,
         image=latest.container.image or container.image,

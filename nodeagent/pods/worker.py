@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass
 
 from nodeagent.pods import cleanup, plan, status
-from nodeagent.pods.actions import Action, Plan, StartContainer, Trouble
+from nodeagent.pods.actions import Action, Plan, StartContainer
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.status import Facts
@@ -112,13 +112,17 @@ class PodWorker:
         if self.pod is None:
             return None, False
         await self._look_for_files()
-        decided = plan.next_step(self.pod, seen, self._active_troubles(), self._now_ns())
+        self._services.vitals.follow(self.pod, seen)
+        signs = self._services.vitals.signs(self.uid)
+        troubles = self._troubles.active(self._now_s())
+        decided = plan.next_step(self.pod, seen, troubles, self._now_ns(), signs)
         self._publish(seen, decided)
         if decided.action is None:
             return self._until_next(decided), False
         return await self._perform(decided.action, seen), False
 
     async def _remove(self, seen: ObservedPod, removal: Removal) -> tuple[float | None, bool]:
+        self._services.vitals.leave(self.uid)
         action = plan.removal_step(seen, grace_s=removal.grace_s)
         if action is not None:
             wait_s = await self._perform(action, seen)
@@ -190,9 +194,6 @@ class PodWorker:
             return 0.0
         return max(0.0, self._failed_action[1] - self._now_s())
 
-    def _active_troubles(self) -> dict[str, Trouble]:
-        return self._troubles.active(self._now_s())
-
     async def _look_for_files(self) -> None:
         for path in self._troubles.awaited():
             if await cleanup.exists(path):
@@ -211,6 +212,7 @@ class PodWorker:
             now=times.format_time(self._services.now()),
             host_ip=self._services.settings.host_ip,
             plan=decided,
+            signs=self._services.vitals.signs(self.uid),
         )
         self._services.events.crash_loops(self.pod, _crash_looping(seen, decided))
         before = self._registry.status(self.uid)

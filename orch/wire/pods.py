@@ -102,6 +102,42 @@ class Volume(WireModel):
     emptyDir: EmptyDirVolume | None = None
 
 
+class ExecAction(WireModel):
+    command: list[str] = Field(default_factory=list)
+
+
+class HTTPHeader(WireModel):
+    name: str
+    value: str = ""
+
+
+class HTTPGetAction(WireModel):
+    path: str | None = None
+    port: int | str  # a number, or the name of one of the container's ports
+    host: str | None = None
+    scheme: str | None = None  # HTTP | HTTPS
+    httpHeaders: list[HTTPHeader] | None = None
+
+
+class TCPSocketAction(WireModel):
+    port: int | str
+    host: str | None = None
+
+
+class Probe(WireModel):
+    """One of the actions is set; times are whole seconds, None the default."""
+
+    exec: ExecAction | None = None
+    httpGet: HTTPGetAction | None = None
+    tcpSocket: TCPSocketAction | None = None
+    initialDelaySeconds: int | None = None
+    periodSeconds: int | None = None
+    timeoutSeconds: int | None = None
+    successThreshold: int | None = None
+    failureThreshold: int | None = None
+    terminationGracePeriodSeconds: int | None = None
+
+
 class Container(WireModel):
     name: str
     image: str = ""
@@ -117,6 +153,9 @@ class Container(WireModel):
     stdin: bool | None = None
     tty: bool | None = None
     terminationMessagePath: str | None = None
+    livenessProbe: Probe | None = None
+    readinessProbe: Probe | None = None
+    startupProbe: Probe | None = None
     restartPolicy: str | None = None  # "Always" makes an init container a sidecar
 
 

@@ -15,10 +15,12 @@ from nodeagent.pods.confinement import SeccompProfiles
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.observer import Observer
+from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import Changed
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from orch.component import loops
 from orch.wire import names
@@ -80,6 +82,7 @@ class PodWorld:
         self.removed: list[Pod] = []
         self.events: list[tuple[str, str, str]] = []  # pod, reason, message
         self._task: asyncio.Task[None] | None = None
+        self._heirs: list[PodWorld] = []
         for name in HIERARCHIES:
             (directory / "cgroup" / name).mkdir(parents=True, exist_ok=True)
         self.settings = PodSettings(
@@ -93,6 +96,7 @@ class PodWorld:
         self.keeper = self._keeper([self.source])
 
     def _keeper(self, sources: Sequence[FakeSource]) -> PodKeeper:
+        events = PodEvents(self)
         services = PodServices(
             runtime=self.runtime,
             registry=self.registry,
@@ -100,7 +104,8 @@ class PodWorld:
             volumes=VolumeStore(self.settings.root_dir),
             cgroups=PodCgroups("/orchpods", root=str(self.directory / "cgroup")),
             seccomp_of=SeccompProfiles(str(self.seccomp_root), default=False).setting_of,
-            events=PodEvents(self),
+            vitals=Vitals(Prober(self.runtime), self.registry, events, now=now),
+            events=events,
             now=now,
         )
         return PodKeeper(services, sources, on_removed=self.removed.append)
@@ -116,7 +121,9 @@ class PodWorld:
         await self.until(lambda: len(self.registry.pods()) >= min(1, len(pods)))
 
     async def stop(self) -> None:
-        """End the agent, not its pods; an error of the keeper comes out here."""
+        """End the agent and its successors, not the pods; errors of the keeper come out here."""
+        for heir in self._heirs:
+            await heir.stop()
         if self._task is not None:
             task, self._task = self._task, None
             failed = task.exception() if task.done() and not task.cancelled() else None
@@ -129,6 +136,7 @@ class PodWorld:
         world = PodWorld(self.directory, self.runtime)
         world.source = FakeSource(*self.source._pods)
         world.use(world.source)
+        self._heirs.append(world)
         return world
 
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None:  # noqa: A002

@@ -47,7 +47,6 @@ async def test_another_agent_finds_the_containers_again_and_touches_none(world: 
     assert heir.running() == before
     made = {call.operation for call in world.runtime.calls[writes:]}
     assert made <= {"list_sandboxes", "list_containers", "sandbox_detail", "container_detail"}
-    await heir.stop()
 
 
 async def test_a_crashed_container_restarts_with_back_off_and_counts(world: PodWorld) -> None:
@@ -80,7 +79,6 @@ async def test_the_restart_count_and_back_off_survive_the_agent(world: PodWorld)
     await heir.until(lambda: heir.waiting() == "CrashLoopBackOff")
     await heir.until(lambda: "app" in heir.running())
     assert heir.made("app").spec.attempt == 2
-    await heir.stop()
 
 
 async def test_a_pod_removed_from_its_source_leaves_nothing(world: PodWorld) -> None:

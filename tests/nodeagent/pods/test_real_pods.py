@@ -16,12 +16,15 @@ import pytest_asyncio
 from nodeagent.pods import kernelmounts
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.events import PodEvents
 from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.observer import Observer
+from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.cri import CriRuntime
 from orch.component import loops
@@ -61,6 +64,7 @@ class Agent:
             cgroup_parent=self.cgroup,
         )
         self.registry = PodRegistry(settings)
+        events = PodEvents()
         services = PodServices(
             runtime=self.runtime,
             registry=self.registry,
@@ -68,6 +72,8 @@ class Agent:
             volumes=VolumeStore(settings.root_dir),
             cgroups=PodCgroups(self.cgroup),
             seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
+            vitals=Vitals(Prober(self.runtime), self.registry, events),
+            events=events,
         )
         self.keeper = PodKeeper(services, [FileSource(str(self.manifests), self.node)])
         self._task: asyncio.Task[None] | None = None

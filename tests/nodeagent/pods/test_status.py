@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeagent.pods import plan
-from nodeagent.pods.actions import Trouble
+from nodeagent.pods.actions import Signs, Trouble
 from nodeagent.pods.conditions import find_condition
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.status import Facts, pod_status
@@ -140,7 +140,8 @@ def test_a_container_of_unknown_state_is_not_called_running() -> None:
 
 def test_probes_decide_over_ready_and_started() -> None:
     held = seen(sandbox(), instance("a"), instance("b"))
-    status = status_of(pod("a", "b"), held, unready=frozenset({"a0"}), unstarted=frozenset({"b0"}))
+    signs = Signs(unready=frozenset({"a0"}), unstarted=frozenset({"b0"}))
+    status = status_of(pod("a", "b"), held, signs=signs)
     a, b = status.containerStatuses or []
     assert (a.ready, a.started) == (False, True)
     assert (b.ready, b.started) == (False, False)
