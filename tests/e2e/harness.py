@@ -120,7 +120,12 @@ class LocalCluster:
         """Ctrl-C: SIGINT, and the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        return self.process.wait(within_s)
+        try:
+            return self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # its daemons end with it
+            self.process.wait()
+            raise
 
 
 @contextmanager
