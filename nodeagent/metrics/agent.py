@@ -119,7 +119,8 @@ class _AgentCollector(Collector):
         yield _gauge("nodeagent_running_containers", "Containers that are measured.", containers)
 
     def _measuring(self) -> Iterator[Metric]:
-        reader, latest = self._sources.sampler.reader, self._sources.sampler.latest
+        sampler = self._sources.sampler
+        reader, latest = sampler.reader, sampler.latest
         unified = reader.layout.version == "v2"
         yield _gauge("nodeagent_cgroup_version", "Version of the cgroup tree.", 2 if unified else 1)
         if latest:
@@ -128,13 +129,25 @@ class _AgentCollector(Collector):
                 _alpha("How long the last reading took."),
                 labels=["collector"],
             )
-            duration.add_metric(["sample"], latest.duration_s)
+            for collector, duration_s in sampler.durations_s().items():
+                duration.add_metric([collector], duration_s)
             yield duration
         yield _counts(
             "nodeagent_read_errors",
             "Kernel files that could not be read or understood, by kind.",
             "kind",
             latest.errors if latest else {},
+        )
+        yield _counts(
+            "nodeagent_slow_reads",
+            "Kernel files that took 10 ms or more to read, by kind.",
+            "kind",
+            reader.slow_reads,
+        )
+        yield _counter(
+            "nodeagent_directory_walks_given_up",
+            "Walks of directories that exceeded their budget.",
+            sampler.directories.spent,
         )
         psi = GaugeMetricFamily(
             "nodeagent_psi_supported",

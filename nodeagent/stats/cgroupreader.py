@@ -1,79 +1,65 @@
-"""Readers of cgroup files: kept descriptors under a budget, opened by name beyond it.
+"""Reading one cgroup, again and again: through kept descriptors, or by name.
 
-A reader belongs to one cgroup and returns one sample per call, or None once the cgroup is gone.
-A kept descriptor costs a third of opening by name, but also 5 KiB of kernel memory each, hence
-the budget. Text that has not changed since the last pass is not parsed again. Everything here
+A reader returns one sample per call, or None once the cgroup is gone. A kept descriptor costs a
+third of opening by name, but also 5 KiB of kernel memory. Text that has not changed since the last
+pass is not parsed again. A file that is slow (memory.stat can be, with a large dentry cache) is
+left out until the settings are read again, and keeps its last numbers meanwhile. Everything here
 runs in the sampler's worker thread, one pass at a time. Figures: tools/bench/sampling.py.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import time
 import zlib
-from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from nodeagent.stats import assembly, cgrouplimits, layout
-from nodeagent.stats.layout import CgroupFile, Layout
+from nodeagent.stats.cgroupsource import CgroupSource, Pread
+from nodeagent.stats.layout import CgroupFile
 from nodeagent.stats.samples import CgroupSample, Settings
 
+log = logging.getLogger(__name__)
+
 READ_BYTES = 4096
+SLOW_NS = 10_000_000
 _MAYBE_MORE_BYTES = 4000  # the kernel hands out lists a page at a time, cut between two lines
 _SETTINGS_INTERVAL_NS = 60_000_000_000
 _GONE = (errno.ENODEV, errno.ENOENT)
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC
 
-Pread = Callable[[int, int, int], bytes]
+
+class NoDescriptors(Exception):
+    """The process or the machine has no descriptor left to keep."""
 
 
 class _CgroupGone(Exception):
     """The cgroup of this reader no longer exists, or exists anew."""
 
 
-class CgroupSource:
-    """What all readers share: the layout, how to read, and what went wrong so far.
+class OpenFile(NamedTuple):
+    """`fd` is -1 for a file that is opened by name every time."""
 
-    `errors` counts failed and unreadable files by file name; `psi` holds, per resource, whether
-    cgroups of this host report pressure: supported, disabled (psi=0) or absent.
-    """
-
-    def __init__(self, host: Layout, *, pread: Pread, fd_budget: int) -> None:
-        self.layout = host
-        self.pread = pread
-        self.fds_left = fd_budget
-        self.errors: Counter[str] = Counter()
-        self.psi: dict[str, str] = {}
-        self.width = len(host.files)
-
-    def note_failure(self, file: CgroupFile, error: OSError) -> None:
-        """Count an error; pressure that the kernel does not offer is no error but a fact."""
-        resource = layout.PSI_POSITIONS.get(file.position)
-        if resource and error.errno in (errno.EOPNOTSUPP, errno.ENOENT):
-            state = "disabled" if error.errno == errno.EOPNOTSUPP else "absent"
-            if self.psi.get(resource) != "supported":
-                self.psi[resource] = state
-        elif error.errno != errno.ENOENT:
-            self.errors[file.name] += 1
-
-    def note_value(self, file: CgroupFile, value: Any) -> None:
-        """Told of the first value of a file, and of every text that made no sense."""
-        if value is None:
-            self.errors[file.name] += 1
-        elif file.position in layout.PSI_POSITIONS:
-            self.psi[layout.PSI_POSITIONS[file.position]] = "supported"
+    file: CgroupFile
+    position: int
+    fd: int
+    path: str
 
 
 class CgroupReader:
     """Reads one cgroup. Subclasses differ in what they hold open between two passes."""
 
-    __slots__ = ("_due_ns", "_last", "_raw", "_settings", "_values", "path", "shared")
+    __slots__ = ("_due_ns", "_last", "_raw", "_settings", "_values", "files", "path", "shared")
     kept = False
 
     def __init__(self, shared: CgroupSource, path: str) -> None:
         self.path = path
         self.shared = shared
+        self.files: list[OpenFile] = []
         self._raw: list[bytes | None] = [None] * layout.POSITIONS
         self._values: list[Any] = [None] * layout.POSITIONS
         self._settings = Settings()
@@ -81,7 +67,7 @@ class CgroupReader:
         self._last: CgroupSample | None = None
 
     def read(self, time_ns: int) -> CgroupSample | None:
-        """Every number of the cgroup now; None when it does not exist."""
+        """Every number of the cgroup now; None when it does not exist. May raise NoDescriptors."""
         try:
             if time_ns >= self._due_ns:
                 self._refresh(time_ns)
@@ -97,23 +83,75 @@ class CgroupReader:
 
     def close(self) -> None:
         """Let go of every file."""
+        for one in self.files:
+            self._release(one)
+        self.files = []
+
+    def leave_out_slow_files(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        """Look which files make the reading slow; they are not read again until the next refresh.
+
+        Each is read once more for that: being held up by others is not the file's fault.
+        """
+        for one in tuple(self.files):
+            begun_ns = now_ns()
+            try:
+                self._content(one)
+            except OSError:
+                continue  # the next pass meets it as well
+            elapsed_ns = now_ns() - begun_ns
+            if elapsed_ns >= SLOW_NS:
+                self.shared.slow[one.file.name] += 1
+                log.warning(
+                    "reading %s took %d ms; it keeps its last value for up to a minute",
+                    one.path,
+                    elapsed_ns // 1_000_000,
+                )
+                self._leave_out(one)
+
+    def _open(self, file: CgroupFile, path: str) -> int:
+        """The descriptor to keep, -1 for none; OSError when there is no such file."""
         raise NotImplementedError
 
-    def _open_missing(self) -> bool:
-        """Open what exists and is not open yet; False when nothing is open then."""
+    def _release(self, one: OpenFile) -> None:
+        raise NotImplementedError
+
+    def _content(self, one: OpenFile) -> bytes:
         raise NotImplementedError
 
     def _read_files(self) -> bool:
-        """Read every open file; True when a value changed."""
+        """Read every file; True when a value changed."""
         raise NotImplementedError
 
     def _refresh(self, time_ns: int) -> None:
+        """Read the settings again, and find what there is that is not read yet."""
         spread_ns = zlib.crc32(self.path.encode()) % (_SETTINGS_INTERVAL_NS // 2)
         self._due_ns = time_ns + _SETTINGS_INTERVAL_NS - spread_ns
         self._settings = cgrouplimits.read_settings(self.shared.layout, self.path)
         self._last = None
-        if not self._open_missing():
+        already = {one.position for one in self.files}
+        for file in self.shared.layout.files:
+            if file.position not in already and self._wanted(file):
+                self._open_one(file)
+        if not self.files:
             raise _CgroupGone(self.path)
+
+    def _open_one(self, file: CgroupFile) -> None:
+        path = f"{file.hierarchy}{self.path}/{file.name}"
+        self._raw[file.position] = self._values[file.position] = None
+        try:
+            fd = self._open(file, path)
+        except OSError as error:
+            if error.errno in _NO_DESCRIPTORS:
+                raise NoDescriptors(path) from error
+            if self.files or error.errno not in _GONE:  # else the cgroup itself is not there
+                self.shared.note_failure(file, error)
+        else:
+            self.files.append(OpenFile(file, file.position, fd, path))
+
+    def _wanted(self, file: CgroupFile) -> bool:
+        """Bandwidth control counts nothing without a quota."""
+        has_quota = self._settings.limits.cpu_quota_usec is not None
+        return has_quota or file.position != layout.CPU_THROTTLE
 
     def _sample(self, time_ns: int) -> CgroupSample:
         changed = self._read_files()
@@ -122,11 +160,6 @@ class CgroupReader:
         else:
             self._last = tuple.__new__(CgroupSample, (time_ns, *self._last[1:]))
         return self._last
-
-    def _wanted(self, file: CgroupFile) -> bool:
-        """Bandwidth control counts nothing without a quota."""
-        has_quota = self._settings.limits.cpu_quota_usec is not None
-        return has_quota or file.position != layout.CPU_THROTTLE
 
     def _take(self, file: CgroupFile, data: bytes) -> bool:
         position = file.position
@@ -137,57 +170,53 @@ class CgroupReader:
         self._values[position] = value
         return True
 
-    def _failed(self, file: CgroupFile, error: OSError) -> bool:
+    def _failed(self, one: OpenFile, error: OSError) -> bool:
         """True when a value was there before; _CgroupGone when the file was removed."""
         if error.errno in _GONE:
             raise _CgroupGone(self.path) from error
-        self.shared.note_failure(file, error)
-        known = self._values[file.position] is not None
-        self._raw[file.position] = self._values[file.position] = None
+        if error.errno in _NO_DESCRIPTORS:
+            raise NoDescriptors(one.path) from error
+        self.shared.note_failure(one.file, error)
+        if error.errno == errno.EOPNOTSUPP:
+            self._leave_out(one)  # it will not be supported in ten seconds either
+        known = self._values[one.position] is not None
+        self._raw[one.position] = self._values[one.position] = None
         return known
+
+    def _leave_out(self, one: OpenFile) -> None:
+        self.files = [other for other in self.files if other is not one]
+        self._release(one)
 
 
 class KeptReader(CgroupReader):
     """Keeps one descriptor per file."""
 
-    __slots__ = ("_open",)
+    __slots__ = ()
     kept = True
 
-    def __init__(self, shared: CgroupSource, path: str) -> None:
-        super().__init__(shared, path)
-        self._open: list[tuple[CgroupFile, int, int]] = []
+    def _open(self, file: CgroupFile, path: str) -> int:
+        fd = os.open(path, _FLAGS)
+        self.shared.fds_left -= 1
+        return fd
 
-    def close(self) -> None:
-        for _, _, fd in self._open:
-            os.close(fd)
-        self.shared.fds_left += len(self._open)
-        self._open = []
+    def _release(self, one: OpenFile) -> None:
+        os.close(one.fd)
+        self.shared.fds_left += 1
 
-    def _open_missing(self) -> bool:
-        already = {file.position for file, _, _ in self._open}
-        for file in self.shared.layout.files:
-            if file.position in already or not self._wanted(file):
-                continue
-            self._raw[file.position] = self._values[file.position] = None
-            try:
-                fd = os.open(f"{file.hierarchy}{self.path}/{file.name}", _FLAGS)
-            except OSError as error:
-                if self._open or error.errno not in _GONE:  # else the cgroup itself is not there
-                    self.shared.note_failure(file, error)
-            else:
-                self._open.append((file, file.position, fd))
-                self.shared.fds_left -= 1
-        return bool(self._open)
+    def _content(self, one: OpenFile) -> bytes:
+        return _read_all(self.shared.pread, one.fd)
 
     def _read_files(self) -> bool:
+        # The innermost loop of the agent: twelve turns for every cgroup in every pass.
         pread, raw, changed = self.shared.pread, self._raw, False
-        for file, position, fd in self._open:
+        for one in self.files:
+            file, position, fd, _ = one
             try:
                 data = pread(fd, READ_BYTES, 0)
                 if len(data) >= _MAYBE_MORE_BYTES:
-                    data = _read_on(pread, fd, data)
+                    data = _read_all(pread, fd)
             except OSError as error:
-                changed |= self._failed(file, error)
+                changed |= self._failed(one, error)
                 continue
             if data != raw[position]:
                 changed = self._take(file, data)
@@ -197,55 +226,39 @@ class KeptReader(CgroupReader):
 class NameReader(CgroupReader):
     """Opens every file by name in every pass."""
 
-    __slots__ = ("_names",)
+    __slots__ = ()
 
-    def __init__(self, shared: CgroupSource, path: str) -> None:
-        super().__init__(shared, path)
-        self._names: list[tuple[CgroupFile, str]] = []
+    def _open(self, file: CgroupFile, path: str) -> int:
+        os.close(os.open(path, _FLAGS))
+        return -1
 
-    def close(self) -> None:
-        self._names = []
+    def _release(self, one: OpenFile) -> None:
+        pass
 
-    def _open_missing(self) -> bool:
-        self._names = []
-        for file in self.shared.layout.files:
-            name = f"{file.hierarchy}{self.path}/{file.name}"
-            if not self._wanted(file):
-                continue
-            try:
-                os.close(os.open(name, _FLAGS))
-            except OSError as error:
-                self._raw[file.position] = self._values[file.position] = None
-                if self._names or error.errno not in _GONE:
-                    self.shared.note_failure(file, error)
-            else:
-                self._names.append((file, name))
-        return bool(self._names)
-
-    def _read_files(self) -> bool:
-        changed = False
-        for file, name in self._names:
-            try:
-                data = self._content(name)
-            except OSError as error:
-                changed |= self._failed(file, error)
-                continue
-            if data != self._raw[file.position]:
-                changed = self._take(file, data)
-        return changed
-
-    def _content(self, name: str) -> bytes:
-        fd = os.open(name, _FLAGS)
+    def _content(self, one: OpenFile) -> bytes:
+        fd = os.open(one.path, _FLAGS)
         try:
-            data = self.shared.pread(fd, READ_BYTES, 0)
-            if len(data) >= _MAYBE_MORE_BYTES:
-                data = _read_on(self.shared.pread, fd, data)
-            return data
+            return _read_all(self.shared.pread, fd)
         finally:
             os.close(fd)
 
+    def _read_files(self) -> bool:
+        changed = False
+        for one in self.files:
+            try:
+                data = self._content(one)
+            except OSError as error:
+                changed |= self._failed(one, error)
+                continue
+            if data != self._raw[one.position]:
+                changed = self._take(one.file, data)
+        return changed
 
-def _read_on(pread: Pread, fd: int, data: bytes) -> bytes:
+
+def _read_all(pread: Pread, fd: int) -> bytes:
+    data = pread(fd, READ_BYTES, 0)
+    if len(data) < _MAYBE_MORE_BYTES:
+        return data
     parts = [data]
     size = len(data)
     while part := pread(fd, 16 * READ_BYTES, size):

@@ -6,19 +6,24 @@ open by name, and are promoted when descriptors become free. Not thread-safe: on
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Callable, Collection
 
 from nodeagent.stats.cgroupreader import (
+    SLOW_NS,
     CgroupReader,
-    CgroupSource,
     KeptReader,
     NameReader,
-    Pread,
+    NoDescriptors,
 )
+from nodeagent.stats.cgroupsource import CgroupSource, Pread
 from nodeagent.stats.layout import Layout
 from nodeagent.stats.samples import CgroupSample
 from orch.component import clock
+
+log = logging.getLogger(__name__)
 
 DEFAULT_FD_BUDGET = 4096
 
@@ -41,16 +46,44 @@ class CgroupReaders:
     def read(self, path: str) -> CgroupSample | None:
         """A sample of the cgroup `path` (from the root of every hierarchy); None if not there."""
         path = path.rstrip("/")
+        reader = self._reader(path)
+        time_ns = self._wall_ns()
+        begun_ns = time.perf_counter_ns()
+        try:
+            sample = reader.read(time_ns)
+        except NoDescriptors:
+            sample = self._read_without_keeping(path, reader, time_ns)
+        if time.perf_counter_ns() - begun_ns >= SLOW_NS:
+            reader.leave_out_slow_files()
+        if sample is None:
+            del self._readers[path]
+        return sample
+
+    def _reader(self, path: str) -> CgroupReader:
         reader = self._readers.get(path)
         if reader is None or not reader.kept:
             affordable = self.shared.fds_left >= self.shared.width
             if affordable or reader is None:
                 reader = (KeptReader if affordable else NameReader)(self.shared, path)
                 self._readers[path] = reader
-        sample = reader.read(self._wall_ns())
-        if sample is None:
-            del self._readers[path]
-        return sample
+        return reader
+
+    def _read_without_keeping(
+        self, path: str, reader: CgroupReader, time_ns: int
+    ) -> CgroupSample | None:
+        """The process may open fewer files than the budget says: keep no more than now."""
+        reader.close()
+        self.shared.fds_left = 0
+        log.warning(
+            "no descriptor left to keep cgroup files open; raise the limit of open files "
+            "(LimitNOFILE) or lower openFileBudget"
+        )
+        named = self._readers[path] = NameReader(self.shared, path)
+        try:
+            return named.read(time_ns)
+        except NoDescriptors:
+            self.shared.errors["descriptors"] += 1
+            return None
 
     def retain(self, paths: Collection[str]) -> None:
         """Close the readers of every cgroup that is not in `paths`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -73,6 +74,16 @@ def read_own_usage() -> OwnUsage:
         )
 
 
+def raise_open_files(wanted: int) -> int:
+    """Let this process open `wanted` files, as far as the hard limit allows; the limit then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    reachable = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= reachable:
+        return soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
+    return reachable
+
+
 def read_host_facts(
     proc_root: str = "/proc", sys_root: str = "/sys", etc_root: str = "/etc"
 ) -> HostFacts:
@@ -128,6 +139,26 @@ def swap_of(meminfo: dict[str, int], time_ns: int) -> SwapSample | None:
     return SwapSample(time_ns, total, max(total - free, 0))
 
 
+def own_cgroup(proc_root: str = "/proc") -> str | None:
+    """The cgroup of this process; None where it shares one with everything else.
+
+    On hosts with version 1 every hierarchy has its own; they must agree on the cpu's and memory's.
+    """
+    paths = set()
+    for line in _text(Path(proc_root, "self/cgroup")).splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" or {"cpuacct", "memory"} & set(controllers.split(",")):
+            paths.add((number == "0", path))
+    of_v1 = {path for is_v2, path in paths if not is_v2}
+    of_v2 = {path for is_v2, path in paths if is_v2}
+    found = of_v1 or of_v2
+    if len(found) != 1:
+        return None
+    (path,) = found
+    return path if path not in ("", "/") and ".." not in path else None
+
+
 def read_rlimit(proc_root: str, time_ns: int) -> RlimitSample:
     """How many tasks there may be and are; the smaller of pid_max and threads-max counts."""
     kernel = Path(proc_root, "sys/kernel")
@@ -154,10 +185,13 @@ def read_bytes(root: str, name: str) -> bytes:
         return b""
 
 
-def read_pressure(proc_root: str, resource: str) -> tuple[Pressure | None, str]:
-    """The machine's pressure, and whether the kernel offers it: supported, disabled or absent."""
+def read_pressure(proc_root: str, kind: str) -> tuple[Pressure | None, str]:
+    """The machine's pressure, and whether the kernel offers it: supported, disabled or absent.
+
+    `kind` is cpu, memory or io.
+    """
     try:
-        with Path(proc_root, "pressure", resource).open("rb", buffering=0) as file:
+        with Path(proc_root, "pressure", kind).open("rb", buffering=0) as file:
             pressure = psi.parse_pressure(file.read(4096) or b"")
     except OSError as error:
         return None, "disabled" if error.errno == errno.EOPNOTSUPP else "absent"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nodeagent.psi import RESOURCES
 from nodeagent.stats import layout
@@ -32,6 +32,7 @@ class Reader:
     """Holds the descriptors between two readings; `errors` counts by kind since the start.
 
     `psi` holds (source, resource) → supported, disabled or absent; sources are node and cgroup.
+    `durations_s` are those of the last reading, by part.
     """
 
     def __init__(self, sources: Sources, directories: DirectoryUsage) -> None:
@@ -39,6 +40,7 @@ class Reader:
         self.layout = layout.detect_layout(sources.cgroup_root)
         self.errors: Counter[str] = Counter()
         self.psi: dict[tuple[str, str], str] = {}
+        self.durations_s: dict[str, float] = {}
         self._cgroups = CgroupReaders(
             self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns
         )
@@ -53,16 +55,19 @@ class Reader:
         self._cgroups.retain(["", *parts, *cgroups_of(targets)])
         disks = self._sources.runtime_disks()
         node = self._guarded_node(time_ns, disks)
+        node_done_s = time.perf_counter()
         pods = tuple(self._guarded_pod(target, disks, node) for target in targets)
         self._pods.forget_others(targets)
         self._note_psi()
-        return Sample(
-            time_ns,
-            node,
-            pods,
-            time.perf_counter() - begun_s,
-            dict(self.errors + self._cgroups.shared.errors),
-        )
+        done_s = time.perf_counter()
+        self.durations_s = {"node": node_done_s - begun_s, "pods": done_s - node_done_s}
+        errors = dict(self.errors + self._cgroups.shared.errors)
+        return Sample(time_ns, node, pods, done_s - begun_s, errors)
+
+    @property
+    def slow_reads(self) -> Mapping[str, int]:
+        """How often files of each kind took 10 ms or more, since the start."""
+        return self._cgroups.shared.slow
 
     def close(self) -> None:
         """Close every descriptor; the next reading opens anew."""

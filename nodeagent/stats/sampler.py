@@ -99,6 +99,14 @@ class Sampler:
             log.warning("reading the statistics takes more than %s s; the last ones stay", _STALL_S)
             return self.latest
 
+    def durations_s(self) -> dict[str, float]:
+        """How long the last reading took, whole and in parts, and the last walk of directories."""
+        return {
+            "sample": self.latest.duration_s if self.latest else 0.0,
+            **self.reader.durations_s,
+            "directories": self.directories.duration_s,
+        }
+
     async def close(self) -> None:
         """Wait for the running reading, then close every descriptor."""
         if self._running is not None:

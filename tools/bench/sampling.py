@@ -22,7 +22,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodeagent.metrics import containerstats
 from nodeagent.metrics import resource as resource_page
 from nodeagent.stats import host
-from nodeagent.stats.cgroupreader import KeptReader
 from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.directories import DirectoryUsage
 from nodeagent.stats.layout import POSITIONS, Layout
@@ -174,12 +173,7 @@ def forget_texts(readers: CgroupReaders) -> None:
 
 
 def _open_files(readers: CgroupReaders) -> list[str]:
-    return [
-        f"{file.hierarchy}{reader.path}/{file.name}"
-        for reader in readers._readers.values()
-        if isinstance(reader, KeptReader)
-        for file, _, _ in reader._open
-    ]
+    return [one.path for reader in readers._readers.values() for one in reader.files]
 
 
 def _sample(targets: list[PodTarget]) -> Sample:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent.psi import Pressure
-from nodeagent.stats import layout
+from nodeagent.stats import cgroups, layout
+from nodeagent.stats.cgroupreader import KeptReader, NameReader
 from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.samples import CgroupSample, DeviceIo, ProcessSample
 from tests.fakes import hosts
@@ -192,6 +193,79 @@ def test_a_kernel_booted_without_psi_is_noted_as_disabled_not_as_an_error() -> N
     assert sample and sample.cpu and sample.cpu_pressure is None
     assert readers.shared.psi == dict.fromkeys(("cpu", "memory", "io"), "disabled")
     assert not readers.shared.errors
+    readers.close()
+
+
+def test_a_file_that_is_not_supported_is_not_asked_for_in_every_pass() -> None:
+    pread = Pread()
+    pread.failing = {"cpu.pressure": errno.EOPNOTSUPP}
+    clock = Clock()
+    host = layout.detect_layout(str(hosts.TREES / "v2/cgroup"))
+    readers = CgroupReaders(host, wall_ns=clock, pread=pread)
+    readers.read(CONTAINER_CGROUP)
+    calls = pread.calls
+    readers.read(CONTAINER_CGROUP)
+    assert pread.calls - calls == len(host.files) - 1
+    clock.advance(61)
+    pread.failing = {}
+    sample = readers.read(CONTAINER_CGROUP)
+    assert sample and sample.cpu_pressure, "it is tried again a minute later"
+    readers.close()
+
+
+@pytest.mark.parametrize("budget", [4096, 0])
+def test_a_slow_file_keeps_its_last_value_and_slows_no_further_pass(
+    budget: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pread = Pread()
+    readers = readers_of(hosts.TREES / "v2", pread=pread, fd_budget=budget)
+    before = readers.shared.fds_left
+    now = [0]
+    monkeypatch.setattr(cgroups.time, "perf_counter_ns", lambda: now[0])
+
+    def slow(fd: int, size: int, offset: int) -> bytes:
+        data = pread(fd, size, offset)
+        now[0] += 11_000_000 if b"inactive_file" in data else 1000
+        return data
+
+    readers.shared.pread = slow
+    for reader in (KeptReader, NameReader):
+        times = reader.leave_out_slow_files
+        monkeypatch.setattr(
+            reader, "leave_out_slow_files", lambda self, t=times: t(self, lambda: now[0])
+        )
+    first = readers.read(CONTAINER_CGROUP)
+    assert readers.shared.slow == {"memory.stat": 1}
+    assert f"{CONTAINER_CGROUP}/memory.stat took 11 ms" in caplog.text
+    begun = now[0]
+    second = readers.read(CONTAINER_CGROUP)
+    assert now[0] - begun < 10_000_000
+    assert first and second and second.memory == first.memory
+    readers.close()
+    assert readers.shared.fds_left == before
+
+
+def test_fewer_descriptors_than_the_budget_says_are_made_do_with(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    readers = readers_of(hosts.TREES / "v2")
+    readers.read(POD_CGROUP)
+    before = open_descriptors()
+    real_open, left = os.open, [5]
+
+    def scarce(*arguments: object, **more: object) -> int:
+        if left[0] == 0:
+            left[0] = 1000
+            raise OSError(errno.EMFILE, "Too many open files")
+        left[0] -= 1
+        return real_open(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", scarce)
+    sample = readers.read(CONTAINER_CGROUP)
+    assert sample and sample.cpu and sample.memory
+    assert open_descriptors() == before
+    assert "raise the limit of open files" in caplog.text
+    monkeypatch.undo()
     readers.close()
 
 

@@ -111,3 +111,37 @@ def test_the_agent_knows_its_own_cost() -> None:
     usage = host.read_own_usage()
     assert usage.cpu_s > 0 and usage.resident_bytes > 0
     assert usage.open_files > 0 and usage.threads >= 1
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = [1024, 4096]
+    monkeypatch.setattr(host.resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(
+        host.resource, "setrlimit", lambda _, wanted: limits.__setitem__(slice(None), wanted)
+    )
+    assert host.raise_open_files(512) == 1024
+    assert host.raise_open_files(2048) == 2048
+    assert host.raise_open_files(10_000) == 4096
+    assert limits == [4096, 4096]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0::/system.slice/nodeagent.service\n", "/system.slice/nodeagent.service"),
+        ("0::/\n", None),
+        ("4:memory:/a\n2:cpu,cpuacct:/a\n0::/b\n", "/a"),
+        ("4:memory:/a\n2:cpu,cpuacct:/\n0::/a\n", None),
+        ("9:name=systemd:/a\n0::/../other\n", None),
+        ("", None),
+        ("no colons at all\n", None),
+    ],
+)
+def test_the_agent_finds_its_own_cgroup_where_it_has_one(
+    tmp_path: Path, text: str, expected: str | None
+) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text(text)
+    assert host.own_cgroup(str(tmp_path)) == expected
