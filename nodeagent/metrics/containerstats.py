@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from nodeagent.metrics import columns, text
 from nodeagent.metrics.text import Page
 from nodeagent.stats.samples import CgroupSample, FsSample, NetworkSample, PodSample, Sample
-from nodeagent.stats.targets import cgroup_of, sandbox_cgroup_of
 
 if TYPE_CHECKING:
     from nodeagent.stats.host import HostFacts
@@ -103,15 +102,15 @@ def _pod_rows(pod: PodSample, page: Page) -> Iterator[Row]:
     target = pod.target
     of_pod = (target.namespace, target.name)
     if pod.cgroup:
-        labels = _labels("", target.cgroup_parent, "", "", *of_pod)
+        labels = _labels("", pod.path, "", "", *of_pod)
         yield Row(labels, page.stamp(pod.cgroup.time_ns), pod.cgroup, target.started_at_ns)
     if pod.sandbox:
-        labels = _labels("POD", sandbox_cgroup_of(target), "", target.sandbox_id or "", *of_pod)
+        labels = _labels("POD", pod.sandbox_path, "", target.sandbox_id or "", *of_pod)
         end = page.stamp(pod.sandbox.time_ns)
         yield Row(labels, end, pod.sandbox, target.started_at_ns, pod.network)
     for container in pod.containers:
         if container.cgroup:
             one = container.target
-            labels = _labels(one.name, cgroup_of(target, one), one.image, one.id, *of_pod)
+            labels = _labels(one.name, container.path, one.image, one.id, *of_pod)
             end = page.stamp(container.cgroup.time_ns)
             yield Row(labels, end, container.cgroup, one.started_at_ns, None, container.rootfs)

@@ -124,7 +124,8 @@ def _start_times(page: Page, rows: list[_Row]) -> None:
 def _container_rows(sample: Sample, page: Page) -> Iterator[_Row]:
     for pod in sample.pods:
         namespace, name = pod.target.namespace, pod.target.name
-        for target, cgroup, _, _ in pod.containers:
+        for container in pod.containers:
+            target, cgroup = container.target, container.cgroup
             if cgroup:
                 labels = _container_labels(target.name, namespace, name)
                 yield _Row(labels, page.stamp(cgroup.time_ns), cgroup, target.started_at_ns)

@@ -12,8 +12,10 @@ from nodeagent.stats import filesystem, network, targets
 from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.directories import DirectoryUsage
 from nodeagent.stats.layers import RuntimeDisks
+from nodeagent.stats.placement import Placement
 from nodeagent.stats.samples import (
     ContainerSample,
+    ContainerTarget,
     NetworkSample,
     NodeSample,
     PodSample,
@@ -28,33 +30,31 @@ class PodReader:
     """Remembers which sandboxes have the machine's own network."""
 
     def __init__(
-        self, sources: Sources, cgroups: CgroupReaders, directories: DirectoryUsage
+        self,
+        sources: Sources,
+        cgroups: CgroupReaders,
+        placement: Placement,
+        directories: DirectoryUsage,
     ) -> None:
         self._sources = sources
         self._cgroups = cgroups
+        self._placement = placement
         self._directories = directories
         self._host_network: dict[str, bool] = {}
 
     def read(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
         """The pod now; `node` is the reading of its machine a moment before."""
-        sandbox = targets.sandbox_cgroup_of(target)
-        containers = tuple(
-            ContainerSample(
-                container,
-                self._cgroups.read(targets.cgroup_of(target, container)),
-                filesystem.within(node.container_fs, disks.layers.get(container.id)),
-                filesystem.within(node.fs, self._directories.latest(container.log_dir)),
-            )
-            for container in target.containers
-        )
+        path, sandbox_path = self._placement.pod(target), self._placement.sandbox(target)
         return PodSample(
             target,
-            self._cgroups.read(target.cgroup_parent),
-            self._cgroups.read(sandbox) if sandbox else None,
-            containers,
+            self._cgroups.read(path),
+            self._cgroups.read(sandbox_path) if sandbox_path else None,
+            tuple(self._container(target, one, disks, node) for one in target.containers),
             self._network(target),
             self._volumes(target),
             self._directories.latest(target.log_dir),
+            path,
+            sandbox_path,
         )
 
     def forget_others(self, known_targets: Sequence[PodTarget]) -> None:
@@ -62,6 +62,18 @@ class PodReader:
         known = {f"{target.sandbox_id}/{target.sandbox_pid}" for target in known_targets}
         for key in self._host_network.keys() - known:
             del self._host_network[key]
+
+    def _container(
+        self, pod: PodTarget, target: ContainerTarget, disks: RuntimeDisks, node: NodeSample
+    ) -> ContainerSample:
+        path = self._placement.container(pod, target)
+        return ContainerSample(
+            target,
+            self._cgroups.read(path),
+            filesystem.within(node.container_fs, disks.layers.get(target.id)),
+            filesystem.within(node.fs, self._directories.latest(target.log_dir)),
+            path,
+        )
 
     def _network(self, target: PodTarget) -> NetworkSample | None:
         """None for a pod on the machine's own network: those counters are the node's."""

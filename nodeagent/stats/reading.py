@@ -18,10 +18,10 @@ from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.directories import DirectoryUsage
 from nodeagent.stats.layers import RuntimeDisks
 from nodeagent.stats.nodereading import NodeReader
+from nodeagent.stats.placement import Placement
 from nodeagent.stats.podreading import PodReader
 from nodeagent.stats.samples import NodeSample, PodSample, PodTarget, Sample
 from nodeagent.stats.sources import Sources
-from nodeagent.stats.targets import cgroups_of
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +45,14 @@ class Reader:
             self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns
         )
         self._node = NodeReader(sources, self._cgroups, self._note_psi_state)
-        self._pods = PodReader(sources, self._cgroups, directories)
+        self._placement = Placement(self.layout)
+        self._pods = PodReader(sources, self._cgroups, self._placement, directories)
 
     def read(self, targets: Sequence[PodTarget]) -> Sample:
         """Everything now; readers of cgroups that are no longer wanted are closed."""
         begun_s = time.perf_counter()
         time_ns = self._sources.wall_ns()
-        parts = [part.cgroup for part in self._sources.system_parts]
-        self._cgroups.retain(["", *parts, *cgroups_of(targets)])
+        self._drop_unwanted(targets)
         disks = self._sources.runtime_disks()
         node = self._guarded_node(time_ns, disks)
         node_done_s = time.perf_counter()
@@ -72,6 +72,14 @@ class Reader:
     def close(self) -> None:
         """Close every descriptor; the next reading opens anew."""
         self._cgroups.close()
+
+    def _drop_unwanted(self, targets: Sequence[PodTarget]) -> None:
+        parts = [part.cgroup for part in self._sources.system_parts]
+        try:
+            self._cgroups.retain(["", *parts, *self._placement.all(targets)])
+        except Exception:
+            log.exception("finding the cgroups of the pods failed; no descriptor is closed now")
+            self.errors["placement"] += 1
 
     def _guarded_node(self, time_ns: int, disks: RuntimeDisks) -> NodeSample:
         try:

@@ -24,7 +24,7 @@ class VolumeTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContainerTarget:
-    """One running container; its cgroup is `<pod's cgroup_parent>/<id>` unless it is given."""
+    """One running container; its cgroup is looked for below its pod's unless it is given."""
 
     name: str
     id: str
@@ -173,12 +173,13 @@ class SwapSample(NamedTuple):
 
 
 class ContainerSample(NamedTuple):
-    """`cgroup` is None when the container's cgroup is gone or not there yet."""
+    """`cgroup` is None when the container's cgroup (`path`) is gone or not there yet."""
 
     target: ContainerTarget
     cgroup: CgroupSample | None = None
     rootfs: FsSample | None = None
     logs: FsSample | None = None
+    path: str = ""
 
 
 class VolumeSample(NamedTuple):
@@ -196,6 +197,8 @@ class PodSample(NamedTuple):
     network: NetworkSample | None = None
     volumes: tuple[VolumeSample, ...] = ()
     logs: FsSample | None = None
+    path: str = ""
+    sandbox_path: str = ""
 
 
 class SystemSample(NamedTuple):

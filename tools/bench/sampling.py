@@ -25,11 +25,11 @@ from nodeagent.stats import host
 from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.directories import DirectoryUsage
 from nodeagent.stats.layout import POSITIONS, Layout
+from nodeagent.stats.placement import Placement
 from nodeagent.stats.reading import Reader
 from nodeagent.stats.samples import PodTarget, Sample
 from nodeagent.stats.sources import Sources
 from nodeagent.stats.summary import build_summary
-from nodeagent.stats.targets import cgroups_of
 from tools.bench import cgrouptree, peers
 from tools.bench.peers import CReader
 
@@ -83,7 +83,7 @@ def _passes() -> dict[int, Sample]:
     samples = {}
     for size in SIZES:
         with cgrouptree.pods(size) as (layout, targets):
-            costs = _measure(layout, cgroups_of(targets))
+            costs = _measure(layout, Placement(layout).all(targets))
             samples[size] = _sample(targets)
             cadvisor = peers.cadvisor_row(costs.cgroups) if size == SIZES[-1] else ""
         _print_row(costs)

@@ -121,15 +121,14 @@ async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample(
 
 
 async def test_a_pod_that_cannot_be_sampled_leaves_the_others_whole(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sampler: Sampler, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = PodTarget("shop", "broken", "u2", cgroup_parent=None)  # type: ignore[arg-type]
     sampler._targets = lambda: [POD, broken]
-    monkeypatch.setattr("nodeagent.stats.reading.cgroups_of", lambda targets: [])
     sample = await sampler.sample()
     assert sample.pods[0].containers[0].cgroup
     assert sample.pods[1].cgroup is None
-    assert sample.errors == {"pod": 1}
+    assert sample.errors == {"pod": 1, "placement": 1}
     assert "shop/broken" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""Where the parts of a pod are."""
+"""Which directories are walked."""
 
 from __future__ import annotations
 
@@ -6,25 +6,7 @@ import dataclasses
 
 from nodeagent.stats import targets
 from nodeagent.stats.samples import VolumeTarget
-from tests.fakes.hosts import CONTAINER, CONTAINER_CGROUP, POD, POD_CGROUP, SANDBOX_CGROUP
-
-
-def test_containers_and_sandbox_lie_in_the_pods_cgroup() -> None:
-    assert targets.cgroups_of([POD]) == [POD_CGROUP, CONTAINER_CGROUP, SANDBOX_CGROUP]
-
-
-def test_names_of_another_driver_are_taken_as_given() -> None:
-    parent = "/orchpods.slice/orchpods-pod1.slice"
-    container = dataclasses.replace(CONTAINER, cgroup=f"{parent}/cri-containerd-4f1c2d.scope")
-    sandbox = f"{parent}/cri-containerd-5a9b3e.scope"
-    pod = dataclasses.replace(
-        POD, cgroup_parent=parent, containers=(container,), sandbox_cgroup=sandbox
-    )
-    assert targets.cgroups_of([pod]) == [parent, container.cgroup, sandbox]
-
-
-def test_a_pod_without_a_sandbox_has_no_sandbox_cgroup() -> None:
-    assert targets.sandbox_cgroup_of(dataclasses.replace(POD, sandbox_id=None)) == ""
+from tests.fakes.hosts import CONTAINER, POD
 
 
 def test_logs_are_walked_flat_and_own_volumes_whole_but_never_the_host() -> None:
