@@ -16,6 +16,7 @@ from aiohttp import web
 from nodeagent import auth
 from nodeagent.checkpoint import CheckpointService
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.containerlogs import ContainerLogs
 from nodeagent.metrics.pages import Body, StatsPages
 from nodeagent.pods.registry import PodRegistry
 from orch.component.health import HealthChecks, SliMetrics
@@ -58,6 +59,7 @@ def secure_app(services: Services) -> web.Application:
     app.router.add_get("/configz", handlers.configz)
     if services.checkpoints:
         app.router.add_post("/checkpoint/{namespace}/{pod}/{container}", handlers.checkpoint)
+    ContainerLogs(services.registry).add_to(app)
     add_health_routes(app, services.health)
     return app
 

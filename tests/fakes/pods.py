@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nodeagent.pods import hashes
@@ -110,3 +111,8 @@ def seen(*details: SandboxDetail | ContainerDetail) -> ObservedPod:
         [one for one in details if isinstance(one, SandboxDetail)],
         [one for one in details if isinstance(one, ContainerDetail)],
     )
+
+
+def logged(detail: ContainerDetail, path: object) -> ContainerDetail:
+    """The same container with a log."""
+    return replace(detail, log_path=str(path))
