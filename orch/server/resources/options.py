@@ -22,6 +22,13 @@ Query = Mapping[str, str]
 
 FIELD_VALIDATIONS = ("Ignore", "Warn", "Strict")
 PROPAGATIONS = ("Orphan", "Background", "Foreground")
+_DELETE_SHAPES = {
+    "gracePeriodSeconds": (int, "an integer"),
+    "preconditions": (dict, "an object"),
+    "orphanDependents": (bool, "true or false"),
+    "propagationPolicy": (str, "a text"),
+    "dryRun": (list, "a list"),
+}
 _CONTINUE_VERSION = "meta.k8s.io/v1"
 _MANAGER_MAX = 128
 
@@ -111,9 +118,10 @@ def _propagation(query: Query, body: dict[str, Any]) -> str | None:
 
 
 def _delete_causes(query: Query, body: dict[str, Any]) -> Iterator[Cause]:
-    grace = body.get("gracePeriodSeconds")
-    if grace is not None and not isinstance(grace, int):
-        yield causes.invalid_value("gracePeriodSeconds", grace, "must be an integer")
+    for name, (shape, wanted) in _DELETE_SHAPES.items():
+        value = body.get(name)
+        if value is not None and type(value) is not shape:
+            yield causes.invalid_value(name, value, f"must be {wanted}")
     policy = body.get("propagationPolicy") or query.get("propagationPolicy")
     if policy and policy not in PROPAGATIONS:
         yield causes.not_supported("propagationPolicy", policy, PROPAGATIONS)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.server.resources import metadata
+from orch.wire.errors import ApiError
+from orch.wire.kinds import NODES, PODS
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (None, None),
+        ({"a": None, "b": 1}, {"b": 1}),
+        ({"a": {"b": None, "c": [None, {"d": None}]}}, {"a": {"c": [None, {}]}}),
+        ({"a": "", "b": 0, "c": False, "d": []}, {"a": "", "b": 0, "c": False, "d": []}),
+    ],
+)
+def test_null_fields_are_dropped_and_nothing_else(sent, kept) -> None:
+    assert metadata.drop_nulls(sent) == kept
+
+
+def test_data_deeper_than_any_object_is_refused() -> None:
+    deep: object = "x"
+    for _ in range(200):
+        deep = [deep]
+    with pytest.raises(ApiError, match="nested deeper"):
+        metadata.drop_nulls(deep)
+
+
+@pytest.mark.parametrize(
+    ("resource", "sent", "fitted"),
+    [
+        (PODS, {}, {"namespace": "ns"}),
+        (PODS, {"namespace": ""}, {"namespace": "ns"}),
+        (PODS, {"namespace": "ns"}, {"namespace": "ns"}),
+        (NODES, {"namespace": "other"}, {}),
+    ],
+)
+def test_the_namespace_is_that_of_the_url(resource, sent, fitted) -> None:
+    document = {"metadata": sent}
+    metadata.fit_to_endpoint(resource, "ns", document)
+    assert document["metadata"] == fitted
+
+
+def test_a_missing_name_is_filled_in_from_the_url() -> None:
+    document: dict = {"metadata": {}}
+    metadata.fit_to_name("x", document)
+    assert document["metadata"]["name"] == "x"
+
+
+def test_a_generated_name_fits_into_a_label() -> None:
+    assert metadata.generated_name("web-", "abcde") == "web-abcde"
+    assert len(metadata.generated_name("x" * 100, "abcde")) == 63

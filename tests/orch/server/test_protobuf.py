@@ -1,0 +1,165 @@
+"""Bodies as kubectl 1.32 sends them, and what is no such body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orch.server import protobuf
+from orch.wire.errors import ApiError
+
+
+def varint(value: int) -> bytes:
+    value &= 2**64 - 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(number: int, value: int | bytes | str) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def envelope(api_version: str, kind: str, message: bytes) -> bytes:
+    type_meta = field(1, api_version) + field(2, kind)
+    return protobuf.MAGIC + field(1, type_meta) + field(2, message) + field(3, "") + field(4, "")
+
+
+def entry(key: str, value: str) -> bytes:
+    return field(1, key) + field(2, value)
+
+
+META = (
+    field(1, "x") + field(2, "") + field(3, "") + field(5, "") + field(7, 0)
+    + field(8, b"") + field(11, entry("a", "b")) + field(11, entry("c", ""))
+    + field(14, "orch.io/keep")
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "document"),
+    [
+        (
+            envelope("v1", "Namespace", field(1, META) + field(2, b"") + field(3, b"")),
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {
+                    "name": "x",
+                    "generation": 0,
+                    "labels": {"a": "b", "c": ""},
+                    "finalizers": ["orch.io/keep"],
+                },
+                "spec": {},
+                "status": {},
+            },
+        ),
+        (
+            envelope(
+                "v1",
+                "DeleteOptions",
+                field(1, 5)
+                + field(2, field(1, "uid-1") + field(2, "7"))
+                + field(3, 0)
+                + field(4, "Background")
+                + field(5, "All"),
+            ),
+            {
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "gracePeriodSeconds": 5,
+                "preconditions": {"uid": "uid-1", "resourceVersion": "7"},
+                "orphanDependents": False,
+                "propagationPolicy": "Background",
+                "dryRun": ["All"],
+            },
+        ),
+        (
+            envelope("v1", "DeleteOptions", field(1, -1)),
+            {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": -1},
+        ),
+        (
+            envelope(
+                "coordination.orch.io/v1",
+                "Lease",
+                field(1, field(1, "n1") + field(8, field(1, 1767225600)))
+                + field(
+                    2,
+                    field(1, "n1")
+                    + field(2, 40)
+                    + field(4, field(1, 1767225600) + field(2, 123456000)),
+                ),
+            ),
+            {
+                "apiVersion": "coordination.orch.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": "n1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": {
+                    "holderIdentity": "n1",
+                    "leaseDurationSeconds": 40,
+                    "renewTime": "2026-01-01T00:00:00.123456Z",
+                },
+            },
+        ),
+        (
+            envelope("v1", "Binding", field(2, field(1, "Node") + field(3, "n1"))),
+            {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}},
+        ),
+    ],
+)
+def test_known_kinds_become_json_data(body: bytes, document: dict[str, Any]) -> None:
+    assert protobuf.decode(body) == document
+
+
+def test_fields_that_are_not_known_are_skipped_whatever_their_type() -> None:
+    unknown = (
+        field(90, 7) + field(91, b"bytes") + varint(92 << 3 | 1) + bytes(8)
+        + varint(93 << 3 | 5) + bytes(4)
+    )  # fmt: skip
+    body = envelope("v1", "Namespace", unknown + field(1, field(1, "x")) + unknown)
+    assert protobuf.decode(body)["metadata"] == {"name": "x"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b"k8s\x00\x0a",
+        b"k8s\x00\x0a\xff",
+        b"k8s\x00\x0b",
+        b"k8s\x00" + b"\xff" * 12,
+        envelope("v1", "Namespace", b"\x0a\x05abc"),
+        envelope("v1", "Namespace", field(1, 7)),
+        envelope("v1", "Namespace", field(1, field(1, b"\xff\xfe"))),
+        envelope("v1", "Namespace", field(1, field(8, field(1, 2**62)))),
+        envelope("v1", "Namespace", varint(1 << 3 | 4)),
+    ],
+)
+def test_what_is_malformed_is_a_bad_request(body: bytes) -> None:
+    with pytest.raises(ApiError) as caught:
+        protobuf.decode(body)
+    assert caught.value.code == 400
+
+
+def test_kinds_without_a_table_are_asked_for_as_json() -> None:
+    with pytest.raises(ApiError) as caught:
+        protobuf.decode(envelope("v1", "Pod", b""))
+    assert caught.value.code == 415
+    assert "application/json" in caught.value.message
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_lead_to_anything_but_an_answer(data: bytes) -> None:
+    for body in (protobuf.MAGIC + data, envelope("v1", "Namespace", data)):
+        try:
+            protobuf.decode(body)
+        except ApiError as error:
+            assert error.code in (400, 415)
