@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from nodeagent.config.layers import FlagValue
+from orch.component import metricflags
+from orch.component.stability import MetricPolicy
 from orch.component.yamlfile import FieldPath
 from orch.wire import names
 
@@ -31,6 +33,7 @@ class Options:
     node_labels: dict[str, str]
     remove_pods_on_stop: bool
     overrides: tuple[FlagValue, ...]
+    metric_policy: MetricPolicy
 
 
 def _boolean(text: str) -> bool:
@@ -112,6 +115,7 @@ def add_flags(flags: argparse.ArgumentParser) -> None:
         action="store_true",
         help="remove every pod when stopping (for throw-away nodes)",
     )
+    metricflags.add_to(flags)
     for flag, path, kind, text in _OVERRIDES:
         flags.add_argument(flag, dest=_dest(path), type=kind, default=None, help=text)
 
@@ -127,11 +131,13 @@ def options_of(arguments: argparse.Namespace) -> Options:
     own = {name: getattr(arguments, name) for name in _OWN}
     own["cert_dir"] = own["cert_dir"] or f"{own['root_dir']}/pki"
     overrides = tuple(FlagValue(*one) for one in given if one[2] is not None)
-    return Options(**own, overrides=overrides)
+    return Options(**own, overrides=overrides, metric_policy=metricflags.policy_of(arguments))
 
 
 def _dest(path: FieldPath) -> str:
     return "config." + ".".join(str(part) for part in path)
 
 
-_OWN = tuple(field.name for field in fields(Options) if field.name != "overrides")
+_OWN = tuple(
+    field.name for field in fields(Options) if field.name not in ("overrides", "metric_policy")
+)

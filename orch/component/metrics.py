@@ -1,55 +1,88 @@
 """A program's own metrics: prometheus-client behind stability-marked HELP texts.
 
+The tier of a metric comes from the catalogue of promised names; with a policy, what operators
+disabled or a deprecation hides is withheld, and three counters tell what became of all metrics.
 Hot pages (container metrics, health SLIs) are written by their own renderers, not from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter as Tally
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+
+from orch.component import metriclabels
+from orch.component.stability import MetricPolicy
+from orch.wire import metric_catalogue
 
 # `_created` series would double the page for nothing.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Labels = Sequence[str]
+M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 class Registry:
-    """One page of metrics; each program makes its own, nothing is global."""
+    """One page of metrics; each program makes its own, nothing is global.
 
-    def __init__(self) -> None:
+    `stability` is INTERNAL, ALPHA, BETA or STABLE, and the catalogue's word where it is not given;
+    `deprecated` is the release since which a metric is. A withheld metric can be written to as any
+    other.
+    """
+
+    def __init__(self, policy: MetricPolicy | None = None) -> None:
         self._registry = CollectorRegistry(auto_describe=True)
+        self._policy = policy or MetricPolicy()
+        self._record = _Record(self._policy)
+        if policy is not None:
+            self._registry.register(self._record)
 
     def counter(
-        self, name: str, text: str, labels: Labels = (), stability: str = "ALPHA"
+        self,
+        name: str,
+        text: str,
+        labels: Labels = (),
+        stability: str | None = None,
+        *,
+        deprecated: str = "",
     ) -> Counter:
         """A counter; `name` ends in `_total`."""
-        return Counter(name, _help(text, stability), labels, registry=self._registry)
+        return self._make(Counter, (name, text, labels), stability, deprecated)
 
-    def gauge(self, name: str, text: str, labels: Labels = (), stability: str = "ALPHA") -> Gauge:
-        return Gauge(name, _help(text, stability), labels, registry=self._registry)
+    def gauge(
+        self,
+        name: str,
+        text: str,
+        labels: Labels = (),
+        stability: str | None = None,
+        *,
+        deprecated: str = "",
+    ) -> Gauge:
+        return self._make(Gauge, (name, text, labels), stability, deprecated)
 
     def histogram(
         self,
         name: str,
         text: str,
         labels: Labels = (),
-        stability: str = "ALPHA",
+        stability: str | None = None,
         *,
+        deprecated: str = "",
         buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS,
     ) -> Histogram:
         """A histogram; `buckets` are upper bounds without +Inf."""
-        return Histogram(
-            name, _help(text, stability), labels, buckets=tuple(buckets), registry=self._registry
-        )
+        described = (name, text, labels)
+        return self._make(Histogram, described, stability, deprecated, buckets=tuple(buckets))
 
     def register(self, collector: Collector) -> None:
         """Add what computes its metrics when the page is asked for."""
-        self._registry.register(collector)
+        self._registry.register(_Governed(collector, self._policy, self._record))
 
     def add_process_metrics(self) -> None:
         """The `process_*` family of this process, and the interpreter's collections."""
@@ -61,6 +94,98 @@ class Registry:
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
+    def _make(
+        self,
+        kind: type[M],
+        described: tuple[str, str, Labels],
+        stability: str | None,
+        deprecated: str,
+        **more: Any,
+    ) -> M:
+        name, text, labels = described
+        level = stability or metric_catalogue.tier_of(name)
+        fate = self._policy.fate(name, level, deprecated)
+        self._record.add(fate, level, deprecated)
+        allowed = self._policy.allowed.get(name)
+        chosen = metriclabels.bounded_kind(kind) if allowed else kind
+        registry = self._registry if fate == "shown" else None
+        made = chosen(name, _help(text, level, deprecated), labels, registry=registry, **more)
+        if isinstance(made, metriclabels.Bounded) and allowed:
+            made.allowed, made.on_unexpected = allowed, self._record.count_unexpected
+        return made
 
-def _help(text: str, stability: str) -> str:
-    return f"[{stability}] {text}"
+
+class _Record(Collector):
+    """What became of the metrics of one page, as metrics."""
+
+    def __init__(self, policy: MetricPolicy) -> None:
+        self._disabled = len(policy.disabled)
+        self._registered: Tally[tuple[str, str]] = Tally()
+        self._hidden = 0
+        self._unexpected = 0
+
+    def add(self, fate: str, level: str, deprecated: str) -> None:
+        if fate == "shown":
+            self._registered[level, deprecated] += 1
+        elif fate == "hidden":
+            self._hidden += 1
+
+    def count_unexpected(self) -> None:
+        self._unexpected += 1
+
+    def collect(self) -> Iterator[Metric]:
+        registered = CounterMetricFamily(
+            "registered_metrics",
+            "[BETA] The count of registered metrics broken by stability level and deprecation"
+            " version.",
+            labels=["stability_level", "deprecated_version"],
+        )
+        for key, count in sorted(self._registered.items()):
+            registered.add_metric(key, count)
+        yield registered
+        yield CounterMetricFamily(
+            "disabled_metrics", "[BETA] The count of disabled metrics.", value=self._disabled
+        )
+        yield CounterMetricFamily(
+            "hidden_metrics", "[BETA] The count of hidden metrics.", value=self._hidden
+        )
+        yield CounterMetricFamily(
+            "cardinality_enforcement_unexpected_categorizations",
+            "[ALPHA] The count of label values outside their list.",
+            value=self._unexpected,
+        )
+
+
+class _Governed(Collector):
+    """A collector whose families keep to the policy; each is counted when it is first seen."""
+
+    def __init__(self, collector: Collector, policy: MetricPolicy, record: _Record) -> None:
+        self._collector = collector
+        self._policy = policy
+        self._record = record
+        self._seen: set[str] = set()
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._collector.collect():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            level = _level_in(family.documentation) or metric_catalogue.tier_of(name)
+            fate = self._policy.fate(name, level, "")
+            if name not in self._seen:
+                self._seen.add(name)
+                self._record.add(fate, level, "")
+            if fate == "shown":
+                allowed = self._policy.allowed.get(name)
+                unexpected = self._record.count_unexpected
+                yield metriclabels.bound_family(family, allowed, unexpected) if allowed else family
+
+
+def _help(text: str, level: str, deprecated: str) -> str:
+    if deprecated:
+        return f"[{level}] (Deprecated since {deprecated}) {text}"
+    return f"[{level}] {text}"
+
+
+def _level_in(text: str) -> str:
+    """The level that a HELP text begins with; "" when it names none."""
+    level, found, _ = text.removeprefix("[").partition("] ")
+    return level if found and text.startswith("[") else ""

@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "node": ("node", "ask a node's agent: its statistics, its health"),
     "api-resources": ("api_resources", "list the resource types the server has"),
     "config": ("config", "show the kubeconfig in use"),
+    "metrics": ("metrics", "list the promised metrics, their tiers and who exposes them"),
     "version": ("version", "show the versions of this command and of the server"),
 }
 

@@ -1,0 +1,24 @@
+"""`orchctl metrics`: the catalogue as columns and as data."""
+
+import json
+
+import pytest
+
+from orch.ctl import main
+
+
+def test_the_catalogue_is_shown_in_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["metrics", "--tier", "stable", "--owner", "orch-controller-manager"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["NAME", "TIER", "SERVED", "OWNER"]
+    assert [row.split() for row in rows] == [
+        ["node_collector_evictions_total", "STABLE", "yes", "orch-controller-manager"]
+    ]
+
+
+def test_what_no_program_exposes_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["metrics", "--served", "-o", "json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert records
+    assert all(record["served"] for record in records)
+    assert not [record for record in records if record["owner"].startswith("outside")]
