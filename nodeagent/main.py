@@ -36,7 +36,12 @@ REMOVE_PODS_WITHIN_S = 30.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon; 0 after an ordered stop, 1 when something is wrong, 2 for wrong usage."""
-    options = parse(sys.argv[1:] if argv is None else argv)
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["hollow"]:
+        from nodeagent.hollow.main import main as hollow
+
+        return hollow(arguments[1:])
+    options = parse(arguments)
     try:
         config = load_config(options.config, options.config_dir, options.overrides)
         features = Features(config.featureGates)
@@ -90,6 +95,7 @@ async def _run(
     finally:
         _notify(notifier.stopping)
         await cancel(recovery)
+        await built.stop_checkpoints()
         if options.remove_pods_on_stop and built.keeper:
             await built.keeper.remove_all(REMOVE_PODS_WITHIN_S)
         for one in servers:

@@ -16,6 +16,7 @@ from nodeagent.collector import FactsCollector
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.metrics import agent as agent_metrics
+from nodeagent.metrics.operations import RuntimeOperations
 from nodeagent.metrics.pages import StatsPages
 from nodeagent.node.facts import MachineFacts
 from nodeagent.node.settings import NodeSettings, node_settings, start_problems
@@ -73,6 +74,7 @@ class Parts:
     registry: PodRegistry
     sampler: Sampler
     runtime: ContainerRuntime | None
+    operations: RuntimeOperations
     runtime_watch: RuntimeWatch
     runtime_disks: RuntimeDiskLoop | None
     status: StatusLoop
@@ -101,6 +103,7 @@ class Parts:
                 status=self.status,
                 lease=self.lease,
                 watchdog=watchdog,
+                operations=self.operations,
             )
         )
         pages = StatsPages(
@@ -118,6 +121,11 @@ class Parts:
             slis=self.slis,
             metrics=metrics,
         )
+
+    async def stop_checkpoints(self) -> None:
+        """Break off checkpoints under way, and let their containers run again."""
+        if self.checkpoints:
+            await self.checkpoints.close()
 
     async def recover(self) -> None:
         """Tidy up what an agent that was killed during a checkpoint left behind."""
@@ -139,7 +147,8 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
     """Construct and connect everything; SetupError for what cannot work on this host."""
     host = read_host_facts()
     node_name = (options.hostname_override or host.hostname).lower()
-    runtime = _runtime(config)
+    operations = RuntimeOperations()
+    runtime = _runtime(config, operations)
     client, lease_client = _clients(options)
     registry = PodRegistry(_pod_settings(options, config, host, node_name))
     disks = RuntimeDiskLoop(runtime) if runtime else None
@@ -170,6 +179,7 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         registry=registry,
         sampler=sampler,
         runtime=runtime,
+        operations=operations,
         runtime_watch=watch,
         runtime_disks=disks,
         status=status,
@@ -197,12 +207,16 @@ def serving_certificate(options: Options, config: NodeAgentConfiguration) -> tup
     return pair.cert_file, pair.key_file
 
 
-def _runtime(config: NodeAgentConfiguration) -> ContainerRuntime | None:
+def _runtime(
+    config: NodeAgentConfiguration, operations: RuntimeOperations
+) -> ContainerRuntime | None:
     endpoint = config.containerRuntimeEndpoint
     if not endpoint:
         return None
     try:
-        return CriRuntime(endpoint, timeout_s=config.runtimeRequestTimeout)
+        return CriRuntime(
+            endpoint, timeout_s=config.runtimeRequestTimeout, observe=operations.observe
+        )
     except ValueError as error:
         raise SetupError(f"containerRuntimeEndpoint: {error}") from None
 

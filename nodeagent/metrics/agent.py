@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from nodeagent.heartbeat import LeaseLoop
+from nodeagent.metrics.operations import RuntimeOperations
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.stats.sampler import Sampler
@@ -38,6 +39,7 @@ class Sources:
     status: StatusLoop
     lease: LeaseLoop | None
     watchdog: Watchdog | None
+    operations: RuntimeOperations
 
 
 def agent_registry(sources: Sources) -> Registry:
@@ -45,6 +47,7 @@ def agent_registry(sources: Sources) -> Registry:
     registry = Registry()
     registry.add_process_metrics()
     registry.register(_AgentCollector(sources))
+    registry.register(sources.operations)
     return registry
 
 
@@ -147,7 +150,7 @@ class _AgentCollector(Collector):
         yield _counter(
             "nodeagent_directory_walks_given_up",
             "Walks of directories that exceeded their budget.",
-            sampler.directories.spent,
+            sampler.background.directories.spent,
         )
         psi = GaugeMetricFamily(
             "nodeagent_psi_supported",
