@@ -6,13 +6,12 @@ one subject for all rows; a value that is None has no line. Used by `containerst
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from nodeagent.metrics import text
 from nodeagent.metrics.text import Page
 from nodeagent.psi import USEC_PER_S
-from nodeagent.stats.samples import CpuSample, Limits, MemorySample, NodeSample
+from nodeagent.stats.samples import CpuSample, Limits, MemorySample
 
 if TYPE_CHECKING:
     from nodeagent.metrics.containerstats import Row
@@ -31,7 +30,7 @@ def write_cpu(page: Page, rows: Rows) -> None:
         f'{name}{labels},cpu="total"}} {cpu.usage_nsec / _NSEC_PER_S!r}{end}'
         for labels, end, cpu in known
     ]
-    _write(page, name, "counter", "Cumulative cpu time consumed in seconds.", lines)
+    write_family(page, name, "counter", "Cumulative cpu time consumed in seconds.", lines)
     for name, kind, help_text, field, divisor in _CPU_FAMILIES:
         at = CpuSample._fields.index(field)
         lines = [
@@ -39,7 +38,7 @@ def write_cpu(page: Page, rows: Rows) -> None:
             for labels, end, cpu in known
             if (value := cpu[at]) is not None
         ]
-        _write(page, name, kind, help_text, lines)
+        write_family(page, name, kind, help_text, lines)
 
 
 _CPU_FAMILIES = (
@@ -91,7 +90,7 @@ def write_memory(page: Page, rows: Rows) -> None:
             for labels, end, memory in known
             if (value := memory[at]) is not None
         ]
-        _write(page, name, kind, help_text, lines)
+        write_family(page, name, kind, help_text, lines)
     _write_failures(page, known)
 
 
@@ -168,7 +167,7 @@ def _write_failures(page: Page, known: Iterable[tuple[str, str, MemorySample]]) 
                 start = f'{name}{labels},failure_type="{kind}",scope='
                 lines.append(f'{start}"container"}} {value}{end}')
                 lines.append(f'{start}"hierarchy"}} {value}{end}')
-    _write(page, name, "counter", "Cumulative count of memory allocation failures.", lines)
+    write_family(page, name, "counter", "Cumulative count of memory allocation failures.", lines)
 
 
 def write_processes(page: Page, rows: Rows) -> None:
@@ -179,18 +178,37 @@ def write_processes(page: Page, rows: Rows) -> None:
         for labels, end, counted in known
         if counted.processes is not None
     ]
-    _write(page, name, "gauge", "Number of processes running inside the container.", lines)
+    write_family(page, name, "gauge", "Number of processes running inside the container.", lines)
     name = "container_threads"
     lines = [
         f"{name}{labels}}} {counted.threads}{end}"
         for labels, end, counted in known
         if counted.threads is not None
     ]
-    _write(page, name, "gauge", "Number of threads running inside the container", lines)
+    write_family(page, name, "gauge", "Number of threads running inside the container", lines)
     name = "container_threads_max"
     help_text = "Maximum number of threads allowed inside the container, infinity if value is zero"
     lines = [f"{name}{row.labels}}} {row.sample.limits.threads or 0}{row.end}" for row in rows]
-    _write(page, name, "gauge", help_text, lines)
+    write_family(page, name, "gauge", help_text, lines)
+
+
+def write_open_files(page: Page, rows: Rows) -> None:
+    """Read at a slower cadence, with stamps of their own."""
+    known = [(row.labels, page.stamp(row.use.time_ns), row.use) for row in rows if row.use]
+    name = "container_file_descriptors"
+    lines = [f"{name}{labels}}} {use.file_descriptors}{end}" for labels, end, use in known]
+    write_family(page, name, "gauge", "Number of open file descriptors for the container.", lines)
+    name = "container_sockets"
+    lines = [f"{name}{labels}}} {use.sockets}{end}" for labels, end, use in known]
+    write_family(page, name, "gauge", "Number of open sockets for the container.", lines)
+    name = "container_ulimits_soft"
+    lines = [
+        f'{name}{labels},ulimit="max_open_files"}} {use.max_open_files}{end}'
+        for labels, end, use in known
+        if use.max_open_files is not None
+    ]
+    help_text = "Soft ulimit values for the container root process. Unlimited if -1."
+    write_family(page, name, "gauge", help_text, lines)
 
 
 def write_limits(page: Page, rows: Rows) -> None:
@@ -203,7 +221,7 @@ def write_limits(page: Page, rows: Rows) -> None:
             if (value := row.sample.limits[at] if row.sample.limits[at] is not None else unlimited)
             is not None
         ]
-        _write(page, name, "gauge", help_text, lines)
+        write_family(page, name, "gauge", help_text, lines)
 
 
 _LIMIT_FAMILIES: tuple[tuple[str, str, str, int | None], ...] = (
@@ -234,7 +252,7 @@ _LIMIT_FAMILIES: tuple[tuple[str, str, str, int | None], ...] = (
 def write_times(page: Page, rows: Rows) -> None:
     name = "container_last_seen"
     lines = [f"{name}{row.labels}}} {row.sample.time_ns // 1_000_000_000}{row.end}" for row in rows]
-    _write(page, name, "gauge", "Last time a container was seen by the exporter", lines)
+    write_family(page, name, "gauge", "Last time a container was seen by the exporter", lines)
     name = "container_start_time_seconds"
     lines = [
         f"{name}{row.labels}}} {row.started_at_ns // 1_000_000_000}\n"
@@ -242,7 +260,7 @@ def write_times(page: Page, rows: Rows) -> None:
         if row.started_at_ns > 0
     ]
     help_text = "Start time of the container since unix epoch in seconds."
-    _write(page, name, "gauge", help_text, lines)
+    write_family(page, name, "gauge", help_text, lines)
 
 
 def write_pressure(page: Page, rows: Rows) -> None:
@@ -262,99 +280,11 @@ def write_pressure(page: Page, rows: Rows) -> None:
                 for labels, end, pressure in known
                 if (line := pressure[line_at])
             ]
-            _write(page, name, "counter", help_text, lines)
+            write_family(page, name, "counter", help_text, lines)
 
 
-def write_devices(page: Page, rows: Rows, names: Mapping[tuple[int, int], str]) -> None:
-    """Bytes and operations per block device; a device without a name shows its numbers."""
-    known = [(row, device) for row in rows for device in row.sample.io or ()]
-    for name, help_text, field in _DEVICE_FAMILIES:
-        lines = [
-            f'{name}{row.labels},device="{_device(names, device)}"}} {value}{row.end}'
-            for row, device in known
-            if (value := getattr(device, field)) is not None
-        ]
-        _write(page, name, "counter", help_text, lines)
-    name = "container_blkio_device_usage_total"
-    lines = []
-    for row, device in known:
-        labels = (
-            f'{name}{row.labels},device="{_device(names, device)}",major="{device.major}"'
-            f',minor="{device.minor}",operation='
-        )
-        for operation, value in (("Read", device.read_bytes), ("Write", device.write_bytes)):
-            if value is not None:
-                lines.append(f'{labels}"{operation}"}} {value}{row.end}')
-    _write(page, name, "counter", "Blkio Device bytes usage", lines)
-
-
-_DEVICE_FAMILIES = (
-    ("container_fs_reads_bytes_total", "Cumulative count of bytes read", "read_bytes"),
-    ("container_fs_reads_total", "Cumulative count of reads completed", "reads"),
-    ("container_fs_writes_bytes_total", "Cumulative count of bytes written", "write_bytes"),
-    ("container_fs_writes_total", "Cumulative count of writes completed", "writes"),
-)
-
-
-def _device(names: Mapping[tuple[int, int], str], device: Any) -> str:
-    name = names.get((device.major, device.minor))
-    return f"/dev/{name}" if name else f"{device.major}:{device.minor}"
-
-
-def write_filesystems(page: Page, rows: Rows, node: NodeSample) -> None:
-    known = [(row, row.rootfs) for row in rows if row.rootfs]
-    for name, help_text, field in _FILESYSTEM_FAMILIES:
-        lines = [
-            f'{name}{row.labels},device="{text.escape(node.fs_device)}"}} {value}{row.end}'
-            for row, fs in known
-            if (value := getattr(fs, field)) is not None
-        ]
-        _write(page, name, "gauge", help_text, lines)
-
-
-_FILESYSTEM_FAMILIES = (
-    (
-        "container_fs_usage_bytes",
-        "Number of bytes that are consumed by the container on this filesystem.",
-        "used_bytes",
-    ),
-    (
-        "container_fs_limit_bytes",
-        "Number of bytes that can be consumed by the container on this filesystem.",
-        "capacity_bytes",
-    ),
-    ("container_fs_inodes_free", "Number of available Inodes", "inodes_free"),
-    ("container_fs_inodes_total", "Number of Inodes", "inodes"),
-)
-
-
-def write_network(page: Page, rows: Rows) -> None:
-    """Of the node and of sandboxes only: containers of a pod share its network."""
-    known = [
-        (f'{row.labels},interface="{text.escape(interface.name)}"}}', row.end, interface)
-        for row in rows
-        if row.network
-        for interface in row.network.interfaces
-    ]
-    for direction, short, verb in (
-        ("receive", "rx", "received"),
-        ("transmit", "tx", "transmitted"),
-    ):
-        for noun, field, what in (
-            ("bytes", "bytes", "bytes"),
-            ("packets", "packets", "packets"),
-            ("packets_dropped", "dropped", "packets dropped while being"),
-            ("errors", "errors", "errors encountered while being"),
-        ):
-            name = f"container_network_{direction}_{noun}_total"
-            lines = [
-                f"{name}{labels} {getattr(interface, f'{short}_{field}')}{end}"
-                for labels, end, interface in known
-            ]
-            _write(page, name, "counter", f"Cumulative count of {what} {verb}", lines)
-
-
-def _write(page: Page, name: str, kind: str, help_text: str, lines: Lines) -> None:
+def write_family(page: Page, name: str, kind: str, help_text: str, lines: Lines) -> None:
+    """Begin the family and add its lines; nothing at all without lines."""
     if lines:
         page.family(name, kind, help_text)
         page.extend(lines)

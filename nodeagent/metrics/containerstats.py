@@ -11,9 +11,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from nodeagent.metrics import columns, text
+from nodeagent.metrics import columns, devicecolumns, text
 from nodeagent.metrics.text import Page
-from nodeagent.stats.samples import CgroupSample, FsSample, NetworkSample, PodSample, Sample
+from nodeagent.stats.samples import (
+    CgroupSample,
+    FsSample,
+    NetworkSample,
+    PodSample,
+    ProcessUse,
+    Sample,
+)
 
 if TYPE_CHECKING:
     from nodeagent.stats.host import HostFacts
@@ -28,6 +35,7 @@ class Row(NamedTuple):
     started_at_ns: int
     network: NetworkSample | None = None
     rootfs: FsSample | None = None
+    use: ProcessUse | None = None
 
 
 def render_container_metrics(
@@ -48,11 +56,12 @@ def render_container_metrics(
         columns.write_cpu(page, rows)
         columns.write_memory(page, rows)
         columns.write_processes(page, rows)
+        columns.write_open_files(page, rows)
         columns.write_limits(page, rows)
         columns.write_times(page, rows)
-        columns.write_devices(page, rows, sample.node.devices)
-        columns.write_filesystems(page, rows, sample.node)
-        columns.write_network(page, rows)
+        devicecolumns.write_devices(page, rows, sample.node.devices)
+        devicecolumns.write_filesystems(page, rows, sample.node)
+        devicecolumns.write_network(page, rows)
         if psi:
             columns.write_pressure(page, rows)
     page.family("container_scrape_error", "gauge", "1 if there was an error, 0 otherwise")
@@ -113,4 +122,12 @@ def _pod_rows(pod: PodSample, page: Page) -> Iterator[Row]:
             one = container.target
             labels = _labels(one.name, container.path, one.image, one.id, *of_pod)
             end = page.stamp(container.cgroup.time_ns)
-            yield Row(labels, end, container.cgroup, one.started_at_ns, None, container.rootfs)
+            yield Row(
+                labels,
+                end,
+                container.cgroup,
+                one.started_at_ns,
+                None,
+                container.rootfs,
+                container.use,
+            )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodeagent.stats import filesystem, network, targets
+from nodeagent.stats.background import Background
 from nodeagent.stats.cgroups import CgroupReaders
-from nodeagent.stats.directories import DirectoryUsage
 from nodeagent.stats.layers import RuntimeDisks
 from nodeagent.stats.placement import Placement
 from nodeagent.stats.samples import (
@@ -34,12 +34,13 @@ class PodReader:
         sources: Sources,
         cgroups: CgroupReaders,
         placement: Placement,
-        directories: DirectoryUsage,
+        background: Background,
     ) -> None:
         self._sources = sources
         self._cgroups = cgroups
         self._placement = placement
-        self._directories = directories
+        self._directories = background.directories
+        self._processes = background.processes
         self._host_network: dict[str, bool] = {}
 
     def read(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
@@ -73,6 +74,7 @@ class PodReader:
             filesystem.within(node.container_fs, disks.layers.get(target.id)),
             filesystem.within(node.fs, self._directories.latest(target.log_dir)),
             path,
+            self._processes.latest(target.id),
         )
 
     def _network(self, target: PodTarget) -> NetworkSample | None:

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from nodeagent.psi import RESOURCES
 from nodeagent.stats import layout
+from nodeagent.stats.background import Background
 from nodeagent.stats.cgroups import CgroupReaders
-from nodeagent.stats.directories import DirectoryUsage
 from nodeagent.stats.layers import RuntimeDisks
 from nodeagent.stats.nodereading import NodeReader
 from nodeagent.stats.placement import Placement
@@ -35,7 +35,7 @@ class Reader:
     `durations_s` are those of the last reading, by part.
     """
 
-    def __init__(self, sources: Sources, directories: DirectoryUsage) -> None:
+    def __init__(self, sources: Sources, background: Background) -> None:
         self._sources = sources
         self.layout = layout.detect_layout(sources.cgroup_root)
         self.errors: Counter[str] = Counter()
@@ -46,7 +46,7 @@ class Reader:
         )
         self._node = NodeReader(sources, self._cgroups, self._note_psi_state)
         self._placement = Placement(self.layout)
-        self._pods = PodReader(sources, self._cgroups, self._placement, directories)
+        self._pods = PodReader(sources, self._cgroups, self._placement, background)
 
     def read(self, targets: Sequence[PodTarget]) -> Sample:
         """Everything now; readers of cgroups that are no longer wanted are closed."""

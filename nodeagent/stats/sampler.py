@@ -14,11 +14,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from nodeagent.stats.directories import DirectoryUsage
+from nodeagent.stats.background import Background
+from nodeagent.stats.processes import ProcessUsage
 from nodeagent.stats.reading import Reader
 from nodeagent.stats.samples import PodTarget, Sample
 from nodeagent.stats.sources import Sources
-from nodeagent.stats.targets import directories_of
 from orch.component import loops
 
 log = logging.getLogger(__name__)
@@ -44,14 +44,13 @@ class Sampler:
         cgroup_root: str = "/sys/fs/cgroup",
         proc_root: str = "/proc",
         sources: Sources | None = None,
-        directories: DirectoryUsage | None = None,
+        background: Background | None = None,
     ) -> None:
         self.latest: Sample | None = None
         self.beats = 0
-        self.directories = directories or DirectoryUsage()
-        self.reader = Reader(
-            sources or Sources(cgroup_root=cgroup_root, proc_root=proc_root), self.directories
-        )
+        sources = sources or Sources(cgroup_root=cgroup_root, proc_root=proc_root)
+        self.background = background or Background(processes=ProcessUsage(sources.proc_root))
+        self.reader = Reader(sources, self.background)
         self._targets = targets
         self._bases: deque[Sample] = deque(maxlen=_KEPT_BASES)
         self._running: asyncio.Task[Sample] | None = None
@@ -76,9 +75,11 @@ class Sampler:
         self._bases.append(await self.sample())
 
     async def step_disks(self) -> None:
-        """Walk the directories of all pods; for a loop of its own, slower by far."""
-        wanted = directories_of(self._targets())
-        await asyncio.to_thread(self.directories.refresh, wanted)
+        """Walk the directories of all pods, count open files; for a loop slower by far."""
+        pods = self.latest.pods if self.latest else ()
+        await asyncio.to_thread(
+            self.background.refresh, self.reader.layout, tuple(self._targets()), pods
+        )
 
     async def sample(self) -> Sample:
         """A reading that begins now, or the one that runs already."""
@@ -100,11 +101,12 @@ class Sampler:
             return self.latest
 
     def durations_s(self) -> dict[str, float]:
-        """How long the last reading took, whole and in parts, and the last walk of directories."""
+        """How long the last reading took, whole and in parts, and the last background ones."""
         return {
             "sample": self.latest.duration_s if self.latest else 0.0,
             **self.reader.durations_s,
-            "directories": self.directories.duration_s,
+            "directories": self.background.directories.duration_s,
+            "processes": self.background.processes.duration_s,
         }
 
     async def close(self) -> None:

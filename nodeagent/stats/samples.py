@@ -172,6 +172,15 @@ class SwapSample(NamedTuple):
     used_bytes: int
 
 
+class ProcessUse(NamedTuple):
+    """`max_open_files` is the soft limit of one process: -1 without a limit, None if unknown."""
+
+    time_ns: int
+    file_descriptors: int
+    sockets: int
+    max_open_files: int | None
+
+
 class ContainerSample(NamedTuple):
     """`cgroup` is None when the container's cgroup (`path`) is gone or not there yet."""
 
@@ -180,6 +189,7 @@ class ContainerSample(NamedTuple):
     rootfs: FsSample | None = None
     logs: FsSample | None = None
     path: str = ""
+    use: ProcessUse | None = None
 
 
 class VolumeSample(NamedTuple):

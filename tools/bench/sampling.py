@@ -22,8 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodeagent.metrics import containerstats
 from nodeagent.metrics import resource as resource_page
 from nodeagent.stats import host
+from nodeagent.stats.background import Background
 from nodeagent.stats.cgroups import CgroupReaders
-from nodeagent.stats.directories import DirectoryUsage
 from nodeagent.stats.layout import POSITIONS, Layout
 from nodeagent.stats.placement import Placement
 from nodeagent.stats.reading import Reader
@@ -177,7 +177,7 @@ def _open_files(readers: CgroupReaders) -> list[str]:
 
 
 def _sample(targets: list[PodTarget]) -> Sample:
-    reader = Reader(Sources(fd_budget=UNLIMITED), DirectoryUsage())
+    reader = Reader(Sources(fd_budget=UNLIMITED), Background())
     sample = reader.read(targets)
     reader.close()
     return sample

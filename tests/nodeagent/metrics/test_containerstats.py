@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from nodeagent.metrics.containerstats import render_container_metrics
 from nodeagent.stats import host
-from nodeagent.stats.directories import DirectoryUsage
+from nodeagent.stats.background import Background
 from nodeagent.stats.reading import Reader
-from nodeagent.stats.samples import FsSample, Sample
+from nodeagent.stats.samples import FsSample, ProcessUse, Sample
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER_CGROUP, LAYOUTS, POD, POD_CGROUP, SANDBOX_CGROUP
 
@@ -25,12 +25,13 @@ SIX = {"container", "id", "image", "name", "namespace", "pod"}
 
 
 def sample_of(layout: str, name: str = "web-0") -> Sample:
-    reader = Reader(hosts.sources(hosts.TREES / layout), DirectoryUsage())
+    reader = Reader(hosts.sources(hosts.TREES / layout), Background())
     sample = reader.read([dataclasses.replace(POD, name=name)])
     reader.close()
     container = sample.pods[0].containers[0]
     rootfs = FsSample(sample.time_ns, 10, 20, 5, 3, 4, 1)
-    pod = sample.pods[0]._replace(containers=(container._replace(rootfs=rootfs),))
+    use = ProcessUse(sample.time_ns - 30_000_000_000, 7, 2, 1024)
+    pod = sample.pods[0]._replace(containers=(container._replace(rootfs=rootfs, use=use),))
     return dataclasses.replace(sample, pods=(pod,))
 
 
@@ -73,11 +74,14 @@ def test_the_six_labels_are_on_every_series_of_a_container() -> None:
         assert found == rows[one.labels["id"]]
 
 
-# k8s e2e_node/container_metrics_test.go, without what needs every process's own files
+# k8s e2e_node/container_metrics_test.go
 EXPECTED = (
     "blkio_device_usage_total",
     "cpu_system_seconds_total",
     "cpu_usage_seconds_total",
+    "file_descriptors",
+    "sockets",
+    "ulimits_soft",
     "cpu_user_seconds_total",
     "fs_reads_bytes_total",
     "fs_reads_total",

@@ -1,0 +1,124 @@
+"""What the processes of a container hold open: descriptors, sockets, and how many they may.
+
+Only /proc tells, process by process and descriptor by descriptor, so this is refreshed at the slow
+cadence of directory walks and within a budget of time. Values carry their own stamp; what the
+budget does not reach keeps its last one. A process that ends meanwhile is not counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from nodeagent.stats import cgroupvalues
+from nodeagent.stats.samples import ProcessUse
+from orch.component import clock
+
+log = logging.getLogger(__name__)
+
+REFRESH_BUDGET_S = 5.0
+_OPEN_FILES = "Max open files"
+
+
+class ProcessUsage:
+    """`spent` counts refreshes that ran out of time; `duration_s` is that of the last one."""
+
+    def __init__(
+        self,
+        proc_root: str = "/proc",
+        *,
+        budget_s: float = REFRESH_BUDGET_S,
+        wall_ns: Callable[[], int] = clock.wall_ns,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.spent = 0
+        self.duration_s = 0.0
+        self._proc_root = proc_root
+        self._budget_s = budget_s
+        self._wall_ns = wall_ns
+        self._monotonic_s = monotonic_s
+        self._values: dict[str, ProcessUse] = {}
+
+    def latest(self, container_id: str) -> ProcessUse | None:
+        """None before the first refresh that reached the container."""
+        return self._values.get(container_id)
+
+    def refresh(self, containers: Mapping[str, str]) -> None:
+        """Read all of them (id → its cgroup.procs file), the longest unread first."""
+        for gone in self._values.keys() - containers.keys():
+            del self._values[gone]
+        begun_s = self._monotonic_s()
+        for container_id in sorted(containers, key=self._age):
+            if self._monotonic_s() - begun_s > self._budget_s:
+                self.spent += 1
+                log.warning("counting open files takes too long; some containers wait")
+                break
+            pids = read_pids(containers[container_id])
+            self._values[container_id] = read_process_use(self._proc_root, pids, self._wall_ns())
+        self.duration_s = self._monotonic_s() - begun_s
+
+    def _age(self, container_id: str) -> int:
+        value = self._values.get(container_id)
+        return value.time_ns if value else 0
+
+
+def read_pids(procs_file: str) -> list[int]:
+    """The processes of a cgroup; empty when it is gone."""
+    try:
+        lines = Path(procs_file).read_bytes().split()
+    except OSError:
+        return []
+    return [int(line) for line in lines if line.isdigit()]
+
+
+def read_process_use(proc_root: str, pids: Iterable[int], time_ns: int) -> ProcessUse:
+    """Sums over the processes; the limit is that of the first one that can be asked."""
+    descriptors = sockets = 0
+    limit: int | None = None
+    for pid in pids:
+        directory = f"{proc_root}/{pid}"
+        opened, of_them_sockets = _count(f"{directory}/fd")
+        descriptors += opened
+        sockets += of_them_sockets
+        limit = _open_files_limit(directory) if limit is None else limit
+    return ProcessUse(time_ns, descriptors, sockets, limit)
+
+
+def parse_open_files_limit(limits: str) -> int | None:
+    """The soft limit in /proc/<pid>/limits; -1 for none at all, None when it is not there."""
+    for line in limits.splitlines():
+        if line.startswith(_OPEN_FILES):
+            words = line.removeprefix(_OPEN_FILES).split()
+            if words and words[0] == "unlimited":
+                return -1
+            return cgroupvalues.parse_number(words[0].encode()) if words else None
+    return None
+
+
+def _count(directory: str) -> tuple[int, int]:
+    descriptors = sockets = 0
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                descriptors += 1
+                sockets += _is_socket(entry.path)
+    except OSError:
+        pass  # the process ended: what was counted until then stands
+    return descriptors, sockets
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return os.readlink(path).startswith("socket:")
+    except OSError:
+        return False
+
+
+def _open_files_limit(directory: str) -> int | None:
+    try:
+        return parse_open_files_limit(Path(directory, "limits").read_text())
+    except (OSError, ValueError):
+        return None

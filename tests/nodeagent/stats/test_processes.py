@@ -1,0 +1,100 @@
+"""What containers hold open, from a tree made by hand and from this very process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.stats import processes
+from nodeagent.stats.processes import ProcessUsage, read_process_use
+from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.samples import ProcessUse
+from tests.fakes import hosts
+from tests.fakes.hosts import CONTAINER_CGROUP, POD, Clock
+
+LIMITS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max processes             96224                96224                processes
+Max open files            1024                 524288               files
+"""
+
+
+def make_process(proc: Path, pid: int, targets: list[str], limits: str = LIMITS) -> None:
+    directory = proc / str(pid)
+    (directory / "fd").mkdir(parents=True)
+    for number, target in enumerate(targets):
+        (directory / "fd" / str(number)).symlink_to(target)
+    (directory / "limits").write_text(limits)
+
+
+def test_descriptors_and_sockets_are_summed_over_the_processes(tmp_path: Path) -> None:
+    make_process(tmp_path, 10, ["/dev/null", "socket:[1]", "pipe:[2]"])
+    make_process(tmp_path, 11, ["socket:[3]"])
+    assert read_process_use(str(tmp_path), [10, 11, 404], 7) == ProcessUse(7, 4, 2, 1024)
+    assert read_process_use(str(tmp_path), [404], 7) == ProcessUse(7, 0, 0, None)
+
+
+def test_this_process_is_counted_right() -> None:
+    before = read_process_use("/proc", [os.getpid()], 7)
+    with socket.socket(), Path("/dev/null").open():
+        after = read_process_use("/proc", [os.getpid()], 7)
+    assert after.file_descriptors == before.file_descriptors + 2
+    assert after.sockets == before.sockets + 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (LIMITS, 1024),
+        ("Max open files            unlimited            unlimited            files\n", -1),
+        ("Max open files\n", None),
+        ("", None),
+    ],
+)
+def test_the_soft_limit_of_open_files(limits: str, expected: int | None) -> None:
+    assert processes.parse_open_files_limit(limits) == expected
+
+
+@given(st.text(max_size=80))
+def test_arbitrary_limits_never_raise(text: str) -> None:
+    processes.parse_open_files_limit(text)
+    processes.parse_open_files_limit("Max open files" + text)
+
+
+def test_what_the_budget_does_not_reach_comes_first_next_time(tmp_path: Path) -> None:
+    clock, elapsed = Clock(), [0.0]
+
+    def monotonic_s() -> float:
+        elapsed[0] += 1.0
+        return elapsed[0]
+
+    containers = {}
+    for name in "abc":
+        (tmp_path / name).write_text("1\n")
+        containers[name] = str(tmp_path / name)
+    usage = ProcessUsage(str(tmp_path), budget_s=2.5, wall_ns=clock, monotonic_s=monotonic_s)
+    usage.refresh(containers)
+    assert [name for name in "abc" if usage.latest(name)] == ["a", "b"]
+    assert usage.spent == 1
+    clock.advance(60)
+    usage.refresh(containers)
+    assert usage.latest("c") == ProcessUse(clock.now_ns, 0, 0, None)
+    usage.refresh({})
+    assert usage.latest("a") is None
+
+
+async def test_the_sampler_shows_what_the_last_refresh_found(tmp_path: Path) -> None:
+    root = hosts.copy("v2", tmp_path)
+    make_process(root / "proc", 101, ["socket:[1]", "/dev/null"])
+    sampler = Sampler(targets=lambda: [POD], sources=hosts.sources(root))
+    assert (await sampler.sample()).pods[0].containers[0].use is None
+    await sampler.step_disks()
+    use = (await sampler.sample()).pods[0].containers[0].use
+    assert use and (use.file_descriptors, use.sockets, use.max_open_files) == (2, 1, 1024)
+    assert (root / "cgroup" / CONTAINER_CGROUP[1:] / "cgroup.procs").exists()
+    await sampler.close()
