@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent import collector
+from nodeagent import collector, podparts
 from nodeagent.checkpoint import CheckpointLimits, CheckpointService
 from nodeagent.checkpointstore import CheckpointStore
 from nodeagent.collector import FactsCollector
@@ -21,21 +21,9 @@ from nodeagent.metrics.pages import StatsPages
 from nodeagent.node.facts import MachineFacts
 from nodeagent.node.settings import NodeSettings, node_settings, start_problems
 from nodeagent.options import Options
-from nodeagent.pods.cgroups import PodCgroups
-from nodeagent.pods.confinement import SeccompProfiles
-from nodeagent.pods.events import PodEvents
-from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
-from nodeagent.pods.mirror import MirrorPods
-from nodeagent.pods.observer import Observer
-from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.services import PodServices
-from nodeagent.pods.sources import ApiSource, PodSource
 from nodeagent.pods.spec import PodSettings
-from nodeagent.pods.status_sync import StatusSync
-from nodeagent.pods.vitals import Vitals
-from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.cri import CriRuntime
 from nodeagent.runtime.health import RuntimeWatch
@@ -184,7 +172,7 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         runtime_disks=disks,
         status=status,
         lease=_lease(lease_client, node_name, config),
-        keeper=_keeper(config, registry, runtime, client, events),
+        keeper=podparts.build_keeper(config, registry, runtime, client, events),
         checkpoints=_checkpoints(config, features, registry, runtime),
         events=events if client else None,
         health=health,
@@ -298,50 +286,6 @@ def _lease(
     if client is None or not config.registerNode:
         return None
     return LeaseLoop(client, node_name, duration_s=config.nodeLeaseDurationSeconds)
-
-
-def _keeper(
-    config: NodeAgentConfiguration,
-    registry: PodRegistry,
-    runtime: ContainerRuntime | None,
-    client: ApiClient | None,
-    events: EventRecorder,
-) -> PodKeeper | None:
-    if runtime is None:
-        return None
-    settings = registry.settings
-    api = ApiSource(client, settings.node_name) if client else None
-    seccomp = SeccompProfiles(f"{settings.root_dir}/seccomp", default=config.seccompDefault)
-    pod_events = PodEvents(events, api.stored if api else None)
-    services = PodServices(
-        runtime=runtime,
-        registry=registry,
-        observer=Observer(runtime, registry),
-        volumes=VolumeStore(settings.root_dir),
-        cgroups=PodCgroups(settings.cgroup_parent),
-        seccomp_of=seccomp.setting_of,
-        vitals=Vitals(Prober(runtime), registry, pod_events),
-        events=pod_events,
-    )
-    sources: list[PodSource] = []
-    if config.staticPodPath:
-        sources.append(
-            FileSource(
-                config.staticPodPath,
-                settings.node_name,
-                full_interval_s=config.fileCheckFrequency,
-            )
-        )
-    if client is None or api is None:
-        return PodKeeper(services, sources)
-    statuses = StatusSync(client, registry, api)
-    mirrors = MirrorPods(client, registry, api, settings.node_name)
-    return PodKeeper(
-        services,
-        [*sources, api],
-        further=(statuses.run, mirrors.run),
-        on_removed=statuses.removed,
-    )
 
 
 def _checkpoints(

@@ -106,6 +106,9 @@ class NodeAgentConfiguration(ConfigModel):
     staticPodPath: str = ""
     fileCheckFrequency: Duration = 20.0
     podLogsDir: str = "/var/log/pods"
+    containerLogMaxSize: Quantity = "10Mi"
+    containerLogMaxFiles: int = Field(default=5, ge=2)
+    containerLogMonitorInterval: Duration = 10.0
     maxPods: int = Field(default=110, ge=1)
     podsPerCore: int = Field(default=0, ge=0)
     seccompDefault: bool = False
@@ -161,6 +164,7 @@ class NodeAgentConfiguration(ConfigModel):
 
 _POSITIVE_DURATIONS = (
     "fileCheckFrequency",
+    "containerLogMonitorInterval",
     "runtimeRequestTimeout",
     "housekeepingInterval",
     "nodeStatusUpdateFrequency",

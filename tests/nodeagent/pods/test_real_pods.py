@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from nodeagent.pods.confinement import SeccompProfiles
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
+from nodeagent.pods.logrotation import LogBounds, LogRotation
 from nodeagent.pods.observer import Observer
 from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
@@ -266,6 +268,46 @@ async def test_an_image_that_is_not_there_is_shown_as_such(agent: Agent) -> None
 async def test_a_command_that_is_not_there_is_shown_as_such(agent: Agent) -> None:
     agent.put(manifest("bad", {"name": "app", "command": ["/no/such"]}))
     await agent.until(lambda: waiting(agent.status("bad"), "app") == "RunContainerError")
+
+
+async def test_probes_reach_a_real_container(agent: Agent) -> None:
+    serve = "mkdir /www; echo ok > /www/up; httpd -f -p 8080 -h /www"
+    web = {
+        "name": "web",
+        "command": ["sh", "-c", serve],
+        "ports": [{"name": "http", "containerPort": 8080}],
+        "readinessProbe": {"httpGet": {"path": "/up", "port": "http"}, "periodSeconds": 1},
+        "livenessProbe": {
+            "exec": {"command": ["test", "-e", "/www/up"]},
+            "periodSeconds": 1,
+            "failureThreshold": 2,
+        },
+        "startupProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+    }
+    agent.put(manifest("probed", web))
+    await agent.runs("probed")
+    container_id = agent.ids("probed")["web"].removeprefix("containerd://")
+    await agent.runtime.exec_sync(container_id, ["rm", "/www/up"], timeout_s=10)
+    await agent.until(lambda: agent.ids("probed").get("web", container_id)[-64:] != container_id)
+    await agent.runs("probed")
+
+
+async def test_a_log_is_rotated_under_a_writing_container(agent: Agent) -> None:
+    talk = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.01; done"
+    agent.put(manifest("talker", {"name": "app", "command": ["sh", "-c", talk]}))
+    await agent.runs("talker")
+    rotation = LogRotation(agent.runtime, agent.registry, LogBounds(max_bytes=4096, max_files=3))
+    [log] = agent.directory.glob("logs/*/app/0.log")
+    for _ in range(3):
+        await agent.until(lambda: log.stat().st_size > 4096)
+        await rotation.step()
+    await agent.until(lambda: log.exists() and log.stat().st_size > 100)
+    files = sorted(log.parent.iterdir())
+    assert [file.suffix for file in files][1:2] == [".gz"]
+    assert len(files) == 3
+    text = gzip.decompress(files[1].read_bytes()) + files[2].read_bytes() + files[0].read_bytes()
+    numbers = [int(line.rsplit(b" ", 1)[1]) for line in text.splitlines()]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1)), "no line is lost"
 
 
 async def test_a_missing_profile_is_waited_for_and_then_applied(agent: Agent) -> None:

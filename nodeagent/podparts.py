@@ -1,0 +1,89 @@
+"""The parts that keep pods, built and connected; used by `parts` alone.
+
+Without a runtime there is no keeper; without an API there are static pods only, which then have no
+mirrors.
+"""
+
+from __future__ import annotations
+
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.pods.cgroups import PodCgroups
+from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.events import PodEvents
+from nodeagent.pods.filesource import FileSource
+from nodeagent.pods.keeper import PodKeeper
+from nodeagent.pods.logrotation import LogBounds, LogRotation
+from nodeagent.pods.mirror import MirrorPods
+from nodeagent.pods.observer import Observer
+from nodeagent.pods.probes import Prober
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.services import PodServices
+from nodeagent.pods.sources import ApiSource, PodSource
+from nodeagent.pods.status_sync import StatusSync
+from nodeagent.pods.vitals import Vitals
+from nodeagent.pods.volumes import VolumeStore
+from nodeagent.runtime.base import ContainerRuntime
+from orch.client.events import EventRecorder
+from orch.client.resources import ApiClient
+from orch.wire import quantity
+
+
+def build_keeper(
+    config: NodeAgentConfiguration,
+    registry: PodRegistry,
+    runtime: ContainerRuntime | None,
+    client: ApiClient | None,
+    events: EventRecorder,
+) -> PodKeeper | None:
+    """None when there is no runtime to keep pods in."""
+    if runtime is None:
+        return None
+    node_name = registry.settings.node_name
+    api = ApiSource(client, node_name) if client else None
+    services = _services(config, registry, runtime, PodEvents(events, api.stored if api else None))
+    rotation = LogRotation(runtime, registry, _log_bounds(config))
+    if client is None or api is None:
+        return PodKeeper(services, _file_sources(config, node_name), further=(rotation.run,))
+    statuses = StatusSync(client, registry, api)
+    mirrors = MirrorPods(client, registry, api, node_name)
+    return PodKeeper(
+        services,
+        [*_file_sources(config, node_name), api],
+        further=(rotation.run, statuses.run, mirrors.run),
+        on_removed=statuses.removed,
+    )
+
+
+def _services(
+    config: NodeAgentConfiguration,
+    registry: PodRegistry,
+    runtime: ContainerRuntime,
+    events: PodEvents,
+) -> PodServices:
+    settings = registry.settings
+    profiles = SeccompProfiles(f"{settings.root_dir}/seccomp", default=config.seccompDefault)
+    return PodServices(
+        runtime=runtime,
+        registry=registry,
+        observer=Observer(runtime, registry),
+        volumes=VolumeStore(settings.root_dir),
+        cgroups=PodCgroups(settings.cgroup_parent),
+        seccomp_of=profiles.setting_of,
+        vitals=Vitals(Prober(runtime), registry, events),
+        events=events,
+    )
+
+
+def _file_sources(config: NodeAgentConfiguration, node_name: str) -> list[PodSource]:
+    if not config.staticPodPath:
+        return []
+    interval_s = config.fileCheckFrequency
+    return [FileSource(config.staticPodPath, node_name, full_interval_s=interval_s)]
+
+
+def _log_bounds(config: NodeAgentConfiguration) -> LogBounds:
+    return LogBounds(
+        max_bytes=quantity.to_bytes(config.containerLogMaxSize),
+        max_files=config.containerLogMaxFiles,
+        interval_s=config.containerLogMonitorInterval,
+    )
