@@ -1,0 +1,116 @@
+"""The units: how far the sandbox goes, and that what they start takes the flags they give."""
+
+import configparser
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nodeagent import options as agent_options
+from orch.lifecycle import options as controller_options
+from orch.server import flags as apiserver_flags
+
+UNITS = sorted((Path(__file__).parents[2] / "systemd").glob("*.service"))
+MOST_EXPOSED = 26  # tenths of a point; container runtimes and sshd score 96
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze (Debian: systemd) is missing"
+)
+each_unit = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+
+
+def read(unit: Path) -> list[tuple[str, str]]:
+    """Every setting of the unit in order, continued lines joined."""
+    text = unit.read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and line[0] not in "#["]
+    return [(key, value) for key, _, value in (line.partition("=") for line in lines)]
+
+
+def test_there_is_a_unit_for_each_daemon() -> None:
+    names = [unit.stem for unit in UNITS]
+    assert names == ["nodeagent", "orch-apiserver", "orch-controller-manager"]
+
+
+@needs_systemd
+@each_unit
+def test_the_sandbox_scores_well_enough(unit: Path) -> None:
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", f"--threshold={MOST_EXPOSED}", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_systemd
+@each_unit
+def test_systemd_understands_every_line(unit: Path) -> None:
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    complaints = [line for line in done.stderr.splitlines() if unit.name in line]
+    unexpected = [line for line in complaints if "is not executable" not in line]
+    assert unexpected == []
+
+
+@each_unit
+def test_a_forbidden_call_fails_instead_of_killing(unit: Path) -> None:
+    settings = read(unit)
+    assert ("SystemCallErrorNumber", "EPERM") in settings
+    assert ("NoNewPrivileges", "yes") in settings
+    assert ("UMask", "0077") in settings
+    assert ("Type", "notify") in settings
+
+
+@each_unit
+def test_stopping_may_take_as_long_as_the_program_needs(unit: Path) -> None:
+    assert int(dict(read(unit))["TimeoutStopSec"]) > 30
+
+
+@each_unit
+def test_the_file_is_not_writable_for_others(unit: Path) -> None:
+    assert not unit.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH | stat.S_IXUSR)
+
+
+@each_unit
+def test_the_command_line_is_one_the_program_takes(unit: Path) -> None:
+    command = re.sub(r"\$[A-Z_]+_ARGS", "", dict(read(unit))["ExecStart"])
+    program, *argv = shlex.split(command.replace("${CREDENTIALS_DIRECTORY}", "/credentials"))
+    assert program == f"/usr/bin/{unit.stem}"
+    parsers = {
+        "nodeagent": agent_options.parse,
+        "orch-apiserver": apiserver_flags.parse,
+        "orch-controller-manager": controller_options.parse,
+    }
+    parsers[unit.stem](argv)
+
+
+def test_the_agent_sees_what_it_measures_and_writes_where_it_must() -> None:
+    settings = dict(read(next(unit for unit in UNITS if unit.stem == "nodeagent")))
+    # These would hide /proc/pressure, other processes, or the host's network.
+    for hiding in ("ProcSubset", "ProtectProc", "PrivateNetwork", "PrivateUsers"):
+        assert hiding not in settings
+    assert settings["ReadWritePaths"].split() == ["/run", "/sys/fs/cgroup"]
+    assert settings["StateDirectory"] == "nodeagent"
+    assert settings["WatchdogSec"] == "15"
+
+
+@each_unit
+def test_credentials_stand_in_no_world_readable_place(unit: Path) -> None:
+    parser = configparser.RawConfigParser(strict=False)
+    parser.read_string(re.sub(r"\\\n", " ", unit.read_text()))
+    command = parser["Service"]["ExecStart"]
+    assert not re.search(r"--(token|password)", command)
+    if unit.stem != "nodeagent":  # the agent reads /etc/nodeagent itself, which is 0700
+        for flag in re.findall(
+            r"--\S*(?:file|certificate|key|authority|kubeconfig)=(\S+)", command
+        ):
+            assert flag.startswith("${CREDENTIALS_DIRECTORY}/")
