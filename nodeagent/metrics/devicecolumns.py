@@ -102,8 +102,10 @@ def write_network(page: Page, rows: Rows) -> None:
             ("errors", "errors", "errors encountered while being"),
         ):
             name = f"container_network_{direction}_{noun}_total"
+            field_name = f"{short}_{field}"
             lines = [
-                f"{name}{labels} {getattr(interface, f'{short}_{field}')}{end}"
+                f"{name}{labels} {value}{end}"
                 for labels, end, interface in known
+                if (value := getattr(interface, field_name)) is not None
             ]
             write_family(page, name, "counter", f"Cumulative count of {what} {verb}", lines)

@@ -48,7 +48,7 @@ def _cpu(values: list[Any]) -> CpuSample | None:
     if cpu is None or isinstance(cpu, CpuSample):
         return cpu
     times, throttled = values[layout.CPU_TIMES], values[layout.CPU_THROTTLE]
-    return _new(CpuSample, (cpu, *(times or _PAIR), *(throttled or _NOTHING)))
+    return _new(CpuSample, (cpu, *(times or _PAIR), *(throttled or _NOTHING), None))
 
 
 def _memory(values: list[Any], settings: Settings) -> MemorySample | None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodeagent.stats import filesystem, network, targets
+from nodeagent.runtime.base import SandboxUsage
+from nodeagent.stats import filesystem, network, runtimestats, targets
 from nodeagent.stats.background import Background
 from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.layers import RuntimeDisks
 from nodeagent.stats.placement import Placement
 from nodeagent.stats.samples import (
+    CgroupSample,
     ContainerSample,
     ContainerTarget,
     NetworkSample,
@@ -46,16 +48,43 @@ class PodReader:
     def read(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
         """The pod now; `node` is the reading of its machine a moment before."""
         path, sandbox_path = self._placement.pod(target), self._placement.sandbox(target)
+        containers = []
+        for container in target.containers:
+            own_path = self._placement.container(target, container)
+            cgroup = self._cgroups.read(own_path)
+            containers.append(self._container(container, cgroup, own_path, disks, node))
         return PodSample(
             target,
             self._cgroups.read(path),
             self._cgroups.read(sandbox_path) if sandbox_path else None,
-            tuple(self._container(target, one, disks, node) for one in target.containers),
+            tuple(containers),
             self._network(target),
             self._volumes(target),
             self._directories.latest(target.log_dir),
             path,
             sandbox_path,
+        )
+
+    def from_runtime(
+        self, target: PodTarget, usage: SandboxUsage, disks: RuntimeDisks, node: NodeSample
+    ) -> PodSample:
+        """The pod as the runtime measured it; its cgroups are not read."""
+        samples = {one.id: runtimestats.usage_sample(one) for one in usage.containers}
+        containers = []
+        for container in target.containers:
+            path = self._placement.container(target, container)
+            cgroup = samples.get(container.id)
+            containers.append(self._container(container, cgroup, path, disks, node))
+        return PodSample(
+            target,
+            runtimestats.usage_sample(usage.total),
+            None,
+            tuple(containers),
+            runtimestats.usage_network(usage),
+            self._volumes(target),
+            self._directories.latest(target.log_dir),
+            self._placement.pod(target),
+            process_count=usage.process_count,
         )
 
     def forget_others(self, known_targets: Sequence[PodTarget]) -> None:
@@ -65,12 +94,16 @@ class PodReader:
             del self._host_network[key]
 
     def _container(
-        self, pod: PodTarget, target: ContainerTarget, disks: RuntimeDisks, node: NodeSample
+        self,
+        target: ContainerTarget,
+        cgroup: CgroupSample | None,
+        path: str,
+        disks: RuntimeDisks,
+        node: NodeSample,
     ) -> ContainerSample:
-        path = self._placement.container(pod, target)
         return ContainerSample(
             target,
-            self._cgroups.read(path),
+            cgroup,
             filesystem.within(node.container_fs, disks.layers.get(target.id)),
             filesystem.within(node.fs, self._directories.latest(target.log_dir)),
             path,

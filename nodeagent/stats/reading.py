@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nodeagent.psi import RESOURCES
+from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats import layout
 from nodeagent.stats.background import Background
 from nodeagent.stats.cgroups import CgroupReaders
@@ -48,15 +49,23 @@ class Reader:
         self._placement = Placement(self.layout)
         self._pods = PodReader(sources, self._cgroups, self._placement, background)
 
-    def read(self, targets: Sequence[PodTarget]) -> Sample:
-        """Everything now; readers of cgroups that are no longer wanted are closed."""
+    def read(
+        self, targets: Sequence[PodTarget], measured: Mapping[str, SandboxUsage] | None = None
+    ) -> Sample:
+        """Everything now; readers of cgroups that are no longer wanted are closed.
+
+        `measured` are pods, by uid, whose numbers the runtime gives.
+        """
         begun_s = time.perf_counter()
         time_ns = self._sources.wall_ns()
         self._drop_unwanted(targets)
         disks = self._sources.runtime_disks()
         node = self._guarded_node(time_ns, disks)
         node_done_s = time.perf_counter()
-        pods = tuple(self._guarded_pod(target, disks, node) for target in targets)
+        measured = measured or {}
+        pods = tuple(
+            self._guarded_pod(target, measured.get(target.uid), disks, node) for target in targets
+        )
         self._pods.forget_others(targets)
         self._note_psi()
         done_s = time.perf_counter()
@@ -89,8 +98,16 @@ class Reader:
             self.errors["node"] += 1
             return NodeSample()
 
-    def _guarded_pod(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
+    def _guarded_pod(
+        self,
+        target: PodTarget,
+        measured: SandboxUsage | None,
+        disks: RuntimeDisks,
+        node: NodeSample,
+    ) -> PodSample:
         try:
+            if measured is not None:
+                return self._pods.from_runtime(target, measured, disks, node)
             return self._pods.read(target, disks, node)
         except Exception:
             log.exception("sampling pod %s/%s failed", target.namespace, target.name)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats.background import Background
 from nodeagent.stats.processes import ProcessUsage
 from nodeagent.stats.reading import Reader
@@ -32,10 +33,14 @@ _LEAST_BASE_NS = 1_000_000_000
 _KEPT_BASES = 3
 
 Targets = Callable[[], Sequence[PodTarget]]
+Measured = Callable[[], Mapping[str, SandboxUsage]]
 
 
 class Sampler:
-    """`latest` is None before the first reading; `beats` counts readings that ended."""
+    """`latest` is None before the first reading; `beats` counts readings that ended.
+
+    `measured` gives the pods, by uid, whose numbers are taken from the runtime.
+    """
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class Sampler:
         proc_root: str = "/proc",
         sources: Sources | None = None,
         background: Background | None = None,
+        measured: Measured = dict,
     ) -> None:
         self.latest: Sample | None = None
         self.beats = 0
@@ -52,6 +58,7 @@ class Sampler:
         self.background = background or Background(processes=ProcessUsage(sources.proc_root))
         self.reader = Reader(sources, self.background)
         self._targets = targets
+        self._measured = measured
         self._bases: deque[Sample] = deque(maxlen=_KEPT_BASES)
         self._running: asyncio.Task[Sample] | None = None
         self._latest_begun_s = 0.0
@@ -121,7 +128,7 @@ class Sampler:
 
     async def _read(self) -> Sample:
         begun_s = asyncio.get_running_loop().time()
-        sample = await asyncio.to_thread(self.reader.read, tuple(self._targets()))
+        sample = await asyncio.to_thread(self.reader.read, tuple(self._targets()), self._measured())
         self.latest = sample
         self._latest_begun_s = begun_s
         self.beats += 1

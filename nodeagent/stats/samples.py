@@ -53,7 +53,10 @@ class PodTarget:
 
 
 class CpuSample(NamedTuple):
-    """`periods` and `throttled*` count CFS bandwidth control and stay None without a quota."""
+    """`periods` and `throttled*` count CFS bandwidth control and stay None without a quota.
+
+    `usage_nanocores` is a rate that somebody else computed (the runtime), else None.
+    """
 
     usage_nsec: int
     user_nsec: int | None = None
@@ -61,6 +64,7 @@ class CpuSample(NamedTuple):
     periods: int | None = None
     throttled_periods: int | None = None
     throttled_nsec: int | None = None
+    usage_nanocores: int | None = None
 
 
 class MemorySample(NamedTuple):
@@ -130,14 +134,14 @@ class CgroupSample(NamedTuple):
 
 class InterfaceSample(NamedTuple):
     name: str
-    rx_bytes: int
-    rx_packets: int
-    rx_errors: int
-    rx_dropped: int
-    tx_bytes: int
-    tx_packets: int
-    tx_errors: int
-    tx_dropped: int
+    rx_bytes: int | None
+    rx_packets: int | None
+    rx_errors: int | None
+    rx_dropped: int | None
+    tx_bytes: int | None
+    tx_packets: int | None
+    tx_errors: int | None
+    tx_dropped: int | None
 
 
 class NetworkSample(NamedTuple):
@@ -198,7 +202,10 @@ class VolumeSample(NamedTuple):
 
 
 class PodSample(NamedTuple):
-    """`logs` is what lies directly in the pod's log directory, outside its containers' ones."""
+    """`logs` is what lies directly in the pod's log directory, outside its containers' ones.
+
+    `process_count` is what the runtime counted, None where containers are counted one by one.
+    """
 
     target: PodTarget
     cgroup: CgroupSample | None = None
@@ -209,6 +216,7 @@ class PodSample(NamedTuple):
     logs: FsSample | None = None
     path: str = ""
     sandbox_path: str = ""
+    process_count: int | None = None
 
 
 class SystemSample(NamedTuple):

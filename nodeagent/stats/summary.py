@@ -53,6 +53,8 @@ def build_summary(
 
 def rate_nanocores(latest: CgroupSample, base: CgroupSample | None) -> int | None:
     """Billionths of a core used between two samples; None when they give no rate."""
+    if latest.cpu is not None and latest.cpu.usage_nanocores is not None:
+        return latest.cpu.usage_nanocores
     if base is None or base.cpu is None or latest.cpu is None:
         return None
     elapsed_ns = latest.time_ns - base.time_ns
@@ -219,6 +221,8 @@ def _runtime(node: NodeSample) -> Json | None:
 
 def _processes(pod: PodSample) -> Json | None:
     """All containers and the sandbox; None when none of them could be counted."""
+    if pod.process_count is not None:
+        return {"process_count": pod.process_count}
     samples = [pod.sandbox, *(container.cgroup for container in pod.containers)]
     counts = [
         sample.processes.processes

@@ -105,10 +105,12 @@ def network_json(network: NetworkSample | None) -> Json | None:
 
 
 def _interface(interface: InterfaceSample) -> Json:
-    return {
-        "name": interface.name,
-        "rxBytes": interface.rx_bytes,
-        "rxErrors": interface.rx_errors,
-        "txBytes": interface.tx_bytes,
-        "txErrors": interface.tx_errors,
-    }
+    return without_none(
+        {
+            "name": interface.name,
+            "rxBytes": interface.rx_bytes,
+            "rxErrors": interface.rx_errors,
+            "txBytes": interface.tx_bytes,
+            "txErrors": interface.tx_errors,
+        }
+    )

@@ -89,7 +89,7 @@ async def test_a_reader_that_leaves_does_not_spoil_the_page_of_another(made: Sta
 async def test_without_statistics_metrics_say_so_and_the_summary_fails(
     made: StatsPages, sampler: Sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(targets: object) -> Sample:
+    def fails(*_: object) -> Sample:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(sampler.reader, "read", fails)

@@ -12,7 +12,7 @@ from nodeagent.psi import Pressure
 from nodeagent.stats import cgroups, layout
 from nodeagent.stats.cgroupreader import KeptReader, NameReader
 from nodeagent.stats.cgroups import CgroupReaders
-from nodeagent.stats.samples import CgroupSample, DeviceIo, ProcessSample
+from nodeagent.stats.samples import CgroupSample, CpuSample, DeviceIo, ProcessSample
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER_CGROUP, LAYOUTS, POD_CGROUP, Clock
 
@@ -52,13 +52,8 @@ def read_container(name: str) -> CgroupSample:
 
 def test_a_v2_container_has_every_number_of_its_files() -> None:
     sample = read_container("v2")
-    assert sample.cpu == (
-        123456789_000,
-        90_000_000_000,
-        33456789_000,
-        600,
-        250,
-        9_000_000_000,
+    assert sample.cpu == CpuSample(
+        123456789_000, 90_000_000_000, 33456789_000, 600, 250, 9_000_000_000
     )
     memory = sample.memory
     assert memory is not None
@@ -87,7 +82,9 @@ def test_a_v2_container_has_every_number_of_its_files() -> None:
 
 def test_a_v1_container_has_the_same_numbers_from_other_files_but_no_pressure() -> None:
     sample = read_container("v1")
-    assert sample.cpu == (123456789012, 90_000_000_000, 33_450_000_000, 600, 250, 9_000_000_000)
+    assert sample.cpu == CpuSample(
+        123456789012, 90_000_000_000, 33_450_000_000, 600, 250, 9_000_000_000
+    )
     memory = sample.memory
     assert memory is not None
     assert memory.working_set_bytes == 34603008 - 4194304

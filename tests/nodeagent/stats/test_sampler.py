@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,9 +109,9 @@ async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample(
     released = threading.Event()
     read = sampler.reader.read
 
-    def stuck(targets: tuple[PodTarget, ...]) -> Sample:
+    def stuck(*arguments: Any) -> Sample:
         released.wait(10)
-        return read(targets)
+        return read(*arguments)
 
     monkeypatch.setattr(sampler.reader, "read", stuck)
     assert await sampler.fresh(max_age_s=0) is last
