@@ -20,6 +20,8 @@ def share(directory: Path) -> None:
         return
     say(f"sharing the mounts below {directory}")
     run(["mount", "-n", "--bind", str(directory), str(directory)])
+    # with nobody but who comes later: the file system it lies on may be shared itself
+    run(["mount", "-n", "--make-private", str(directory)])
     run(["mount", "-n", "--make-shared", str(directory)])
 
 
