@@ -107,6 +107,16 @@ class StatusLoop:
             starting = succeeded and not self.ready and loop.time() < fast_until_s
             await self._pause(FAST_S if starting else self._update_s())
 
+    def saw(self, node: Node | None) -> None:
+        """The API server shows the node, or that it is gone: answer what others changed."""
+        known = self._node
+        if not self.registered:
+            return
+        version = node.metadata.resourceVersion if node else None
+        if known is None or version != known.metadata.resourceVersion:
+            self._node = node
+            self.wake()
+
     async def watch(self) -> None:
         """Follow the node's object at the API server, for ever."""
         if self._client is None:
@@ -186,15 +196,8 @@ class StatusLoop:
         self.reports += 1
 
     def _node_seen(self) -> None:
-        """The watch shows the node: remember it, and look again if somebody else changed it."""
-        informer, known = self._informer, self._node
-        if informer is None or not self.registered:
-            return
-        seen = informer.objects().get(self._settings.node_name)
-        version = seen.metadata.resourceVersion if seen else None
-        if known is None or version != known.metadata.resourceVersion:
-            self._node = seen
-            self.wake()
+        if self._informer is not None:
+            self.saw(self._informer.objects().get(self._settings.node_name))
 
     def _note_reboot(self, node: Node, facts: NodeFacts) -> None:
         before = node.status.nodeInfo.bootID if node.status.nodeInfo else ""

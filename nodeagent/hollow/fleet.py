@@ -1,0 +1,199 @@
+"""Many hollow nodes in one process: started over a ramp, watched by one watch, measured.
+
+The figures are those of the beating nodes: how late each renewal came, how many failed, and how
+many nodes the control plane shows as ready or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import logging
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodeagent.hollow.node import HollowNode
+from orch.client.answers import Response
+from orch.client.kubeconfig import ClientConfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport, TransportError
+from orch.component.loops import Backoff
+from orch.wire.core import Node
+from orch.wire.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+_SAMPLE_S = 0.5
+_KEPT = 2_000_000  # lateness samples
+_FAULTS = ("silent", "slow", "flapping", "skewed")
+_SLOW_S, _SKEW_S = 2.0, 3600.0
+
+
+class SharedTransport(Transport):
+    """Connections of many nodes: one node's trouble must not drop them all."""
+
+    async def reset(self) -> None:
+        """Nothing: see `close`."""
+
+    async def close(self) -> None:
+        await super().reset()
+
+
+class NodeTransport:
+    """One node's use of shared connections, which may be made slow."""
+
+    def __init__(self, shared: Transport) -> None:
+        self.config = shared.config
+        self.slow_s = 0.0
+        self._shared = shared
+
+    async def request(self, *args: Any, **kwargs: Any) -> Response:
+        if self.slow_s:
+            await asyncio.sleep(self.slow_s)
+        return await self._shared.request(*args, **kwargs)
+
+    async def reset(self) -> None:
+        await self._shared.reset()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """`late_*_s` are of all renewals since the last reset; None before the first."""
+
+    nodes: int
+    beating: int
+    renewals: int
+    failures: int
+    late_p50_s: float | None
+    late_p99_s: float | None
+    late_max_s: float | None
+    shown: Mapping[str, int]  # status of Ready → nodes
+
+
+class Fleet:
+    """`count` nodes named `<prefix>00000` and so on, all speaking with one identity."""
+
+    def __init__(self, config: ClientConfig, count: int, *, prefix: str = "hollow-") -> None:
+        self._shared = SharedTransport(config, user_agent="nodeagent-hollow")
+        self._watching = ApiClient(Transport(config, user_agent="nodeagent-hollow watch"))
+        self._transports: dict[str, NodeTransport] = {}
+        self.nodes: dict[str, HollowNode] = {}
+        for number in range(count):
+            name = f"{prefix}{number:05d}"
+            transport = self._transports[name] = NodeTransport(self._shared)
+            client = ApiClient(transport)  # type: ignore[arg-type]
+            self.nodes[name] = HollowNode(name, number, client, client)
+        self._late_s: collections.deque[float] = collections.deque(maxlen=_KEPT)
+        self._counted: dict[str, int] = {}
+        self._renewals = 0
+        self._shown: dict[str, str] = {}
+
+    async def ramp(self, seconds: float) -> None:
+        """Start all nodes, evenly spread."""
+        for node in self.nodes.values():
+            node.start()
+            await asyncio.sleep(seconds / len(self.nodes))
+        log.info("%d hollow nodes are started", len(self.nodes))
+
+    async def measure(self) -> None:
+        """Collect how late renewals are, for ever."""
+        while True:
+            await asyncio.sleep(_SAMPLE_S)
+            for name, node in self.nodes.items():
+                if node.lease.renewals != self._counted.get(name, 0):
+                    self._renewals += 1
+                    self._counted[name] = node.lease.renewals
+                    self._late_s.append(node.lease.late_s)
+
+    async def watch(self) -> None:
+        """Tell every node what the API server shows of it, for ever."""
+        backoff = Backoff(0.2, 2.0, 7.0)
+        while True:
+            try:
+                listed = await self._watching.list(Node)
+                for node in listed.items:
+                    self._saw(node.metadata.name, node)
+                backoff.reset()
+                await self._follow(listed.resource_version)
+            except (ApiError, TransportError) as error:
+                log.warning("cannot watch the nodes, trying on: %s", error)
+                await asyncio.sleep(backoff.next())
+
+    async def _follow(self, version: str) -> None:
+        events = self._watching.watch(Node, resource_version=version)
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if event.type != "BOOKMARK":
+                    gone = event.type == "DELETED"
+                    self._saw(event.object.metadata.name, None if gone else event.object)
+
+    def _saw(self, name: str, node: Node | None) -> None:
+        conditions = node.status.conditions or () if node else ()
+        ready = next((c.status for c in conditions if c.type == "Ready"), "")
+        self._shown[name] = ready
+        if name in self.nodes:
+            self.nodes[name].saw(node)
+
+    def choose(self, count: int) -> list[str]:
+        """Nodes without a fault, at random."""
+        sound = [name for name, node in self.nodes.items() if not node.faults.silent]
+        return random.sample(sound, min(count, len(sound)))
+
+    async def inject(self, kind: str, names: Iterable[str]) -> None:
+        """ValueError for a fault that does not exist."""
+        if kind not in _FAULTS:
+            raise ValueError(f"there is no fault {kind!r}; use one of {', '.join(_FAULTS)}")
+        for name in names:
+            node = self.nodes[name]
+            if kind == "silent":
+                node.faults.silent = True
+                await node.stop()
+            elif kind == "slow":
+                self._transports[name].slow_s = _SLOW_S
+            elif kind == "flapping":
+                node.faults.flapping = True
+            else:
+                node.faults.skew_s = _SKEW_S
+
+    def heal(self) -> None:
+        """No fault is left anywhere."""
+        for name, node in self.nodes.items():
+            self._transports[name].slow_s = 0.0
+            node.faults.flapping, node.faults.skew_s = False, 0.0
+            if node.faults.silent:
+                node.faults.silent = False
+                self._counted.pop(name, None)
+                node.start()
+
+    def figures(self) -> Figures:
+        late = sorted(self._late_s)
+        return Figures(
+            nodes=len(self.nodes),
+            beating=sum(node.lease.renewals > 0 for node in self.nodes.values()),
+            renewals=self._renewals,
+            failures=sum(node.lease.failures for node in self.nodes.values()),
+            late_p50_s=_quantile(late, 0.5),
+            late_p99_s=_quantile(late, 0.99),
+            late_max_s=late[-1] if late else None,
+            shown=dict(collections.Counter(self._shown.get(name, "") for name in self.nodes)),
+        )
+
+    def shown(self) -> Mapping[str, str]:
+        """Status of Ready by node, as the API server shows it."""
+        return self._shown
+
+    def forget_lateness(self) -> None:
+        self._late_s.clear()
+
+    async def close(self) -> None:
+        for node in self.nodes.values():
+            await node.stop()
+        await self._shared.close()
+        await self._watching.transport.close()
+
+
+def _quantile(values: list[float], share: float) -> float | None:
+    return values[min(len(values) - 1, int(len(values) * share))] if values else None

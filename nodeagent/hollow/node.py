@@ -1,0 +1,131 @@
+"""One hollow node: the real Lease and status loops of an agent, on a host that is only described.
+
+Faults are set on a running node: silent (nothing is sent), slow (every request waits first),
+flapping (Ready changes), skewed (its wall clock is wrong).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nodeagent.heartbeat import LeaseLoop
+from nodeagent.node.facts import (
+    AddressFacts,
+    FilesystemFacts,
+    ImageFacts,
+    MachineFacts,
+    NodeFacts,
+    UsageFacts,
+)
+from nodeagent.node.settings import NodeSettings
+from nodeagent.runtime.base import RuntimeCondition, RuntimeVersion
+from nodeagent.runtime.verdict import NETWORK_READY, RUNTIME_READY, RuntimeHealth
+from nodeagent.statusloop import StatusLoop, StatusTimes
+from orch.client.resources import ApiClient
+from orch.component import clock, loops
+from orch.wire.core import Node
+from orch.wire.version import VERSION
+
+_GI = 1024**3
+_FLAP_S = 20.0
+_RUNNING = (RuntimeCondition(RUNTIME_READY, True), RuntimeCondition(NETWORK_READY, True))
+_RUNTIME = RuntimeVersion("hollow", "1.0.0", "v1")
+_MACHINE = MachineFacts(
+    cpu_count=4,
+    memory_bytes=16 * _GI,
+    hostname="",
+    architecture="amd64",
+    operating_system="linux",
+    kernel_version="6.1.0",
+    os_image="hollow",
+)
+_DISK = FilesystemFacts(80 * _GI, 100 * _GI, 6_000_000, 6_500_000)
+_USAGE = UsageFacts(12 * _GI, 4 * _GI, _DISK, _DISK, 400, 32768)
+_IMAGES = tuple(ImageFacts((f"registry.example/app-{n}:1",), n * 10_000_000) for n in range(1, 11))
+
+
+@dataclass(slots=True)
+class Faults:
+    """What is wrong with the node now."""
+
+    silent: bool = False
+    slow_s: float = 0.0
+    flapping: bool = False
+    skew_s: float = 0.0
+
+
+class HollowNode:
+    """`lease_client` and `status_client` may be shared by many nodes."""
+
+    def __init__(
+        self, name: str, number: int, lease_client: ApiClient, status_client: ApiClient
+    ) -> None:
+        self.name = name
+        self.faults = Faults()
+        self._machine = _describe(name)
+        self._address = f"198.18.{number // 250 % 256}.{number % 250 + 1}"
+        self._clients = lease_client, status_client
+        self._tasks: list[asyncio.Task[None]] = []
+        self._make_loops()
+
+    def start(self) -> None:
+        """Begin to beat; a node that was stopped begins like an agent that restarts."""
+        if not self._tasks:
+            self._make_loops()
+            self._tasks = [
+                loops.spawn(self.status.run(), name=f"{self.name} status"),
+                loops.spawn(self.lease.run(), name=f"{self.name} lease"),
+            ]
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        await loops.cancel(*tasks)
+
+    def saw(self, node: Node | None) -> None:
+        """The API server shows this node."""
+        if self._tasks:
+            self.status.saw(node)
+
+    def _make_loops(self) -> None:
+        lease_client, status_client = self._clients
+        settings = NodeSettings(self.name, VERSION, 10250)
+        self.lease = LeaseLoop(lease_client, self.name, now=self._now)
+        self.status = StatusLoop(
+            status_client, settings, self._collect, times=StatusTimes(now=self._now)
+        )
+
+    def _now(self) -> datetime:
+        return clock.utc_now() + timedelta(seconds=self.faults.skew_s)
+
+    async def _collect(self) -> NodeFacts:
+        now_s = asyncio.get_running_loop().time()
+        down = self.faults.flapping and int(now_s / _FLAP_S) % 2 == 1
+        return NodeFacts(
+            time_s=now_s,
+            machine=self._machine,
+            usage=_USAGE,
+            runtime=RuntimeHealth(last_good_s=now_s, conditions=_RUNNING, version=_RUNTIME),
+            images=_IMAGES,
+            addresses=(
+                AddressFacts("InternalIP", self._address),
+                AddressFacts("Hostname", self.name),
+            ),
+            problems=("the hollow node flaps",) if down else (),
+        )
+
+
+def _describe(name: str) -> MachineFacts:
+    return MachineFacts(
+        cpu_count=_MACHINE.cpu_count,
+        memory_bytes=_MACHINE.memory_bytes,
+        hostname=name,
+        architecture=_MACHINE.architecture,
+        operating_system=_MACHINE.operating_system,
+        kernel_version=_MACHINE.kernel_version,
+        os_image=_MACHINE.os_image,
+        machine_id=name,
+        system_uuid=name,
+        boot_id=name,
+    )

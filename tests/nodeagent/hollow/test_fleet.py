@@ -1,0 +1,136 @@
+"""Hollow nodes are agents to a real API server: registered, ready, beating, faulty on demand."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from nodeagent.hollow.fleet import Fleet
+from nodeagent.hollow.main import control
+from orch.client.kubeconfig import ClientConfig
+from orch.client.resources import ApiClient
+from orch.client.transport import Transport
+from orch.component import clock, loops
+from orch.component.httpd import HttpServer
+from orch.wire.coordination import Lease
+from orch.wire.core import Node
+from tests.orch.server.harness import Api, make_pki
+
+COUNT = 12
+
+
+class Hollow:
+    """A server, a fleet on it, and what the server has stored."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.fleet = Fleet(config, COUNT)
+        self.admin = ApiClient(Transport(config))
+        self.tasks = [
+            loops.spawn(coro, name="fleet")
+            for coro in (self.fleet.ramp(0.1), self.fleet.measure(), self.fleet.watch())
+        ]
+
+    async def ready(self) -> int:
+        nodes = (await self.admin.list(Node)).items
+        conditions = [c for node in nodes for c in node.status.conditions or ()]
+        return sum(c.type == "Ready" and c.status == "True" for c in conditions)
+
+    async def leases(self) -> dict[str, str | None]:
+        found = (await self.admin.list(Lease, "orch-node-lease")).items
+        return {lease.metadata.name: lease.spec.renewTime for lease in found}
+
+    async def close(self) -> None:
+        await loops.cancel(*self.tasks)
+        await self.fleet.close()
+        await self.admin.transport.close()
+
+
+@pytest.fixture
+async def hollow(tmp_path: Path) -> AsyncIterator[Hollow]:
+    pki = make_pki(tmp_path, clock.utc_now())
+    api = await Api.start(pki, tmp_path / "data")
+    pair = pki.users["admin"]
+    hollow = Hollow(
+        ClientConfig(
+            server=f"https://127.0.0.1:{api.port}",
+            ca_file=pki.ca_file,
+            cert_file=pair.cert_file,
+            key_file=pair.key_file,
+        )
+    )
+    yield hollow
+    await hollow.close()
+    await api.stop()
+
+
+async def until(check: Callable[[], object]) -> None:
+    async with asyncio.timeout(15):
+        while True:
+            found = check()
+            if await found if asyncio.iscoroutine(found) else found:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def all_are_up(hollow: Hollow) -> bool:
+    return await hollow.ready() == COUNT and len(await hollow.leases()) == COUNT
+
+
+async def test_every_node_is_registered_ready_and_has_a_lease(hollow: Hollow) -> None:
+    await until(lambda: all_are_up(hollow))
+    await until(lambda: hollow.fleet.figures().shown == {"True": COUNT})
+    await until(lambda: hollow.fleet.figures().renewals == COUNT)
+    figures = hollow.fleet.figures()
+    assert (figures.nodes, figures.beating) == (COUNT, COUNT)
+    assert figures.late_max_s is not None and figures.late_max_s < 10
+    node = await hollow.admin.get(Node, "hollow-00003")
+    assert [a.address for a in node.status.addresses or ()] == ["198.18.0.4", "hollow-00003"]
+
+
+async def test_silent_nodes_send_nothing_until_healed(hollow: Hollow) -> None:
+    await until(lambda: all_are_up(hollow))
+    names = hollow.fleet.choose(3)
+    await hollow.fleet.inject("silent", names)
+    before = await hollow.leases()
+    hollow.fleet.heal()
+
+    async def all_renewed() -> bool:
+        after = await hollow.leases()
+        return all(after[name] != before[name] for name in names)
+
+    await until(all_renewed)
+    assert {n: t for n, t in (await hollow.leases()).items() if n not in names} == {
+        n: t for n, t in before.items() if n not in names
+    }, "the others' turn has not come yet"
+
+
+async def test_a_flapping_node_and_a_skewed_clock_show_at_the_server(hollow: Hollow) -> None:
+    await until(lambda: all_are_up(hollow))
+    await hollow.fleet.inject("skewed", ["hollow-00000"])
+    skewed = hollow.fleet.nodes["hollow-00000"]
+    assert skewed._now().timestamp() - clock.utc_now().timestamp() > 3590
+    await hollow.fleet.inject("slow", ["hollow-00001"])
+    with pytest.raises(ValueError, match="no fault 'odd'"):
+        await hollow.fleet.inject("odd", [])
+
+
+async def test_figures_and_faults_are_asked_for_over_http(hollow: Hollow) -> None:
+    await until(lambda: all_are_up(hollow))
+    http = HttpServer(control(hollow.fleet), host="127.0.0.1", port=0, name="control")
+    port = await http.start()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        async with session.get("/figures") as answer:
+            assert (await answer.json())["nodes"] == COUNT
+        async with session.post("/faults?kind=silent&count=2") as answer:
+            names = await answer.json()
+        assert len(names) == 2 and all(hollow.fleet.nodes[n].faults.silent for n in names)
+        async with session.post("/faults?kind=odd") as answer:
+            assert answer.status == 400 and "no fault 'odd'" in await answer.text()
+        async with session.post("/heal") as answer:
+            assert await answer.text() == "ok"
+        assert not any(node.faults.silent for node in hollow.fleet.nodes.values())
+        async with session.get("/nodes") as answer:
+            assert len(await answer.json()) == COUNT
+    await http.stop()
