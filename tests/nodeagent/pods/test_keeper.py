@@ -374,3 +374,21 @@ async def test_pods_of_another_nodes_agent_are_left_alone(world: PodWorld) -> No
     await world.start()
     await asyncio.sleep(30)
     assert "app" in world.running()
+
+
+async def test_nothing_blocks_the_loop(world: PodWorld, no_blocking: object) -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}]
+    mounts = [{"name": "scratch", "mountPath": "/scratch", "subPath": "a/b"}]
+    profile = {"seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"}}
+    container = container_data("app", volumeMounts=mounts, securityContext=profile)
+    await world.start(pod(container, volumes=volumes))
+    await world.until(lambda: world.waiting() == "CreateContainerError")
+    await asyncio.to_thread(world.seccomp_root.mkdir, parents=True)
+    await asyncio.to_thread((world.seccomp_root / "p.json").write_text, "{}")
+    await world.until(lambda: "app" in world.running())
+    for _ in range(4):
+        world.runtime.exit(world.running()["app"], 1)
+        await world.until(lambda: "app" in world.running(), within_s=60)
+    world.source.set()
+    await world.until(lambda: not world.runtime.sandboxes)
+    await asyncio.sleep(5)

@@ -7,133 +7,17 @@ import gzip
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from nodeagent.pods import kernelmounts
-from nodeagent.pods.cgroups import PodCgroups
-from nodeagent.pods.confinement import SeccompProfiles
-from nodeagent.pods.events import PodEvents
-from nodeagent.pods.filesource import FileSource
-from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.logrotation import LogBounds, LogRotation
-from nodeagent.pods.observer import Observer
-from nodeagent.pods.probes import Prober
-from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.services import PodServices
-from nodeagent.pods.spec import PodSettings
-from nodeagent.pods.vitals import Vitals
-from nodeagent.pods.volumes import VolumeStore
-from nodeagent.runtime.cri import CriRuntime
-from orch.component import loops
-from orch.wire.pods import Pod, PodStatus
 from tests.conftest_runtime import CGROUPS, RealRuntime
+from tests.fakes.realpods import Agent, manifest, waiting
 
 pytestmark = pytest.mark.real
-
-IMAGE = "localhost/busybox:1"
-SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
-
-
-def manifest(name: str, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    listed = [{"image": IMAGE, "command": SLEEP, **one} for one in containers]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"terminationGracePeriodSeconds": 2, "containers": listed, **spec},
-    }
-
-
-class Agent:
-    """The agent's pods, with directories and a node of its own on a shared containerd."""
-
-    def __init__(self, directory: Path, endpoint: str) -> None:
-        self.directory = directory
-        self.manifests = directory / "manifests"
-        self.manifests.mkdir(exist_ok=True)
-        self.node = directory.name.replace("_", "-").lower()
-        self.cgroup = f"/orchpods-{self.node}"
-        self.runtime = CriRuntime(endpoint)
-        settings = PodSettings(
-            node_name=self.node,
-            root_dir=str(directory / "root"),
-            pod_logs_dir=str(directory / "logs"),
-            cgroup_parent=self.cgroup,
-        )
-        self.registry = PodRegistry(settings)
-        events = PodEvents()
-        services = PodServices(
-            runtime=self.runtime,
-            registry=self.registry,
-            observer=Observer(self.runtime, self.registry),
-            volumes=VolumeStore(settings.root_dir),
-            cgroups=PodCgroups(self.cgroup),
-            seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
-            vitals=Vitals(Prober(self.runtime), self.registry, events),
-            events=events,
-        )
-        self.keeper = PodKeeper(services, [FileSource(str(self.manifests), self.node)])
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = loops.spawn(self.keeper.run(), name="keeper")
-
-    async def stop(self) -> None:
-        if self._task:
-            await loops.cancel(self._task)
-        self._task = None
-
-    async def close(self) -> None:
-        await self.stop()
-        await self.keeper.remove_all(20)
-        await self.runtime.close()
-
-    def put(self, data: dict[str, Any]) -> Path:
-        path = self.manifests / f"{data['metadata']['name']}.json"
-        path.write_text(json.dumps(data))
-        return path
-
-    def status(self, name: str) -> PodStatus:
-        pod: Pod | None = self.registry.find("default", f"{name}-{self.node}")
-        return pod.status if pod else PodStatus()
-
-    def ids(self, name: str) -> dict[str, str]:
-        statuses = self.status(name).containerStatuses or []
-        return {s.name: s.containerID or "" for s in statuses if s.state and s.state.running}
-
-    async def until(self, done: Callable[[], bool], *, within_s: float = 30) -> None:
-        async with asyncio.timeout(within_s):
-            while not done():
-                await asyncio.sleep(0.1)
-
-    async def runs(self, name: str) -> None:
-        await self.until(lambda: self.status(name).phase == "Running" and ready(self.status(name)))
-
-    def pid(self, container: str) -> int:
-        views = self.registry.views().values()
-        found = [c for view in views for c in view.containers if c.container.name == container]
-        assert found and found[0].pid
-        return found[0].pid
-
-    def cgroups(self) -> list[Path]:
-        return [path for path in CGROUPS.glob(f"*{self.cgroup}") if path.is_dir()]
-
-    async def traces(self) -> list[str]:
-        rows = [*await self.runtime.list_sandboxes(), *await self.runtime.list_containers()]
-        mine = [row.id for row in rows if row.labels.get("orch.io/node.name") == self.node]
-        left = [*self.directory.glob("root/pods/*"), *self.directory.glob("logs/*")]
-        inside = [cgroup for top in self.cgroups() for cgroup in top.iterdir() if cgroup.is_dir()]
-        mounts = [m.path for m in kernelmounts.mounts_below(str(self.directory))]
-        return [*mine, *map(str, left), *map(str, inside), *mounts]
-
-
-def ready(status: PodStatus) -> bool:
-    return all(c.ready for c in status.containerStatuses or ())
 
 
 @pytest_asyncio.fixture
@@ -194,11 +78,6 @@ async def test_a_pod_with_volumes_runs_restarts_and_leaves_nothing(agent: Agent)
         while await agent.traces():
             await asyncio.sleep(0.2)
     assert note.exists(), "what is the host's stays"
-
-
-def waiting(status: PodStatus, container: str) -> str:
-    found = [c.state for c in status.containerStatuses or () if c.name == container]
-    return (found[0].waiting.reason or "") if found and found[0] and found[0].waiting else ""
 
 
 async def test_another_agent_finds_the_same_containers(

@@ -1,0 +1,53 @@
+"""Pods through the death and the silence of a real containerd."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.conftest_runtime import provisioned
+from tests.fakes.realpods import Agent, manifest
+
+pytestmark = pytest.mark.real
+
+
+async def test_containers_outlive_their_runtime_and_are_kept(tmp_path: Path) -> None:
+    with provisioned(tmp_path / "rt") as runtime:
+        agent = Agent(tmp_path, runtime.endpoint)
+        agent.start()
+        try:
+            agent.put(manifest("kept", {"name": "app"}))
+            await agent.runs("kept")
+            before = agent.ids("kept")
+            await asyncio.to_thread(runtime.control, "stop", "--signal", "KILL")
+            agent.put(manifest("later", {"name": "app"}))
+            await asyncio.sleep(3)
+            assert agent.status("kept").phase == "Running"
+            assert agent.status("later").phase == "Pending"
+            await asyncio.to_thread(runtime.control, "start")
+            await agent.runs("later")
+            assert agent.ids("kept") == before
+            [status] = agent.status("kept").containerStatuses or []
+            assert status.restartCount == 0
+        finally:
+            await agent.close()
+        assert await asyncio.to_thread(lambda: list(agent.directory.glob("root/pods/*"))) == []
+
+
+async def test_a_frozen_runtime_freezes_nothing_else(tmp_path: Path) -> None:
+    with provisioned(tmp_path / "rt") as runtime:
+        agent = Agent(tmp_path, runtime.endpoint)
+        agent.start()
+        try:
+            agent.put(manifest("first", {"name": "app"}))
+            await agent.runs("first")
+            await asyncio.to_thread(runtime.control, "stop", "--signal", "STOP")
+            agent.put(manifest("second", {"name": "app"}))
+            await agent.until(lambda: len(agent.registry.pods()) == 2, within_s=3)
+            await asyncio.sleep(2)
+            await asyncio.to_thread(runtime.control, "stop", "--signal", "CONT")
+            await agent.runs("second")
+        finally:
+            await agent.close()
