@@ -128,6 +128,13 @@ def _loops(
             "runtime disks", built.runtime_disks.step, interval_s=parts.DISK_INTERVAL_S
         )
         loops["runtime disks"] = runtime_disks.run()
+    if built.runtime_stats:
+        runtime_stats = Periodic(
+            "runtime statistics",
+            built.runtime_stats.step,
+            interval_s=config.housekeepingInterval,
+        )
+        loops["runtime statistics"] = runtime_stats.run()
     if watchdog:
         loops["watchdog"] = watchdog.run()
     return loops

@@ -31,7 +31,8 @@ from nodeagent.server import Services
 from nodeagent.stats.host import HostFacts, own_cgroup, raise_open_files, read_host_facts
 from nodeagent.stats.hugepages import read_hugepages
 from nodeagent.stats.layers import RuntimeDiskLoop, RuntimeDisks
-from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.runtimestats import RuntimeStatsLoop
+from nodeagent.stats.sampler import Measured, Sampler
 from nodeagent.stats.sources import Sources, SystemPart
 from nodeagent.statusloop import StatusLoop, StatusTimes
 from nodeagent.watchdog import Watchdog
@@ -65,6 +66,7 @@ class Parts:
     operations: RuntimeOperations
     runtime_watch: RuntimeWatch
     runtime_disks: RuntimeDiskLoop | None
+    runtime_stats: RuntimeStatsLoop | None
     status: StatusLoop
     lease: LeaseLoop | None
     keeper: PodKeeper | None
@@ -140,7 +142,9 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
     client, lease_client = _clients(options)
     registry = PodRegistry(_pod_settings(options, config, host, node_name))
     disks = RuntimeDiskLoop(runtime) if runtime else None
-    sampler = _sampler(options, config, host, registry, disks)
+    measures = features.enabled("PodAndContainerStatsFromCRI")
+    stats = RuntimeStatsLoop(runtime) if runtime and measures else None
+    sampler = _sampler(options, config, host, registry, disks, stats.latest if stats else dict)
     watch = RuntimeWatch(runtime, on_change=lambda: status.wake())
     events = EventRecorder(client, "nodeagent", host=node_name)
     machine = collector.machine_facts(host, hostname=node_name, hugepages_bytes=read_hugepages())
@@ -170,6 +174,7 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         operations=operations,
         runtime_watch=watch,
         runtime_disks=disks,
+        runtime_stats=stats,
         status=status,
         lease=_lease(lease_client, node_name, config),
         keeper=podparts.build_keeper(config, registry, runtime, client, events),
@@ -261,6 +266,7 @@ def _sampler(
     host: HostFacts,
     registry: PodRegistry,
     disks: RuntimeDiskLoop | None,
+    measured: Measured,
 ) -> Sampler:
     raise_open_files(config.openFileBudget + _OTHER_OPEN_FILES)
     parts = [SystemPart("pods", _pods_cgroup(config), host.boot_time_ns)]
@@ -272,7 +278,7 @@ def _sampler(
         fd_budget=config.openFileBudget,
         runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
     )
-    sampler = Sampler(targets=registry.targets, sources=sources)
+    sampler = Sampler(targets=registry.targets, sources=sources, measured=measured)
     if config.failCgroupV1 and sampler.reader.layout.version != "v2":
         raise SetupError(
             f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
