@@ -41,6 +41,7 @@ class Server:
         self.storage: Storage = SqliteStorage(flags.storage_file)
         self._backend = Backend(self.storage, admit=NodeRestriction().check)
         self._metrics = ServerMetrics()
+        self.inflight = Inflight(self._metrics.inflight)
         self._slis = SliMetrics()
         tls = AgentTls(
             flags.nodeagent_certificate_authority,
@@ -94,7 +95,7 @@ class Server:
                 NodeAuthorizer(self._node_of_pod),
                 BuiltInRules(anonymous_health=self._flags.anonymous_health),
             ),
-            Inflight(self._metrics.inflight),
+            self.inflight,
             self._metrics,
         )
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"

@@ -1,12 +1,46 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from orch.component import clock
+from orch.server.resources.backend import Backend, Target
+from orch.server.resources.create import create
+from orch.server.resources.options import WriteOptions
+from orch.server.storage.groupcommit import GroupCommitStorage
+from orch.server.strategy import namespaces
+from orch.wire.identity import Identity
+from tests.fakes.medium import FakeMedium
 from tests.orch.server.harness import Api, Pki, make_pki
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def medium() -> FakeMedium:
+    return FakeMedium()
+
+
+@pytest.fixture
+async def backend(medium: FakeMedium) -> AsyncIterator[Backend]:
+    """Storage in memory with the namespace `default`, a clock that stands, uids uid-1, uid-2, …"""
+    storage = GroupCommitStorage(medium)
+    await storage.open()
+    numbers = itertools.count(1)
+    backend = Backend(
+        storage,
+        now=lambda: NOW,
+        new_uid=lambda: f"uid-{next(numbers)}",
+        new_suffix=lambda: "abcde",
+    )
+    target = Target(namespaces.STRATEGY, Identity("admin"), name="default")
+    await create(backend, target, {"metadata": {"name": "default"}}, WriteOptions())
+    yield backend
+    await storage.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from orch.server.strategy.pods import STRATEGY
+
+
+def created(**spec):
+    document = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    document["spec"] |= spec
+    STRATEGY.prepare_create(document)
+    return document
+
+
+def test_a_new_pod_is_pending_whatever_its_author_says() -> None:
+    document = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "podIP": "1.2.3.4"},
+    }
+    STRATEGY.prepare_create(document)
+    assert document["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    assert document["metadata"]["generation"] == 1
+
+
+def test_a_bad_quantity_is_a_cause_and_not_a_crash() -> None:
+    containers = [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "lots"}}}]
+    document = created(containers=containers)
+    assert "qosClass" not in document["status"]
+    fields = [cause.field for cause in STRATEGY.validate(document, None)]
+    assert "spec.containers[0].resources.limits.cpu" in fields
+
+
+def test_an_update_keeps_the_status_and_an_update_of_status_the_rest() -> None:
+    old = created()
+    old["status"] = {"phase": "Running", "qosClass": "Burstable"}
+    old["metadata"]["ownerReferences"] = [{"uid": "1"}]
+    new = copy.deepcopy(old) | {"status": {"phase": "Failed"}}
+    STRATEGY.prepare_update(new, old)
+    assert new["status"] == old["status"]
+    new = copy.deepcopy(old) | {"status": {"phase": "Failed"}, "spec": {}}
+    new["metadata"]["ownerReferences"] = []
+    STRATEGY.prepare_status(new, old)
+    assert new["spec"] == old["spec"]
+    assert new["status"] == {"phase": "Failed", "qosClass": "Burstable"}
+    assert new["metadata"]["ownerReferences"] == [{"uid": "1"}]
+
+
+def test_a_replacement_is_completed_like_a_new_pod() -> None:
+    old = created()
+    new = {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    STRATEGY.prepare_update(new, old)
+    assert new["spec"] == old["spec"]
+    assert "generation" not in new["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("change", "allowed"),
+    [  # K:pkg/apis/core/validation/validation_test.go TestValidatePodUpdate
+        ({}, True),
+        ({"containers": [{"name": "c", "image": "other"}]}, True),
+        ({"activeDeadlineSeconds": 5}, True),
+        ({"tolerations": [{"key": "x", "operator": "Exists"}]}, True),
+        ({"nodeName": "n1"}, False),
+        ({"restartPolicy": "Never"}, False),
+        ({"hostNetwork": True}, False),
+        ({"terminationGracePeriodSeconds": 5}, False),
+        ({"containers": [{"name": "d", "image": "i"}]}, False),
+        ({"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]}, False),
+        ({"containers": [{"name": "c", "image": "i", "command": ["x"]}]}, False),
+        ({"containers": [{"name": "c", "image": ""}]}, False),
+    ],
+)
+def test_of_a_spec_only_images_deadlines_and_tolerations_change(change, allowed) -> None:
+    old = created()
+    new = copy.deepcopy(old)
+    if "tolerations" in change:
+        change = {"tolerations": [*old["spec"]["tolerations"], *change["tolerations"]]}
+    new["spec"] |= change
+    STRATEGY.prepare_update(new, old)
+    assert (not list(STRATEGY.validate(new, old))) is allowed
+
+
+def test_tolerations_are_not_taken_away() -> None:
+    old = created()
+    new = copy.deepcopy(old)
+    new["spec"]["tolerations"] = old["spec"]["tolerations"][:1]
+    assert [c.field for c in STRATEGY.validate(new, old)] == ["spec.tolerations"]

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.server.strategy.podvalidation import spec_causes
+
+CONTAINER = {"name": "c", "image": "i"}
+
+
+def container(**fields):
+    return {"containers": [{**CONTAINER, **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ({"containers": [CONTAINER]}, []),
+        ({}, ["spec.containers: Required value"]),
+        ({"containers": []}, ["spec.containers: Required value"]),
+        (container(image=""), ["spec.containers[0].image: Required value"]),
+        (container(name=""), ["spec.containers[0].name: Required value"]),
+        (container(name="A_b"), ['spec.containers[0].name: Invalid value: "A_b"']),
+        (
+            {"containers": [CONTAINER], "initContainers": [CONTAINER]},
+            ['spec.containers[0].name: Duplicate value: "c"'],
+        ),
+        (
+            {"containers": [CONTAINER], "restartPolicy": "Sometimes"},
+            [
+                'spec.restartPolicy: Unsupported value: "Sometimes": supported values:'
+                ' "Always", "Never", "OnFailure"'
+            ],
+        ),
+        (
+            {"containers": [CONTAINER], "dnsPolicy": "x"},
+            ['spec.dnsPolicy: Unsupported value: "x"'],
+        ),
+        (
+            {"containers": [CONTAINER], "terminationGracePeriodSeconds": -1},
+            ["spec.terminationGracePeriodSeconds: Invalid value: -1"],
+        ),
+        ({"containers": [CONTAINER], "nodeName": "N"}, ['spec.nodeName: Invalid value: "N"']),
+        (
+            container(imagePullPolicy="Perhaps"),
+            ['spec.containers[0].imagePullPolicy: Unsupported value: "Perhaps"'],
+        ),
+        (
+            container(ports=[{"containerPort": 0}, {"containerPort": 80, "protocol": "ICMP"}]),
+            [
+                "spec.containers[0].ports[0].containerPort: Invalid value: 0",
+                'spec.containers[0].ports[1].protocol: Unsupported value: "ICMP"',
+            ],
+        ),
+        (container(env=[{"value": "x"}]), ["spec.containers[0].env[0].name: Required value"]),
+        (
+            container(volumeMounts=[{"name": "v"}]),
+            [
+                'spec.containers[0].volumeMounts[0].name: Not found: "v"',
+                "spec.containers[0].volumeMounts[0].mountPath: Required value",
+            ],
+        ),
+        (
+            {
+                **container(volumeMounts=[{"name": "v", "mountPath": "/v"}]),
+                "volumes": [{"name": "v", "emptyDir": {}}],
+            },
+            [],
+        ),
+        (
+            {"containers": [CONTAINER], "volumes": [{"name": "v"}, {"name": "v"}, {}]},
+            [
+                'spec.volumes[1].name: Duplicate value: "v"',
+                "spec.volumes[2].name: Required value",
+            ],
+        ),
+        (
+            container(resources={"limits": {"cpu": "lots"}, "requests": {"memory": "-1"}}),
+            [
+                'spec.containers[0].resources.limits.cpu: Invalid value: "lots"',
+                'spec.containers[0].resources.requests.memory: Invalid value: "-1"',
+            ],
+        ),
+    ],
+)
+def test_a_spec_no_agent_could_run_is_refused_with_every_cause(spec, found) -> None:
+    texts = [f"{cause.field}: {cause.message}" for cause in spec_causes(spec)]
+    assert len(texts) == len(found), texts
+    for text, start in zip(texts, found, strict=True):
+        assert text.startswith(start)

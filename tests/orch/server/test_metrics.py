@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.server.metrics import ServerMetrics, request_labels
+from orch.server.requestinfo import parse_request
+
+
+@pytest.mark.parametrize(
+    ("request_text", "labels"),
+    [
+        (
+            "GET /api/v1/namespaces/x/pods/p",
+            ("GET", "", "v1", "pods", "", "resource", "apiserver"),
+        ),
+        ("GET /api/v1/pods", ("LIST", "", "v1", "pods", "", "cluster", "apiserver")),
+        (
+            "PUT /apis/coordination.orch.io/v1/namespaces/x/leases/l",
+            ("PUT", "coordination.orch.io", "v1", "leases", "", "resource", "apiserver"),
+        ),
+        (
+            "PATCH /api/v1/nodes/n/status",
+            ("PATCH", "", "v1", "nodes", "status", "resource", "apiserver"),
+        ),
+        ("GET /api/v1/nodes/n/made-up", ("GET", "", "v1", "nodes", "", "resource", "apiserver")),
+        ("GET /apis/made.up/v1/things", ("LIST", "", "", "", "", "", "apiserver")),
+        ("GET /made/up", ("GET", "", "", "", "", "", "apiserver")),
+        ("BREW /made/up", ("OTHER", "", "", "", "", "", "apiserver")),
+    ],
+)
+def test_labels_are_only_what_is_served(request_text, labels) -> None:
+    method, path = request_text.split()
+    assert request_labels(parse_request(method, path, {})) == labels
+
+
+def test_long_running_requests_are_counted_but_not_timed() -> None:
+    metrics = ServerMetrics()
+    info = parse_request("GET", "/api/v1/pods", {"watch": "1"})
+    metrics.observe(info, dry_run=False, code=200, seconds=1800.0)
+    metrics.observe(info, dry_run=False, code=200, seconds=1800.0)
+    page = metrics.registry.render("")[0].decode()
+    assert 'verb="WATCH",version="v1"} 2.0' in page
+    assert "apiserver_request_duration_seconds_count" not in page

@@ -1,0 +1,78 @@
+"""The parts together: health that tells the truth, and an end in order."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from orch.component.daemon import SetupError
+from orch.server import flags
+from orch.server.server import Server
+from orch.server.storage import sqlite
+from orch.server.storage.base import StorageFailed
+from tests.orch.server.harness import NODES, Api, Pki, node
+
+
+async def test_health_names_its_checks_as_the_reference_does(api: Api) -> None:
+    verbose = (await api.call("GET", "/readyz?verbose")).text
+    names = [line[3:].split()[0] for line in verbose.splitlines() if line.startswith("[+]")]
+    assert names == ["ping", "log", "etcd", "etcd-readiness", "informer-sync", "shutdown"]
+    assert (await api.call("GET", "/livez/etcd")).text == "ok"
+    assert (await api.call("GET", "/livez/etcd-readiness")).status == 404
+
+
+async def test_a_storage_that_cannot_write_is_unhealthy_and_answers_500(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.call("POST", NODES, node("n1"))
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite, "_write", full)
+    failed = await api.call("POST", NODES, node("n2"))
+    assert (failed.status, failed.json["reason"]) == (500, "InternalError")
+    assert "disk is full" in failed.json["message"]
+    assert (await api.call("GET", "/readyz")).status == 500
+    assert "[-]etcd failed: reason withheld" in (await api.call("GET", "/healthz")).text
+    assert (await api.call("GET", f"{NODES}/n1")).status == 200  # reads go on
+    monkeypatch.undo()
+    assert (await api.call("POST", NODES, node("n2"))).status == 201
+    assert (await api.call("GET", "/readyz")).status == 200
+
+
+async def test_readiness_fails_as_soon_as_it_winds_down(api: Api) -> None:
+    await api.server.wind_down()
+    assert (await api.call("GET", "/readyz")).status == 500
+    assert (await api.call("GET", "/livez")).status == 200
+
+
+async def test_a_restart_serves_the_same_objects(server_pki: Pki, tmp_path: Path) -> None:
+    first = await Api.start(server_pki, tmp_path / "data")
+    created = await first.call("POST", NODES, node("n1"))
+    await first.stop()
+    second = await Api.start(server_pki, tmp_path / "data")
+    assert (await second.call("GET", f"{NODES}/n1")).json == created.json
+    listed = (await second.call("GET", NODES)).json["metadata"]["resourceVersion"]
+    assert int(listed) >= int(created.json["metadata"]["resourceVersion"])
+    await second.stop()
+
+
+async def test_a_file_in_use_is_a_setup_error(
+    api: Api, server_pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_LOCK_WAIT_S", 0.05)
+    parsed = flags.parse(
+        ["--tls-cert-file=c", "--tls-private-key-file=k", f"--data-dir={tmp_path / 'data'}"]
+    )
+    with pytest.raises(SetupError, match="another process has it open"):
+        await Server(parsed).open()
+
+
+async def test_reads_do_not_need_the_medium(api: Api) -> None:
+    await api.server.close()
+    assert (await api.call("GET", NODES)).status == 200
+    with pytest.raises(StorageFailed):
+        await api.server.storage.check()

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from orch.server.resources.backend import Backend
+from orch.server.resources.create import create
+from orch.server.resources.delete import delete
+from orch.server.resources.options import DeleteOptions, WriteOptions
+from orch.server.storage.base import StorageFailed
+from orch.server.terminating import empty_terminating, forget_events
+from tests.fakes.medium import FakeMedium
+from tests.orch.server.resources.places import made, place, pod, read
+
+
+async def leaving(backend: Backend, *pods: dict) -> None:
+    await made(backend, "Namespace", {"metadata": {"name": "x"}})
+    for document in pods:
+        await create(backend, place("Pod", namespace="x"), document, WriteOptions())
+    await delete(backend, place("Namespace", "x"), DeleteOptions())
+
+
+async def test_an_empty_namespace_goes_in_one_round(backend: Backend) -> None:
+    await leaving(backend)
+    await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x")) is None
+
+
+async def test_contents_go_first_and_pods_of_agents_with_grace(backend: Backend) -> None:
+    await leaving(backend, pod("loose"), pod("running", nodeName="n1"))
+    await empty_terminating(backend)
+    assert read(backend, place("Pod", "loose", namespace="x")) is None
+    running = read(backend, place("Pod", "running", namespace="x"))
+    assert running["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert read(backend, place("Namespace", "x")) is not None
+    gone = DeleteOptions(grace_period_s=0)
+    await delete(backend, place("Pod", "running", namespace="x"), gone)
+    await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x")) is None
+
+
+async def test_namespaces_in_use_are_left_alone(backend: Backend) -> None:
+    await made(backend, "Pod", pod())
+    before = backend.storage.revision
+    await empty_terminating(backend)
+    assert backend.storage.revision == before
+
+
+async def test_a_namespace_held_by_someone_else_stays_until_they_let_go(backend: Backend) -> None:
+    await made(
+        backend, "Namespace", {"metadata": {"name": "x"}, "spec": {"finalizers": ["a.io/b"]}}
+    )
+    await delete(backend, place("Namespace", "x"), DeleteOptions())
+    for _ in range(2):
+        await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x"))["spec"]["finalizers"] == ["a.io/b"]
+
+
+async def test_a_failing_medium_is_for_the_next_round(
+    backend: Backend, medium: FakeMedium, caplog: pytest.LogCaptureFixture
+) -> None:
+    await leaving(backend, pod("loose"))
+    medium.failing = StorageFailed("disk full")
+    await empty_terminating(backend)
+    assert "disk full" in caplog.text
+    medium.failing = None
+    await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x")) is None
+
+
+async def test_old_events_are_forgotten_and_recent_ones_kept(
+    backend: Backend, medium: FakeMedium
+) -> None:
+    for name, seen in (("old", "2026-01-01T10:00:00Z"), ("new", "2026-01-01T11:30:00Z")):
+        await made(backend, "Event", {"metadata": {"name": name}, "lastTimestamp": seen})
+    later = replace(backend, now=lambda: backend.now() + timedelta(minutes=65))
+    await forget_events(backend)
+    assert read(backend, place("Event", "old")) is not None  # created just now
+    medium.failing = StorageFailed("disk full")
+    await forget_events(later)
+    medium.failing = None
+    await forget_events(later)
+    assert read(backend, place("Event", "old")) is None
+    assert read(backend, place("Event", "new")) is None

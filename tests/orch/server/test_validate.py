@@ -1,0 +1,100 @@
+"""Metadata rules, from AM:api/validation/objectmeta_test.go, in this service's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from orch.server.strategy import events, leases, nodes, pods
+from orch.server.validate import check, check_shape, metadata_causes
+from orch.wire.errors import ApiError
+
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+
+
+def fields(new, old=None, strategy=nodes.STRATEGY):
+    return list(dict.fromkeys(cause.field for cause in metadata_causes(strategy, new, old)))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        ({"name": "a"}, []),
+        ({"name": "a" * 253}, []),
+        ({"name": "a" * 254}, ["metadata.name"]),
+        ({"name": "A"}, ["metadata.name"]),
+        ({"name": "a/b"}, ["metadata.name"]),
+        ({}, ["metadata.name"]),
+        ({"name": "a", "labels": {"a.io/b-_.c": "d-_.e", "x": ""}}, []),
+        ({"name": "a", "labels": {"a/b/c": "d"}}, ["metadata.labels"]),
+        ({"name": "a", "labels": {"a": "b c"}}, ["metadata.labels"]),
+        ({"name": "a", "labels": {"a" * 64: "b"}}, ["metadata.labels"]),
+        ({"name": "a", "labels": {"a": "b" * 64}}, ["metadata.labels"]),
+        ({"name": "a", "annotations": {"A.io/B": "any text\n at all"}}, []),
+        ({"name": "a", "annotations": {"a b": ""}}, ["metadata.annotations"]),
+        ({"name": "a", "annotations": {"a": "x" * 262_143}}, []),
+        ({"name": "a", "annotations": {"a": "x" * 262_144}}, ["metadata.annotations"]),
+        ({"name": "a", "ownerReferences": [OWNER]}, []),
+        (
+            {"name": "a", "ownerReferences": [{**OWNER, "uid": ""}]},
+            ["metadata.ownerReferences[0].uid"],
+        ),
+        (
+            {"name": "a", "ownerReferences": [{**OWNER, "controller": True}] * 2},
+            ["metadata.ownerReferences"],
+        ),
+        ({"name": "a", "finalizers": ["a.io/b"]}, []),
+        ({"name": "a", "finalizers": ["a b"]}, ["metadata.finalizers[0]"]),
+        ({"name": "a", "finalizers": ["orphan", "foregroundDeletion"]}, ["metadata.finalizers"]),
+    ],
+)
+def test_metadata_of_a_new_object(metadata, found) -> None:
+    assert fields(metadata) == found
+
+
+def test_namespaced_objects_need_a_namespace_and_events_have_no_owners() -> None:
+    assert fields({"name": "a", "namespace": "ns"}, strategy=pods.STRATEGY) == []
+    assert fields({"name": "a"}, strategy=pods.STRATEGY) == ["metadata.namespace"]
+    owned = {"name": "a", "namespace": "ns", "ownerReferences": [OWNER]}
+    assert fields(owned, strategy=events.STRATEGY) == ["metadata.ownerReferences"]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "found"),
+    [
+        ({"name": "a", "uid": "1"}, {"name": "a", "uid": "1"}, []),
+        ({"name": "b"}, {"name": "a"}, ["metadata.name"]),
+        ({"uid": "2"}, {"uid": "1"}, ["metadata.uid"]),
+        ({"labels": {"a b": "c"}}, {"labels": {"a b": "c"}}, []),
+        ({"labels": {"a b": "c", "d": "e"}}, {"labels": {"a b": "c"}}, ["metadata.labels"]),
+        ({"finalizers": ["a/b"]}, {"deletionTimestamp": "x"}, ["metadata.finalizers"]),
+        ({"finalizers": []}, {"finalizers": ["a/b"], "deletionTimestamp": "x"}, []),
+    ],
+)
+def test_of_an_update_only_what_changed_is_looked_at(new, old, found) -> None:
+    assert fields(new, old) == found
+
+
+@pytest.mark.parametrize(
+    ("strategy", "document", "text"),
+    [
+        (leases.STRATEGY, {"spec": {"leaseDurationSeconds": "x"}}, "spec.leaseDurationSeconds: "),
+        (pods.STRATEGY, {"spec": {"containers": [{}]}}, "spec.containers[0].name: "),
+        (pods.STRATEGY, {"metadata": {"labels": {"a": 1}}}, "metadata.labels.a: "),
+        (nodes.STRATEGY, {"status": []}, "status: "),
+    ],
+)
+def test_fields_of_the_wrong_type_are_a_bad_request(strategy, document, text) -> None:
+    with pytest.raises(ApiError) as caught:
+        check_shape(strategy, document)
+    assert caught.value.code == 400
+    assert text in caught.value.message
+
+
+def test_all_causes_are_in_one_refusal() -> None:
+    with pytest.raises(ApiError) as caught:
+        check(nodes.STRATEGY, {"metadata": {"name": "X"}, "spec": {"taints": [{"key": "a"}]}})
+    assert (caught.value.code, caught.value.kind, caught.value.name) == (422, "Node", "X")
+    assert {cause.field for cause in caught.value.causes} == {
+        "metadata.name",
+        "spec.taints[0].effect",
+    }
