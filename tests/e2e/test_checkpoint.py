@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import stat
 import tarfile
 import time
 from pathlib import Path
 
+import grpc
 import pytest
 
-from tests.e2e.harness import LocalCluster, eventually
+from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tests.e2e.test_first_five_minutes import container_id, read_cpu_ns
+from tests.fakes.cri_server import CriServer
+from tests.fakes.runtime import FakeRuntime
 
 
 def post(cluster: LocalCluster, path: str, *, check: bool = True) -> str:
@@ -74,3 +78,33 @@ def test_what_does_not_exist_is_404(
 ) -> None:
     answer = post(cluster, path.format(pod=pod_name), check=False)
     assert message in answer or "could not find the requested resource" in answer, answer
+
+
+async def test_a_runtime_without_checkpoints_is_500_with_its_own_text(tmp_path: Path) -> None:
+    runtime = FakeRuntime()
+    server = CriServer(runtime, tmp_path / "cri.sock")
+    server.refuse(
+        "CheckpointContainer",
+        grpc.StatusCode.UNIMPLEMENTED,
+        "unknown method CheckpointContainer for service runtime.v1.RuntimeService",
+    )
+    await server.start()
+    try:
+        answer = await asyncio.to_thread(checkpoint_on, server.endpoint, tmp_path / "run")
+    finally:
+        await server.stop()
+    assert "checkpointing of default/" in answer
+    assert "code = Unimplemented desc = unknown method CheckpointContainer" in answer
+
+
+def checkpoint_on(endpoint: str, run_dir: Path) -> str:
+    """The error of a checkpoint of a running pod on a cluster with that runtime."""
+    (run_dir / "manifests").mkdir(parents=True)
+    (run_dir / "manifests" / "one.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: one}\n"
+        "spec: {containers: [{name: c, image: 'localhost/busybox:1'}]}\n"
+    )
+    with local_cluster(run_dir, runtime=endpoint) as cluster:
+        name = f"one-{cluster.node}"
+        eventually(lambda: cluster.container_ids(name).get("c"), within_s=20, what="the pod runs")
+        return post(cluster, f"/checkpoint/default/{name}/c", check=False)
