@@ -110,6 +110,11 @@ class LocalCluster:
         condition: dict[str, Any] = found[0]
         return condition
 
+    def taints(self) -> set[tuple[str, str]]:
+        """(key, effect) of the node's taints."""
+        spec = self.get(f"/api/v1/nodes/{self.node}").get("spec", {})
+        return {(taint["key"], taint["effect"]) for taint in spec.get("taints") or []}
+
     def lease(self) -> dict[str, Any]:
         lease: dict[str, Any] = self.get(
             f"/apis/coordination.orch.io/v1/namespaces/orch-node-lease/leases/{self.node}"

@@ -121,6 +121,34 @@ def test_an_api_server_gone_for_a_minute_loses_no_pod(cluster: LocalCluster, pod
     assert restarts(cluster, pod_name) == 0
 
 
+def test_a_node_whose_agent_is_gone_becomes_unknown_and_recovers(
+    cluster: LocalCluster, pod_name: str
+) -> None:
+    # orch-up would start the agent again at once: hold it still meanwhile.
+    os.kill(cluster.process.pid, signal.SIGSTOP)
+    try:
+        renewed = time.monotonic()
+        os.kill(cluster.pid("nodeagent"), signal.SIGKILL)
+        condition = eventually(
+            lambda: (c := cluster.ready_condition())["status"] == "Unknown" and c,
+            within_s=75,
+            what="Ready is Unknown",
+            poll_s=0.5,
+        )
+        assert time.monotonic() - renewed > 38, "not before 50 s after the last renewal"
+        assert condition["reason"] == "NodeStatusUnknown"
+        taints = eventually(lambda: cluster.taints(), within_s=15, what="the node is tainted")
+        assert ("node.orch.io/unreachable", "NoSchedule") in taints
+    finally:
+        os.kill(cluster.process.pid, signal.SIGCONT)
+    eventually(
+        lambda: cluster.ready_condition()["status"] == "True" and not cluster.taints(),
+        within_s=30,
+        what="Ready again, without taints",
+    )
+    assert restarts(cluster, pod_name) == 0
+
+
 def still_running(container_ids: Iterable[str]) -> dict[str, bool]:
     """Container id → whether the kernel still has processes in its cgroup."""
     groups = {path.name: path for path in Path("/sys/fs/cgroup").glob("*/orchpods/pod*/*")}

@@ -1,0 +1,174 @@
+"""Pods bound through the API and static ones, run for real and shown by an unmodified kubectl."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import LocalCluster, eventually
+
+
+def apply(cluster: LocalCluster, tmp_path: Path, pod: dict[str, Any]) -> str:
+    path = tmp_path / f"{pod['metadata']['name']}.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **pod}))
+    cluster.kubectl("create", "-f", str(path))
+    return str(pod["metadata"]["name"])
+
+
+def container(cluster: LocalCluster, pod: str, index: int = 0) -> dict[str, Any]:
+    statuses = cluster.pod(pod)["status"].get("containerStatuses", [])
+    return statuses[index] if len(statuses) > index else {}
+
+
+def busybox(script: str, **more: Any) -> dict[str, Any]:
+    return {"name": "c", "image": "localhost/busybox:1", "command": ["sh", "-c", script], **more}
+
+
+def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    told.mkdir()
+    script = 'echo "$GREETING $WHO from $POD" > /told/line; echo kept > /own/file; sleep 1000'
+    name = apply(
+        cluster,
+        tmp_path,
+        {
+            "metadata": {"name": "asked", "labels": {"app": "asked"}},
+            "spec": {
+                "nodeName": cluster.node,
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    busybox(
+                        script,
+                        env=[
+                            {"name": "WHO", "value": "world"},
+                            {"name": "GREETING", "value": "hello"},
+                            {
+                                "name": "POD",
+                                "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+                            },
+                        ],
+                        resources={"limits": {"cpu": "100m", "memory": "32Mi"}},
+                        volumeMounts=[
+                            {"name": "told", "mountPath": "/told"},
+                            {"name": "own", "mountPath": "/own"},
+                        ],
+                    )
+                ],
+                "volumes": [
+                    {"name": "told", "hostPath": {"path": str(told), "type": "Directory"}},
+                    {"name": "own", "emptyDir": {}},
+                ],
+            },
+        },
+    )
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
+    eventually((told / "line").exists, within_s=5, what="the container wrote its line")
+    assert (told / "line").read_text() == "hello world from asked\n"
+    pod = cluster.pod(name)
+    assert pod["status"]["phase"] == "Running"
+    assert pod["status"]["qosClass"] == "Guaranteed"
+    assert pod["status"]["podIP"]
+    uid = pod["metadata"]["uid"]
+    limits = [
+        path.read_text().strip()
+        for pattern in ("*/orchpods/pod{}/*/memory.limit_in_bytes", "orchpods/pod{}/*/memory.max")
+        for path in Path("/sys/fs/cgroup").glob(pattern.format(uid))
+    ]
+    assert str(32 * 2**20) in limits
+
+    cluster.kubectl("delete", "pod", name, "--timeout=30s")
+    assert not (cluster.run_dir / "nodeagent" / "pods" / uid).exists()
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/orchpods/pod{uid}"))
+    assert (told / "line").exists(), "a hostPath is the host's"
+
+
+def test_a_container_that_keeps_failing_backs_off(cluster: LocalCluster, tmp_path: Path) -> None:
+    name = apply(
+        cluster,
+        tmp_path,
+        {
+            "metadata": {"name": "failing"},
+            "spec": {"nodeName": cluster.node, "containers": [busybox("exit 3")]},
+        },
+    )
+    status = eventually(
+        lambda: (
+            (s := container(cluster, name))
+            and s.get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff"
+            and s
+        ),
+        within_s=30,
+        what="the container waits for its restart",
+    )
+    assert status["lastState"]["terminated"]["exitCode"] == 3
+    eventually(
+        lambda: container(cluster, name).get("restartCount", 0) >= 1,
+        within_s=30,
+        what="it was started again",
+    )
+    cluster.kubectl("delete", "pod", name, "--timeout=30s")
+
+
+@pytest.mark.parametrize(("policy", "script", "phase"), [
+    ("Never", "exit 0", "Succeeded"),
+    ("Never", "exit 7", "Failed"),
+    ("OnFailure", "exit 0", "Succeeded"),
+])  # fmt: skip
+def test_a_pod_that_need_not_run_on_ends(
+    cluster: LocalCluster, tmp_path: Path, policy: str, script: str, phase: str
+) -> None:
+    name = apply(
+        cluster,
+        tmp_path,
+        {
+            "metadata": {"name": f"ends-{policy.lower()}-{script[-1]}"},
+            "spec": {
+                "nodeName": cluster.node,
+                "restartPolicy": policy,
+                "containers": [busybox(script)],
+            },
+        },
+    )
+    eventually(
+        lambda: cluster.pod(name)["status"]["phase"] == phase, within_s=20, what=f"it is {phase}"
+    )
+    cluster.kubectl("delete", "pod", name, "--timeout=30s")
+
+
+def test_static_pods_come_change_and_go_with_their_manifest(cluster: LocalCluster) -> None:
+    manifest = cluster.run_dir / "manifests" / "own.yaml"
+    text = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: own}\n"
+        "spec:\n  terminationGracePeriodSeconds: 1\n"
+        "  containers: [{name: c, image: 'localhost/busybox:1', command: [sleep, '%s']}]\n"
+    )
+    name = f"own-{cluster.node}"
+
+    def running() -> str:
+        done = cluster.kubectl("get", "pod", name, "-o", "json", check=False)
+        statuses = json.loads(done.stdout or "{}").get("status", {}).get("containerStatuses", [])
+        return statuses[0]["containerID"] if statuses and statuses[0]["ready"] else ""
+
+    manifest.write_text(text % 1000)
+    first = eventually(running, within_s=20, what="the static pod runs and has a mirror")
+    cluster.kubectl("delete", "pod", name, "--wait=false", "--grace-period=0", "--force")
+    assert eventually(running, within_s=20, what="its mirror is back") == first
+
+    manifest.write_text("kind: Pod\nmetadata: [")  # while it is being edited
+    manifest.write_text(text % 2000)
+    second = eventually(
+        lambda: (now := running()) != first and now, within_s=30, what="the changed pod runs"
+    )
+    assert second != first
+
+    manifest.unlink()
+    eventually(
+        lambda: cluster.kubectl("get", "pod", name, check=False).returncode != 0,
+        within_s=30,
+        what="pod and mirror are gone",
+    )
