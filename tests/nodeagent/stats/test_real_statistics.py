@@ -1,0 +1,176 @@
+"""A busy pod on a real containerd: the summary's numbers against three independent readings.
+
+The kernel's own files, the runtime's ListContainerStats, and the load itself, which is known: half
+a core, a file of known size in a volume, lines of known size in a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from nodeagent.metrics.containerstats import render_container_metrics
+from nodeagent.stats.layers import RuntimeDiskLoop
+from nodeagent.stats.layout import detect_layout
+from nodeagent.stats.runtimestats import RuntimeStatsLoop
+from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.sources import Sources
+from nodeagent.stats.summary import build_summary
+from tests.conftest_runtime import RealRuntime
+from tests.fakes.realpods import Agent, manifest
+
+pytestmark = pytest.mark.real
+
+BUSY = (
+    "dd if=/dev/zero of=/scratch/file bs=1M count=20 2>/dev/null; echo ready; while :; do :; done"
+)
+MIB = 2**20
+
+
+@pytest_asyncio.fixture
+async def agent(tmp_path: Path, real_runtime: RealRuntime) -> AsyncIterator[Agent]:
+    agent = Agent(tmp_path, real_runtime.endpoint)
+    agent.start()
+    agent.put(
+        manifest(
+            "busy",
+            {
+                "name": "burner",
+                "command": ["sh", "-c", BUSY],
+                "resources": {"limits": {"cpu": "500m", "memory": "64Mi"}},
+                "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+            },
+            {"name": "idle"},
+            volumes=[{"name": "scratch", "emptyDir": {}}],
+        )
+    )
+    await agent.runs("busy")
+    await agent.until(lambda: any(agent.directory.glob("root/pods/*/volumes/empty-dir/*/file")))
+    yield agent
+    await agent.close()
+
+
+def sampler_of(agent: Agent, **more: Any) -> Sampler:
+    return Sampler(targets=agent.registry.targets, sources=Sources(**more))
+
+
+def named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(item for item in items if item["name"] == name)
+
+
+async def summary_after(sampler: Sampler, seconds: float) -> dict[str, Any]:
+    """A summary whose rates cover the given time."""
+    await sampler.step()
+    await asyncio.sleep(seconds)
+    sample = await sampler.fresh(max_age_s=0)
+    return build_summary(sample, sampler.base_of(sample), node_name="real")
+
+
+@pytest.mark.may_block
+async def test_a_busy_pod_is_measured_right(agent: Agent) -> None:
+    disks = RuntimeDiskLoop(agent.runtime)
+    await disks.step()
+    sampler = sampler_of(agent, runtime_disks=lambda: disks.latest)
+    await sampler.sample()
+    await sampler.step_disks()
+    summary = await summary_after(sampler, 3)
+    (pod,) = summary["pods"]
+    burner, idle = named(pod["containers"], "burner"), named(pod["containers"], "idle")
+
+    cores = burner["cpu"]["usageNanoCores"] / 1e9
+    assert 0.25 < cores <= 0.55, "half a core, or less on a machine that is busy"
+    assert idle["cpu"]["usageNanoCores"] / 1e9 < 0.2
+    assert burner["memory"]["availableBytes"] + burner["memory"]["workingSetBytes"] == 64 * MIB
+    if "psi" in burner["cpu"]:
+        assert burner["cpu"]["psi"]["some"]["total"] > idle["cpu"]["psi"]["some"]["total"]
+
+    volume = named(pod["volume"], "scratch")
+    assert 20 * MIB <= volume["usedBytes"] < 21 * MIB
+    assert 0 < burner["logs"]["usedBytes"] < MIB, "one line"
+    assert burner["rootfs"]["usedBytes"] < MIB, "the file lies in the volume"
+    assert pod["ephemeral-storage"]["usedBytes"] >= volume["usedBytes"]
+    assert pod["network"]["name"] == "eth0" or "network" not in pod
+    image_fs = summary["node"]["runtime"]["imageFs"]
+    assert image_fs["capacityBytes"] > image_fs["usedBytes"] >= 0, "counted by the runtime, later"
+
+    pids = sum(len(Path(path).read_text().split()) for path in procs_of(agent))
+    assert abs(pod["process_stats"]["process_count"] - pids) <= 2, "sleeps come and go"
+    await sampler.close()
+
+
+def procs_of(agent: Agent) -> list[str]:
+    host = detect_layout("/sys/fs/cgroup")
+    root = host.unified if host.version == "v2" else host.controllers["pids"]
+    return [str(path) for path in Path(f"{root}{agent.cgroup}").glob("pod*/*/cgroup.procs")]
+
+
+@pytest.mark.may_block
+async def test_the_runtime_and_the_kernels_files_say_the_same(agent: Agent) -> None:
+    sampler = sampler_of(agent)
+    before = {one.id: one for one in await agent.runtime.container_usage()}
+    sample = await sampler.sample()
+    after = {one.id: one for one in await agent.runtime.container_usage()}
+    (pod,) = sample.pods
+    for container in pod.containers:
+        ours, first, last = (
+            container.cgroup,
+            before[container.target.id],
+            after[container.target.id],
+        )
+        assert ours and ours.cpu and ours.memory
+        assert first.cpu_usage_core_ns is not None and last.cpu_usage_core_ns is not None
+        assert first.cpu_usage_core_ns <= ours.cpu.usage_nsec <= last.cpu_usage_core_ns
+        for mine, theirs in (
+            (ours.memory.usage_bytes, last.memory_usage_bytes),
+            (ours.memory.working_set_bytes, last.memory_working_set_bytes),
+            (ours.memory.rss_bytes, last.memory_rss_bytes),
+        ):
+            assert mine is not None
+            assert theirs is None or abs(mine - theirs) < 2 * MIB
+        if ours.cpu_pressure and first.cpu_pressure and last.cpu_pressure:
+            total = ours.cpu_pressure.some.total_usec
+            assert first.cpu_pressure.some.total_usec <= total + 1
+            assert total <= last.cpu_pressure.some.total_usec + 1
+    await sampler.close()
+
+
+@pytest.mark.may_block
+async def test_numbers_from_the_runtime_fill_the_same_summary(agent: Agent) -> None:
+    loop = RuntimeStatsLoop(agent.runtime)
+    await loop.step()
+    from_runtime = Sampler(targets=agent.registry.targets, measured=loop.latest)
+    from_kernel = sampler_of(agent)
+    theirs = build_summary(await from_runtime.sample(), None, node_name="real")["pods"][0]
+    ours = build_summary(await from_kernel.sample(), None, node_name="real")["pods"][0]
+    await from_runtime.close()
+    await from_kernel.close()
+    for name in ("burner", "idle"):
+        their, our = named(theirs["containers"], name), named(ours["containers"], name)
+        assert their["cpu"]["usageCoreNanoSeconds"] <= our["cpu"]["usageCoreNanoSeconds"]
+        difference = their["memory"]["workingSetBytes"] - our["memory"]["workingSetBytes"]
+        assert abs(difference) < 2 * MIB
+    assert theirs["podRef"] == ours["podRef"] and theirs["startTime"] == ours["startTime"]
+
+
+@pytest.mark.may_block
+async def test_every_cgroup_of_the_pod_is_on_the_page(agent: Agent) -> None:
+    sampler = sampler_of(agent)
+    page = render_container_metrics(await sampler.sample()).decode()
+    name = f'pod="busy-{agent.node}"'
+    shown = {
+        line.partition('container="')[2].partition('"')[0]
+        for line in page.splitlines()
+        if line.startswith("container_memory_working_set_bytes") and name in line
+    }
+    assert shown == {"", "POD", "burner", "idle"}
+    throttled = [
+        line for line in page.splitlines() if line.startswith("container_cpu_cfs_periods_total")
+    ]
+    assert any('container="burner"' in line for line in throttled)
+    assert not any('container="idle"' in line for line in throttled)
+    await sampler.close()
