@@ -16,6 +16,9 @@ from nodeagent.config.layers import ConfigError, Layers, read_layers
 from nodeagent.config.load import effective
 from nodeagent.config.origin import leaves, origin_of
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.doctor import findings
+from nodeagent.doctor.findings import Finding
+from orch.component import clock
 from orch.component.features import FeatureError, Features
 
 
@@ -24,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     view = actions.add_parser("view", help="show the effective configuration, secrets hidden")
     view.add_argument("--origin", action="store_true", help="and who set each field")
     validate = actions.add_parser("validate", help="check the files and the flags")
+    validate.add_argument(
+        "--host", action="store_true", help="and the paths, socket, certificates and ports here"
+    )
     for action in (view, validate):
         action.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
         options.add_flags(action)
@@ -31,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     return _view(args) if args.action == "view" else _validate(args)
+
+
+def load(args: argparse.Namespace) -> NodeAgentConfiguration:
+    """The configuration the daemon's flags ask for; ConfigError lists what is wrong."""
+    return _checked(_layers(args))
 
 
 def _view(args: argparse.Namespace) -> int:
@@ -47,18 +58,38 @@ def _view(args: argparse.Namespace) -> int:
 def _validate(args: argparse.Namespace) -> int:
     try:
         layers = _layers(args)
-        _checked(layers)
-        problems: list[str] = []
+        config = _checked(layers)
+        found = _on_this_host(args, config) if args.host else []
     except ConfigError as error:
-        problems = str(error).splitlines()
-        if args.output != "json":
-            raise
+        found = [findings.fail("configuration", line, "correct it") for line in _lines(error)]
+    problems = [_line(finding) for finding in found if finding.verdict == "fail"]
+    warnings = [_line(finding) for finding in found if finding.verdict == "warn"]
     if args.output == "json":
-        report = {"valid": not problems, "problems": problems}
+        report = {"valid": not problems, "problems": problems, "warnings": warnings}
         sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-    else:
-        sys.stdout.write(f"valid: {_described(layers)}\n")
-    return 1 if problems else 0
+        return 1 if problems else 0
+    for warning in warnings:
+        sys.stderr.write(f"nodeagent config: warning: {warning}\n")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    sys.stdout.write(f"valid: {_described(layers)}\n")
+    return 0
+
+
+def _on_this_host(args: argparse.Namespace, config: NodeAgentConfiguration) -> list[Finding]:
+    from nodeagent.doctor.examination import examine_configuration  # TLS and network code
+
+    return examine_configuration(options.options_of(args), config, clock.utc_now())
+
+
+def _lines(error: ConfigError) -> list[str]:
+    return str(error).splitlines()
+
+
+def _line(finding: Finding) -> str:
+    if finding.check == "configuration":
+        return finding.message
+    return f"{finding.check}: {finding.message}; {finding.advice}"
 
 
 def _layers(args: argparse.Namespace) -> Layers:

@@ -38,7 +38,7 @@ def test_validate_of_a_good_configuration_says_what_was_read(
     assert dispatch(["config", "validate", "--config", str(main_file), "--port", "1"]) == 0
     assert capsys.readouterr().out == "valid: the main file, 0 drop-ins, 1 flag\n"
     assert dispatch(["config", "validate", "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"valid": True, "problems": []}
+    assert json.loads(capsys.readouterr().out) == {"valid": True, "problems": [], "warnings": []}
 
 
 @pytest.mark.parametrize("action", ["view", "validate"])
@@ -67,3 +67,26 @@ def test_problems_come_as_json_when_asked_for(
     assert report["problems"][0].startswith(
         f"{main_file}:3: featureGates: there is no feature gate Contain; did you mean"
     )
+
+
+def test_validate_on_this_host_also_looks_for_what_is_named(
+    main_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_file.write_text(HEAD + "tlsCertFile: absent.crt\ntlsPrivateKeyFile: absent.key\n")
+    flags = [
+        f"--config={main_file}",
+        "--container-runtime-endpoint=",
+        f"--root-dir={tmp_path}/root",
+        f"--lock-file={tmp_path}/lock",
+        f"--pod-manifest-path={tmp_path}/pods",
+    ]
+    assert dispatch(["config", "validate", *flags]) == 0
+    capsys.readouterr()
+    assert dispatch(["config", "validate", "--host", *flags]) == 1
+    err = capsys.readouterr().err
+    assert f"error: certificate serving: {tmp_path}/absent.crt: No such file" in err
+    assert f"warning: static pods: {tmp_path}/pods does not exist" in err
+    assert dispatch(["config", "validate", "--host", "-o", "json", *flags]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["problems"][0].startswith("certificate serving")
+    assert report["warnings"][0].startswith("static pods")

@@ -1,0 +1,242 @@
+"""From facts about this host to findings; pure, one function per thing looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nodeagent.doctor.findings import Finding, fail, note, ok, warn
+from nodeagent.doctor.kernel import numbers_in
+
+# Runtimes whose CRI statistics are complete (spec.md, kernel table), and that can checkpoint.
+_STATS_SINCE = {"containerd": (1, 6, 0), "cri-o": (1, 23, 0)}
+_CHECKPOINT_SINCE = {"containerd": (2, 0, 0), "cri-o": (1, 25, 0)}
+_SKEW_WARN_S, _SKEW_FAIL_S = 2.0, 30.0
+_CERT_WARN = timedelta(days=30)
+_WANTED_CAPABILITIES = {  # bit of CapEff → name, what is lost without it
+    2: ("CAP_DAC_READ_SEARCH", "logs and volumes of other users cannot be measured"),
+    21: ("CAP_SYS_ADMIN", "emptyDir volumes of medium Memory cannot be mounted"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeFacts:
+    """What the runtime said; `error` is why it said nothing, `not_ready` its own complaints."""
+
+    endpoint: str
+    socket_exists: bool = False
+    name: str = ""
+    version: str = ""
+    not_ready: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CriuFacts:
+    """`version` is "" without the program; `problem` is the last line of a failed `criu check`."""
+
+    version: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFacts:
+    """A certificate in use; `problem` is why it cannot be used, `exposed_key` a readable key."""
+
+    role: str
+    path: str
+    not_after: datetime | None = None
+    problem: str = ""
+    exposed_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFacts:
+    path: str
+    available_percent: float
+    inodes_free_percent: float  # 100 where the file system counts none
+
+
+@dataclass(frozen=True, slots=True)
+class PortFacts:
+    role: str
+    address: str
+    port: int
+    error: str = ""  # why it cannot be listened on
+
+
+def check_cgroups(version: str, controllers: frozenset[str], *, fail_v1: bool) -> Finding:
+    if version == "none":
+        return fail("cgroups", "none are mounted", "mount cgroup2 on /sys/fs/cgroup")
+    if version != "v2":
+        report = fail if fail_v1 else warn
+        return report(
+            "cgroups",
+            f"{version}: cgroup v1 is in maintenance mode",
+            "boot with systemd.unified_cgroup_hierarchy=1 for cgroup v2",
+        )
+    missing = sorted({"cpu", "memory", "pids", "io"} - controllers)
+    if missing:
+        advice = "enable them on the kernel command line (cgroup_enable=…) or in the parent cgroup"
+        return warn("cgroups", f"v2 without the controllers {', '.join(missing)}", advice)
+    return ok("cgroups", "v2 with cpu, memory, pids and io")
+
+
+def check_capabilities(effective: int | None, *, root: bool) -> list[Finding]:
+    if effective is None:
+        return [note("capabilities", "not known: /proc/self/status does not tell", "mount /proc")]
+    found = []
+    for bit, (name, lost) in _WANTED_CAPABILITIES.items():
+        if effective >> bit & 1:
+            found.append(ok(f"capability {name}", "held"))
+        else:
+            found.append(warn(f"capability {name}", f"missing: {lost}", f"add {name} to the unit"))
+    if not root:
+        advice = "run the agent and this command as root to use a runtime and its pods"
+        found.append(warn("user", "not root: the runtime's socket and logs may be closed", advice))
+    return found
+
+
+def check_runtime(facts: RuntimeFacts) -> list[Finding]:
+    check = "container runtime"
+    if not facts.endpoint:
+        advice = "set containerRuntimeEndpoint to run pods; statistics of the node work without"
+        return [note(check, "none is configured", advice)]
+    if not facts.socket_exists:
+        advice = "start the runtime, or set containerRuntimeEndpoint to its socket"
+        return [fail(check, f"there is no socket at {facts.endpoint}", advice)]
+    if facts.error:
+        advice = "see the runtime's log; the agent waits for it and runs no pods until then"
+        return [fail(check, f"{facts.endpoint} does not answer: {facts.error}", advice)]
+    found = [ok(check, f"{facts.name} {facts.version} at {facts.endpoint}")]
+    advice = "see the runtime's log and its network configuration"
+    found += [warn(check, complaint, advice) for complaint in facts.not_ready]
+    return [*found, _statistics(facts)]
+
+
+def _statistics(facts: RuntimeFacts) -> Finding:
+    check, since = "runtime statistics", _STATS_SINCE.get(facts.name)
+    if since is None:
+        advice = "use containerd 1.6.0 or CRI-O 1.23.0 for PodAndContainerStatsFromCRI"
+        return note(check, f"nothing is known of {facts.name}", advice)
+    needed = ".".join(map(str, since))
+    if numbers_in(facts.version) < since:
+        return warn(check, f"{facts.name} {needed} is needed", f"upgrade to {needed} or newer")
+    return ok(check, f"complete since {facts.name} {needed}")
+
+
+def check_checkpoint(facts: RuntimeFacts, criu: CriuFacts, *, gate: bool) -> Finding:
+    """Whether a container here can be checkpointed; the runtime needs CRIU on this host."""
+    check = "checkpoint"
+    if not gate:
+        advice = "set the feature gate ContainerCheckpoint to use it"
+        return note(check, "switched off by its gate", advice)
+    if not facts.name:
+        return note(check, "not known without a runtime", "run this again when the runtime answers")
+    since = _CHECKPOINT_SINCE.get(facts.name)
+    if since and numbers_in(facts.version) < since:
+        needed = ".".join(map(str, since))
+        text = f"{facts.name} {facts.version} cannot checkpoint"
+        return warn(check, text, f"upgrade to {facts.name} {needed} or newer")
+    if not criu.version:
+        return warn(
+            check, "CRIU is missing from the PATH", "install criu where the runtime finds it"
+        )
+    if criu.problem:
+        advice = "run 'criu check' as root and enable in the kernel what it names"
+        return warn(check, f"CRIU {criu.version}: {criu.problem}", advice)
+    return ok(check, f"{facts.name} {facts.version} with CRIU {criu.version}")
+
+
+def check_seccomp(
+    directory: str, *, supported: bool, exists: bool, bad_profiles: Sequence[str]
+) -> Iterator[Finding]:
+    if not supported:
+        advice = "use a kernel built with CONFIG_SECCOMP_FILTER=y; else pods run unconfined or fail"
+        yield warn("seccomp", "this kernel has none", advice)
+    if not exists:
+        advice = f"make {directory} and put profiles there, if pods ask for Localhost ones"
+        yield note("seccomp profiles", f"{directory} does not exist", advice)
+        return
+    for problem in bad_profiles:
+        advice = "correct it: a pod that asks for it gets CreateContainerError"
+        yield warn("seccomp profiles", problem, advice)
+    if not bad_profiles:
+        yield ok("seccomp profiles", f"{directory} holds usable profiles only")
+
+
+def check_clock(server: str, skew_s: float | None, error: str) -> Finding:
+    """`skew_s` is how far this host is ahead; None when the server did not tell."""
+    if not server:
+        advice = "give --kubeconfig to check the API server and the clock against it"
+        return note("API server", "none is configured: standalone", advice)
+    if skew_s is None:
+        advice = "see that it runs, and that address and certificates in the kubeconfig are right"
+        return fail("API server", error or f"{server} did not tell the time", advice)
+    text = f"this host is {abs(skew_s):.1f} s {'ahead of' if skew_s > 0 else 'behind'} {server}"
+    if abs(skew_s) > _SKEW_FAIL_S:
+        return fail("clock", text, "synchronize the clock (chrony, systemd-timesyncd), now")
+    if abs(skew_s) > _SKEW_WARN_S:
+        return warn("clock", text, "synchronize the clock (chrony, systemd-timesyncd)")
+    return ok("clock", f"within {_SKEW_WARN_S:g} s of {server}")
+
+
+def check_certificate(facts: CertificateFacts, now: datetime) -> Iterator[Finding]:
+    check = f"certificate {facts.role}"
+    if facts.problem:
+        yield fail(check, f"{facts.path}: {facts.problem}", "correct the file or the setting")
+    elif facts.not_after is None:
+        yield note(check, f"{facts.path} is not there yet", "the agent makes it when it starts")
+    elif facts.not_after <= now:
+        yield fail(check, f"{facts.path} ended at {facts.not_after:%Y-%m-%d %H:%M}Z", "renew it")
+    elif facts.not_after - now < _CERT_WARN:
+        yield warn(
+            check, f"{facts.path} ends at {facts.not_after:%Y-%m-%d %H:%M}Z", "renew it soon"
+        )
+    else:
+        yield ok(check, f"{facts.path} is valid until {facts.not_after:%Y-%m-%d}")
+    if facts.exposed_key:
+        advice = f"chmod 600 {facts.exposed_key}"
+        yield warn(check, f"others can read the key {facts.exposed_key}", advice)
+
+
+def check_disk(facts: DiskFacts) -> Finding:
+    check = f"disk {facts.path}"
+    text = f"{facts.available_percent:.0f}% free, {facts.inodes_free_percent:.0f}% of inodes"
+    if facts.available_percent < 2 or facts.inodes_free_percent < 1:
+        return fail(check, text, "free space: neither state nor logs can be written")
+    if facts.available_percent < 10 or facts.inodes_free_percent < 5:
+        return warn(check, text, "free space, or the node reports DiskPressure")
+    return ok(check, text)
+
+
+def check_descriptors(limit: int, wanted: int, used: int, most: int) -> Iterator[Finding]:
+    """This process's limit against what the agent opens; the system's use against its limit."""
+    if limit < wanted:
+        advice = f"set LimitNOFILE={wanted} or more in the unit, or lower openFileBudget"
+        yield warn("file descriptors", f"the limit is {limit}, {wanted} may be needed", advice)
+    else:
+        yield ok("file descriptors", f"the limit is {limit}")
+    if most and used > most * 0.8:
+        yield warn("open files", f"{used} of the system's {most}", "raise the sysctl fs.file-max")
+
+
+def check_lock(path: str, holder_pid: int | None, problem: str) -> Finding:
+    if problem:
+        return fail("lock file", f"{path}: {problem}", "give --lock-file a path that can be made")
+    if holder_pid:
+        advice = "stop it before another one is started on this host"
+        return note("lock file", f"an agent is running (pid {holder_pid} holds {path})", advice)
+    return ok("lock file", f"{path} is free")
+
+
+def check_port(facts: PortFacts, *, agent_runs: bool) -> Finding:
+    check = f"port {facts.role}"
+    where = f"{facts.address}:{facts.port}"
+    if not facts.error:
+        return ok(check, f"{where} is free")
+    if agent_runs:
+        return ok(check, f"{where} is in use, and an agent is running")
+    advice = f"see who uses it (ss -ltnp 'sport = :{facts.port}'), or choose another"
+    return fail(check, f"{where}: {facts.error}", advice)

@@ -1,0 +1,154 @@
+"""One examination of this host: facts gathered, checks applied, findings in a fixed order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.doctor import certificates, checks, gather, kernel, probes
+from nodeagent.doctor.checks import RuntimeFacts
+from nodeagent.doctor.findings import Finding, fail, note, ok, warn
+from nodeagent.options import Options
+from nodeagent.stats.layout import detect_layout
+from orch.client.kubeconfig import ClientConfig, load_kubeconfig
+from orch.component.daemon import SetupError
+from orch.component.features import Features
+
+_SPARE_DESCRIPTORS = 1024  # beside the kernel files that are kept open: connections, logs
+
+
+def examine(options: Options, config: NodeAgentConfiguration, now: datetime) -> list[Finding]:
+    """Everything that can be told about this host without changing it."""
+    features = Features(config.featureGates)
+    found = kernel.check_kernel(gather.read_kernel(), psi_wanted=features.enabled("NodeAgentPSI"))
+    layout = detect_layout("/sys/fs/cgroup")
+    controllers = gather.read_controllers()
+    found.append(checks.check_cgroups(layout.version, controllers, fail_v1=config.failCgroupV1))
+    found += checks.check_capabilities(gather.read_capabilities(), root=os.geteuid() == 0)
+    found += _runtime(config, checkpoint=features.enabled("ContainerCheckpoint"))
+    found += _seccomp(f"{options.root_dir}/seccomp")
+    api, problem = _api(options)
+    if problem:
+        found.append(fail("kubeconfig", problem, "correct the file or --kubeconfig"))
+    elif api:
+        skew_s, error = asyncio.run(probes.ask_clock(api))
+        found.append(checks.check_clock(api.server, skew_s, error))
+    else:
+        found.append(checks.check_clock("", None, ""))
+    found += _settings(options, config, now)
+    found += _disks(options, config)
+    limit, used, most = gather.read_descriptors()
+    wanted = config.openFileBudget + _SPARE_DESCRIPTORS
+    return [*found, *checks.check_descriptors(limit, wanted, used, most)]
+
+
+def examine_configuration(
+    options: Options, config: NodeAgentConfiguration, now: datetime
+) -> list[Finding]:
+    """What the configuration names on this host: paths, socket, certificates, ports, the lock."""
+    return [*_socket(config.containerRuntimeEndpoint), *_settings(options, config, now)]
+
+
+def _settings(options: Options, config: NodeAgentConfiguration, now: datetime) -> list[Finding]:
+    found = list(_paths(options, config))
+    api, _ = _api(options)
+    for facts in certificates.read_certificates(options, config, api):
+        found += checks.check_certificate(facts, now)
+    pid, problem = gather.read_lock(options.lock_file)
+    found.append(checks.check_lock(options.lock_file, pid, problem))
+    ports = [
+        ("serving", config.address, config.port),
+        ("health", config.healthzBindAddress, config.healthzPort),
+    ]
+    found += [
+        checks.check_port(gather.read_port(*one), agent_runs=pid is not None)
+        for one in ports
+        if one[2]
+    ]
+    return found
+
+
+def _paths(options: Options, config: NodeAgentConfiguration) -> Iterator[Finding]:
+    for check, path in (("root directory", options.root_dir), ("pod logs", config.podLogsDir)):
+        yield _directory(check, path)
+    pods = config.staticPodPath
+    if pods and not Path(pods).exists():
+        advice = "make it; until then this node has no static pods"
+        yield warn("static pods", f"{pods} does not exist", advice)
+    elif pods:
+        yield ok("static pods", f"{pods} is there")
+    for name, file in (("kubeconfig", options.kubeconfig), ("configuration", options.config)):
+        if file and gather.readable_by_others(file):
+            report = warn if name == "kubeconfig" else note
+            yield report(f"{name} file", f"others can read {file}", f"chmod 600 {file}")
+
+
+def _directory(check: str, path: str) -> Finding:
+    there = Path(path).absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        return fail(check, f"{there} is not a directory", "name another one, or move the file away")
+    if not os.access(there, os.W_OK | os.X_OK):
+        return fail(check, f"{there} cannot be written", "run as root, or name another directory")
+    return ok(check, f"{path} {'is there' if Path(path).exists() else 'can be made'}")
+
+
+def _socket(endpoint: str) -> Iterator[Finding]:
+    check = "runtime socket"
+    if not endpoint:
+        return
+    if not endpoint.removeprefix("unix://").startswith("/"):
+        yield fail(check, f"{endpoint!r} is no socket", "write it as unix:///path/to/the.sock")
+        return
+    path = endpoint.removeprefix("unix://")
+    try:
+        is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError as error:
+        advice = "start the runtime, or correct containerRuntimeEndpoint"
+        yield fail(check, f"{path}: {error.strerror or error}", advice)
+        return
+    if is_socket:
+        yield ok(check, f"{path} is there")
+    else:
+        yield fail(check, f"{path} is not a socket", "correct containerRuntimeEndpoint")
+
+
+def _runtime(config: NodeAgentConfiguration, *, checkpoint: bool) -> list[Finding]:
+    endpoint = config.containerRuntimeEndpoint
+    if endpoint and Path(endpoint.removeprefix("unix://")).exists():
+        facts = asyncio.run(probes.ask_runtime(endpoint))
+    else:
+        facts = RuntimeFacts(endpoint)
+    criu = gather.read_criu()
+    return [*checks.check_runtime(facts), checks.check_checkpoint(facts, criu, gate=checkpoint)]
+
+
+def _seccomp(directory: str) -> Iterator[Finding]:
+    return checks.check_seccomp(
+        directory,
+        supported=gather.has_seccomp(),
+        exists=Path(directory).is_dir(),
+        bad_profiles=gather.bad_profiles(directory),
+    )
+
+
+def _api(options: Options) -> tuple[ClientConfig | None, str]:
+    if not options.kubeconfig:
+        return None, ""
+    try:
+        return load_kubeconfig(options.kubeconfig), ""
+    except SetupError as error:
+        return None, str(error)
+
+
+def _disks(options: Options, config: NodeAgentConfiguration) -> Iterator[Finding]:
+    for path in dict.fromkeys((options.root_dir, config.podLogsDir)):
+        facts = gather.read_disk(path)
+        if facts is not None:
+            yield checks.check_disk(facts)

@@ -1,0 +1,77 @@
+"""Which certificates are looked at, and what is seen of them."""
+
+from pathlib import Path
+
+import pytest
+
+from nodeagent import options
+from nodeagent.config.load import load_config
+from nodeagent.doctor.certificates import read_certificates
+from nodeagent.doctor.checks import CertificateFacts
+from orch.client.kubeconfig import ClientConfig
+from tests.conftest import Pki
+
+
+def read(*argv: str, api: ClientConfig | None = None) -> dict[str, CertificateFacts]:
+    given = options.parse(argv)
+    found = read_certificates(given, load_config(None, None, given.overrides), api)
+    return {facts.role: facts for facts in found}
+
+
+def test_a_pair_that_fits_tells_its_end(pki: Pki) -> None:
+    pair = pki.server()
+    Path(pair.key_file).chmod(0o600)
+    found = read(
+        f"--tls-cert-file={pair.cert_file}",
+        f"--tls-private-key-file={pair.key_file}",
+        f"--client-ca-file={pki.ca_file}",
+    )
+    assert list(found) == ["serving", "client CA"]
+    for facts in found.values():
+        assert facts.not_after is not None
+        assert (facts.problem, facts.exposed_key) == ("", "")
+
+
+def test_a_key_of_another_certificate_and_a_readable_key_are_seen(pki: Pki) -> None:
+    one, other = pki.server(), pki.server()
+    Path(other.key_file).chmod(0o644)
+    found = read(f"--tls-cert-file={one.cert_file}", f"--tls-private-key-file={other.key_file}")
+    assert found["serving"].problem == f"the key {other.key_file} does not belong to it"
+    assert found["serving"].exposed_key == other.key_file
+
+
+# certificate, key → problem
+BAD = [
+    (None, b"", "No such file or directory"),
+    (b"", b"", "it holds no PEM certificate"),
+    (b"good", None, "the key {key}: No such file or directory"),
+    (b"good", b"x", "the key {key} holds no usable PEM key"),
+]
+
+
+@pytest.mark.parametrize(("cert", "key", "problem"), BAD)
+def test_files_that_cannot_be_used_are_named(
+    pki: Pki, tmp_path: Path, cert: bytes | None, key: bytes | None, problem: str
+) -> None:
+    cert_file, key_file = tmp_path / "c.pem", tmp_path / "k.pem"
+    if cert is not None:
+        cert_file.write_bytes(Path(pki.server().cert_file).read_bytes() if cert else b"")
+    if key is not None:
+        key_file.write_bytes(key)
+    found = read(f"--tls-cert-file={cert_file}", f"--tls-private-key-file={key_file}")
+    assert found["serving"].problem == problem.format(key=key_file)
+
+
+def test_a_certificate_the_agent_will_make_is_no_problem(tmp_path: Path) -> None:
+    facts = read(f"--cert-dir={tmp_path}")["serving"]
+    assert (facts.path, facts.not_after, facts.problem) == (f"{tmp_path}/nodeagent.crt", None, "")
+
+
+def test_what_is_shown_to_the_api_server_is_looked_at(pki: Pki) -> None:
+    pair = pki.client("system:node:a", "system:nodes")
+    files = ClientConfig(
+        "https://x", ca_file=pki.ca_file, cert_file=pair.cert_file, key_file=pair.key_file
+    )
+    assert list(read(api=files)) == ["serving", "API server CA", "API client"]
+    data = ClientConfig("https://x", cert_data=Path(pair.cert_file).read_bytes())
+    assert read(api=data)["API client"].not_after is not None

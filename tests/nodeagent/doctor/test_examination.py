@@ -1,0 +1,112 @@
+"""What the configuration names, looked for on this host."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodeagent import options
+from nodeagent.config.load import load_config
+from nodeagent.doctor.examination import examine, examine_configuration
+from nodeagent.doctor.findings import Finding
+from orch.component import clock
+
+
+@pytest.fixture
+def flags(tmp_path: Path, free_port: Callable[[], int]) -> list[str]:
+    """Flags of an agent that finds everything it needs."""
+    return [
+        f"--root-dir={tmp_path}/root",
+        f"--pod-logs-dir={tmp_path}/logs",
+        f"--lock-file={tmp_path}/lock",
+        "--container-runtime-endpoint=",
+        f"--port={free_port()}",
+        f"--healthz-port={free_port()}",
+    ]
+
+
+def check(flags: list[str]) -> dict[str, Finding]:
+    given = options.parse(flags)
+    config = load_config(None, None, given.overrides)
+    return {one.check: one for one in examine_configuration(given, config, clock.utc_now())}
+
+
+def test_a_host_that_fits_has_no_complaint(flags: list[str]) -> None:
+    assert {one.verdict for one in check(flags).values()} <= {"ok", "note"}
+
+
+def test_paths_that_cannot_be_used_fail(flags: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = check([*flags, f"--root-dir={tmp_path}/file/x", "--pod-manifest-path=/absent"])
+    assert found["root directory"].verdict == "fail"
+    assert found["static pods"].verdict == "warn"
+
+
+def test_the_runtime_endpoint_is_a_socket_that_is_there(flags: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    endpoint = f"--container-runtime-endpoint=unix://{path}"
+    assert "No such file" in check([*flags, endpoint])["runtime socket"].message
+    path.touch()
+    assert "not a socket" in check([*flags, endpoint])["runtime socket"].message
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        assert check([*flags, endpoint])["runtime socket"].verdict == "ok"
+    tcp = check([*flags, "--container-runtime-endpoint=tcp://127.0.0.1:1"])["runtime socket"]
+    assert "unix:///path/to/the.sock" in tcp.advice
+
+
+def test_a_port_in_use_fails(flags: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = check([*flags, f"--healthz-port={port}"])
+    assert found["port health"].verdict == "fail"
+
+
+def test_a_port_that_is_switched_off_is_not_looked_at(flags: list[str]) -> None:
+    assert "port health" not in check([*flags, "--healthz-port=0"])
+
+
+def test_a_kubeconfig_that_others_can_read_warns(flags: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text("{}")
+    path.chmod(0o644)
+    assert check([*flags, f"--kubeconfig={path}"])["kubeconfig file"].verdict == "warn"
+
+
+def test_an_examination_of_this_machine_looks_at_everything(
+    flags: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text("clusters: 1")
+    given = options.parse([*flags, f"--kubeconfig={path}"])
+    found = examine(given, load_config(None, None, given.overrides), clock.utc_now())
+    verdicts = {one.check: one.verdict for one in found}
+    assert verdicts["kubeconfig"] == "fail"
+    assert verdicts["kernel"] == "ok"
+    wanted = {
+        "cgroups",
+        "pressure stalls cpu",
+        "container runtime",
+        "checkpoint",
+        "seccomp profiles",
+        "file descriptors",
+        "lock file",
+        "certificate serving",
+    }
+    assert wanted <= set(verdicts)
+    assert all(one.advice for one in found if one.verdict != "ok")
+
+
+def test_a_runtime_is_asked_only_where_there_is_a_socket(flags: list[str], tmp_path: Path) -> None:
+    def runtime(endpoint: str) -> Finding:
+        given = options.parse([*flags, f"--container-runtime-endpoint={endpoint}"])
+        config = load_config(None, None, given.overrides)
+        found = examine(given, config, clock.utc_now())
+        return next(one for one in found if one.check == "container runtime")
+
+    assert runtime("").verdict == "note"
+    assert "there is no socket" in runtime(f"unix://{tmp_path}/absent").message
+    (tmp_path / "dead").touch()
+    assert "does not answer" in runtime(f"unix://{tmp_path}/dead").message
