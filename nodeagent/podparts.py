@@ -9,6 +9,7 @@ from __future__ import annotations
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
@@ -62,6 +63,7 @@ def _services(
 ) -> PodServices:
     settings = registry.settings
     profiles = SeccompProfiles(f"{settings.root_dir}/seccomp", default=config.seccompDefault)
+    prober = Prober(runtime)
     return PodServices(
         runtime=runtime,
         registry=registry,
@@ -69,7 +71,9 @@ def _services(
         volumes=VolumeStore(settings.root_dir),
         cgroups=PodCgroups(settings.cgroup_parent),
         seccomp_of=profiles.setting_of,
-        vitals=Vitals(Prober(runtime), registry, events),
+        vitals=Vitals(prober, registry, events),
+        prober=prober,
+        endings=TerminationMessages(settings.root_dir),
         events=events,
     )
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from nodeagent.pods import spec
 from nodeagent.pods.cgroups import PodCgroups
+from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observer import Observer
+from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import PodSettings
 from nodeagent.pods.vitals import Vitals
@@ -31,6 +33,8 @@ class PodServices:
     cgroups: PodCgroups
     seccomp_of: SeccompOf
     vitals: Vitals
+    prober: Prober
+    endings: TerminationMessages
     events: PodEvents = field(default_factory=PodEvents)
     now: Now = field(default=clock.utc_now)
 

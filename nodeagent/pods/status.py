@@ -42,6 +42,7 @@ class Facts:
     host_ip: str = ""
     runtime_name: str = "containerd"
     signs: Signs = NO_SIGNS
+    messages: Mapping[str, str] = field(default_factory=dict)  # by id of an ended container
     plan: Plan = field(default_factory=Plan)
 
 
@@ -162,7 +163,7 @@ def _terminated(detail: ContainerDetail, facts: Facts) -> ContainerStateTerminat
     return ContainerStateTerminated(
         exitCode=detail.exit_code,
         reason=detail.reason or ("Error" if detail.exit_code else "Completed"),
-        message=detail.message or None,
+        message=facts.messages.get(detail.container.id) or detail.message or None,
         startedAt=_time(detail.started_at_ns),
         finishedAt=_time(detail.finished_at_ns),
         containerID=f"{facts.runtime_name}://{detail.container.id}",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from nodeagent.pods.actions import Trouble
 from nodeagent.pods.plan import SANDBOX
+from nodeagent.runtime.base import RuntimeCallError, RuntimeUnavailable
 from orch.component.loops import Backoff
 
 _PULL_REASONS = ("ErrImagePull", "RegistryUnavailable")
@@ -32,6 +35,17 @@ class _Failure:
     since_s: float
     until_s: float
     awaits: str
+
+
+@contextlib.asynccontextmanager
+async def failing_as(reason: str, subject: str = SANDBOX) -> AsyncIterator[None]:
+    """Turn what the runtime refuses into a StepFailed; a runtime that is away stays one."""
+    try:
+        yield
+    except RuntimeUnavailable:
+        raise
+    except RuntimeCallError as error:
+        raise StepFailed(subject, reason, str(error)) from error
 
 
 class Troubles:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from nodeagent.pods import cleanup, plan, status
+from nodeagent.pods import cleanup, plan, spec, status
 from nodeagent.pods.actions import Action, Plan, StartContainer
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.services import PodServices
@@ -70,9 +70,10 @@ class PodWorker:
         self._wake.set()
 
     def update(self, pod: Pod) -> None:
-        """The pod's newest definition."""
-        self.pod = pod
-        self.poke()
+        """The pod's newest definition; the one that is known already is no reason to look again."""
+        known, self.pod = self.pod, pod
+        if pod is not known and pod != known:
+            self.poke()
 
     def remove(self, removal: Removal) -> None:
         """Stop and remove the pod; a second request can only shorten the grace period."""
@@ -116,7 +117,7 @@ class PodWorker:
         signs = self._services.vitals.signs(self.uid)
         troubles = self._troubles.active(self._now_s())
         decided = plan.next_step(self.pod, seen, troubles, self._now_ns(), signs)
-        self._publish(seen, decided)
+        await self._publish(self.pod, seen, decided)
         if decided.action is None:
             return self._until_next(decided), False
         return await self._perform(decided.action, seen), False
@@ -127,7 +128,8 @@ class PodWorker:
         if action is not None:
             wait_s = await self._perform(action, seen)
             if self.pod is not None:
-                self._publish(self._registry.view(self.uid), Plan(finished=True))
+                view = self._registry.view(self.uid)
+                await self._publish(self.pod, view, Plan(finished=True))
             return wait_s, False
         try:
             await cleanup.remove_traces(self.uid, self._services)
@@ -205,18 +207,19 @@ class PodWorker:
             return decided.wake_in_s
         return min(_FILE_POLL_S, decided.wake_in_s or _FILE_POLL_S)
 
-    def _publish(self, seen: ObservedPod, decided: Plan) -> None:
-        if self.pod is None or self._registry.desired(self.uid) is None:
+    async def _publish(self, pod: Pod, seen: ObservedPod, decided: Plan) -> None:
+        if self._registry.desired(self.uid) is None:
             return
         facts = Facts(
             now=times.format_time(self._services.now()),
             host_ip=self._services.settings.host_ip,
             plan=decided,
             signs=self._services.vitals.signs(self.uid),
+            messages=await self._services.endings.of(seen, spec.all_containers(pod)),
         )
-        self._services.events.crash_loops(self.pod, _crash_looping(seen, decided))
+        self._services.events.crash_loops(pod, _crash_looping(seen, decided))
         before = self._registry.status(self.uid)
-        self._registry.set_status(self.uid, status.pod_status(self.pod, seen, facts, before))
+        self._registry.set_status(self.uid, status.pod_status(pod, seen, facts, before))
 
     async def _sleep(self, wait_s: float | None) -> None:
         """Until woken, or so long at most; a moment in any case, to let others run."""

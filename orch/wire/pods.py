@@ -138,6 +138,24 @@ class Probe(WireModel):
     terminationGracePeriodSeconds: int | None = None
 
 
+class SleepAction(WireModel):
+    seconds: int
+
+
+class LifecycleHandler(WireModel):
+    """One of the actions is set."""
+
+    exec: ExecAction | None = None
+    httpGet: HTTPGetAction | None = None
+    tcpSocket: TCPSocketAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(WireModel):
+    postStart: LifecycleHandler | None = None
+    preStop: LifecycleHandler | None = None
+
+
 class Container(WireModel):
     name: str
     image: str = ""
@@ -153,6 +171,8 @@ class Container(WireModel):
     stdin: bool | None = None
     tty: bool | None = None
     terminationMessagePath: str | None = None
+    terminationMessagePolicy: str | None = None  # File | FallbackToLogsOnError
+    lifecycle: Lifecycle | None = None
     livenessProbe: Probe | None = None
     readinessProbe: Probe | None = None
     startupProbe: Probe | None = None

@@ -12,6 +12,7 @@ from pathlib import Path
 from nodeagent.pods import manifests
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.observer import Observer
@@ -97,6 +98,7 @@ class PodWorld:
 
     def _keeper(self, sources: Sequence[FakeSource]) -> PodKeeper:
         events = PodEvents(self)
+        prober = Prober(self.runtime)
         services = PodServices(
             runtime=self.runtime,
             registry=self.registry,
@@ -104,7 +106,9 @@ class PodWorld:
             volumes=VolumeStore(self.settings.root_dir),
             cgroups=PodCgroups("/orchpods", root=str(self.directory / "cgroup")),
             seccomp_of=SeccompProfiles(str(self.seccomp_root), default=False).setting_of,
-            vitals=Vitals(Prober(self.runtime), self.registry, events, now=now),
+            vitals=Vitals(prober, self.registry, events, now=now),
+            prober=prober,
+            endings=TerminationMessages(self.settings.root_dir),
             events=events,
             now=now,
         )

@@ -11,6 +11,7 @@ from typing import Any
 from nodeagent.pods import kernelmounts
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
@@ -58,6 +59,7 @@ class Agent:
         )
         self.registry = PodRegistry(settings)
         events = PodEvents()
+        prober = Prober(self.runtime)
         services = PodServices(
             runtime=self.runtime,
             registry=self.registry,
@@ -65,7 +67,9 @@ class Agent:
             volumes=VolumeStore(settings.root_dir),
             cgroups=PodCgroups(self.cgroup),
             seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
-            vitals=Vitals(Prober(self.runtime), self.registry, events),
+            vitals=Vitals(prober, self.registry, events),
+            prober=prober,
+            endings=TerminationMessages(settings.root_dir),
             events=events,
         )
         self.keeper = PodKeeper(services, [FileSource(str(self.manifests), self.node)])

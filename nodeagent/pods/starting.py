@@ -1,0 +1,124 @@
+"""Starts one container: image, host side, creation, start, postStart hook."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from nodeagent.pods import endings, hooks, images, spec
+from nodeagent.pods.actions import StartContainer
+from nodeagent.pods.env import SpecError
+from nodeagent.pods.images import ImageProblem
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.probes import Target
+from nodeagent.pods.services import PodServices
+from nodeagent.pods.spec import ContainerContext
+from nodeagent.pods.troubles import StepFailed, failing_as
+from nodeagent.pods.volumes import VolumeError
+from nodeagent.runtime.base import ContainerSpec, SandboxDetail
+from orch.wire.pods import Container, Pod
+
+
+class Starting:
+    """Starts the containers of one pod; StepFailed with the waiting reason users know."""
+
+    def __init__(self, uid: str, services: PodServices) -> None:
+        self._uid = uid
+        self._services = services
+        self._runtime = services.runtime
+
+    async def start(self, action: StartContainer, pod: Pod, seen: ObservedPod) -> None:
+        """Do nothing when the pod changed since the step was planned."""
+        container = spec.find_container(pod, action.name)
+        sandbox = seen.sandbox
+        if container is None or sandbox is None:
+            return
+        made = action.created_id or await self._create(action, pod, container, sandbox)
+        async with failing_as("RunContainerError", container.name):
+            try:
+                await self._runtime.start_container(made)
+            finally:
+                await self._services.observer.refresh(self._uid, containers=(made,))
+        self._services.events.normal(pod, "Started", f"Started container {container.name}")
+        await self._after_start(made, pod, container, sandbox)
+
+    async def _create(
+        self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
+    ) -> str:
+        try:
+            await self._ensure_image(pod, container)
+        except ImageProblem as error:
+            raise StepFailed(container.name, error.reason, str(error)) from error
+        try:
+            wanted = await self._specify(action, pod, container, sandbox)
+        except (SpecError, VolumeError, ValueError, OSError) as error:
+            reason = "CreateContainerConfigError"
+            raise StepFailed(container.name, reason, str(error)) from error
+        attempt = sandbox.sandbox.attempt
+        in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
+        async with failing_as("CreateContainerError", container.name):
+            made = await self._runtime.create_container(sandbox.sandbox.id, wanted, in_sandbox)
+            await self._services.observer.refresh(
+                self._uid, containers=(made,), made_in=sandbox.sandbox.id
+            )
+        self._services.events.normal(pod, "Created", f"Created container: {container.name}")
+        return made
+
+    async def _specify(
+        self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
+    ) -> ContainerSpec:
+        services = self._services
+        context = ContainerContext(
+            volumes=await services.volumes.prepare(pod),
+            pod_ips=sandbox.ips,
+            seccomp=await services.seccomp_of(pod, container),
+        )
+        wanted = spec.container_spec(pod, container, action, services.settings, context)
+        await services.volumes.check_mounts(wanted.mounts, context.volumes)
+        log_dir = Path(
+            spec.log_directory(
+                services.settings, pod.metadata.namespace or "", pod.metadata.name, self._uid
+            ),
+            container.name,
+        )
+        await asyncio.to_thread(log_dir.mkdir, 0o755, True, True)
+        if any(m.container_path == _message_path(container) for m in wanted.mounts):
+            return wanted
+        message = await services.endings.mount(self._uid, container, action.attempt)
+        return replace(wanted, mounts=(*wanted.mounts, message))
+
+    async def _ensure_image(self, pod: Pod, container: Container) -> None:
+        events, image = self._services.events, container.image
+        if not await images.must_pull(self._runtime, container):
+            events.normal(pod, "Pulled", f'Container image "{image}" already present on machine')
+            return
+        events.normal(pod, "Pulling", f'Pulling image "{image}"')
+        await images.pull(self._runtime, image)
+        events.normal(pod, "Pulled", f'Successfully pulled image "{image}"')
+
+    async def _after_start(
+        self, container_id: str, pod: Pod, container: Container, sandbox: SandboxDetail
+    ) -> None:
+        """Run the postStart hook; a container whose hook fails is stopped."""
+        handler = container.lifecycle and container.lifecycle.postStart
+        if not handler:
+            return
+        address = sandbox.ips[0] if sandbox.ips else self._services.settings.host_ip
+        target = Target(container_id, container, address)
+        outcome = await hooks.run_hook(
+            self._services.prober, target, handler, limit_s=hooks.NO_LIMIT_S
+        )
+        if outcome.good:
+            return
+        text = f"PostStartHook failed: {outcome.text}"
+        self._services.events.warning(pod, "FailedPostStartHook", text)
+        async with failing_as("PostStartHookError", container.name):
+            grace_s = spec.grace_period_s(pod)
+            await self._runtime.stop_container(container_id, timeout_s=grace_s)
+            await self._services.observer.refresh(self._uid, containers=(container_id,))
+        raise StepFailed(container.name, "PostStartHookError", text)
+
+
+def _message_path(container: Container) -> str:
+    return container.terminationMessagePath or endings.DEFAULT_PATH
