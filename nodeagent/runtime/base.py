@@ -8,11 +8,13 @@ Nothing here knows gRPC, HTTP or pods as the API writes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from nodeagent.runtime.event import ContainerEvent as ContainerEvent
+from nodeagent.runtime.event import EventKind as EventKind
 from nodeagent.runtime.usage import ContainerUsage as ContainerUsage
 from nodeagent.runtime.usage import FilesystemUsage as FilesystemUsage
 from nodeagent.runtime.usage import InterfaceUsage as InterfaceUsage
@@ -278,6 +280,14 @@ class ContainerRuntime(Protocol):
     async def reopen_log(self, container_id: str) -> None: ...
     async def container_usage(self) -> Sequence[ContainerUsage]: ...
     async def sandbox_usage(self) -> Sequence[SandboxUsage]: ...
+
+    def events(self) -> AsyncGenerator[ContainerEvent, None]:
+        """Changes of any container or sandbox as they happen, for as long as the runtime tells.
+
+        Close it when done. The stream ends without an error when the runtime ends it.
+        RuntimeNotSupported: the runtime tells nothing by itself.
+        """
+        ...
 
     async def image(self, reference: str) -> Image | None: ...
     async def images(self) -> Sequence[Image]: ...

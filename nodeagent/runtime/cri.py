@@ -9,9 +9,10 @@ runtime is away, and succeed again within a second of its return.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -22,6 +23,7 @@ from nodeagent.runtime import cri_pb2_grpc as rpc
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
+    ContainerEvent,
     ContainerSpec,
     ContainerUsage,
     ExecResult,
@@ -179,6 +181,17 @@ class CriRuntime:
         answer = await self._read("ListPodSandboxStats", pb.ListPodSandboxStatsRequest())
         return tuple(cri_usage.sandbox_usage(item) for item in answer.stats)
 
+    async def events(self) -> AsyncGenerator[ContainerEvent, None]:
+        """Without a deadline; a connection that breaks ends it with RuntimeUnavailable."""
+        call = self._method("GetContainerEvents")(pb.GetEventsRequest())
+        try:
+            with self._explaining("GetContainerEvents"):
+                async for answer in call:
+                    if event := cri_answers.container_event(answer):
+                        yield event
+        finally:
+            call.cancel()
+
     # ---- images
 
     async def image(self, reference: str) -> Image | None:
@@ -221,20 +234,27 @@ class CriRuntime:
         clock = asyncio.get_running_loop().time
         began_s, failed = clock(), True
         try:
-            answer = await self._method(operation)(request, timeout=timeout_s)
+            with self._explaining(operation, due_s=began_s + timeout_s):
+                answer = await self._method(operation)(request, timeout=timeout_s)
             failed = False
+        finally:
+            self._observe(operation, clock() - began_s, failed)
+        return answer
+
+    @contextlib.contextmanager
+    def _explaining(self, operation: str, *, due_s: float = math.inf) -> Iterator[None]:
+        """Turn what gRPC raises into the agent's errors; `due_s` is the deadline in loop time."""
+        try:
+            yield
         except grpc.aio.AioRpcError as error:
             code, details = error.code().name, error.details() or ""
-            overdue = clock() >= began_s + timeout_s
+            overdue = asyncio.get_running_loop().time() >= due_s
             raise cri_errors.from_status(operation, code, details, overdue=overdue) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._closed and not (task and task.cancelling()):
                 raise self._gone(operation) from None  # close() ended the call, not the caller
             raise
-        finally:
-            self._observe(operation, clock() - began_s, failed)
-        return answer
 
     def _method(self, operation: str) -> Any:
         if self._closed:

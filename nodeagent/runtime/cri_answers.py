@@ -14,7 +14,9 @@ from nodeagent.runtime import cri_pb2 as pb
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
+    ContainerEvent,
     ContainerState,
+    EventKind,
     ExecResult,
     FilesystemUsage,
     Image,
@@ -29,6 +31,13 @@ _CONTAINER_STATES = {
     pb.CONTAINER_CREATED: ContainerState.CREATED,
     pb.CONTAINER_RUNNING: ContainerState.RUNNING,
     pb.CONTAINER_EXITED: ContainerState.EXITED,
+}
+
+_EVENTS = {
+    pb.CONTAINER_CREATED_EVENT: EventKind.CREATED,
+    pb.CONTAINER_STARTED_EVENT: EventKind.STARTED,
+    pb.CONTAINER_STOPPED_EVENT: EventKind.STOPPED,
+    pb.CONTAINER_DELETED_EVENT: EventKind.DELETED,
 }
 
 
@@ -117,6 +126,12 @@ def container_detail(answer: Any) -> ContainerDetail:
 
 def container_state(state: int) -> ContainerState:
     return _CONTAINER_STATES.get(state, ContainerState.UNKNOWN)
+
+
+def container_event(item: Any) -> ContainerEvent | None:
+    """None for a kind of event that is not known here."""
+    kind = _EVENTS.get(item.container_event_type)
+    return ContainerEvent(item.container_id, kind, item.created_at) if kind else None
 
 
 def process_id(info: Any) -> int | None:

@@ -21,6 +21,7 @@ from nodeagent.runtime.base import (
 OPTIONAL_CALLS = frozenset(
     {
         "CheckpointContainer",
+        "GetContainerEvents",
         "ListContainerStats",
         "ListPodSandboxStats",
         "ReopenContainerLog",

@@ -119,6 +119,11 @@ class RuntimeServiceStub:
                 request_serializer=nodeagent_dot_runtime_dot_cri__pb2.CheckpointContainerRequest.SerializeToString,
                 response_deserializer=nodeagent_dot_runtime_dot_cri__pb2.CheckpointContainerResponse.FromString,
                 _registered_method=True)
+        self.GetContainerEvents = channel.unary_stream(
+                '/runtime.v1.RuntimeService/GetContainerEvents',
+                request_serializer=nodeagent_dot_runtime_dot_cri__pb2.GetEventsRequest.SerializeToString,
+                response_deserializer=nodeagent_dot_runtime_dot_cri__pb2.ContainerEventResponse.FromString,
+                _registered_method=True)
         self.ListContainerStats = channel.unary_unary(
                 '/runtime.v1.RuntimeService/ListContainerStats',
                 request_serializer=nodeagent_dot_runtime_dot_cri__pb2.ListContainerStatsRequest.SerializeToString,
@@ -236,6 +241,12 @@ class RuntimeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetContainerEvents(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListContainerStats(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -335,6 +346,11 @@ def add_RuntimeServiceServicer_to_server(servicer, server):
                     servicer.CheckpointContainer,
                     request_deserializer=nodeagent_dot_runtime_dot_cri__pb2.CheckpointContainerRequest.FromString,
                     response_serializer=nodeagent_dot_runtime_dot_cri__pb2.CheckpointContainerResponse.SerializeToString,
+            ),
+            'GetContainerEvents': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetContainerEvents,
+                    request_deserializer=nodeagent_dot_runtime_dot_cri__pb2.GetEventsRequest.FromString,
+                    response_serializer=nodeagent_dot_runtime_dot_cri__pb2.ContainerEventResponse.SerializeToString,
             ),
             'ListContainerStats': grpc.unary_unary_rpc_method_handler(
                     servicer.ListContainerStats,
@@ -806,6 +822,33 @@ class RuntimeService:
             '/runtime.v1.RuntimeService/CheckpointContainer',
             nodeagent_dot_runtime_dot_cri__pb2.CheckpointContainerRequest.SerializeToString,
             nodeagent_dot_runtime_dot_cri__pb2.CheckpointContainerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetContainerEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/runtime.v1.RuntimeService/GetContainerEvents',
+            nodeagent_dot_runtime_dot_cri__pb2.GetEventsRequest.SerializeToString,
+            nodeagent_dot_runtime_dot_cri__pb2.ContainerEventResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -19,6 +19,13 @@ STATES = {
     base.ContainerState.UNKNOWN: pb.CONTAINER_UNKNOWN,
 }
 
+EVENTS = {
+    base.EventKind.CREATED: pb.CONTAINER_CREATED_EVENT,
+    base.EventKind.STARTED: pb.CONTAINER_STARTED_EVENT,
+    base.EventKind.STOPPED: pb.CONTAINER_STOPPED_EVENT,
+    base.EventKind.DELETED: pb.CONTAINER_DELETED_EVENT,
+}
+
 
 def sandbox_spec(config: Any) -> base.SandboxSpec:
     namespaces = config.linux.security_context.namespace_options
@@ -217,3 +224,9 @@ def _info(pid: int | None) -> dict[str, str]:
 
 def _uint(value: int | None) -> Any:
     return None if value is None else pb.UInt64Value(value=value)
+
+
+def container_event(event: base.ContainerEvent) -> Any:
+    return pb.ContainerEventResponse(
+        container_id=event.id, container_event_type=EVENTS[event.kind], created_at=event.at_ns
+    )

@@ -8,7 +8,8 @@ as a killed runtime does; `start` serves again on the same socket.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,8 @@ class _Faults(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         if handler is None:
             return None
         method = details.method.rpartition("/")[2]
+        if handler.unary_stream:
+            return self._streaming(method, handler)
 
         async def answer(request: Any, context: Any) -> Any:
             self._server.requests.append((method, request, context.time_remaining()))
@@ -118,6 +121,22 @@ class _Faults(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
         return grpc.unary_unary_rpc_method_handler(
             answer, handler.request_deserializer, handler.response_serializer
+        )
+
+    def _streaming(self, method: str, handler: Any) -> Any:
+        async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
+            self._server.requests.append((method, request, context.time_remaining()))
+            if fault := self._server.faults.get(method):
+                await fault(context)
+            try:
+                async for item in handler.unary_stream(request, context):
+                    yield item
+            except base.RuntimeCallError as error:
+                code = next(code for kind, code in _CODES if isinstance(error, kind))
+                await context.abort(code, str(error))
+
+        return grpc.unary_stream_rpc_method_handler(
+            answers, handler.request_deserializer, handler.response_serializer
         )
 
 
@@ -211,6 +230,11 @@ class _Runtime(rpc.RuntimeServiceServicer):  # type: ignore[misc]
             request.container_id, location=request.location, timeout_s=request.timeout
         )
         return pb.CheckpointContainerResponse()
+
+    async def GetContainerEvents(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        async with contextlib.aclosing(self._runtime.events()) as events:
+            async for event in events:
+                yield cri_convert.container_event(event)
 
     async def ListContainerStats(self, request: Any, context: Any) -> Any:
         usages = await self._runtime.container_usage()

@@ -20,6 +20,7 @@ from nodeagent.runtime.base import (
     ContainerSpec,
     ContainerState,
     ContainerUsage,
+    EventKind,
     ExecResult,
     LinuxResources,
     RuntimeCallError,
@@ -33,6 +34,7 @@ from nodeagent.runtime.base import (
     SandboxUsage,
 )
 from tests.fakes.runtime_archive import ARCHIVE_MEMBERS, write_archive
+from tests.fakes.runtime_events import FakeEvents
 from tests.fakes.runtime_images import EPOCH_NS, FakeImages, fake_sandbox_usage, fake_usage
 
 _MILLISECOND_NS = 1_000_000
@@ -66,7 +68,7 @@ class FakeContainer:
         self.detail = replace(self.detail, container=changed, **changes)  # type: ignore[arg-type]
 
 
-class FakeRuntime(FakeImages):
+class FakeRuntime(FakeImages, FakeEvents):
     """`on_exec` answers exec_sync; `archive_members` are the files of a checkpoint archive."""
 
     def __init__(self, endpoint: str = "unix:///fake/runtime.sock") -> None:
@@ -96,6 +98,7 @@ class FakeRuntime(FakeImages):
             reason="Error" if code else "Completed",
             pid=None,
         )
+        self.tell(container_id, EventKind.STOPPED)
 
     def crash(self, container_id: str, signal: int = 9) -> None:
         """End a running container as if `signal` had killed its process."""
@@ -131,6 +134,8 @@ class FakeRuntime(FakeImages):
         )
         ip = "" if spec.host_network else f"10.88.0.{number % 250 + 2}"
         self.sandboxes[row.id] = FakeSandbox(spec, row, ip, pid=1_000_000 + number)
+        self.tell(row.id, EventKind.CREATED)
+        self.tell(row.id, EventKind.STARTED)
         return row.id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
@@ -138,6 +143,8 @@ class FakeRuntime(FakeImages):
         if sandbox := self.sandboxes.get(sandbox_id):
             for container_id in self._containers_of(sandbox_id):
                 self._stop(container_id)
+            if sandbox.row.state is SandboxState.READY:
+                self.tell(sandbox_id, EventKind.STOPPED)
             sandbox.row = replace(sandbox.row, state=SandboxState.NOT_READY)
             sandbox.pid, sandbox.ip = None, ""
 
@@ -145,7 +152,9 @@ class FakeRuntime(FakeImages):
         await self.begin("remove_sandbox", sandbox_id)
         for container_id in self._containers_of(sandbox_id):
             del self.containers[container_id]
-        self.sandboxes.pop(sandbox_id, None)
+            self.tell(container_id, EventKind.DELETED)
+        if self.sandboxes.pop(sandbox_id, None):
+            self.tell(sandbox_id, EventKind.DELETED)
 
     async def list_sandboxes(self) -> Sequence[Sandbox]:
         await self.begin("list_sandboxes")
@@ -191,6 +200,7 @@ class FakeRuntime(FakeImages):
         log_path = str(Path(sandbox.log_directory, spec.log_path)) if spec.log_path else ""
         detail = ContainerDetail(container=row, log_path=log_path)
         self.containers[row.id] = FakeContainer(spec, sandbox_id, detail, spec.resources)
+        self.tell(row.id, EventKind.CREATED)
         return row.id
 
     async def start_container(self, container_id: str) -> None:
@@ -200,6 +210,7 @@ class FakeRuntime(FakeImages):
             raise RuntimeCallError("start_container", f"container is {container.state.value}")
         pid = 2_000_000 + int(container_id, 16)
         container.turn(ContainerState.RUNNING, started_at_ns=self._now_ns(), pid=pid)
+        self.tell(container_id, EventKind.STARTED)
 
     async def stop_container(self, container_id: str, *, timeout_s: int) -> None:
         await self.begin("stop_container", container_id)
@@ -207,7 +218,8 @@ class FakeRuntime(FakeImages):
 
     async def remove_container(self, container_id: str) -> None:
         await self.begin("remove_container", container_id)
-        self.containers.pop(container_id, None)
+        if self.containers.pop(container_id, None):
+            self.tell(container_id, EventKind.DELETED)
 
     async def list_containers(self) -> Sequence[Container]:
         await self.begin("list_containers")

@@ -6,6 +6,7 @@ What the agent may rely on is what passes here for all three.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import stat
 import tarfile
@@ -19,6 +20,7 @@ import pytest
 from nodeagent.runtime import base
 from nodeagent.runtime.base import ContainerRuntime, ContainerSpec, ExecResult, SandboxSpec
 from nodeagent.runtime.cri import CriRuntime
+from orch.component import loops
 from tests.conftest_runtime import RealRuntime, remove_pod_cgroups
 from tests.fakes.cri_server import CriServer
 from tests.fakes.runtime import FakeRuntime
@@ -389,6 +391,44 @@ async def test_what_a_container_uses_is_reported_alone_and_with_its_pod(subject:
     assert [container.id for container in pod.containers] == [container_id]
     assert pod.total.cpu_usage_core_ns is not None
     assert pod.interfaces and pod.interfaces[0].rx_bytes is not None
+
+
+async def test_what_happens_to_sandboxes_and_containers_is_told(subject: Subject) -> None:
+    told: list[base.ContainerEvent] = []
+    listening = await listen(subject, told)
+    container_id = await subject.running()
+    sandbox_id = subject.sandboxes[0]
+    await subject.end(container_id, 0)
+    await subject.runtime.remove_container(container_id)
+    await subject.runtime.stop_sandbox(sandbox_id)
+    await subject.runtime.remove_sandbox(sandbox_id)
+
+    whole_life = list(base.EventKind)  # created, started, stopped, deleted
+    await told_of(told, sandbox_id, whole_life)
+    await told_of(told, container_id, whole_life)
+    assert all(event.at_ns > 10**18 for event in told)
+    await loops.cancel(listening)
+
+
+async def listen(subject: Subject, told: list[base.ContainerEvent]) -> asyncio.Task[None]:
+    async def listening() -> None:
+        async with contextlib.aclosing(subject.runtime.events()) as events:
+            async for event in events:
+                told.append(event)  # noqa: PERF401 — as they come
+
+    task = loops.spawn(listening(), name="listening")
+    await asyncio.sleep(0.2)  # the stream does not tell when it has begun
+    return task
+
+
+async def told_of(
+    told: list[base.ContainerEvent], subject: str, wanted: list[base.EventKind]
+) -> None:
+    for _ in range(200):
+        if [event.kind for event in told if event.id == subject] == wanted:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"told: {told}")
 
 
 async def test_images_are_found_by_their_names(subject: Subject) -> None:
