@@ -1,15 +1,18 @@
 """Static pods from a directory of manifests, or from one file.
 
-The directory is looked at every half second: names, sizes and times of change, which is one
-`scandir` for a few files and works on every filesystem, where inotify would need the listing as
-well (overflows, network filesystems, a directory that is replaced). A file that changed is read
-once two looks agree about it, so that one being written is not taken half; everything is read
-again at every full check. A file that turns bad keeps the pod it had; it is logged once.
+The kernel tells (inotify) when it is worth looking at the directory: at names, sizes and times of
+change. A file that changed is read once two looks agree about it, so that one being written is not
+taken half. Everything is looked at and read again at every full check, which finds what the kernel
+does not tell: changes on network filesystems and behind symbolic links. Where it tells nothing,
+and while the path does not exist, there is a look every half second. A file that turns bad keeps
+the pod it had; it is logged once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import logging
 import os
 import stat
@@ -20,8 +23,9 @@ from pathlib import Path
 from nodeagent.pods import manifests
 from nodeagent.pods.manifests import ManifestError, Origin
 from nodeagent.pods.sources import Changed
-from orch.component import clock, loops
+from orch.component import clock, yamlfile
 from orch.component.clock import Now
+from orch.component.inotify import PathWatch
 from orch.wire import names
 from orch.wire.pods import Pod
 
@@ -38,6 +42,7 @@ class _File:
     """One manifest; `pod` is the last good one, None when there never was one."""
 
     signature: _Signature | None
+    digest: bytes = b""  # of the content that was read last
     pod: Pod | None = None
     problem: str = ""
 
@@ -65,6 +70,9 @@ class FileSource:
         self._problem = ""
         self._ready = False
         self._changed: Changed | None = None
+        self._stirred = asyncio.Event()
+        self._watch: PathWatch | None = None
+        self._watching = False
 
     @property
     def ready(self) -> bool:
@@ -84,7 +92,27 @@ class FileSource:
 
     async def run(self, changed: Changed) -> None:
         self._changed = changed
-        await loops.Periodic("pods.files", self.look, interval_s=LOOK_INTERVAL_S).run()
+        try:
+            self._watch = PathWatch(self._stirred.set)
+        except OSError as error:
+            log.info("looking at %s twice a second: %s", self._path, error)
+        try:
+            while True:
+                self._stirred.clear()
+                await self.look()
+                await self._until_next_look()
+        finally:
+            if self._watch:
+                self._watch.close()
+
+    async def _until_next_look(self) -> None:
+        """Never sooner than half a second, however much is written."""
+        await asyncio.sleep(LOOK_INTERVAL_S)
+        if self._unread or not self._watching:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._next_full_s):
+                await self._stirred.wait()
 
     async def look(self) -> None:
         """Look once; tell when the set of pods changed, and after the first look."""
@@ -99,6 +127,7 @@ class FileSource:
             self._changed()
 
     def _look(self, full: bool) -> None:
+        self._watching = self._rewatch()
         try:
             found = self._list()
         except OSError as error:
@@ -115,6 +144,15 @@ class FileSource:
             elif self._known(path) != signature:
                 unread[path] = signature
         self._unread = unread
+
+    def _rewatch(self) -> bool:
+        """Watch what the path names now, before it is listed; False where that cannot be."""
+        try:
+            if self._watch:
+                self._watch.watch(str(self._path))
+        except OSError:
+            return False
+        return self._watch is not None
 
     def _known(self, path: str) -> _Signature | None:
         return self._files[path].signature if path in self._files else None
@@ -147,9 +185,11 @@ class FileSource:
 
     def _read(self, path: str, signature: _Signature) -> None:
         file = self._files.setdefault(path, _File(None))
-        origin = Origin(manifests.FILE, path, self._node_name, self._now())
+        digest = b""
         try:
-            pod = manifests.read_manifest(Path(path), origin)
+            digest = _digest(path)
+            if digest != file.digest:
+                self._take(path, file)
         except FileNotFoundError:
             self._files.pop(path)
             return
@@ -158,15 +198,21 @@ class FileSource:
             if text != file.problem:
                 kept = f"; its pod {file.pod.key} stays as it was" if file.pod else ""
                 log.error("manifest ignored: %s%s", text, kept)
-            file.problem, file.signature = text, signature
-            return
+            file.problem = text
+        file.digest, file.signature = digest, signature
+
+    def _take(self, path: str, file: _File) -> None:
+        """Parse a content that is new; ManifestError, OSError."""
+        origin = Origin(manifests.FILE, path, self._node_name, self._now())
+        pod = manifests.read_manifest(Path(path), origin)
+        file.problem = ""
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
             log.info("manifest %s: pod %s", path, pod.key)
-            file.pod = pod
-        elif not _same(file.pod, pod):
+        elif _same(file.pod, pod):
+            return
+        else:
             log.info("manifest %s: pod %s changed", path, pod.key)
-            file.pod = pod
-        file.problem, file.signature = "", signature
+        file.pod = pod
 
     def _say(self, problem: str) -> None:
         if problem and problem != self._problem:
@@ -176,6 +222,12 @@ class FileSource:
 
 def _signature(status: os.stat_result) -> _Signature:
     return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _digest(path: str) -> bytes:
+    """Of as much of a file as is ever parsed."""
+    with Path(path).open("rb", buffering=0) as stream:
+        return hashlib.sha256(stream.read(yamlfile.MAX_BYTES + 1)).digest()
 
 
 def _same(one: Pod, other: Pod) -> bool:

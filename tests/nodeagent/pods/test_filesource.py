@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
+from nodeagent.pods import filesource
 from nodeagent.pods.filesource import FileSource
+from nodeagent.pods.manifests import Origin
+from orch.component import loops
+from orch.wire.pods import Pod
 
 GOOD = """
 apiVersion: v1
@@ -180,3 +185,98 @@ async def test_a_huge_file_is_refused(manifests: Path, caplog: pytest.LogCapture
 async def test_a_fifo_does_not_hang_the_source(manifests: Path) -> None:
     os.mkfifo(manifests / "a.yaml")
     assert await Looked(manifests).look() == []
+
+
+async def test_a_content_that_is_known_is_not_parsed_again(
+    manifests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(manifests, "a")
+    (manifests / "bad.yaml").write_text("a: 1")
+    parsed: list[Path] = []
+    real = filesource.manifests.read_manifest
+
+    def read(path: Path, origin: Origin) -> Pod:
+        parsed.append(path)
+        return real(path, origin)
+
+    monkeypatch.setattr(filesource.manifests, "read_manifest", read)
+    looked = Looked(manifests, full_interval_s=0)
+    await looked.look(3)
+    os.utime(path, (1, 1))
+    assert await looked.look(3) == ["a-node1"]
+    assert parsed == [path, manifests / "bad.yaml"]
+
+
+class Running:
+    """A FileSource at work; `looks` are the times it looked."""
+
+    def __init__(self, path: Path) -> None:
+        self.changed = asyncio.Event()
+        self.looks: list[float] = []
+        self.source = FileSource(str(path), "node1")
+        self._look = self.source.look
+        self.source.look = self._counted  # type: ignore[method-assign]
+        self._task = loops.spawn(self.source.run(self.changed.set), name="source")
+
+    async def _counted(self) -> None:
+        self.looks.append(asyncio.get_running_loop().time())
+        await self._look()
+
+    async def names(self) -> list[str]:
+        """The pods after the next change."""
+        async with asyncio.timeout(10):
+            await self.changed.wait()
+        self.changed.clear()
+        return [pod.metadata.name for pod in self.source.pods()]
+
+    async def stop(self) -> None:
+        await loops.cancel(self._task)
+
+
+async def test_a_source_at_rest_does_not_look(manifests: Path) -> None:
+    write(manifests, "a")
+    running = Running(manifests)
+    assert await running.names() == ["a-node1"]
+    await asyncio.sleep(filesource.LOOK_INTERVAL_S * 2.5)
+    assert len(running.looks) == 1
+    await running.stop()
+
+
+async def test_a_change_is_noticed_at_once_and_read_when_it_has_settled(manifests: Path) -> None:
+    running = Running(manifests)
+    assert await running.names() == []
+    await asyncio.sleep(filesource.LOOK_INTERVAL_S * 1.2)
+    began_s = asyncio.get_running_loop().time()
+    write(manifests, "a")
+    assert await running.names() == ["a-node1"]
+    noticed_s, read_s = (time_s - began_s for time_s in running.looks[1:3])
+    assert noticed_s < 0.3
+    assert read_s - noticed_s >= filesource.LOOK_INTERVAL_S * 0.9
+    await running.stop()
+
+
+async def test_a_directory_made_later_is_noticed(tmp_path: Path) -> None:
+    running = Running(tmp_path / "later")
+    assert await running.names() == []
+    (tmp_path / "later").mkdir()
+    write(tmp_path / "later", "a")
+    assert await running.names() == ["a-node1"]
+    (tmp_path / "later" / "a.yaml").unlink()
+    assert await running.names() == []
+    await running.stop()
+
+
+async def test_without_inotify_it_looks_twice_a_second(
+    manifests: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(_on_change: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(filesource, "PathWatch", refused)
+    caplog.set_level("INFO")
+    running = Running(manifests)
+    assert await running.names() == []
+    write(manifests, "a")
+    assert await running.names() == ["a-node1"]
+    assert "twice a second" in caplog.text
+    await running.stop()

@@ -1,0 +1,63 @@
+"""Notices that a file or a directory's contents changed, by Linux inotify through the C library.
+
+Says only that it is worth looking; what changed is for the listener to find out. Misses what other
+machines do on a network filesystem and what happens behind symbolic links, so whoever relies on it
+looks by itself now and then as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+
+# uapi/linux/inotify.h: modify, attrib, close_write, moved_from, moved_to, create, delete,
+# delete_self, move_self
+_MASK = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
+_EVENTS_BYTES = 64 * 1024
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class PathWatch:
+    """One path that is watched; `on_change` is called in the loop, once for many changes.
+
+    Made in the loop that calls; `close` it. OSError: the kernel gives no inotify instance.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._fd = _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK), "inotify")
+        self._watched = -1
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fd, self._readable)
+
+    def watch(self, path: str) -> None:
+        """Watch what is at `path` now, instead of what was there before; may block on the disk.
+
+        OSError: there is nothing, or no more watches are to be had.
+        """
+        found = _checked(
+            _libc.inotify_add_watch(self._fd, os.fsencode(path), ctypes.c_uint32(_MASK)), path
+        )
+        if self._watched not in (-1, found):
+            _libc.inotify_rm_watch(self._fd, self._watched)  # fails when it went by itself
+        self._watched = found
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+    def _readable(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._fd, _EVENTS_BYTES)
+        self._on_change()
+
+
+def _checked(result: int, subject: str) -> int:
+    if result >= 0:
+        return result
+    code = ctypes.get_errno()
+    raise OSError(code, os.strerror(code), subject)
