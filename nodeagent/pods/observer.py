@@ -1,5 +1,7 @@
-"""Reads the runtime's state of all pods into the registry: a cheap list every second, and details
-only of what changed.
+"""Reads the runtime's state of all pods into the registry: a cheap list when the runtime tells of
+something new, and details only of what changed.
+
+Where the runtime tells nothing, or not reliably, the list is read every second instead.
 
 Workers that just did something ask for those ids alone (`refresh`), so a step costs no listing.
 A slow answer about one pod holds up that pod only. Sandboxes of other nodes' agents on the same
@@ -11,18 +13,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from nodeagent.pods.details import Details, Rows, shows
+from nodeagent.pods.eventstream import EventStream
 from nodeagent.pods.observed import ObservedPod, observed_pod
+from nodeagent.pods.pace import Due, Pace
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
+    ContainerEvent,
     ContainerRuntime,
+    EventKind,
     RuntimeCallError,
     RuntimeNotFound,
     Sandbox,
-    SandboxDetail,
 )
 from orch.component import loops
 from orch.wire import names
@@ -30,42 +36,22 @@ from orch.wire import names
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
-
-
-@dataclass
-class _Rows:
-    """One pod's rows of a listing."""
-
-    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
-    containers: dict[str, Container] = field(default_factory=dict)
-
-
-@dataclass
-class _Details:
-    """What is held of one pod, by id."""
-
-    sandboxes: dict[str, SandboxDetail] = field(default_factory=dict)
-    containers: dict[str, ContainerDetail] = field(default_factory=dict)
-
-    def drop(self, gone: Iterable[str]) -> None:
-        for one in gone:
-            self.sandboxes.pop(one, None)
-            self.containers.pop(one, None)
+TOLD_INTERVAL_S = 10.0  # while the runtime tells of changes; finds what it failed to tell
 
 
 class Observer:
     """`listed` is False until the first good listing; `error` is why the latest one failed."""
 
-    def __init__(
-        self, runtime: ContainerRuntime, registry: PodRegistry, *, interval_s: float = INTERVAL_S
-    ) -> None:
+    def __init__(self, runtime: ContainerRuntime, registry: PodRegistry) -> None:
         self.error = ""
         self.last_success_s: float | None = None  # loop time
         self._runtime = runtime
         self._registry = registry
         self._node_name = registry.settings.node_name
-        self._loop = loops.Periodic("pods.observer", self.relist, interval_s=interval_s)
-        self._details: dict[str, _Details] = {}
+        self._pace = Pace()
+        self._stream = EventStream(runtime, on_event=self._note, on_turn=self._pace.ask)
+        self._told: dict[str, EventKind] = {}  # since the last listing
+        self._details: dict[str, Details] = {}
         self._fetching: dict[str, asyncio.Task[None]] = {}
         self._unsettled: set[str] = set()  # pods with rows whose details are not read yet
         self._began = 0  # listings
@@ -83,7 +69,9 @@ class Observer:
     async def run(self) -> None:
         """List for ever; a runtime that is away is waited for."""
         try:
-            await self._loop.run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._stream.run())
+                group.create_task(self._list_for_ever())
         finally:
             await loops.cancel(*self._fetching.values())
 
@@ -94,7 +82,7 @@ class Observer:
     async def after_listing(self, uid: str) -> None:
         """Wait for a good listing that begins from now on, with the details of this pod."""
         wanted = self._began + 1
-        self._loop.wake()
+        self._pace.ask()
         while self._ended < wanted or not self.settled(uid):
             await self._turned.wait()
 
@@ -111,7 +99,7 @@ class Observer:
         self._succeeded()
         rows = self._group(sandboxes, containers)
         for uid in {*rows, *self._details}:
-            self._compare(uid, rows.get(uid) or _Rows(), since)
+            self._compare(uid, rows.get(uid) or Rows(), since)
         self._merged = {k: clock for k, clock in self._merged.items() if clock > since}
         self._ended = number
         self._turn()
@@ -141,10 +129,37 @@ class Observer:
         """Drop what was just removed, without asking."""
         for one in ids:
             self._merge(one)
+            self._sandbox_of.pop(one, None)
         self._held(uid).drop(ids)
         self._publish(uid)
 
-    def _compare(self, uid: str, rows: _Rows, since: int) -> None:
+    async def _list_for_ever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            self._told.clear()
+            await self.relist()
+            trusting = self._stream.healthy and not self.error and not self._unsettled
+            until_s = began_s + (TOLD_INTERVAL_S if trusting else INTERVAL_S)
+            took_s = loop.time() - began_s
+            while await self._pace.wait(until_s, took_s=took_s) is Due.HINTED:
+                if self._is_news():
+                    break
+                self._told.clear()
+
+    def _note(self, event: ContainerEvent) -> None:
+        self._told[event.id] = event.kind
+        self._pace.hint()
+
+    def _is_news(self) -> bool:
+        """Whether something was told that the workers' own readings have not shown already."""
+        return any(not shows(self._row(one), kind) for one, kind in self._told.items())
+
+    def _row(self, one: str) -> Sandbox | Container | None:
+        rows = (details.row(one) for details in self._details.values())
+        return next((row for row in rows if row is not None), None)
+
+    def _compare(self, uid: str, rows: Rows, since: int) -> None:
         held = self._held(uid)
         listed = {*rows.sandboxes, *rows.containers}
         gone = [
@@ -217,8 +232,8 @@ class Observer:
 
     def _group(
         self, sandboxes: Sequence[Sandbox], containers: Sequence[Container]
-    ) -> dict[str, _Rows]:
-        rows: dict[str, _Rows] = {}
+    ) -> dict[str, Rows]:
+        rows: dict[str, Rows] = {}
         foreign = 0
         listed = {container.id for container in containers}
         for one in [known for known in self._sandbox_of if known not in listed]:
@@ -226,12 +241,12 @@ class Observer:
                 del self._sandbox_of[one]
         for sandbox in sandboxes:
             if uid := self._uid(sandbox):
-                rows.setdefault(uid, _Rows()).sandboxes[sandbox.id] = sandbox
+                rows.setdefault(uid, Rows()).sandboxes[sandbox.id] = sandbox
             else:
                 foreign += 1
         for container in containers:
             if uid := self._uid(container):
-                rows.setdefault(uid, _Rows()).containers[container.id] = container
+                rows.setdefault(uid, Rows()).containers[container.id] = container
                 self._sandbox_of[container.id] = container.sandbox_id
         if foreign > self._foreign:
             log.info("the runtime also holds %d sandboxes that are not this node's", foreign)
@@ -244,8 +259,8 @@ class Observer:
             return ""
         return row.labels.get(names.RUNTIME_LABEL_POD_UID, "")
 
-    def _held(self, uid: str) -> _Details:
-        return self._details.setdefault(uid, _Details())
+    def _held(self, uid: str) -> Details:
+        return self._details.setdefault(uid, Details())
 
     def _merge(self, one: str) -> None:
         self._clock += 1

@@ -177,7 +177,7 @@ async def test_a_thousand_churned_pods_leave_nothing(world: PodWorld) -> None:
     assert not world.keeper._workers
     assert not world.registry._statuses
     observer = world.keeper._services.observer
-    await asyncio.sleep(5)
+    await asyncio.sleep(15)
     assert not observer._details
     assert not observer._sandbox_of
     assert not observer._merged

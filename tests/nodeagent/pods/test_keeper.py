@@ -46,7 +46,8 @@ async def test_another_agent_finds_the_containers_again_and_touches_none(world: 
     await asyncio.sleep(60)
     assert heir.running() == before
     made = {call.operation for call in world.runtime.calls[writes:]}
-    assert made <= {"list_sandboxes", "list_containers", "sandbox_detail", "container_detail"}
+    lists = {"list_sandboxes", "list_containers", "events"}
+    assert made <= {*lists, "sandbox_detail", "container_detail"}
 
 
 async def test_a_crashed_container_restarts_with_back_off_and_counts(world: PodWorld) -> None:
