@@ -31,6 +31,8 @@ class PodRegistry:
         self._uids: dict[tuple[str, str], str] = {}
         self._statuses: dict[str, PodStatus] = {}
         self._views: dict[str, ObservedPod] = {}
+        # What `targets` was made of at the last call, and what it gave for that.
+        self._targets: dict[str, tuple[ObservedPod, Pod | None, PodTarget | None]] = {}
         self._on_view: list[Listener] = []
         self._on_status: list[Listener] = []
 
@@ -54,11 +56,14 @@ class PodRegistry:
 
     def targets(self) -> list[PodTarget]:
         """What there is to measure: every pod that has a sandbox or a running container."""
-        found = (
-            targets.pod_target(view, self._desired.get(uid), self.settings)
-            for uid, view in self._views.items()
-        )
-        return [target for target in found if target is not None]
+        known, self._targets = self._targets, {}
+        for uid, view in self._views.items():
+            pod = self._desired.get(uid)
+            entry = known.get(uid)
+            if entry is None or entry[0] is not view or entry[1] is not pod:
+                entry = (view, pod, targets.pod_target(view, pod, self.settings))
+            self._targets[uid] = entry
+        return [target for _, _, target in self._targets.values() if target is not None]
 
     def running_pods(self) -> list[Pod]:
         """Pods as the runtime has them, whether they should be there or not."""
