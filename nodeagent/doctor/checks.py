@@ -141,7 +141,9 @@ def check_checkpoint(facts: RuntimeFacts, criu: CriuFacts, *, gate: bool) -> Fin
         return warn(check, text, f"upgrade to {facts.name} {needed} or newer")
     if not criu.version:
         return warn(
-            check, "CRIU is missing from the PATH", "install criu where the runtime finds it"
+            check,
+            "CRIU is not where the runtime looks for it",
+            "install criu in the runtime's PATH",
         )
     if criu.problem:
         advice = "run 'criu check' as root and enable in the kernel what it names"

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.doctor import certificates, checks, gather, kernel, probes
-from nodeagent.doctor.checks import RuntimeFacts
+from nodeagent.doctor import certificates, checks, criu, gather, kernel, probes
+from nodeagent.doctor.checks import CriuFacts, RuntimeFacts
 from nodeagent.doctor.findings import Finding, fail, note, ok, warn
 from nodeagent.options import Options
 from nodeagent.stats.layout import detect_layout
@@ -125,8 +125,8 @@ def _runtime(config: NodeAgentConfiguration, *, checkpoint: bool) -> list[Findin
         facts = asyncio.run(probes.ask_runtime(endpoint))
     else:
         facts = RuntimeFacts(endpoint)
-    criu = gather.read_criu()
-    return [*checks.check_runtime(facts), checks.check_checkpoint(facts, criu, gate=checkpoint)]
+    found = criu.read_criu(endpoint) if facts.name else CriuFacts()
+    return [*checks.check_runtime(facts), checks.check_checkpoint(facts, found, gate=checkpoint)]
 
 
 def _seccomp(directory: str) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodeagent.doctor import kernel
-from nodeagent.doctor.checks import CriuFacts, DiskFacts, PortFacts
+from nodeagent.doctor.checks import DiskFacts, PortFacts
 from nodeagent.doctor.kernel import KernelFacts
 from nodeagent.seccompfile import MAX_PROFILE_BYTES
 from nodeagent.stats.host import read_pressure
@@ -57,18 +57,6 @@ def bad_profiles(directory: str) -> tuple[str, ...]:
         for path in sorted(Path(directory).rglob("*.json"))
         if (problem := _profile_problem(path))
     )
-
-
-def read_criu() -> CriuFacts:
-    """Which CRIU is there, and what it lacks on this kernel."""
-    version = _version_of("criu", "--version")
-    if not version:
-        return CriuFacts()
-    done = _run("criu", "check")
-    if done is None or done.returncode == 0:
-        return CriuFacts(version)
-    lines = (done.stderr + done.stdout).strip().splitlines()
-    return CriuFacts(version, lines[-1].strip() if lines else "criu check fails")
 
 
 def read_disk(path: str) -> DiskFacts | None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from nodeagent.doctor import gather
-from nodeagent.doctor.checks import CriuFacts
 from orch.component import lockfile
 
 
@@ -58,7 +57,6 @@ def test_an_empty_host_gives_empty_facts(tmp_path: Path, tools: Path) -> None:
     assert gather.read_capabilities(root) is None
     assert gather.has_seccomp(root) is False
     assert gather.read_controllers(root) == frozenset()
-    assert gather.read_criu() == CriuFacts()
     assert gather.read_descriptors(root)[1:] == (0, 0)
     assert gather.bad_profiles(root) == ()
 
@@ -67,21 +65,6 @@ def test_capabilities_and_seccomp_from_the_status(tmp_path: Path) -> None:
     root = tree(tmp_path, self__status="Name:\tx\nCapEff:\t0000000000200004\nSeccomp:\t0\n")
     assert gather.read_capabilities(root) == 1 << 21 | 1 << 2
     assert gather.has_seccomp(root)
-
-
-CRIU = [
-    ("echo 'Version: 4.2.1'", CriuFacts("4.2.1")),
-    ('[ "$1" = check ] && { echo "Error: no uffd" >&2; exit 1; }; echo Version: 4.2.1',
-     CriuFacts("4.2.1", "Error: no uffd")),
-    ('[ "$1" = check ] && exit 1; echo Version: 4.2.1', CriuFacts("4.2.1", "criu check fails")),
-    ("exit 127", CriuFacts()),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("script", "facts"), CRIU)
-def test_criu_is_asked_what_it_lacks(tools: Path, script: str, facts: CriuFacts) -> None:
-    tool(tools, "criu", script)
-    assert gather.read_criu() == facts
 
 
 def test_bad_profiles_are_named(tmp_path: Path) -> None:
