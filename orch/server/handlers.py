@@ -119,13 +119,13 @@ class ResourceHandlers:
 
     async def _patch(self, call: Call) -> web.Response:
         wanted = options.parse_write_options(call.request.query)
-        if "force" in call.request.query:
-            raise bad_request("force is only for server-side apply, which this server does not do")
         target = call.target()
         kind = media.parse_media(call.content_type).type
         change = patching.change_of(
             target.strategy.resource, kind, await httpd.read_body(call.request)
         )
+        if "force" in call.request.query:
+            raise bad_request("force is only for server-side apply, which this server does not do")
         stored = await modify.modify(self._backend, target, change, wanted)
         return self._answer_object(call, stored)
 

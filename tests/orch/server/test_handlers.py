@@ -305,6 +305,15 @@ async def test_tables_and_reduced_objects_are_answered_when_asked_for(api: Api) 
     assert (refused.status, refused.json["reason"]) == (406, "NotAcceptable")
 
 
+async def test_server_side_apply_is_said_to_be_unavailable(api: Api) -> None:
+    # kubectl turns exactly this code into "not available", see reference/apiserver.md §1.4
+    path = f"{PODS}/p1?fieldManager=kubectl&force=false"
+    kind = "application/apply-patch+yaml"
+    answer = await api.call("PATCH", path, pod(), content_type=kind)
+    assert (answer.status, answer.json["reason"]) == (415, "UnsupportedMediaType")
+    assert (await api.call("PATCH", path, {}, content_type=MERGE)).status == 400
+
+
 async def test_curl_gets_indented_json(api: Api) -> None:
     plain = await api.call("GET", PODS)
     curl = await api.call("GET", PODS, headers={"User-Agent": "curl/8.0"})
