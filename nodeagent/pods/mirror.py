@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -85,6 +86,7 @@ class MirrorPods:
         self._node_name = node_name
         self._trouble = ""
         self._waiting_since_s: float | None = None
+        self._settled: tuple[Pod, ...] = ()  # what there was when nothing was left to do
 
     async def run(self) -> None:
         await Periodic("pods.mirror", self.step, interval_s=INTERVAL_S).run()
@@ -93,8 +95,13 @@ class MirrorPods:
         """Compare once, and create and delete what differs; trouble is logged when it changes."""
         if not (self._source.ready and self._registry.complete):
             return
-        static = [pod for pod in self._registry.pods() if manifests.is_static(pod)]
-        planned = plan_mirrors(static, self._source.mirrors())
+        static = [pod for pod in self._registry.all_desired() if manifests.is_static(pod)]
+        mirrors = self._source.mirrors()
+        found = (*static, *mirrors)
+        if len(found) == len(self._settled) and all(map(operator.is_, found, self._settled)):
+            return
+        planned = plan_mirrors(static, mirrors)
+        self._settled = () if planned.create or planned.delete else found
         try:
             for mirror in planned.delete:
                 await self._delete(mirror)

@@ -74,6 +74,10 @@ class PodRegistry:
     def desired(self, uid: str) -> Pod | None:
         return self._desired.get(uid)
 
+    def all_desired(self) -> list[Pod]:
+        """The pods that should run here as their sources gave them, without their statuses."""
+        return list(self._desired.values())
+
     def set_desired(self, pods: Iterable[Pod]) -> None:
         """Replace the whole set; each pod has a uid and a name of its own."""
         self._desired = {pod.metadata.uid or "": pod for pod in pods}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 import pytest_asyncio
 
-from nodeagent.pods.mirror import MirrorPods, mirror_of, plan_mirrors
+from nodeagent.pods import mirror
+from nodeagent.pods.mirror import MirrorPlan, MirrorPods, mirror_of, plan_mirrors
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources import ApiSource
 from nodeagent.pods.spec import PodSettings
@@ -135,3 +136,22 @@ def test_only_what_differs_is_planned() -> None:
     planned = plan_mirrors([static(), static("new")], [same, gone])
     assert [p.metadata.name for p in planned.create] == ["new"]
     assert [p.metadata.name for p in planned.delete] == ["gone"]
+
+
+async def test_nothing_is_compared_while_nothing_changes(
+    mirrors: Mirrors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await mirrors.api.create(NODE)
+    await mirrors.start(static(), static("other", "def"))
+    compared: list[int] = []
+
+    def counted(wanted: Iterable[Pod], seen: Iterable[Pod]) -> MirrorPlan:
+        compared.append(1)
+        return plan_mirrors(wanted, seen)
+
+    monkeypatch.setattr(mirror, "plan_mirrors", counted)
+    await asyncio.sleep(60)
+    assert compared == []
+    mirrors.registry.set_desired([static()])
+    await asyncio.sleep(5)
+    assert [pod.metadata.name for pod in await mirrors.stored()] == ["web"]
