@@ -32,6 +32,7 @@ from orch.wire import version
 log = logging.getLogger("nodeagent")
 
 REMOVE_PODS_WITHIN_S = 30.0
+_TRIGGER_STEP_S = 5.0  # how soon a new container is watched
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -135,6 +136,9 @@ def _loops(
             interval_s=config.housekeepingInterval,
         )
         loops["runtime statistics"] = runtime_stats.run()
+    if built.triggers:
+        triggers = Periodic("pressure triggers", built.triggers.step, interval_s=_TRIGGER_STEP_S)
+        loops["pressure triggers"] = triggers.run()
     if watchdog:
         loops["watchdog"] = watchdog.run()
     return loops

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent import collector, podparts
+from nodeagent import collector, podparts, stalls
 from nodeagent.checkpoint import CheckpointLimits, CheckpointService
 from nodeagent.checkpointstore import CheckpointStore
 from nodeagent.collector import FactsCollector
@@ -35,6 +35,7 @@ from nodeagent.stats.runtimestats import RuntimeStatsLoop
 from nodeagent.stats.sampler import Measured, Sampler
 from nodeagent.stats.sources import Sources, SystemPart
 from nodeagent.statusloop import StatusLoop, StatusTimes
+from nodeagent.triggers import PressureTriggers
 from nodeagent.watchdog import Watchdog
 from orch.client.events import EventRecorder
 from orch.client.kubeconfig import load_kubeconfig
@@ -67,6 +68,7 @@ class Parts:
     runtime_watch: RuntimeWatch
     runtime_disks: RuntimeDiskLoop | None
     runtime_stats: RuntimeStatsLoop | None
+    triggers: PressureTriggers | None
     status: StatusLoop
     lease: LeaseLoop | None
     keeper: PodKeeper | None
@@ -94,6 +96,7 @@ class Parts:
                 lease=self.lease,
                 watchdog=watchdog,
                 operations=self.operations,
+                stalls=self.triggers.counts if self.triggers else {},
             )
         )
         pages = StatsPages(
@@ -123,6 +126,8 @@ class Parts:
             await self.checkpoints.recover()
 
     async def close(self) -> None:
+        if self.triggers:
+            self.triggers.close()
         await self.sampler.close()
         for transport in self.transports:
             await transport.close()
@@ -162,6 +167,11 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         times=StatusTimes(config.nodeStatusUpdateFrequency, config.nodeStatusReportFrequency),
         events=events,
     )
+    triggers = None
+    if config.psiTriggers and features.enabled("NodeAgentPSITriggers"):
+        triggers = stalls.pressure_triggers(
+            config, node_name=node_name, sampler=sampler, registry=registry, recorder=events
+        )
     health, slis = _health(sampler, config.housekeepingInterval)
     return Parts(
         node_name=node_name,
@@ -175,9 +185,12 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         runtime_watch=watch,
         runtime_disks=disks,
         runtime_stats=stats,
+        triggers=triggers,
         status=status,
         lease=_lease(lease_client, node_name, config),
-        keeper=podparts.build_keeper(config, registry, runtime, client, events),
+        keeper=podparts.build_keeper(
+            config, registry, runtime, client, events, node=lambda: status.node
+        ),
         checkpoints=_checkpoints(config, features, registry, runtime),
         events=events if client else None,
         health=health,

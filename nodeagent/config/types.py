@@ -96,6 +96,24 @@ class CheckpointPolicy(ConfigModel):
     maxConcurrent: int = Field(default=2, ge=1, le=64)
 
 
+class PsiTrigger(ConfigModel):
+    """Be told when tasks are stalled for longer than `threshold` within `window`."""
+
+    resource: Literal["cpu", "memory", "io"]
+    level: Literal["some", "full"] = "some"
+    scope: Literal["node", "pod", "container"] = "node"
+    threshold: Duration
+    window: Duration = 2.0
+
+    @model_validator(mode="after")
+    def _the_kernel_takes_it(self) -> PsiTrigger:
+        if not 0.5 <= self.window <= 10:
+            raise ValueError("window must be between 500ms and 10s")
+        if not 0 < self.threshold <= self.window:
+            raise ValueError("threshold must be greater than 0s and not above the window")
+        return self
+
+
 class NodeAgentConfiguration(ConfigModel):
     """The effective configuration; every default is the value used when nothing is said."""
 
@@ -130,6 +148,7 @@ class NodeAgentConfiguration(ConfigModel):
     # measuring
     housekeepingInterval: Duration = 10.0
     openFileBudget: int = Field(default=4096, ge=0)
+    psiTriggers: list[PsiTrigger] = Field(default=[], max_length=16)
 
     # node and heartbeat
     registerNode: bool = True

@@ -40,6 +40,7 @@ class Sources:
     lease: LeaseLoop | None
     watchdog: Watchdog | None
     operations: RuntimeOperations
+    stalls: Mapping[tuple[str, str, str], int]  # by resource, level and scope of the trigger
 
 
 def agent_registry(sources: Sources) -> Registry:
@@ -152,6 +153,14 @@ class _AgentCollector(Collector):
             "Walks of directories that exceeded their budget.",
             sampler.background.directories.spent,
         )
+        triggered = CounterMetricFamily(
+            "nodeagent_psi_trigger",
+            _alpha("How often a pressure trigger fired."),
+            labels=["resource", "level", "scope"],
+        )
+        for labels, count in sorted(self._sources.stalls.items()):
+            triggered.add_metric(list(labels), count)
+        yield triggered
         psi = GaugeMetricFamily(
             "nodeagent_psi_supported",
             _alpha("1 where pressure stalls are reported, 0 where they are disabled or absent."),

@@ -36,6 +36,7 @@ GATES: tuple[Gate, ...] = (
     Gate("ContainerCheckpoint", Stage.BETA, default=True, since="1.30"),
     Gate("NodeDeclaredFeatures", Stage.ALPHA, default=False, since="1.35"),
     Gate("NodeAgentPSI", Stage.BETA, default=True, since="1.34"),
+    Gate("NodeAgentPSITriggers", Stage.ALPHA, default=False, since="1.35"),
     Gate("PodAndContainerStatsFromCRI", Stage.ALPHA, default=False, since="1.23"),
 )
 _STAGES = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
