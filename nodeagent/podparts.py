@@ -6,6 +6,8 @@ mirrors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
@@ -27,6 +29,7 @@ from nodeagent.runtime.base import ContainerRuntime
 from orch.client.events import EventRecorder
 from orch.client.resources import ApiClient
 from orch.wire import quantity
+from orch.wire.core import Node
 
 
 def build_keeper(
@@ -35,6 +38,8 @@ def build_keeper(
     runtime: ContainerRuntime | None,
     client: ApiClient | None,
     events: EventRecorder,
+    *,
+    node: Callable[[], Node | None],
 ) -> PodKeeper | None:
     """None when there is no runtime to keep pods in."""
     if runtime is None:
@@ -52,6 +57,7 @@ def build_keeper(
         [*_file_sources(config, node_name), api],
         further=(rotation.run, statuses.run, mirrors.run),
         on_removed=statuses.removed,
+        node=node,
     )
 
 

@@ -82,6 +82,11 @@ class StatusLoop:
         self._wake = asyncio.Event()
         self._informer: Informer[Node] | None = None
 
+    @property
+    def node(self) -> Node | None:
+        """The node as last seen at the API server; None before it is registered."""
+        return self._node
+
     def serve_on(self, port: int) -> None:
         """Tell the port the agent really listens on; before `run`."""
         self._settings = replace(self._settings, agent_port=port)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
-from nodeagent.pods import desired, manifests
+from nodeagent.pods import admission, desired, manifests, status
 from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import PodSource
 from nodeagent.pods.worker import PodWorker, Removal
 from orch.component import loops
-from orch.wire import names
+from orch.wire import names, times
+from orch.wire.core import Node
 from orch.wire.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -28,7 +31,10 @@ Removed = Callable[[Pod], None]
 
 
 class PodKeeper:
-    """`further` are endless tasks that belong to the pods (status, mirror pods)."""
+    """`further` are endless tasks that belong to the pods (status, mirror pods).
+
+    `node` gives the Node as last reported, None while there is none; without it every pod is taken.
+    """
 
     def __init__(
         self,
@@ -37,12 +43,15 @@ class PodKeeper:
         *,
         further: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         on_removed: Removed | None = None,
+        node: Callable[[], Node | None] = lambda: None,
     ) -> None:
         self._services = services
         self._registry = services.registry
         self._sources = sources
         self._further = further
         self._on_removed = on_removed
+        self._node = node
+        self._not_taken: set[str] = set()
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
@@ -64,6 +73,7 @@ class PodKeeper:
                 for loop in self._further:
                     group.create_task(loop())
                 group.create_task(self._reconcile_for_ever())
+                group.create_task(self._begin_when_listed())
         finally:
             await self._stop_workers()
 
@@ -107,6 +117,10 @@ class PodKeeper:
             except TimeoutError:
                 continue
 
+    async def _begin_when_listed(self) -> None:
+        await self._services.observer.after_listing("")
+        self._changed.set()
+
     async def _reconcile(self) -> None:
         """Give every desired pod a worker, and tell the others' to end."""
         wanted = desired.merge(pod for source in self._sources for pod in source.pods())
@@ -114,8 +128,10 @@ class PodKeeper:
             log.error("%s", sentence)
         self._refused = wanted.refused
         self._registry.set_desired(wanted.pods)
+        self._learn_address()
         uids = {pod.metadata.uid or "" for pod in wanted.pods}
         self._gone &= uids
+        self._not_taken &= uids
         for uid, worker in self._workers.items():
             if uid not in uids and worker.pod is not None:
                 worker.remove(Removal())
@@ -133,10 +149,41 @@ class PodKeeper:
             worker.update(pod)
         elif any(other.pod and other.pod.key == pod.key for other in self._workers.values()):
             return  # a former pod of this name is on its way out; its end brings us back here
+        elif not pod.metadata.deletionTimestamp and not self._takes(pod):
+            return
         else:
             worker = self._work(uid, pod)
         if pod.metadata.deletionTimestamp:
             worker.remove(Removal())
+
+    def _learn_address(self) -> None:
+        """Without --node-ip, pods are told the address that the node reports."""
+        settings, node = self._registry.settings, self._node()
+        if settings.host_ip or node is None:
+            return
+        internal = [a.address for a in node.status.addresses or () if a.type == "InternalIP"]
+        if internal:
+            self._registry.settings = replace(settings, host_ip=internal[0])
+
+    def _takes(self, pod: Pod) -> bool:
+        """Whether the node has room for a pod that is not here yet; a refusal is for good."""
+        uid = pod.metadata.uid or ""
+        if uid in self._not_taken or not self._services.observer.settled(uid):
+            return False  # not, or not before it is known whether it runs already
+        node = self._node()
+        if node is None or pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:
+            return True
+        others = [worker.pod for worker in self._workers.values() if worker.occupies]
+        found = admission.refusal(pod, node, [other for other in others if other is not None])
+        if found is None:
+            return True
+        self._not_taken.add(uid)
+        log.warning("pod %s is not run: %s: %s", pod.key, found.reason, found.message)
+        self._services.events.warning(pod, found.reason, found.message)
+        now = times.format_time(self._services.now())
+        refused = status.refused_status(pod, found.reason, found.message, now)
+        self._registry.set_status(uid, refused)
+        return False
 
     async def _remove_strays(self, wanted: set[str]) -> None:
         """End what the runtime or the disk holds of pods that no source asks for."""

@@ -14,7 +14,7 @@ from nodeagent.pods import conditions, qos
 from nodeagent.pods.actions import NO_SIGNS, Plan, Signs, Waiting
 from nodeagent.pods.conditions import Moment
 from nodeagent.pods.observed import ObservedPod, is_ready
-from nodeagent.pods.phase import FINAL_PHASES, is_done, pod_phase
+from nodeagent.pods.phase import FAILED, FINAL_PHASES, is_done, pod_phase
 from nodeagent.pods.restarts import is_sidecar
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
@@ -53,6 +53,8 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     over = _statuses_of_the_past(pod, before)
     inits = [_init_status(c, _container_status(c, seen, facts, over)) for c in records]
     apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
+    if pod.status.phase in FINAL_PHASES and seen.empty and not over:
+        return before  # it never had a container here: refused, or ended before its time
     phase = pod_phase(pod, inits, apps)
     ips = _addresses(pod, seen, facts, before)
     moment = Moment(
@@ -77,6 +79,17 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
         qosClass=qos.qos_class(pod),
         reason=pod.status.reason,
         message=pod.status.message,
+    )
+
+
+def refused_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
+    """The status of a pod that this node does not take."""
+    return PodStatus(
+        phase=FAILED,
+        reason=reason,
+        message=message,
+        startTime=pod.status.startTime or now,
+        qosClass=qos.qos_class(pod),
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from nodeagent.pods import cleanup, plan, spec, status
 from nodeagent.pods.actions import Action, Plan, StartContainer
 from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.status import Facts
 from nodeagent.pods.steps import Steps
@@ -64,6 +65,12 @@ class PodWorker:
     @property
     def removing(self) -> bool:
         return self._removal is not None
+
+    @property
+    def occupies(self) -> bool:
+        """Whether the pod counts as using the node: until it is gone, or over."""
+        shown = self._registry.status(self.uid)
+        return self.pod is not None and (shown is None or shown.phase not in FINAL_PHASES)
 
     def poke(self) -> None:
         """Something about the pod changed: look again."""

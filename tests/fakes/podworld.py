@@ -25,6 +25,7 @@ from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from orch.component import loops
 from orch.wire import names
+from orch.wire.core import Node
 from orch.wire.meta import ApiObject
 from orch.wire.pods import Container, ContainerState, Pod
 from tests.fakes.runtime import FakeContainer, FakeRuntime
@@ -81,6 +82,7 @@ class PodWorld:
         self.runtime = runtime or ClockedRuntime()
         self.source = FakeSource()
         self.removed: list[Pod] = []
+        self.node: Node | None = None
         self.events: list[tuple[str, str, str]] = []  # pod, reason, message
         self._task: asyncio.Task[None] | None = None
         self._heirs: list[PodWorld] = []
@@ -112,7 +114,7 @@ class PodWorld:
             events=events,
             now=now,
         )
-        return PodKeeper(services, sources, on_removed=self.removed.append)
+        return PodKeeper(services, sources, on_removed=self.removed.append, node=lambda: self.node)
 
     def use(self, *sources: FakeSource) -> None:
         """Work with these sources instead of the one."""

@@ -1,0 +1,174 @@
+"""What the node takes, by tables of the reference's predicate tests, and a node that is full."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from nodeagent.pods import admission, sysctls
+from nodeagent.pods.admission import Refusal
+from orch.wire.core import Node
+from orch.wire.pods import Pod
+from tests.fakes.pods import container_data, pod
+from tests.fakes.podworld import PodWorld, named
+
+NODE = Node.from_wire(
+    {
+        "metadata": {"name": "node1", "labels": {"disk": "fast"}},
+        "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]},
+        "status": {
+            "allocatable": {"cpu": "2", "memory": "1000Mi", "pods": "3"},
+            "nodeInfo": {"kernelVersion": "4.10.3-x"},
+            "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}],
+        },
+    }
+)
+TOLERANT = {"tolerations": [{"operator": "Exists"}]}
+
+
+def asking(cpu: str = "0", memory: str = "0", **fields: Any) -> Pod:
+    resources = {"requests": {"cpu": cpu, "memory": memory}}
+    container = container_data("app", resources=resources, **fields.pop("container", {}))
+    return pod(container, **{**TOLERANT, **fields})
+
+
+def with_sysctl(name: str, **fields: Any) -> Pod:
+    context = {"sysctls": [{"name": name, "value": "1"}]}
+    return asking(securityContext=context, **fields)
+
+
+PORT = {"container": {"ports": [{"containerPort": 80, "hostPort": 8080}]}}
+LOCAL_PORT = {
+    "container": {"ports": [{"containerPort": 1, "hostPort": 8080, "hostIP": "127.0.0.1"}]}
+}
+UDP_PORT = {"container": {"ports": [{"containerPort": 1, "hostPort": 8080, "protocol": "UDP"}]}}
+STATIC = {"metadata": {"annotations": {"orch.io/config.source": "file"}}}
+
+ROWS: list[tuple[str, Pod, list[Pod], str, str]] = [
+    ("fits", asking("1"), [], "", ""),
+    ("fits exactly", asking("1500m", "900Mi"), [asking("500m", "100Mi")], "", ""),
+    (
+        "cpu",
+        asking("1501m"),
+        [asking("500m")],
+        "OutOfcpu",
+        "Node didn't have enough resource: cpu, requested: 1501, used: 500, capacity: 2000",
+    ),
+    (
+        "memory",
+        asking(memory="1001Mi"),
+        [],
+        "OutOfmemory",
+        "requested: 1049624576, used: 0, capacity: 1048576000",
+    ),
+    ("pods", asking(), [asking()] * 3, "OutOfpods", "requested: 1, used: 3, capacity: 3"),
+    (
+        "a large init container",
+        asking(initContainers=[container_data("i", resources={"requests": {"cpu": "3"}})]),
+        [],
+        "OutOfcpu",
+        "requested: 3000",
+    ),
+    ("host port", asking(**PORT), [asking(**PORT)], "NodePorts", "host port 8080 is in use"),
+    ("host port on one address", asking(**LOCAL_PORT), [asking(**PORT)], "NodePorts", "8080"),
+    ("host port of another protocol", asking(**UDP_PORT), [asking(**PORT)], "", ""),
+    ("selector", asking(nodeSelector={"disk": "fast"}), [], "", ""),
+    ("other selector", asking(nodeSelector={"disk": "slow"}), [], "NodeAffinity", "NodeAffinity"),
+    ("taint", asking(tolerations=[]), [], "TaintToleration", "taint {k: v}"),
+    (
+        "taint tolerated by value",
+        asking(tolerations=[{"key": "k", "value": "v", "effect": "NoExecute"}]),
+        [],
+        "",
+        "",
+    ),
+    ("taint of another value", asking(tolerations=[{"key": "k"}]), [], "TaintToleration", ""),
+    ("static pods tolerate", asking(tolerations=[], **STATIC), [], "", ""),
+    ("safe sysctl", with_sysctl("net.ipv4.tcp_syncookies"), [], "", ""),
+    (
+        "kernel too old",
+        with_sysctl("net.ipv4.tcp_rmem"),
+        [],
+        "SysctlForbidden",
+        '"net.ipv4.tcp_rmem" needs kernel 4.15, this node has 4.10.3-x',
+    ),
+    ("unsafe sysctl", with_sysctl("kernel.msgmax"), [], "SysctlForbidden", "not allowlisted"),
+    (
+        "sysctl of the host",
+        with_sysctl("net.ipv4.tcp_syncookies", hostNetwork=True),
+        [],
+        "SysctlForbidden",
+        "not allowed with host net enabled",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "reason", "text"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_a_pod_is_taken_or_refused(wanted: Pod, others: list[Pod], reason: str, text: str) -> None:
+    found = admission.refusal(wanted, NODE, others)
+    assert (found or Refusal("", "")).reason == reason
+    if found:
+        assert found.message.startswith("Pod was rejected: ")
+        assert text in found.message
+
+
+@pytest.mark.parametrize("name", sysctls.SAFE)
+def test_sysctls_of_the_table_are_fine_on_a_new_kernel(name: str) -> None:
+    assert sysctls.sysctl_problem(with_sysctl(name), "6.12.0") == ""
+    assert sysctls.sysctl_problem(with_sysctl(name.replace(".", "/")), "6.12.0") == ""
+
+
+@pytest.mark.looptime
+async def test_a_pod_too_many_fails_with_its_reason(world: PodWorld) -> None:
+    world.node = NODE
+    big = named(asking("1500m"), "big", "uid-big")
+    await world.start(big, asking("1"))
+    await world.until(lambda: "app" in world.running())
+    refused = world.status("web").status
+    assert (refused.phase, refused.reason) == ("Failed", "OutOfcpu")
+    assert ("web", "OutOfcpu", refused.message) in world.events
+    await asyncio.sleep(60)
+    assert len(world.running()) == 1
+    assert world.reasons().count("OutOfcpu") == 1
+    assert world.status("big").status.hostIP == "192.0.2.1"
+
+
+@pytest.mark.looptime
+async def test_pods_that_run_already_are_not_asked_again(world: PodWorld) -> None:
+    await world.start(asking("1500m"), named(asking("1"), "other", "uid-other"))
+    await world.until(lambda: len(world.runtime.sandboxes) == 2)
+    await world.until(lambda: len(world.registry.targets()) == 2)
+    before = world.runtime.sandboxes.keys()
+    await world.stop()
+    heir = world.successor()
+    heir.node = NODE
+    await heir.start(asking("1500m"), named(asking("1"), "other", "uid-other"))
+    await asyncio.sleep(30)
+    assert heir.runtime.sandboxes.keys() == before
+    assert {p.status.phase for p in heir.registry.pods()} == {"Running"}
+
+
+@pytest.mark.looptime
+async def test_a_refused_pod_can_be_deleted(world: PodWorld) -> None:
+    world.node = NODE
+    await world.start(asking("5"))
+    await world.until(lambda: world.status().status.phase == "Failed")
+    world.source.set(asking("5", metadata={"deletionTimestamp": "2026-01-31T12:00:00Z"}))
+    await world.until(lambda: bool(world.removed))
+
+
+@pytest.mark.looptime
+async def test_a_pod_over_makes_room_for_another(world: PodWorld) -> None:
+    world.node = NODE
+    first = asking("2", restartPolicy="Never")
+    await world.start(first)
+    await world.until(lambda: "app" in world.running())
+    world.runtime.exit(world.running()["app"], 0)
+    await world.until(lambda: world.status().status.phase == "Succeeded")
+    world.source.set(first, named(asking("2"), "next", "uid-next"))
+    await world.until(lambda: "app" in world.running())
+    assert world.status("next").status.phase != "Failed"
