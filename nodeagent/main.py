@@ -13,20 +13,23 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from nodeagent import options as command_line
 from nodeagent import parts, server
+from nodeagent.commands.dispatch import dispatch
 from nodeagent.config.load import ConfigError, load_config
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.options import Options, parse
+from nodeagent.options import Options
 from nodeagent.parts import Parts
 from nodeagent.watchdog import Watchdog
 from orch.component import log as logs
-from orch.component import notify
+from orch.component import notify, zpages
 from orch.component.daemon import SetupError, Stop, freeze_gc, run_daemon, supervise
 from orch.component.features import FeatureError, Features
 from orch.component.httpd import HttpServer, server_context
 from orch.component.lockfile import LockHeldError, acquire
 from orch.component.loops import Periodic, cancel, spawn
 from orch.component.notify import Notifier, NotifyError
+from orch.component.zpages import ZPages
 from orch.wire import version
 
 log = logging.getLogger("nodeagent")
@@ -42,7 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         from nodeagent.hollow.main import main as hollow
 
         return hollow(arguments[1:])
-    options = parse(arguments)
+    code = dispatch(arguments)
+    if code is not None:
+        return code
+    flags = command_line.parser()
+    given = flags.parse_args(arguments)
+    options = command_line.options_of(given)
     try:
         config = load_config(options.config, options.config_dir, options.overrides)
         features = Features(config.featureGates)
@@ -51,11 +59,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"nodeagent: error: {line}\n")
         return 1
     logs.configure(level=config.logging.level, format=config.logging.format)
-    return run_daemon(lambda stop: _run(options, config, features, stop), name="nodeagent")
+    pages = ZPages("nodeagent", zpages.flags_of(flags, given))
+    return run_daemon(lambda stop: _run(options, config, features, pages, stop), name="nodeagent")
 
 
 async def _run(
-    options: Options, config: NodeAgentConfiguration, features: Features, stop: Stop
+    options: Options,
+    config: NodeAgentConfiguration,
+    features: Features,
+    pages: ZPages,
+    stop: Stop,
 ) -> None:
     lock = _take_lock(options.lock_file)
     notifier = Notifier.from_environment()
@@ -67,7 +80,7 @@ async def _run(
     built = parts.build(options, config, features)
     _make_directories(options, config)
     watchdog = built.watchdog(notifier, interval_s=watchdog_s) if watchdog_s else None
-    services = built.services(watchdog)
+    services = built.services(watchdog, options.metric_policy, pages)
     secure = HttpServer(
         server.secure_app(services),
         host=config.address,

@@ -46,6 +46,8 @@ from orch.component.daemon import SetupError
 from orch.component.features import Features
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.notify import Notifier
+from orch.component.stability import MetricPolicy
+from orch.component.zpages import ZPages
 from orch.wire import version
 
 DISK_INTERVAL_S = 60.0
@@ -83,7 +85,7 @@ class Parts:
         """Keep-alives that depend on this process alone, not on API server or runtime."""
         return Watchdog(notifier, {"sampling": self._sampling_alive}, interval_s=interval_s)
 
-    def services(self, watchdog: Watchdog | None) -> Services:
+    def services(self, watchdog: Watchdog | None, policy: MetricPolicy, zpages: ZPages) -> Services:
         """What the HTTP handlers call."""
         metrics = agent_metrics.agent_registry(
             agent_metrics.Sources(
@@ -97,7 +99,8 @@ class Parts:
                 watchdog=watchdog,
                 operations=self.operations,
                 stalls=self.triggers.counts if self.triggers else {},
-            )
+            ),
+            policy,
         )
         pages = StatsPages(
             self.sampler,
@@ -107,6 +110,8 @@ class Parts:
         )
         return Services(
             config=self.config,
+            features=self.features,
+            zpages=zpages,
             pages=pages,
             registry=self.registry,
             checkpoints=self.checkpoints,

@@ -6,6 +6,7 @@ serves /healthz and nothing else. Bodies of errors are text, as the reference ag
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +20,11 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.containerlogs import ContainerLogs
 from nodeagent.metrics.pages import Body, StatsPages
 from nodeagent.pods.registry import PodRegistry
+from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
-from orch.component.httpd import peer_identity, text_errors
+from orch.component.httpd import BODY_TIMEOUT_S, peer_identity, text_errors
 from orch.component.metrics import Registry
+from orch.component.zpages import ZPages, configz
 from orch.wire.errors import ApiError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -35,6 +38,8 @@ class Services:
     """What the handlers call; built by main."""
 
     config: NodeAgentConfiguration
+    features: Features
+    zpages: ZPages
     pages: StatsPages
     registry: PodRegistry
     checkpoints: CheckpointService | None  # None: the feature gate is off
@@ -56,10 +61,11 @@ def secure_app(services: Services) -> web.Application:
     app.router.add_delete("/metrics/slis", handlers.reset_slis)
     app.router.add_get("/pods", handlers.pods)
     app.router.add_get("/runningpods/", handlers.running_pods)
-    app.router.add_get("/configz", handlers.configz)
+    app.router.add_routes([configz("nodeagentconfig", handlers.config)])
+    app.router.add_routes(services.zpages.routes(services.features))
+    ContainerLogs(services.registry).add_to(app)
     if services.checkpoints:
         app.router.add_post("/checkpoint/{namespace}/{pod}/{container}", handlers.checkpoint)
-    ContainerLogs(services.registry).add_to(app)
     add_health_routes(app, services.health)
     return app
 
@@ -125,9 +131,8 @@ class _Handlers:
     async def running_pods(self, request: web.Request) -> web.Response:
         return _json(_pod_list(self._services.registry.running_pods()))
 
-    async def configz(self, request: web.Request) -> web.Response:
-        config = self._services.config.model_dump(mode="json")
-        return _json({"nodeagentconfig": config})
+    def config(self) -> dict[str, Any]:
+        return self._services.config.model_dump(mode="json")
 
     async def checkpoint(self, request: web.Request) -> web.Response:
         service = self._services.checkpoints
@@ -148,7 +153,12 @@ async def _form(request: web.Request) -> Any:
         raise ApiError(
             500, "InternalError", f"parse form failed: content type {request.content_type!r}"
         )
-    return await request.post()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            return await request.post()
+    except TimeoutError:
+        message = f"the request body did not arrive within {BODY_TIMEOUT_S:g} s"
+        raise ApiError(408, "Timeout", message) from None
 
 
 def _pod_list(pods: Any) -> dict[str, Any]:

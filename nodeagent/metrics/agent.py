@@ -22,6 +22,7 @@ from nodeagent.statusloop import StatusLoop
 from nodeagent.watchdog import Watchdog
 from orch.component.features import Features
 from orch.component.metrics import Registry
+from orch.component.stability import MetricPolicy
 from orch.wire import version
 
 _PSI_STATES = ("supported", "disabled", "absent")
@@ -43,9 +44,9 @@ class Sources:
     stalls: Mapping[tuple[str, str, str], int]  # by resource, level and scope of the trigger
 
 
-def agent_registry(sources: Sources) -> Registry:
-    """The registry behind `/metrics`."""
-    registry = Registry()
+def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
+    """The registry behind `/metrics`; `policy` is what the operator hides or disables."""
+    registry = Registry(policy)
     registry.add_process_metrics()
     registry.register(_AgentCollector(sources))
     registry.register(sources.operations)
