@@ -73,30 +73,42 @@ def _headers(wanted: WatchRequest) -> dict[str, str]:
 async def _follow(
     request: web.Request, wanted: WatchRequest, opened: Opened, writer: _Writer
 ) -> None:
-    """Write events as they come; bookmarks when asked for, also as the last line at timeout."""
+    """Write events as they come; bookmarks when asked for, also as the last line at timeout.
+
+    One timer runs beside the events, not one per event.
+    """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + wanted.lifetime_s()
     bookmark_s = loop.time() + BOOKMARK_S
-    while request.transport is not None and not request.transport.is_closing():
-        events: Sequence[Event] | None = ()
-        try:
-            async with asyncio.timeout_at(min(deadline_s, bookmark_s, loop.time() + _GONE_CHECK_S)):
-                events = await watching.next_events(opened.watch, wanted.selection)
-        except TimeoutError:
-            pass  # time for a bookmark, for the end, or only to look whether anybody listens
-        except ApiError as error:
-            await writer.write(render.render_error(error.to_status()))
-            return
-        if events is None:
-            return
-        await writer.write_events(events)
-        now_s = loop.time()
-        if wanted.options.bookmarks and now_s >= min(bookmark_s, deadline_s):
-            await writer.write(render.render_bookmark(wanted.rendering, opened.watch.revision))
-        if now_s >= bookmark_s:
-            bookmark_s = now_s + BOOKMARK_S
-        if now_s >= deadline_s:
-            return
+    timer = _remind(opened, deadline_s, bookmark_s)
+    try:
+        while request.transport is not None and not request.transport.is_closing():
+            events = await watching.next_events(opened.watch, wanted.selection)
+            if events is None:
+                return
+            await writer.write_events(events)
+            now_s = loop.time()
+            if now_s < timer.when():
+                continue
+            if now_s >= min(bookmark_s, deadline_s):
+                if wanted.options.bookmarks:
+                    line = render.render_bookmark(wanted.rendering, opened.watch.revision)
+                    await writer.write(line)
+                bookmark_s = now_s + BOOKMARK_S
+            if now_s >= deadline_s:
+                return
+            timer = _remind(opened, deadline_s, bookmark_s)
+    except ApiError as error:
+        await writer.write(render.render_error(error.to_status()))
+    finally:
+        timer.cancel()
+
+
+def _remind(opened: Opened, deadline_s: float, bookmark_s: float) -> asyncio.TimerHandle:
+    """Wake the watch for a bookmark, for its end, or only to look whether anybody listens."""
+    loop = asyncio.get_running_loop()
+    when_s = min(deadline_s, bookmark_s, loop.time() + _GONE_CHECK_S)
+    return loop.call_at(when_s, opened.watch.nudge)
 
 
 class _Writer:

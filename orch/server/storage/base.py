@@ -81,10 +81,13 @@ class Watch(Protocol):
     """A reader's place in the history."""
 
     async def changes(self) -> list[Change] | None:
-        """The next changes, at least one; None when storage ends its watches.
+        """The next changes; none after a nudge, None when storage ends its watches.
 
         Compacted when this reader fell behind what is held.
         """
+
+    def nudge(self) -> None:
+        """Let `changes` return now, this time without waiting: the reader has something else."""
 
     @property
     def revision(self) -> int:

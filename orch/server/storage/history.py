@@ -58,17 +58,14 @@ class History:
             raise Compacted(seen_revision, self.floor)
         return self._changes[position - self._first :]
 
-    async def wait(self) -> bool:
-        """Until something was appended (True) or the history was ended (False)."""
-        if self._ended:
-            return False
+    def next_change(self) -> asyncio.Future[None]:
+        """Done when something was appended, or the history was ended; `forget` it if not used."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
-        try:
-            await future
-        finally:
-            self._waiting.discard(future)
-        return not self._ended
+        return future
+
+    def forget(self, future: asyncio.Future[None]) -> None:
+        self._waiting.discard(future)
 
     def end(self) -> None:
         self._ended = True

@@ -6,6 +6,7 @@ on the event loop's thread alone and knows nothing of the medium.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
@@ -61,6 +62,8 @@ class MirrorWatch:
         self._position = history.position_after(from_revision)
         self._revision = from_revision
         self._closed = False
+        self._nudged = False
+        self._waiting: asyncio.Future[None] | None = None
 
     @property
     def revision(self) -> int:
@@ -77,12 +80,29 @@ class MirrorWatch:
                 wanted = [change for change in found if change.key.startswith(self._prefix)]
                 if wanted:
                     return wanted
-            elif not await self._history.wait():
-                break
+            elif self._nudged:
+                self._nudged = False
+                return []
+            else:
+                await self._wait()
         return None
+
+    def nudge(self) -> None:
+        self._nudged = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def close(self) -> None:
         self._closed = True
+        self.nudge()
+
+    async def _wait(self) -> None:
+        self._waiting = self._history.next_change()
+        try:
+            await self._waiting
+        finally:
+            self._history.forget(self._waiting)
+            self._waiting = None
 
 
 class Mirror:

@@ -122,6 +122,24 @@ class StorageContract:
         assert [change.current for change in await waiting] == [stored]
         assert watch.revision == storage.revision
 
+    async def test_a_nudged_watch_returns_empty_handed_once(self, storage) -> None:
+        watch = storage.watch("/pods/", storage.revision)
+        waiting = asyncio.ensure_future(watch.changes())
+        await asyncio.sleep(0)
+        watch.nudge()
+        assert await waiting == []
+        watch.nudge()
+        stored = await storage.create("/pods/a/x", b"1")
+        assert [change.current for change in await watch.changes()] == [stored]
+        assert await watch.changes() == []
+
+    async def test_a_closed_watch_ends(self, storage) -> None:
+        watch = storage.watch("/pods/", storage.revision)
+        waiting = asyncio.ensure_future(watch.changes())
+        await asyncio.sleep(0)
+        watch.close()
+        assert await waiting is None
+
     async def test_an_idle_watch_knows_the_newest_revision(self, storage) -> None:
         watch = storage.watch("/pods/", storage.revision)
         await storage.create("/nodes/n", b"another kind")
