@@ -23,6 +23,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import ApiSource, PodSource
 from nodeagent.pods.status_sync import StatusSync
+from nodeagent.pods.urlsource import UrlSource
 from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.base import ContainerRuntime
@@ -49,12 +50,12 @@ def build_keeper(
     services = _services(config, registry, runtime, PodEvents(events, api.stored if api else None))
     rotation = LogRotation(runtime, registry, _log_bounds(config))
     if client is None or api is None:
-        return PodKeeper(services, _file_sources(config, node_name), further=(rotation.run,))
+        return PodKeeper(services, _static_sources(config, node_name), further=(rotation.run,))
     statuses = StatusSync(client, registry, api)
     mirrors = MirrorPods(client, registry, api, node_name)
     return PodKeeper(
         services,
-        [*_file_sources(config, node_name), api],
+        [*_static_sources(config, node_name), api],
         further=(rotation.run, statuses.run, mirrors.run),
         on_removed=statuses.removed,
         node=node,
@@ -84,11 +85,14 @@ def _services(
     )
 
 
-def _file_sources(config: NodeAgentConfiguration, node_name: str) -> list[PodSource]:
-    if not config.staticPodPath:
-        return []
-    interval_s = config.fileCheckFrequency
-    return [FileSource(config.staticPodPath, node_name, full_interval_s=interval_s)]
+def _static_sources(config: NodeAgentConfiguration, node_name: str) -> list[PodSource]:
+    sources: list[PodSource] = []
+    if path := config.staticPodPath:
+        sources.append(FileSource(path, node_name, full_interval_s=config.fileCheckFrequency))
+    if url := config.staticPodURL:
+        interval_s, headers = config.httpCheckFrequency, config.staticPodURLHeader
+        sources.append(UrlSource(url, node_name, headers=headers, interval_s=interval_s))
+    return sources
 
 
 def _log_bounds(config: NodeAgentConfiguration) -> LogBounds:

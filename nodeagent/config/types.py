@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
+from orch.component.secret import Secret
 from orch.wire import durations, quantity
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
 
@@ -123,6 +124,9 @@ class NodeAgentConfiguration(ConfigModel):
     # pods
     staticPodPath: str = ""
     fileCheckFrequency: Duration = 20.0
+    staticPodURL: str = ""
+    staticPodURLHeader: dict[str, list[Secret]] = {}
+    httpCheckFrequency: Duration = 20.0
     podLogsDir: str = "/var/log/pods"
     containerLogMaxSize: Quantity = "10Mi"
     containerLogMaxFiles: int = Field(default=5, ge=2)
@@ -183,6 +187,7 @@ class NodeAgentConfiguration(ConfigModel):
 
 _POSITIVE_DURATIONS = (
     "fileCheckFrequency",
+    "httpCheckFrequency",
     "containerLogMonitorInterval",
     "runtimeRequestTimeout",
     "housekeepingInterval",
