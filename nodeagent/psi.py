@@ -36,6 +36,13 @@ class Pressure(NamedTuple):
     full: PressureLine | None
 
 
+NO_STALL = Pressure(PressureLine(0.0, 0.0, 0.0, 0), PressureLine(0.0, 0.0, 0.0, 0))
+_NO_STALL_TEXT = (
+    b"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+    b"full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+)
+
+
 class _Averages(dict[bytes, float]):
     """Text → number, remembered: float() costs more than everything else about a line.
 
@@ -60,6 +67,8 @@ def parse_pressure(text: str | bytes) -> Pressure | None:
     as not written.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if data == _NO_STALL_TEXT:  # most cgroups, most of the time
+        return NO_STALL
     match = _USUAL(data)
     if match is None:
         return _parse_unusual(data)

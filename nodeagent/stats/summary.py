@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodeagent.psi import Pressure
+from nodeagent.psi import NO_STALL, Pressure
 from nodeagent.stats import summarydisks as disks
 from nodeagent.stats.samples import (
     CgroupSample,
@@ -159,7 +159,13 @@ class _Builder:
             out["io"] = {"time": time, "psi": _psi(sample.io_pressure)}
 
 
+_ZERO = {"total": 0, "avg10": 0.0, "avg60": 0.0, "avg300": 0.0}
+_NO_STALL = {"some": _ZERO, "full": _ZERO}
+
+
 def _psi(pressure: Pressure) -> Json:
+    if pressure is NO_STALL:
+        return _NO_STALL
     (avg10, avg60, avg300, total), full = pressure
     out = {"some": {"total": total, "avg10": avg10, "avg60": avg60, "avg300": avg300}}
     if full is not None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.psi import Pressure, PressureLine, parse_pressure
+from nodeagent.psi import NO_STALL, Pressure, PressureLine, parse_pressure
 
 SOME = PressureLine(0.06, 0.20, 0.64, 17128472)
 ZERO = PressureLine(0.0, 0.0, 0.0, 0)
@@ -45,6 +45,12 @@ FULL = "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 def test_reads_what_the_kernel_writes_and_nothing_else(text: str, expected: object) -> None:
     assert parse_pressure(text) == expected
     assert parse_pressure(text.encode()) == expected
+
+
+def test_no_stall_at_all_is_one_value_for_all() -> None:
+    text = "some " + FULL[5:] + FULL
+    assert parse_pressure(text) is parse_pressure(text.encode()) is NO_STALL
+    assert Pressure(ZERO, ZERO) == NO_STALL
 
 
 @given(st.binary(max_size=300))

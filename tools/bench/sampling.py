@@ -30,7 +30,8 @@ from nodeagent.stats.reading import Reader
 from nodeagent.stats.samples import PodTarget, Sample
 from nodeagent.stats.sources import Sources
 from nodeagent.stats.summary import build_summary
-from tools.bench import cgrouptree, peers
+from orch.component.daemon import freeze_gc
+from tools.bench import cgrouptree, loopdelay, peers
 from tools.bench.peers import CReader
 
 SIZES = (30, 110, 500, 1000)
@@ -66,7 +67,9 @@ def main() -> None:
     except cgrouptree.NoCgroups as error:
         print(error)
         return
+    freeze_gc()  # as the daemons do when they have started
     _pages(samples)
+    loopdelay.print_table()
     print()
     print(peers.node_exporter_row())
     own = host.read_own_usage()

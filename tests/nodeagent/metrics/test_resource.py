@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -88,6 +90,18 @@ def test_without_a_sample_only_the_errors_remain() -> None:
 def test_a_page_without_pods_has_no_empty_family() -> None:
     page = render_resource_metrics(Sample(TIME_NS)).decode()
     assert "container_" not in page.replace("container metrics", "")
+
+
+@pytest.mark.parametrize("sample", [sample_of(), None], ids=["a sample", "no sample"])
+def test_promtool_accepts_the_page(sample: Sample | None) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian package prometheus)")
+    page = render_resource_metrics(sample)
+    checked = subprocess.run(
+        [promtool, "check", "metrics"], input=page, capture_output=True, timeout=30
+    )
+    assert (checked.returncode, checked.stderr + checked.stdout) == (0, b"")
 
 
 NAMES = ["plain", 'with "quotes"', "back\\slash", "two\nlines", "süß 日本"]
