@@ -171,6 +171,7 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         facts.collect,
         times=StatusTimes(config.nodeStatusUpdateFrequency, config.nodeStatusReportFrequency),
         events=events,
+        settled=watch.known,
     )
     triggers = None
     if config.psiTriggers and features.enabled("NodeAgentPSITriggers"):

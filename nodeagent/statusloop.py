@@ -52,6 +52,8 @@ class StatusTimes:
 class StatusLoop:
     """`collect` gives the facts of the moment and must have deadlines of its own.
 
+    `settled` is awaited before the first report: until the facts are more than a guess.
+
     Without a client (standalone) it does nothing. Read for metrics and health: `reports`,
     `failures` (rounds), `last_report_s` (loop time), `registered`, `ready`, `pressure`.
     """
@@ -64,6 +66,7 @@ class StatusLoop:
         *,
         times: StatusTimes = StatusTimes(),
         events: EventRecorder | None = None,
+        settled: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.reports = 0
         self.failures = 0
@@ -75,6 +78,7 @@ class StatusLoop:
         self._settings = settings
         self._collect = collect
         self._times = times
+        self._settled = settled
         self._events = events or EventRecorder(None, "nodeagent")
         self._node: Node | None = None  # as last seen
         self._report_due_s = 0.0
@@ -101,6 +105,8 @@ class StatusLoop:
             log.info("running standalone: no API server is configured, the node is not reported")
             await asyncio.Event().wait()
             return
+        if self._settled:
+            await self._settled()
         loop = asyncio.get_running_loop()
         fast_until_s = loop.time() + FAST_FOR_S
         backoff = Backoff(FIRST_DELAY_S, 2.0, LONGEST_DELAY_S)

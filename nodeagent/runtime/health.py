@@ -7,6 +7,7 @@ answers is `verdict`; who reports it is the status loop, which is woken when it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -36,6 +37,9 @@ class RuntimeWatch:
         self.failures = 0
         self._runtime = runtime
         self._on_change = on_change
+        self._known = asyncio.Event()
+        if runtime is None:
+            self._known.set()
         self._said: tuple[str, ...] = (verdict.NEVER_CHECKED,)
 
     async def run(self) -> None:
@@ -44,6 +48,15 @@ class RuntimeWatch:
             absent=self.health.absent, since_s=asyncio.get_running_loop().time()
         )
         await loops.Periodic("runtime watch", self.check, interval_s=INTERVAL_S).run()
+
+    async def known(self) -> None:
+        """Wait for the first good answer, or until the runtime counts as down without one.
+
+        What is said of a node before that is a guess, and one that a restart would repeat.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(verdict.DOWN_AFTER_S):
+                await self._known.wait()
 
     async def check(self) -> None:
         """Ask once; says and signals only what changed."""
@@ -69,6 +82,7 @@ class RuntimeWatch:
         else:
             now_s = asyncio.get_running_loop().time()
             self.health = verdict.answered(self.health, now_s, conditions, version)
+            self._known.set()
 
     def _failed(self, error: str) -> None:
         self.failures += 1

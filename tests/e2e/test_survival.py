@@ -46,6 +46,8 @@ def test_an_agent_that_is_killed_finds_its_pods_again(cluster: LocalCluster, pod
     )
     assert cluster.container_ids(pod_name) == ids
     assert restarts(cluster, pod_name) == 0
+    events = cluster.get("/api/v1/events")["items"]
+    assert "NodeNotReady" not in {event["reason"] for event in events}, "Ready never flipped"
 
 
 def test_a_second_agent_on_the_same_lock_file_does_not_start_work(

@@ -103,3 +103,24 @@ async def test_a_runtime_that_is_not_there_names_the_reason_once(
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
         "no container runtime is configured"
     ]
+
+
+async def test_nothing_is_known_before_the_first_good_answer() -> None:
+    runtime = FakeRuntime()
+    watch = RuntimeWatch(runtime)
+    waiting = loops.spawn(watch.known(), name="known")
+    await asyncio.sleep(verdict.DOWN_AFTER_S - 1)
+    assert not waiting.done()
+    await watch.check()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_runtime_that_never_answers_is_waited_for_until_it_counts_as_down() -> None:
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await RuntimeWatch(FakeRuntime()).known()
+    assert loop.time() - began_s == pytest.approx(verdict.DOWN_AFTER_S, abs=1)
+
+
+async def test_without_a_runtime_there_is_nothing_to_wait_for() -> None:
+    await asyncio.wait_for(RuntimeWatch(None).known(), 1)
