@@ -1,6 +1,6 @@
 """The one way in: every request is read, authenticated, bounded, authorized and counted here.
 
-One middleware instead of five: attributes → identity → in-flight bound → decision → handler →
+One middleware instead of five: attributes → identity (and whom it acts for) → in-flight bound → decision → handler →
 errors as answers → metrics. A handler runs only after the decision; nothing else decides.
 """
 
@@ -17,6 +17,7 @@ from orch.component import httpd
 from orch.server import authorizer
 from orch.server.authn import ANONYMOUS
 from orch.server.authorizer import Authorizer
+from orch.server.impersonation import impersonate
 from orch.server.inflight import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.requestinfo import RequestInfo, parse_request
@@ -68,7 +69,7 @@ class Gate:
     async def _enter(
         self, request: web.Request, handler: Handler, info: RequestInfo
     ) -> web.StreamResponse:
-        identity = await self.authenticate(request)
+        identity = impersonate(await self.authenticate(request), request.headers)
         with self.inflight.admit(identity, info):
             self._authorize(identity, info)
             request[INFO] = info
