@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from nodeagent.heartbeat import LeaseLoop
+from nodeagent.metrics import pods
 from nodeagent.metrics.operations import RuntimeOperations
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.health import RuntimeWatch
@@ -60,7 +61,7 @@ class _AgentCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._framework()
         yield from self._heartbeat()
-        yield from self._pods()
+        yield from pods.pod_metrics(self._sources.registry)
         yield from self._measuring()
         if self._sources.watchdog:
             yield _counts(
@@ -113,15 +114,6 @@ class _AgentCollector(Collector):
                 "How long after its planned time the last renewal came.",
                 lease.late_s,
             )
-
-    def _pods(self) -> Iterator[Metric]:
-        registry = self._sources.registry
-        containers = sum(
-            1 for target in registry.targets() for container in target.containers if container.id
-        )
-        yield _gauge("nodeagent_desired_pods", "Pods that should run.", len(registry.pods()))
-        yield _gauge("nodeagent_running_pods", "Pods with a sandbox.", len(registry.running_pods()))
-        yield _gauge("nodeagent_running_containers", "Containers that are measured.", containers)
 
     def _measuring(self) -> Iterator[Metric]:
         sampler = self._sources.sampler

@@ -179,6 +179,7 @@ class PodKeeper:
             return True
         self._not_taken.add(uid)
         log.warning("pod %s is not run: %s: %s", pod.key, found.reason, found.message)
+        self._registry.counts.rejections[found.reason] += 1
         self._services.events.warning(pod, found.reason, found.message)
         now = times.format_time(self._services.now())
         refused = status.refused_status(pod, found.reason, found.message, now)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from nodeagent.pods import targets
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.spec import PodSettings
 from nodeagent.stats.samples import PodTarget
@@ -27,6 +28,7 @@ class PodRegistry:
         self.complete = False  # whether every source has been read at least once
         # Ids of containers that are being checkpointed: they cannot answer probes meanwhile.
         self.frozen: set[str] = set()
+        self.counts = PodCounts()
         self._desired: dict[str, Pod] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._statuses: dict[str, PodStatus] = {}

@@ -183,6 +183,12 @@ def all_containers(pod: Pod) -> list[Container]:
     return [*(pod.spec.initContainers or ()), *pod.spec.containers]
 
 
+def container_type(pod: Pod | None, name: str) -> str:
+    """`container` or `init_container`, as metrics name them."""
+    inits = (pod and pod.spec.initContainers) or ()
+    return "init_container" if any(c.name == name for c in inits) else "container"
+
+
 def find_container(pod: Pod, name: str) -> Container | None:
     return next((c for c in all_containers(pod) if c.name == name), None)
 

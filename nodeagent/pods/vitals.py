@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from nodeagent.pods import probing, spec
 from nodeagent.pods.actions import Signs, Unhealthy
+from nodeagent.pods.counts import ProbeKey
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.probes import Outcome, Prober, Target
@@ -26,6 +27,7 @@ from orch.wire.pods import Container, Pod, Probe
 
 log = logging.getLogger(__name__)
 
+_RESULTS = {True: "successful", False: "failed", None: "unknown"}
 _READY_AT_FIRST = {Kind.STARTUP: None, Kind.LIVENESS: True, Kind.READINESS: False}
 
 
@@ -136,6 +138,7 @@ class Vitals:
         container_id = watched.detail.container.id
         target = Target(container_id, watched.container, watched.address)
         outcome = await self._prober.check(target, probe)
+        self._count(watched, kind, outcome)
         if outcome.good is None:
             log.debug("%s probe of %s: %s", kind.value, container_id, outcome.text)
             return
@@ -148,6 +151,18 @@ class Vitals:
             self._events.warning(watched.pod, "Unhealthy", text)
         if after.good is not before.good:
             self._judge(watched, kind, probe, outcome)
+
+    def _count(self, watched: _Watched, kind: Kind, outcome: Outcome) -> None:
+        meta = watched.pod.metadata
+        key = ProbeKey(
+            kind.value,
+            _RESULTS[outcome.good],
+            watched.container.name,
+            meta.name,
+            meta.namespace or "",
+            meta.uid or "",
+        )
+        self._registry.counts.probes[key] += 1
 
     def _judge(self, watched: _Watched, kind: Kind, probe: Probe, outcome: Outcome) -> None:
         """What is thought of a container changed."""

@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass
 
 from nodeagent.pods import cleanup, plan, spec, status
-from nodeagent.pods.actions import Action, Plan, StartContainer
+from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.services import PodServices
@@ -144,6 +144,7 @@ class PodWorker:
             self._note(failed)
             return self._troubles.active(self._now_s())[plan.SANDBOX].remaining_s, False
         self._services.events.forget(self.uid)
+        self._registry.counts.forget(self.uid)
         log.info("pod %s: removed", self.name)
         return None, True
 
@@ -186,7 +187,11 @@ class PodWorker:
         self._failed_action = None
         subject = action.name if isinstance(action, StartContainer) else plan.SANDBOX
         self._troubles.clear(subject)
+        counts = self._registry.counts
+        if isinstance(action, CreateSandbox):
+            counts.started_pods += 1
         if isinstance(action, StartContainer):
+            counts.started_containers[spec.container_type(self.pod, action.name)] += 1
             log.info("pod %s: started container %s", self.name, action.name)
 
     def _note(self, failed: StepFailed) -> None:
@@ -194,6 +199,15 @@ class PodWorker:
             about = f"container {failed.subject}: " if failed.subject else ""
             log.warning("pod %s: %s%s: %s", self.name, about, failed.reason, failed)
         self._services.events.failed(self.pod, failed)
+        self._count_failure(failed)
+
+    def _count_failure(self, failed: StepFailed) -> None:
+        counts = self._registry.counts
+        if failed.subject:
+            key = (spec.container_type(self.pod, failed.subject), failed.reason)
+            counts.started_container_errors[key] += 1
+        elif failed.reason in ("FailedCreatePodSandBox", "FailedMount"):
+            counts.started_pod_errors += 1
 
     def _held_s(self, action: Action) -> float:
         """How long a step that failed is not to be repeated; the plan sees to starts itself."""

@@ -1,0 +1,83 @@
+"""Pods on the metrics page, after what happened to them on a runtime in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from nodeagent.metrics.pods import pod_metrics
+from orch.wire.core import Node
+from tests.fakes.pods import UID, container_data, pod
+from tests.fakes.podworld import PodWorld, named
+
+pytestmark = pytest.mark.looptime
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path) -> AsyncIterator[PodWorld]:
+    world = PodWorld(tmp_path)
+    yield world
+    await world.stop()
+
+
+def page(world: PodWorld) -> list[str]:
+    """The lines that carry values."""
+
+    class Page(Collector):
+        def collect(self) -> list[Metric]:
+            return list(pod_metrics(world.registry))
+
+    registry = CollectorRegistry()
+    registry.register(Page())
+    text = generate_latest(registry).decode()
+    assert "# HELP prober_probe_total [BETA] " in text
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+async def test_starts_failures_and_states_are_counted(world: PodWorld) -> None:
+    world.runtime.fail("run_sandbox", "no", times=1)
+    bad = container_data("bad", image="localhost/absent:1", imagePullPolicy="Never")
+    await world.start(pod("a", bad, initContainers=[container_data("i")]))
+    await world.until(lambda: "i" in world.running())
+    world.runtime.exit(world.running()["i"])
+    await world.until(lambda: world.waiting("bad") == "ErrImageNeverPull")
+    lines = page(world)
+    for expected in (
+        'nodeagent_desired_pods{static="true"} 1.0',
+        "nodeagent_running_pods 1.0",
+        'nodeagent_running_containers{container_state="exited"} 1.0',
+        'nodeagent_running_containers{container_state="running"} 1.0',
+        "nodeagent_started_pods_total 1.0",
+        "nodeagent_started_pods_errors_total 1.0",
+        'nodeagent_started_containers_total{container_type="container"} 1.0',
+        'nodeagent_started_containers_total{container_type="init_container"} 1.0',
+        'nodeagent_started_containers_errors_total{code="ErrImageNeverPull",'
+        'container_type="container"} 1.0',
+    ):
+        assert expected in lines
+
+
+async def test_refusals_are_counted_by_their_reason(world: PodWorld) -> None:
+    world.node = Node.from_wire({"status": {"allocatable": {"pods": "0"}}})
+    await world.start(pod())
+    await world.until(lambda: world.status().status.phase == "Failed")
+    assert 'nodeagent_admission_rejections_total{reason="OutOfpods"} 1.0' in page(world)
+
+
+async def test_probes_are_counted_until_their_pod_is_gone(world: PodWorld) -> None:
+    probe = {"exec": {"command": ["x"]}, "periodSeconds": 1}
+    await world.start(pod(container_data("app", livenessProbe=probe)), named(pod(), "b", "uid-b"))
+    key = (
+        'prober_probe_total{container="app",namespace="default",pod="web",'
+        f'pod_uid="{UID}",probe_type="Liveness",result="successful"}}'
+    )
+    await world.until(lambda: any(line.startswith(key) for line in page(world)))
+    world.source.set()
+    await world.until(lambda: not world.traces())
+    assert not [line for line in page(world) if line.startswith("prober_")]
