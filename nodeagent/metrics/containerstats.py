@@ -8,7 +8,6 @@ forty thousand lines, so nothing here may cost more than the number it prints.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nodeagent.metrics import columns, devicecolumns, text
@@ -53,6 +52,7 @@ def render_container_metrics(
     page = Page(openmetrics=openmetrics)
     if sample is not None:
         rows = list(_rows(sample, page))
+        _labels.end_page()
         columns.write_cpu(page, rows)
         columns.write_memory(page, rows)
         columns.write_processes(page, rows)
@@ -89,12 +89,14 @@ def _write_machine(page: Page, host: HostFacts) -> None:
     page.sample("machine_scrape_error", "", 0)
 
 
-@lru_cache(maxsize=16384)
-def _labels(container: str, path: str, image: str, name: str, namespace: str, pod: str) -> str:
+def _label_block(container: str, path: str, image: str, name: str, namespace: str, pod: str) -> str:
     block = text.label_block(
         container=container, id=path, image=image, name=name, namespace=namespace, pod=pod
     )
     return block[:-1]
+
+
+_labels = text.LabelCache(_label_block)
 
 
 def _rows(sample: Sample, page: Page) -> Iterator[Row]:

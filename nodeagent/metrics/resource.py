@@ -7,7 +7,6 @@ the stamp of its reading; what is not known is left out, and no single pod can s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 from nodeagent.metrics import text
@@ -35,6 +34,8 @@ def render_resource_metrics(sample: Sample | None, *, openmetrics: bool = False)
         return _errors(page, 1)
     containers = list(_container_rows(sample, page))
     pods = list(_pod_rows(sample, page))
+    _container_labels.end_page()
+    _pod_labels.end_page()
     _family(page, "container_cpu_usage_seconds_total", "counter", _cpu_seconds, containers)
     _family(page, "container_memory_working_set_bytes", "gauge", _working_set, containers)
     _start_times(page, containers)
@@ -138,14 +139,12 @@ def _pod_rows(sample: Sample, page: Page) -> Iterator[_Row]:
             yield _Row(labels, page.stamp(pod.cgroup.time_ns), pod.cgroup)
 
 
-@lru_cache(maxsize=8192)
-def _container_labels(container: str, namespace: str, pod: str) -> str:
-    return text.label_block(container=container, namespace=namespace, pod=pod)
-
-
-@lru_cache(maxsize=8192)
-def _pod_labels(namespace: str, pod: str) -> str:
-    return text.label_block(namespace=namespace, pod=pod)
+_container_labels = text.LabelCache(
+    lambda container, namespace, pod: text.label_block(
+        container=container, namespace=namespace, pod=pod
+    )
+)
+_pod_labels = text.LabelCache(lambda namespace, pod: text.label_block(namespace=namespace, pod=pod))
 
 
 def _errors(page: Page, value: int) -> bytes:

@@ -7,7 +7,7 @@ and only this module knows that. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -47,6 +47,33 @@ def label_block(**labels: str) -> str:
 def escape(value: str) -> str:
     """A label value as both formats write it; broken surrogates become question marks."""
     return value.translate(_ESCAPES).encode("utf-8", "replace").decode()
+
+
+class LabelCache:
+    """Label blocks by what they are made of, kept as long as page after page uses them.
+
+    `end_page` drops what the page just written did not ask for: pods that are gone leave nothing.
+    """
+
+    def __init__(self, build: Callable[..., str]) -> None:
+        self._build = build
+        self._used: dict[tuple[str, ...], str] = {}
+        self._before: dict[tuple[str, ...], str] = {}
+
+    def __call__(self, *key: str) -> str:
+        block = self._used.get(key)
+        if block is None:
+            block = self._before.get(key)
+            if block is None:
+                block = self._build(*key)
+            self._used[key] = block
+        return block
+
+    def end_page(self) -> None:
+        self._before, self._used = self._used, {}
+
+    def __len__(self) -> int:
+        return len(self._before.keys() | self._used.keys())
 
 
 def number(value: float) -> str:

@@ -94,3 +94,21 @@ def test_openmetrics_is_for_those_who_prefer_it(accept: str, wanted: bool) -> No
 @given(st.text(max_size=60))
 def test_no_accept_header_raises(accept: str) -> None:
     text.wants_openmetrics(accept)
+
+
+def test_label_blocks_are_built_once_and_dropped_when_a_page_does_without_them() -> None:
+    built = []
+
+    def build(*key: str) -> str:
+        built.append(key)
+        return "-".join(key)
+
+    cache = text.LabelCache(build)
+    for _ in range(3):
+        assert (cache("a", "b"), cache("c")) == ("a-b", "c")
+        cache.end_page()
+    assert built == [("a", "b"), ("c",)]
+    for number in range(100):
+        cache(str(number))
+        cache.end_page()
+    assert len(cache) == 1
