@@ -87,6 +87,10 @@ class Agent:
         await self.stop()
         await self.keeper.remove_all(20)
         await self.runtime.close()
+        for _ in range(50):  # grpc ends a stream in a thread of its own
+            if asyncio.all_tasks() == {asyncio.current_task()}:
+                break
+            await asyncio.sleep(0.005)
 
     def put(self, data: dict[str, Any]) -> Path:
         path = self.manifests / f"{data['metadata']['name']}.json"
