@@ -6,7 +6,7 @@ file leaves its value None; that is no error here.
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
 
 from nodeagent.stats import cgroupvalues as values
 from nodeagent.stats.layout import Layout
@@ -68,7 +68,7 @@ def _swap_limit(memory: int | None, memory_and_swap: int | None) -> int | None:
 
 def _content(path: str) -> bytes:
     try:
-        with Path(path).open("rb", buffering=0) as file:
+        with io.FileIO(path) as file:  # a node of a hundred pods reads thousands a minute
             return file.read(_READ_BYTES) or b""
     except OSError:
         return b""
