@@ -1,7 +1,8 @@
 """The one way in: every request is read, authenticated, bounded, authorized and counted here.
 
-One middleware instead of five: attributes → identity (and whom it acts for) → in-flight bound → decision → handler →
-errors as answers → metrics. A handler runs only after the decision; nothing else decides.
+One middleware instead of five: attributes → identity → whom it acts for → in-flight bound →
+decision → handler → errors as answers → metrics. A handler runs only after the decision; nothing
+else decides.
 """
 
 from __future__ import annotations
