@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orch.component import metricflags, zpages
 from orch.component.daemon import SetupError
+from orch.component.features import FeatureError, Features
+from orch.component.stability import MetricPolicy
 from orch.wire.durations import parse_duration
 from orch.wire.names import APISERVER_PORT
 from orch.wire.version import VERSION
@@ -38,17 +41,25 @@ class Flags:
     shutdown_delay_s: float
     logging_format: str
     verbosity: int
+    features: Features
+    metric_policy: MetricPolicy
+    shown: Mapping[str, str]  # every flag by name, as /flagz shows it
 
 
 def parse(argv: Sequence[str]) -> Flags:
     """SetupError for combinations that cannot work; SystemExit 2 for what argparse refuses."""
-    values = _parser().parse_args(argv)
+    parser = _parser()
+    values = parser.parse_args(argv)
     if bool(values.nodeagent_client_certificate) != bool(values.nodeagent_client_key):
         raise SetupError(
             "--nodeagent-client-certificate and --nodeagent-client-key belong together: give both"
         )
     if not 0 <= values.secure_port < 65536:
         raise SetupError(f"--secure-port={values.secure_port}: must be between 0 and 65535")
+    try:
+        features = Features(values.feature_gates)
+    except FeatureError as error:
+        raise SetupError(f"--feature-gates: {error}") from None
     return Flags(
         bind_address=values.bind_address,
         secure_port=values.secure_port,
@@ -66,6 +77,9 @@ def parse(argv: Sequence[str]) -> Flags:
         shutdown_delay_s=values.shutdown_delay_duration,
         logging_format=values.logging_format,
         verbosity=values.v,
+        features=features,
+        metric_policy=metricflags.policy_of(values),
+        shown=zpages.flags_of(parser, values),
     )
 
 
@@ -80,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     _storage_flags(parser.add_argument_group("storage"))
     _proxy_flags(parser.add_argument_group("node proxy"))
     _logging_flags(parser.add_argument_group("logging"))
+    parser.add_argument(
+        "--feature-gates", type=_gates, default={}, metavar="NAME=true|false,…",
+        help="features to switch on or off",
+    )  # fmt: skip
+    metricflags.add_to(parser)
     return parser
 
 
@@ -150,3 +169,13 @@ def _duration(text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _gates(text: str) -> dict[str, bool]:
+    gates = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = pair.partition("=")
+        if value.lower() not in ("true", "false"):
+            raise argparse.ArgumentTypeError(f"{pair!r} is not NAME=true or NAME=false")
+        gates[name.strip()] = value.lower() == "true"
+    return gates

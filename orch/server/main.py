@@ -22,10 +22,9 @@ from orch.component.loops import Periodic
 from orch.component.notify import Notifier, NotifyError
 from orch.server import flags as server_flags
 from orch.server.flags import Flags
-from orch.server.server import Server
+from orch.server.server import NAME, Server
 from orch.wire.version import VERSION
 
-NAME = "orch-apiserver"
 log = logging.getLogger(__name__)
 _OTHER_FILES = 256  # storage, logs, connections to agents
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from orch.component.features import Features
 from orch.component.metrics import Registry
+from orch.component.stability import MetricPolicy
 from orch.server.requestinfo import RequestInfo
 from orch.server.resources.document import prefix_of
 from orch.server.storage.base import Storage
@@ -33,22 +35,20 @@ Labels = tuple[str, ...]
 class ServerMetrics:
     """One page; `registry` also takes what other parts add."""
 
-    def __init__(self) -> None:
-        self.registry = Registry()
+    def __init__(self, features: Features, policy: MetricPolicy | None = None) -> None:
+        self.registry = Registry(policy)
         self.registry.add_process_metrics()
         self._total: Counter = self.registry.counter(
             "apiserver_request_total",
             "Counter of apiserver requests broken out for each verb, group, version, resource,"
             " scope, component, and HTTP response code.",
             (*_REQUEST, "dry_run", "code"),
-            "STABLE",
         )
         self._duration: Histogram = self.registry.histogram(
             "apiserver_request_duration_seconds",
             "Response latency distribution in seconds for each verb, group, version, resource,"
             " subresource, scope and component.",
             (*_REQUEST, "dry_run"),
-            "STABLE",
             buckets=_BUCKETS,
         )
         self.inflight: Gauge = self.registry.gauge(
@@ -56,14 +56,12 @@ class ServerMetrics:
             "Maximal number of currently used inflight request limit of this apiserver per"
             " request kind in last second.",
             ("request_kind",),
-            "STABLE",
         )
         self._longrunning: Gauge = self.registry.gauge(
             "apiserver_longrunning_requests",
             "Gauge of all active long-running apiserver requests broken out by verb, group,"
             " version, resource, scope and component.",
             _REQUEST,
-            "STABLE",
         )
         self._objects: Gauge = self.registry.gauge(
             "apiserver_resource_objects",
@@ -73,15 +71,24 @@ class ServerMetrics:
         self._size: Gauge = self.registry.gauge(
             "apiserver_storage_size_bytes",
             "Size of the storage database file physically allocated in bytes.",
-            (),
-            "STABLE",
         )
+        self._describe(features)
+        self._totals: dict[tuple[Labels, int], Counter] = {}
+        self._durations: dict[Labels, Histogram] = {}
+
+    def _describe(self, features: Features) -> None:
+        """What never changes while the program runs: its version and its features."""
         build = self.registry.gauge(
             "orch_build_info", "The version that runs.", ("major", "minor", "git_version")
         )
         build.labels(MAJOR, MINOR, VERSION).set(1)
-        self._totals: dict[tuple[Labels, int], Counter] = {}
-        self._durations: dict[Labels, Histogram] = {}
+        enabled = self.registry.gauge(
+            "orch_feature_enabled",
+            "1 for a feature that is on, 0 for one that is off.",
+            ("name", "stage"),
+        )
+        for gate, on in features.all():
+            enabled.labels(gate.name, gate.stage.value).set(int(on))
 
     def observe(self, info: RequestInfo, *, dry_run: bool, code: int, seconds: float) -> None:
         """Count an answered request."""

@@ -14,6 +14,7 @@ from aiohttp import web
 from orch.component.daemon import SetupError
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.loops import Periodic
+from orch.component.zpages import ZPages
 from orch.server import app, authn, bootstrap, nonresource, terminating
 from orch.server.admission import NodeRestriction
 from orch.server.authorizer import BuiltInRules, Chain, NodeAuthorizer, PrivilegedGroup
@@ -31,6 +32,8 @@ from orch.server.storage.sqlite import SqliteStorage
 from orch.server.strategy import pods
 from orch.wire.kinds import PODS, RESOURCES
 
+NAME = "orch-apiserver"
+
 
 class Server:
     """`app` answers requests once `open` has returned; `loops` must run beside it."""
@@ -40,7 +43,7 @@ class Server:
         self._stopping = False
         self.storage: Storage = SqliteStorage(flags.storage_file)
         self._backend = Backend(self.storage, admit=NodeRestriction().check)
-        self._metrics = ServerMetrics()
+        self._metrics = ServerMetrics(flags.features, flags.metric_policy)
         self.inflight = Inflight(self._metrics.inflight)
         self._slis = SliMetrics()
         tls = AgentTls(
@@ -102,6 +105,7 @@ class Server:
         others = nonresource.routes(
             RESOURCES, address, self._health(), self._slis, self._metrics_page
         )
+        others += ZPages(NAME, self._flags.shown).routes(self._flags.features)
         handlers = ResourceHandlers(self._backend, {("nodes", "proxy"): self._proxy.handle})
         return app.build(gate, handlers, others)
 

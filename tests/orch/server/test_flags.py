@@ -46,6 +46,7 @@ def test_each_flag_sets_its_value(argument: str, field: str, value: object) -> N
         ["--nodeagent-client-certificate=c"],
         ["--secure-port=65536"],
         ["--secure-port=-1"],
+        ["--feature-gates=ComponentStatus=true"],
     ],
 )
 def test_what_cannot_work_is_a_setup_error(arguments: list[str]) -> None:
@@ -55,10 +56,26 @@ def test_what_cannot_work_is_a_setup_error(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--unknown"], ["--secure-por=1"], ["--shutdown-delay-duration=soon"], ["-v=x"]],
+    [
+        [],
+        ["--unknown"],
+        ["--secure-por=1"],
+        ["--feature-gates=ComponentStatusz"],
+        ["--shutdown-delay-duration=soon"],
+        ["-v=x"],
+    ],
 )
 def test_wrong_usage_exits_with_2(arguments: list[str], capsys) -> None:
     with pytest.raises(SystemExit) as caught:
         flags.parse([*(REQUIRED if arguments else []), *arguments])
     assert caught.value.code == 2
     assert "usage: orch-apiserver" in capsys.readouterr().err
+
+
+def test_gates_are_switched_and_every_flag_can_be_shown() -> None:
+    parsed = flags.parse([*REQUIRED, "--feature-gates=ComponentStatusz=true,ComponentFlagz=True"])
+    assert parsed.features.enabled("ComponentStatusz")
+    assert parsed.shown["feature-gates"] == "ComponentFlagz=true,ComponentStatusz=true"
+    assert parsed.shown["tls-cert-file"] == "c"
+    assert parsed.shown["client-ca-file"] == ""
+    assert not flags.parse(REQUIRED).features.enabled("ComponentFlagz")

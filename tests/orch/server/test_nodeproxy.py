@@ -115,6 +115,7 @@ async def test_a_request_reaches_the_agent_as_the_server_and_without_credentials
             "X-Private": "1",
             "X-Public": "2",
             "Impersonate-User": "root",
+            "Impersonate-Group": "system:masters",
             "X-Remote-User": "root",
             "X-Forwarded-For": "1.2.3.4",
         },
@@ -129,7 +130,8 @@ async def test_a_request_reaches_the_agent_as_the_server_and_without_credentials
     assert headers["x-public"] == "2"
     assert headers["x-forwarded-for"] == "127.0.0.1"
     assert headers["x-forwarded-uri"] == f"{PROXY}/checkpoint/ns/a%2Fb/c"
-    refused = {"authorization", "x-private", "impersonate-user", "x-remote-user"}
+    refused = {"authorization", "x-private", "x-remote-user"}
+    refused |= {"impersonate-user", "impersonate-group"}
     assert not refused & headers.keys()
 
 

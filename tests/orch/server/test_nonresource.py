@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import orjson
 import pytest
 
 from orch.server import openapi
-from tests.orch.server.harness import Api
+from tests.orch.server.harness import Api, Pki
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -70,3 +72,23 @@ async def test_health_results_are_counted_for_scrapers(api: Api) -> None:
     page = (await api.call("GET", "/metrics/slis", user="monitor")).text
     assert 'orch_healthcheck{name="etcd-readiness",type="readyz"} 1' in page
     assert 'orch_healthchecks_total{name="ping",status="success",type="readyz"} 1' in page
+
+
+async def test_status_and_flags_are_shown_when_switched_on(server_pki: Pki, tmp_path: Path) -> None:
+    gates = "--feature-gates=ComponentStatusz=true,ComponentFlagz=true"
+    api = await Api.start(server_pki, tmp_path / "data", gates)
+    structured = "application/json;v=v1alpha1;g=config.orch.io;as=Statusz"
+    status = await api.call("GET", "/statusz", user="monitor", accept=structured)
+    assert status.json["kind"] == "Statusz"
+    assert "/metrics" in status.json["paths"]
+    flagz = await api.call("GET", "/flagz", user="monitor", accept="text/plain")
+    assert "orch-apiserver flagz" in flagz.text
+    assert (await api.call("GET", "/flagz", accept="application/json")).status == 406
+    assert (await api.call("GET", "/flagz", user="stranger")).status == 403
+    await api.stop()
+
+
+async def test_status_and_flags_are_off_by_default(api: Api) -> None:
+    assert (await api.call("GET", "/statusz")).status == 404
+    page = (await api.call("GET", "/metrics")).text
+    assert 'orch_feature_enabled{name="ComponentStatusz",stage="ALPHA"} 0.0' in page
