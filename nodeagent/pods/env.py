@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from orch.wire.pods import Container, EnvVar, Pod
+from orch.wire.pods import Container, EnvVar, EnvVarSource, Pod
 
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
@@ -32,15 +32,16 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def environment(
-    container: Container, field_value: Callable[[str], str]
+    container: Container, value_from: Callable[[EnvVarSource], str | None]
 ) -> tuple[tuple[str, str], ...]:
     """Names and values in order; the last of a repeated name wins, earlier ones can be referred to.
 
-    `field_value` gives the value of a field path; SpecError from it is passed on.
+    `value_from` gives the value of a source, None for one it does not know; its SpecError is passed
+    on.
     """
     values: dict[str, str] = {}
     for variable in container.env or ():
-        values[variable.name] = _value(container, variable, values, field_value)
+        values[variable.name] = _value(container, variable, values, value_from)
     return tuple(values.items())
 
 
@@ -81,14 +82,14 @@ def _value(
     container: Container,
     variable: EnvVar,
     values: Mapping[str, str],
-    field_value: Callable[[str], str],
+    value_from: Callable[[EnvVarSource], str | None],
 ) -> str:
     if variable.valueFrom is None:
         return expand(variable.value or "", values)
-    if variable.valueFrom.fieldRef is not None:
-        return field_value(variable.valueFrom.fieldRef.fieldPath)
+    if (found := value_from(variable.valueFrom)) is not None:
+        return found
     asked = ", ".join(variable.valueFrom.to_wire()) or "nothing"
     raise SpecError(
         f"container {container.name}: env {variable.name}: valueFrom {asked} is not supported; "
-        "use fieldRef or a literal value"
+        "use fieldRef, resourceFieldRef or a literal value"
     )

@@ -128,7 +128,7 @@ class PodKeeper:
             log.error("%s", sentence)
         self._refused = wanted.refused
         self._registry.set_desired(wanted.pods)
-        self._learn_address()
+        self._learn_from_node()
         uids = {pod.metadata.uid or "" for pod in wanted.pods}
         self._gone &= uids
         self._not_taken &= uids
@@ -156,14 +156,17 @@ class PodKeeper:
         if pod.metadata.deletionTimestamp:
             worker.remove(Removal())
 
-    def _learn_address(self) -> None:
-        """Without --node-ip, pods are told the address that the node reports."""
+    def _learn_from_node(self) -> None:
+        """What pods are told of their node; without --node-ip its address, too."""
         settings, node = self._registry.settings, self._node()
-        if settings.host_ip or node is None:
+        if node is None:
             return
         internal = [a.address for a in node.status.addresses or () if a.type == "InternalIP"]
-        if internal:
-            self._registry.settings = replace(settings, host_ip=internal[0])
+        self._registry.settings = replace(
+            settings,
+            host_ip=settings.host_ip or (internal[0] if internal else ""),
+            allocatable=node.status.allocatable or {},
+        )
 
     def _takes(self, pod: Pod) -> bool:
         """Whether the node has room for a pod that is not here yet; a refusal is for good."""

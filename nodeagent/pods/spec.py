@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from nodeagent.pods import env, hashes, mounts, qos
+from nodeagent.pods import downward, env, hashes, mounts, qos
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.env import SpecError
 from nodeagent.runtime.base import (
@@ -22,7 +22,13 @@ from nodeagent.runtime.base import (
     SeccompSetting,
 )
 from orch.wire import names, quantity
-from orch.wire.pods import Container, Pod, PodSecurityContext, SecurityContext
+from orch.wire.pods import (
+    Container,
+    EnvVarSource,
+    Pod,
+    PodSecurityContext,
+    SecurityContext,
+)
 
 CFS_PERIOD_USEC = 100_000
 MIN_CFS_QUOTA_USEC = 1_000  # the kernel takes no less
@@ -43,6 +49,7 @@ class PodSettings:
     cgroup_parent: str = "/orchpods"
     host_ip: str = ""
     memory_capacity_bytes: int = 0
+    allocatable: Mapping[str, str] = field(default_factory=dict)  # of the node, once it is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,15 @@ def container_spec(
 ) -> ContainerSpec:
     """SpecError when the container asks for what cannot be given."""
     addresses = _addresses(pod, settings, context.pod_ips)
-    variables = env.environment(container, lambda path: env.pod_field(pod, path, addresses))
+
+    def value_from(source: EnvVarSource) -> str | None:
+        if source.fieldRef is not None:
+            return env.pod_field(pod, source.fieldRef.fieldPath, addresses)
+        if source.resourceFieldRef is not None:
+            return downward.resource_field(container, source.resourceFieldRef, settings.allocatable)
+        return None
+
+    variables = env.environment(container, value_from)
     known = dict(variables)
     pod_security = pod.spec.securityContext or PodSecurityContext()
     security = container.securityContext or SecurityContext()

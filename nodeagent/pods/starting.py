@@ -70,7 +70,7 @@ class Starting:
     ) -> ContainerSpec:
         services = self._services
         context = ContainerContext(
-            volumes=await services.volumes.prepare(pod),
+            volumes=await services.volumes.prepare(pod, services.settings.allocatable),
             pod_ips=sandbox.ips,
             seccomp=await services.seccomp_of(pod, container),
         )

@@ -59,7 +59,7 @@ class Steps:
     async def _create_sandbox(self, action: CreateSandbox, pod: Pod) -> None:
         wanted = spec.sandbox_spec(pod, self._services.settings, attempt=action.attempt)
         try:
-            await self._services.volumes.prepare(pod)
+            await self._services.volumes.prepare(pod, self._services.settings.allocatable)
             await asyncio.to_thread(Path(wanted.log_directory).mkdir, 0o755, True, True)
         except (VolumeError, OSError) as error:
             raise StepFailed(plan.SANDBOX, "FailedMount", str(error)) from error

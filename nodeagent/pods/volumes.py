@@ -13,12 +13,15 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nodeagent.pods import kernelmounts
+from nodeagent.pods import downward, kernelmounts
+from nodeagent.pods.downward import DownwardFile
+from nodeagent.pods.env import SpecError
 from nodeagent.runtime.base import Mount
 from orch.wire import quantity
 from orch.wire.pods import EmptyDirVolume, HostPathVolume, Pod, Volume
 
 EMPTY_DIR = "empty-dir"
+DOWNWARD_API = "downward-api"
 
 _FILE_TESTS: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
@@ -47,9 +50,14 @@ class VolumeStore:
     def volume_dir(self, uid: str, kind: str, name: str) -> Path:
         return self.pod_dir(uid) / "volumes" / kind / name
 
-    async def prepare(self, pod: Pod) -> dict[str, str]:
-        """Make what is missing; volume name → path on the host. VolumeError names the volume."""
-        return await asyncio.to_thread(self._prepare, pod)
+    async def prepare(
+        self, pod: Pod, allocatable: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Make what is missing; volume name → path on the host. VolumeError names the volume.
+
+        Files that show fields of the pod are brought up to date; `allocatable` is the node's.
+        """
+        return await asyncio.to_thread(self._prepare, pod, allocatable or {})
 
     async def check_mounts(self, mounts: Sequence[Mount], volumes: Mapping[str, str]) -> None:
         """Make missing sub-paths; VolumeError when a link leads one out of its volume."""
@@ -66,24 +74,30 @@ class VolumeStore:
         """Pods that have a directory here."""
         return await asyncio.to_thread(self._uids)
 
-    def _prepare(self, pod: Pod) -> dict[str, str]:
-        uid = pod.metadata.uid or ""
+    def _prepare(self, pod: Pod, allocatable: Mapping[str, str]) -> dict[str, str]:
         places: dict[str, str] = {}
         for volume in pod.spec.volumes or ():
             try:
-                places[volume.name] = self._make(uid, volume)
-            except (OSError, ValueError) as error:
+                places[volume.name] = self._make(pod, volume, allocatable)
+            except (OSError, ValueError, SpecError) as error:
                 raise VolumeError(f"volume {volume.name!r}: {error}") from error
         return places
 
-    def _make(self, uid: str, volume: Volume) -> str:
+    def _make(self, pod: Pod, volume: Volume, allocatable: Mapping[str, str]) -> str:
+        uid = pod.metadata.uid or ""
         if volume.hostPath is not None:
             return _host_path(volume.hostPath)
         if volume.emptyDir is not None:
             path = self.volume_dir(uid, EMPTY_DIR, volume.name)
             return _empty_dir(path, volume.emptyDir)
+        if volume.downwardAPI is not None:
+            path = self.volume_dir(uid, DOWNWARD_API, volume.name)
+            _write_files(path, downward.files(pod, volume.downwardAPI, allocatable))
+            return str(path)
         asked = ", ".join(key for key in volume.to_wire() if key != "name") or "nothing"
-        raise ValueError(f"the source {asked} is not supported; use emptyDir or hostPath")
+        raise ValueError(
+            f"the source {asked} is not supported; use emptyDir, hostPath or downwardAPI"
+        )
 
     def _remove(self, uid: str) -> None:
         if not uid or "/" in uid or uid in (".", ".."):
@@ -122,6 +136,20 @@ def _empty_dir(path: Path, volume: EmptyDirVolume) -> str:
     elif volume.medium:
         raise ValueError(f'emptyDir.medium {volume.medium!r} is neither "" nor Memory')
     return str(path)
+
+
+def _write_files(directory: Path, files: Sequence[DownwardFile]) -> None:
+    """Each file is replaced whole, and only when it says something else now."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        path = directory / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text() == file.content:
+            continue
+        unfinished = path.with_name(f".{path.name}.new")
+        unfinished.write_text(file.content)
+        unfinished.chmod(file.mode)
+        unfinished.replace(path)
 
 
 def _host_path(volume: HostPathVolume) -> str:

@@ -11,17 +11,17 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from nodeagent.pods import cleanup, plan, spec, status
+from nodeagent.pods import cleanup, plan, spec
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
+from nodeagent.pods.display import Display
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.services import PodServices
-from nodeagent.pods.status import Facts
 from nodeagent.pods.steps import Steps
 from nodeagent.pods.troubles import StepFailed, Troubles
+from nodeagent.pods.volumes import VolumeError
 from nodeagent.runtime.base import RuntimeUnavailable
 from orch.component import loops
-from orch.wire import times
 from orch.wire.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -48,9 +48,11 @@ class PodWorker:
         self._observer = services.observer
         self._registry = services.registry
         self._steps = Steps(uid, services)
+        self._display = Display(uid, services)
         self._troubles = Troubles()
         self._wake = asyncio.Event()
         self._removal: Removal | None = None
+        self._shown_in_volumes: Pod | None = None
         self._interrupt = asyncio.Event()  # a new request to remove the pod
         self._failed_action: tuple[Action, float] | None = None  # not again before this loop time
 
@@ -120,11 +122,12 @@ class PodWorker:
         if self.pod is None:
             return None, False
         await self._look_for_files()
+        await self._refresh_volumes(self.pod, seen)
         self._services.vitals.follow(self.pod, seen)
         signs = self._services.vitals.signs(self.uid)
         troubles = self._troubles.active(self._now_s())
         decided = plan.next_step(self.pod, seen, troubles, self._now_ns(), signs)
-        await self._publish(self.pod, seen, decided)
+        await self._display.show(self.pod, seen, decided)
         if decided.action is None:
             return self._until_next(decided), False
         return await self._perform(decided.action, seen), False
@@ -136,7 +139,7 @@ class PodWorker:
             wait_s = await self._perform(action, seen)
             if self.pod is not None:
                 view = self._registry.view(self.uid)
-                await self._publish(self.pod, view, Plan(finished=True))
+                await self._display.show(self.pod, view, Plan(finished=True))
             return wait_s, False
         try:
             await cleanup.remove_traces(self.uid, self._services)
@@ -223,24 +226,21 @@ class PodWorker:
                 log.info("pod %s: %s is there now, trying again", self.name, path)
                 self._troubles.retry(path)
 
+    async def _refresh_volumes(self, pod: Pod, seen: ObservedPod) -> None:
+        """Files that show the pod's own fields follow it while it runs."""
+        if pod is self._shown_in_volumes or not seen.containers:
+            return
+        self._shown_in_volumes = pod
+        if any(volume.downwardAPI for volume in pod.spec.volumes or ()):
+            try:
+                await self._services.volumes.prepare(pod, self._services.settings.allocatable)
+            except VolumeError as error:
+                log.warning("pod %s: %s", self.name, error)
+
     def _until_next(self, decided: Plan) -> float | None:
         if not self._troubles.awaited():
             return decided.wake_in_s
         return min(_FILE_POLL_S, decided.wake_in_s or _FILE_POLL_S)
-
-    async def _publish(self, pod: Pod, seen: ObservedPod, decided: Plan) -> None:
-        if self._registry.desired(self.uid) is None:
-            return
-        facts = Facts(
-            now=times.format_time(self._services.now()),
-            host_ip=self._services.settings.host_ip,
-            plan=decided,
-            signs=self._services.vitals.signs(self.uid),
-            messages=await self._services.endings.of(seen, spec.all_containers(pod)),
-        )
-        self._services.events.crash_loops(pod, _crash_looping(seen, decided))
-        before = self._registry.status(self.uid)
-        self._registry.set_status(self.uid, status.pod_status(pod, seen, facts, before))
 
     async def _sleep(self, wait_s: float | None) -> None:
         """Until woken, or so long at most; a moment in any case, to let others run."""
@@ -258,10 +258,3 @@ class PodWorker:
 
     def _now_ns(self) -> int:
         return int(self._services.now().timestamp() * 1e9)
-
-
-def _crash_looping(seen: ObservedPod, decided: Plan) -> dict[str, int]:
-    """Containers that wait for their next start, with the attempt that ended."""
-    names = [name for name, w in decided.waiting.items() if w.reason == "CrashLoopBackOff"]
-    latest = {name: seen.latest(name) for name in names}
-    return {name: detail.container.attempt for name, detail in latest.items() if detail}

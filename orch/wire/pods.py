@@ -53,8 +53,15 @@ class FieldRef(WireModel):
     fieldPath: str
 
 
+class ResourceFieldRef(WireModel):
+    containerName: str | None = None  # of a volume's item; in a variable: its own container
+    resource: str  # limits.cpu, requests.memory, …
+    divisor: str | int | None = None
+
+
 class EnvVarSource(WireModel):
     fieldRef: FieldRef | None = None
+    resourceFieldRef: ResourceFieldRef | None = None
 
 
 class EnvVar(WireModel):
@@ -94,12 +101,25 @@ class EmptyDirVolume(WireModel):
     sizeLimit: str | int | None = None
 
 
+class DownwardAPIItem(WireModel):
+    path: str
+    fieldRef: FieldRef | None = None
+    resourceFieldRef: ResourceFieldRef | None = None
+    mode: int | None = None
+
+
+class DownwardAPIVolume(WireModel):
+    items: list[DownwardAPIItem] | None = None
+    defaultMode: int | None = None
+
+
 class Volume(WireModel):
     """One of the sources is set; a source this agent does not know stays in the extras."""
 
     name: str
     hostPath: HostPathVolume | None = None
     emptyDir: EmptyDirVolume | None = None
+    downwardAPI: DownwardAPIVolume | None = None
 
 
 class ExecAction(WireModel):

@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.pods import env
 from nodeagent.pods.env import SpecError
-from orch.wire.pods import Container
+from orch.wire.pods import Container, EnvVarSource
 from tests.fakes.pods import UID, container_data, pod
 
 VALUES = {"VAR_A": "A", "VAR_B": "B", "VAR_C": "C", "VAR_REF": "$(VAR_A)", "VAR_EMPTY": ""}
@@ -42,6 +42,10 @@ def test_references_are_expanded(text: str, expected: str) -> None:
     assert env.expand(text, VALUES) == expected
 
 
+def literal(source: EnvVarSource) -> str | None:
+    return None
+
+
 def container(*variables: dict[str, object]) -> Container:
     return Container.from_wire(container_data("app", env=list(variables)))
 
@@ -54,14 +58,14 @@ def test_variables_refer_to_earlier_ones_only() -> None:
             {"name": "C", "value": "3"},
             {"name": "EMPTY"},
         ),
-        lambda path: path,
+        literal,
     )
     assert made == (("A", "1"), ("B", "12 $(C)"), ("C", "3"), ("EMPTY", ""))
 
 
 def test_the_last_of_a_repeated_name_wins() -> None:
     made = env.environment(
-        container({"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}), lambda path: path
+        container({"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}), literal
     )
     assert made == (("A", "12"),)
 
@@ -93,4 +97,4 @@ def test_an_unknown_field_is_refused_by_name() -> None:
 def test_a_source_the_agent_does_not_know_is_named() -> None:
     wanted = container({"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
     with pytest.raises(SpecError, match="container app: env A: valueFrom secretKeyRef"):
-        env.environment(wanted, lambda path: path)
+        env.environment(wanted, literal)
