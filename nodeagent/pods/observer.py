@@ -53,6 +53,7 @@ class Observer:
         self._told: dict[str, EventKind] = {}  # since the last listing
         self._details: dict[str, Details] = {}
         self._fetching: dict[str, asyncio.Task[None]] = {}
+        self._passed_over: set[str] = set()  # listed while their details were being read
         self._unsettled: set[str] = set()  # pods with rows whose details are not read yet
         self._began = 0  # listings
         self._ended = 0  # the last good listing, by its number
@@ -181,6 +182,7 @@ class Observer:
             and (one not in held.containers or held.containers[one].container.state != row.state)
         ]
         if uid in self._fetching:
+            self._passed_over.add(uid)
             return
         if changed_sandboxes or changed_containers:
             task = loops.spawn(
@@ -201,6 +203,9 @@ class Observer:
             log.debug("details of pod %s cannot be read, trying again: %s", uid, error)
         finally:
             self._fetching.pop(uid, None)
+            if uid in self._passed_over:  # it may have changed since
+                self._passed_over.discard(uid)
+                self._pace.ask()
             self._turn()
 
     async def _read_sandbox(self, uid: str, sandbox_id: str) -> None:

@@ -302,3 +302,22 @@ async def test_a_runtime_that_failed_to_answer_is_asked_again_every_second(
     await asyncio.sleep(15)
     assert observed.observer.error == ""
     assert len(observed.runtime.called("list_sandboxes")) >= 6
+
+
+async def test_what_changes_while_details_are_read_is_seen_right_after(
+    observed: Observed,
+) -> None:
+    await told(observed)
+    hold = observed.runtime.hold("sandbox_detail")
+    made = await observed.container(pod())
+    await hold.reached.wait()
+    details = observed.runtime.hold("container_detail")
+    hold.release()
+    await details.reached.wait()
+    observed.runtime.exit(made)
+    await asyncio.sleep(0.2)
+    before = observed.runtime.called("list_containers")
+    details.release()
+    await asyncio.sleep(0.01)
+    assert observed.state() is ContainerState.EXITED
+    assert len(observed.runtime.called("list_containers")) == len(before) + 1
