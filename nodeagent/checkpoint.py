@@ -44,7 +44,9 @@ _FREEZE_ATTEMPTS = 6
 
 
 class PodDirectory(Protocol):
-    """What is asked of the pod registry."""
+    """What is asked of the pod registry, and what it is told."""
+
+    frozen: set[str]  # ids of containers that cannot answer their probes
 
     def find(self, namespace: str, name: str) -> Pod | None: ...
     def running_container(self, namespace: str, pod: str, container: str) -> str | None: ...
@@ -161,6 +163,7 @@ class CheckpointService:
 
     async def _dump(self, container_id: str, location: str, timeout_s: float) -> None:
         """Let the runtime write the archive; whatever happens, the container runs afterwards."""
+        self._pods.frozen.add(container_id)
         try:
             await self._call(container_id, location, timeout_s)
         except (RuntimeNotSupported, RuntimeNotFound):
@@ -174,6 +177,8 @@ class CheckpointService:
                 await self._reviver.revive(container_id, settled=not cut_off)
             self._maybe_frozen.discard(container_id)
             raise
+        finally:
+            self._pods.frozen.discard(container_id)
 
     async def _call(self, container_id: str, location: str, timeout_s: float) -> None:
         """Ask the runtime, again when the container was only too busy to be frozen."""

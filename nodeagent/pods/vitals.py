@@ -137,12 +137,13 @@ class Vitals:
     async def _probe_once(self, watched: _Watched, kind: Kind, probe: Probe) -> None:
         container_id = watched.detail.container.id
         target = Target(container_id, watched.container, watched.address)
+        was_frozen = container_id in self._registry.frozen
         outcome = await self._prober.check(target, probe)
         self._count(watched, kind, outcome)
         if outcome.good is None:
             log.debug("%s probe of %s: %s", kind.value, container_id, outcome.text)
             return
-        if not outcome.good and container_id in self._registry.frozen:
+        if not outcome.good and (was_frozen or container_id in self._registry.frozen):
             return  # it is being checkpointed and cannot answer
         before = watched.tallies[kind]
         after = watched.tallies[kind] = probing.count(before, outcome.good, probe)

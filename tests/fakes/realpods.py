@@ -105,7 +105,7 @@ class Agent:
         statuses = self.status(name).containerStatuses or []
         return {s.name: s.containerID or "" for s in statuses if s.state and s.state.running}
 
-    async def until(self, done: Callable[[], bool], *, within_s: float = 30) -> None:
+    async def until(self, done: Callable[[], bool], *, within_s: float = 60) -> None:
         async with asyncio.timeout(within_s):
             while not done():
                 await asyncio.sleep(0.1)

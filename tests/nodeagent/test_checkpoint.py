@@ -19,6 +19,7 @@ from nodeagent import freezer
 from nodeagent.checkpoint import archive_name
 from nodeagent.checkpointstore import CheckpointStore
 from nodeagent.runtime import base
+from orch.wire.errors import ApiError
 from tests.fakes.checkpoints import NOON, Node, checkpointable_node, refusal
 
 
@@ -150,6 +151,20 @@ async def test_nothing_is_visible_under_the_final_name_before_the_end(node: Node
     assert [name for name in node.files() if not name.startswith(".")] == []
     held.release()
     await under_way
+
+
+async def test_the_container_counts_as_frozen_until_its_checkpoint_is_over(node: Node) -> None:
+    hold = node.runtime.hold("checkpoint_container")
+    going = asyncio.ensure_future(node.service().checkpoint("shop", "web", "app"))
+    await hold.reached.wait()
+    assert node.pods.frozen == {node.pods.running["app"]}
+    hold.release()
+    await going
+    assert node.pods.frozen == set()
+    node.runtime.fail("checkpoint_container", "no")
+    with pytest.raises(ApiError):
+        await node.service().checkpoint("shop", "web", "app")
+    assert node.pods.frozen == set()
 
 
 async def test_a_checkpoint_cut_off_by_the_agents_end_leaves_nothing_behind(node: Node) -> None:
