@@ -45,9 +45,9 @@ async def stream(request: web.Request, wanted: WatchRequest, opened: Opened) -> 
     """Answer with the events of an opened watch; returns when the stream has ended."""
     response = web.StreamResponse(headers=_headers(wanted))
     response.enable_chunked_encoding()
-    await response.prepare(request)
     writer = _Writer(wanted.rendering, response)
     try:
+        await response.prepare(request)
         await writer.write_events(opened.initial)
         if wanted.options.send_initial_events:
             await writer.write(

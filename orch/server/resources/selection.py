@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import orjson
 
-from orch.server.storage.base import Stored
+from orch.server.storage.base import Concern, Stored
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import bad_request
 from orch.wire.selectors import (
@@ -52,6 +53,26 @@ class Selection:
         return self.labels.matches(seen.labels) and self.fields.matches(
             lambda path: seen.fields.get(path, "")
         )
+
+
+def concern_of(selection: Selection) -> Concern | None:
+    """What a watch with this selection is only about, if that is one name or one node."""
+    name = selection.fields.exact("metadata.name")
+    if name is not None:
+        return Concern("metadata.name", name, _name_of)
+    for path in selection.strategy.watched_by:
+        value = selection.fields.exact(path)
+        if value is not None:
+            return Concern(path, value, partial(_field_of, selection.strategy, path))
+    return None
+
+
+def _name_of(stored: Stored) -> str:
+    return stored.key.rpartition("/")[2]
+
+
+def _field_of(strategy: Strategy, path: str, stored: Stored) -> str:
+    return selectable(strategy, stored).fields[path]
 
 
 def parse_selection(strategy: Strategy, label_text: str, field_text: str) -> Selection:

@@ -14,7 +14,7 @@ from orch.server.resources.backend import Backend
 from orch.server.resources.document import prefix_of
 from orch.server.resources.listing import require_revision
 from orch.server.resources.options import ListOptions
-from orch.server.resources.selection import Selection
+from orch.server.resources.selection import Selection, concern_of
 from orch.server.storage.base import Change, Compacted, Stored, Watch
 from orch.wire.errors import expired
 
@@ -59,7 +59,7 @@ def open_watch(
     elif from_revision is None:
         from_revision = backend.storage.revision
     try:
-        watch = backend.storage.watch(prefix, from_revision)
+        watch = backend.storage.watch(prefix, from_revision, concern_of(selection))
     except Compacted as error:
         raise expired(str(error)) from None
     return Opened(initial, from_revision, watch)

@@ -9,7 +9,7 @@ once, or `Compacted`. Keys are `/<plural>[.<group>]/[<namespace>/]<name>`; data 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -77,6 +77,22 @@ class Snapshot:
     revision: int
 
 
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """What a watch is only about: objects for which `of` gives `value`, before or after a change.
+
+    `name` says what `of` reads; watches with one name must have the same `of`.
+    """
+
+    name: str
+    value: str
+    of: Callable[[Stored], str]
+
+    def values(self, change: Change) -> set[str]:
+        """What the change is about: one value, or two when it moved from one to the other."""
+        return {self.of(stored) for stored in (change.current, change.previous) if stored}
+
+
 class Watch(Protocol):
     """A reader's place in the history."""
 
@@ -130,8 +146,11 @@ class Storage(Protocol):
     async def delete(self, key: str, expected_revision: int | None = None) -> Stored:
         """The last data under the revision of the deletion. KeyMissing, RevisionMismatch."""
 
-    def watch(self, prefix: str, from_revision: int) -> Watch:
-        """Changes after `from_revision` below the prefix. Compacted at once when too old."""
+    def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
+        """Changes after `from_revision` below the prefix. Compacted at once when too old.
+
+        With a concern the watch need not deliver others, and costs nothing while there are others.
+        """
 
     def end_watches(self) -> None:
         """Every watch, also a later one, delivers None: the program is stopping."""

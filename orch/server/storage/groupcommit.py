@@ -16,7 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from orch.server.storage.base import Change, Snapshot, StorageError, StorageFailed, Stored, Watch
+from orch.server.storage.base import (
+    Change,
+    Concern,
+    Snapshot,
+    StorageError,
+    StorageFailed,
+    Stored,
+    Watch,
+)
 from orch.server.storage.judge import Action, Write, refuse
 from orch.server.storage.mirror import Mirror
 
@@ -74,8 +82,8 @@ class GroupCommitStorage:
     def list(self, prefix: str, revision: int | None = None) -> Snapshot:
         return self._mirror.list(prefix, revision)
 
-    def watch(self, prefix: str, from_revision: int) -> Watch:
-        return self._mirror.watch(prefix, from_revision)
+    def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
+        return self._mirror.watch(prefix, from_revision, concern)
 
     def end_watches(self) -> None:
         self._mirror.end_watches()

@@ -6,12 +6,12 @@ on the event loop's thread alone and knows nothing of the medium.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from orch.server.storage.base import Change, Snapshot, Stored
+from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
 from orch.server.storage.history import MIN_KEPT, History
+from orch.server.storage.watches import ConcernedWatch, ConcernIndex, CursorWatch
 
 
 class _Shelf:
@@ -20,6 +20,7 @@ class _Shelf:
     def __init__(self, floor: int) -> None:
         self.objects: dict[str, Stored] = {}
         self.history = History(floor)
+        self.concerned = ConcernIndex()
         self._order: list[str] | None = []
 
     def put(self, stored: Stored) -> None:
@@ -50,59 +51,6 @@ class _Shelf:
             else:
                 objects[change.key] = change.previous
         return [objects[key] for key in sorted(objects)]
-
-
-class MirrorWatch:
-    """A cursor into one kind's history, narrowed to a key prefix."""
-
-    def __init__(self, mirror: Mirror, history: History, prefix: str, from_revision: int) -> None:
-        self._mirror = mirror
-        self._history = history
-        self._prefix = prefix
-        self._position = history.position_after(from_revision)
-        self._revision = from_revision
-        self._closed = False
-        self._nudged = False
-        self._waiting: asyncio.Future[None] | None = None
-
-    @property
-    def revision(self) -> int:
-        if self._position == self._history.end_position:
-            return self._mirror.revision
-        return self._revision
-
-    async def changes(self) -> list[Change] | None:
-        while not (self._closed or self._history.ended):
-            found = self._history.read(self._position, self._revision)
-            if found:
-                self._position += len(found)
-                self._revision = found[-1].revision
-                wanted = [change for change in found if change.key.startswith(self._prefix)]
-                if wanted:
-                    return wanted
-            elif self._nudged:
-                self._nudged = False
-                return []
-            else:
-                await self._wait()
-        return None
-
-    def nudge(self) -> None:
-        self._nudged = True
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-
-    def close(self) -> None:
-        self._closed = True
-        self.nudge()
-
-    async def _wait(self) -> None:
-        self._waiting = self._history.next_change()
-        try:
-            await self._waiting
-        finally:
-            self._history.forget(self._waiting)
-            self._waiting = None
 
 
 class Mirror:
@@ -142,15 +90,25 @@ class Mirror:
             self.revision = change.revision
         for shelf, its_changes in by_shelf.values():
             shelf.history.append(its_changes)
+            shelf.concerned.tell(its_changes)
             self._bound(shelf)
 
-    def watch(self, prefix: str, from_revision: int) -> MirrorWatch:
-        return MirrorWatch(self, self._shelf(prefix).history, prefix, from_revision)
+    def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
+        shelf = self._shelf(prefix)
+        if concern is None or shelf.history.ended:
+            return CursorWatch(shelf.history, prefix, from_revision, self._newest)
+        position = shelf.history.position_after(from_revision)
+        backlog = shelf.history.read(position, from_revision)
+        return ConcernedWatch(shelf.concerned, concern, prefix, backlog, self._newest)
+
+    def _newest(self) -> int:
+        return self.revision
 
     def end_watches(self) -> None:
         self._ended = True
         for shelf in self._shelves.values():
             shelf.history.end()
+            shelf.concerned.end()
 
     def compact(self, keep: int) -> None:
         for shelf in self._shelves.values():

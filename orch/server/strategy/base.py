@@ -48,13 +48,14 @@ class Strategy:
     """The rules of one kind.
 
     `paths` are the fields it can be selected by, beside name and namespace; `aliases` further
-    names for them. `grace_s` is how long a deletion leaves the object in place (0: none), given
-    the document and what the caller asked for. `returns_deleted`: the answer to a deletion is the
-    object, not a Status.
+    names for them; `watched_by` those by which many clients watch a few objects each. `grace_s` is
+    how long a deletion leaves the object in place (0: none), given the document and what the
+    caller asked for. `returns_deleted`: the answer to a deletion is the object, not a Status.
     """
 
     resource: Resource
     paths: tuple[str, ...] = ()
+    watched_by: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     name_problems: Callable[[str], Sequence[str]] = dns1123_subdomain_problems

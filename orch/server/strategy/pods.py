@@ -75,6 +75,7 @@ STRATEGY = Strategy(
         "status.podIP",
         "status.nominatedNodeName",
     ),
+    watched_by=("spec.nodeName",),
     aliases={"spec.host": "spec.nodeName"},
     defaults={"spec.hostNetwork": "false"},
     prepare_create=_prepare_create,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orch.server.resources.document import encode
-from orch.server.resources.selection import parse_selection, selectable
+from orch.server.resources.selection import concern_of, parse_selection, selectable
 from orch.server.storage.base import Stored
 from orch.server.strategy import events, leases, namespaces, nodes, pods
 from orch.wire.errors import ApiError
@@ -64,6 +64,25 @@ def test_what_is_no_selector_for_the_kind_is_a_bad_request(strategy, labels, fie
     with pytest.raises(ApiError) as caught:
         parse_selection(strategy, labels, fields)
     assert caught.value.code == 400
+
+
+@pytest.mark.parametrize(
+    ("strategy", "fields", "concern"),
+    [
+        (pods.STRATEGY, "spec.nodeName=n1", ("spec.nodeName", "n1")),
+        (pods.STRATEGY, "status.phase!=Failed,spec.nodeName=n1", ("spec.nodeName", "n1")),
+        (pods.STRATEGY, "spec.nodeName=n1,metadata.name=x", ("metadata.name", "x")),
+        (leases.STRATEGY, "metadata.name=n1", ("metadata.name", "n1")),
+        (pods.STRATEGY, "spec.nodeName!=n1", None),
+        (pods.STRATEGY, "status.phase=Running", None),
+        (pods.STRATEGY, "", None),
+    ],
+)
+def test_a_watch_of_one_node_or_one_name_is_only_about_that(strategy, fields, concern) -> None:
+    found = concern_of(parse_selection(strategy, "", fields))
+    assert (found and (found.name, found.value)) == concern
+    if found and found.name == "spec.nodeName":
+        assert found.of(Stored(POD.key, POD.revision, POD.data)) == "n1"
 
 
 def test_what_is_selected_by_is_read_once_per_revision() -> None:

@@ -13,6 +13,7 @@ import pytest
 from orch.server.storage import base
 
 Make = Callable[[], base.Storage]
+MINE = base.Concern("owner", "mine", lambda stored: stored.data.decode())
 
 
 class StorageContract:
@@ -144,6 +145,59 @@ class StorageContract:
         watch = storage.watch("/pods/", storage.revision)
         await storage.create("/nodes/n", b"another kind")
         assert watch.revision == storage.revision
+
+    async def test_a_concerned_watch_is_told_what_enters_stays_and_leaves(self, storage) -> None:
+        await storage.create("/pods/a/before", b"mine")
+        start = storage.revision
+        await storage.create("/pods/a/backlog", b"mine")
+        await storage.create("/pods/a/other", b"other")
+        watch = storage.watch("/pods/a/", start, MINE)
+        moving = await storage.create("/pods/a/moving", b"other")
+        moving = await storage.update(moving.key, b"mine", moving.revision)
+        moving = await storage.update(moving.key, b"mine", moving.revision)
+        moving = await storage.update(moving.key, b"other", moving.revision)
+        await storage.update(moving.key, b"other", moving.revision)
+        await storage.create("/pods/b/x", b"mine")
+        await storage.delete("/pods/a/before")
+        seen = []
+        while len(seen) < 5:
+            seen += [(c.key[8:], c.current and c.current.data) for c in await watch.changes()]
+        assert seen == [
+            ("backlog", b"mine"),
+            ("moving", b"mine"),
+            ("moving", b"mine"),
+            ("moving", b"other"),
+            ("before", None),
+        ]
+        assert watch.revision == storage.revision
+
+    async def test_a_concerned_watch_waits_is_nudged_and_ends(self, storage) -> None:
+        watch = storage.watch("/pods/", storage.revision, MINE)
+        waiting = asyncio.ensure_future(watch.changes())
+        await storage.create("/pods/a/other", b"other")
+        assert not waiting.done()
+        watch.nudge()
+        assert await waiting == []
+        waiting = asyncio.ensure_future(watch.changes())
+        await asyncio.sleep(0)
+        storage.end_watches()
+        assert await waiting is None
+        assert await storage.watch("/pods/", storage.revision, MINE).changes() is None
+
+    async def test_a_concerned_watch_that_is_not_read_falls_behind(self, storage) -> None:
+        watch = storage.watch("/pods/", storage.revision, MINE)
+        stored = await storage.create("/pods/a/x", b"mine")
+        for _ in range(1500):
+            stored = await storage.update(stored.key, b"mine", stored.revision)
+        with pytest.raises(base.Compacted):
+            await watch.changes()
+
+    async def test_a_closed_concerned_watch_is_told_nothing_more(self, storage) -> None:
+        one, other = (storage.watch("/pods/", storage.revision, MINE) for _ in range(2))
+        one.close()
+        await storage.create("/pods/a/x", b"mine")
+        assert await one.changes() is None
+        assert len(await other.changes()) == 1
 
     async def test_a_watch_from_forgotten_changes_is_told_so(self, storage) -> None:
         start = (await storage.create("/pods/a/x", b"1")).revision
