@@ -15,7 +15,7 @@ from orch.component.daemon import SetupError
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.loops import Periodic
 from orch.component.zpages import ZPages
-from orch.server import app, authn, bootstrap, nonresource, terminating
+from orch.server import app, authn, bootstrap, expiry, nonresource, terminating
 from orch.server.admission import NodeRestriction
 from orch.server.authorizer import BuiltInRules, Chain, NodeAuthorizer, PrivilegedGroup
 from orch.server.flags import Flags
@@ -70,12 +70,12 @@ class Server:
             Periodic(
                 "namespaces",
                 partial(terminating.empty_terminating, self._backend),
-                interval_s=terminating.NAMESPACES_INTERVAL_S,
+                interval_s=terminating.INTERVAL_S,
             ),
             Periodic(
                 "events",
-                partial(terminating.forget_events, self._backend),
-                interval_s=terminating.EVENTS_INTERVAL_S,
+                partial(expiry.forget_events, self._backend),
+                interval_s=expiry.INTERVAL_S,
                 jitter=0.1,
             ),
         ]

@@ -1,4 +1,4 @@
-"""Empty the namespaces that are being deleted, then let them go; and forget old events.
+"""Empty the namespaces that are being deleted, then let them go.
 
 A namespace is Terminating from its deletion on and takes no new objects. Each round deletes what
 is in it (pods with their grace, so that agents stop them) and, once nothing is left, takes the
@@ -11,22 +11,21 @@ import logging
 
 from orch.server.bootstrap import SELF
 from orch.server.resources.backend import Backend, Target
-from orch.server.resources.delete import delete, delete_collection
+from orch.server.resources.delete import delete_collection
 from orch.server.resources.document import Document, decode, prefix_of
 from orch.server.resources.modify import modify
 from orch.server.resources.options import DeleteOptions, WriteOptions
 from orch.server.resources.selection import Selection
-from orch.server.storage.base import StorageFailed, Stored
-from orch.server.strategy import events, namespaces
+from orch.server.storage.base import StorageFailed
+from orch.server.strategy import namespaces
 from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import STRATEGIES
 from orch.wire.errors import ApiError
-from orch.wire.kinds import EVENTS, NAMESPACES
+from orch.wire.kinds import NAMESPACES
 
 log = logging.getLogger(__name__)
 
-NAMESPACES_INTERVAL_S = 1.0
-EVENTS_INTERVAL_S = 60.0
+INTERVAL_S = 1.0
 
 
 async def empty_terminating(backend: Backend) -> None:
@@ -69,24 +68,3 @@ async def _delete_contents(backend: Backend, strategy: Strategy, namespace: str)
 def _without_finalizer(document: Document) -> Document:
     kept = [f for f in document["spec"]["finalizers"] if f != namespaces.FINALIZER]
     return {**document, "spec": {**document["spec"], "finalizers": kept}}
-
-
-async def forget_events(backend: Backend) -> None:
-    """Delete the events that were last seen longer ago than events are kept."""
-    now = backend.now()
-    for stored in backend.storage.list(prefix_of(EVENTS)).items:
-        if not events.is_expired(decode(stored), now):
-            continue
-        try:
-            await _forget(backend, stored)
-        except StorageFailed as error:
-            log.warning("old events are kept for now: %s", error)
-            return
-        except ApiError:
-            continue  # gone, or seen again meanwhile
-
-
-async def _forget(backend: Backend, stored: Stored) -> None:
-    namespace, name = stored.key.split("/")[-2:]
-    target = Target(events.STRATEGY, SELF, namespace=namespace, name=name)
-    await delete(backend, target, DeleteOptions(resource_version=str(stored.revision)))

@@ -6,6 +6,7 @@ carries it out against storage.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -21,7 +22,7 @@ from orch.wire.errors import ApiError
 from orch.wire.kinds import NAMESPACES
 
 _TRIES = 16
-_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+_AT_ONCE = 64  # deletions of a collection that are under way together, so that they share commits
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,14 @@ class Deleted:
 def decide(
     strategy: Strategy, document: Document, options: DeleteOptions, now: datetime
 ) -> Deletion:
-    """What deleting `document` (left unchanged) means."""
+    """What deleting `document` (left unchanged) means.
+
+    A propagation policy changes nothing: the finalizers it would add wait for a collector of
+    dependents, and no kind served here has any.
+    """
     metadata = dict(document["metadata"])
-    finalizer = _FINALIZERS.get(options.propagation or "")
-    finalizers = list(metadata.get("finalizers") or [])
-    if finalizer and finalizer not in finalizers and not metadata.get("deletionTimestamp"):
-        finalizers.append(finalizer)
     grace_s = strategy.grace_s(document, options.grace_period_s)
-    held = finalizers or (document.get("spec") or {}).get("finalizers")
+    held = metadata.get("finalizers") or (document.get("spec") or {}).get("finalizers")
     if not held and grace_s == 0:
         return Deletion(None)
     if metadata.get("deletionTimestamp"):
@@ -58,8 +59,6 @@ def decide(
             return Deletion(document)
     metadata["deletionTimestamp"] = times.format_time(now + timedelta(seconds=grace_s))
     metadata["deletionGracePeriodSeconds"] = grace_s
-    if finalizers:
-        metadata["finalizers"] = finalizers
     if "generation" in metadata:
         metadata["generation"] += 1
     marked = {**document, "metadata": metadata}
@@ -94,19 +93,24 @@ async def delete(backend: Backend, target: Target, options: DeleteOptions) -> De
 async def delete_collection(
     backend: Backend, target: Target, selection: Selection, options: DeleteOptions
 ) -> list[Deleted]:
-    """Delete what is selected now, one by one; what vanishes meanwhile is not an error."""
+    """Delete what is selected now; what vanishes meanwhile is not an error."""
     resource = target.strategy.resource
-    deleted = []
-    for stored in backend.storage.list(prefix_of(resource, target.namespace)).items:
-        if not selection.matches(stored):
-            continue
-        namespace, name = _place(stored.key)
-        one = replace(target, namespace=namespace if resource.namespaced else "", name=name)
-        try:
-            deleted.append(await delete(backend, one, options))
-        except ApiError as error:
-            if error.code != 404:
-                raise
+    items = backend.storage.list(prefix_of(resource, target.namespace)).items
+    targets = [
+        replace(target, namespace=namespace if resource.namespaced else "", name=name)
+        for namespace, name in (_place(stored.key) for stored in items if selection.matches(stored))
+    ]
+    deleted: list[Deleted] = []
+    for start in range(0, len(targets), _AT_ONCE):
+        some = targets[start : start + _AT_ONCE]
+        results = await asyncio.gather(
+            *(delete(backend, one, options) for one in some), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, Deleted):
+                deleted.append(result)
+            elif not (isinstance(result, ApiError) and result.code == 404):
+                raise result
     return deleted
 
 

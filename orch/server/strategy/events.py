@@ -21,11 +21,10 @@ _SEEN_AT = (
 )
 
 
-def is_expired(event: Document, now: datetime) -> bool:
-    """Was it last seen longer ago than events are kept? Without a readable time, never."""
-    return all(
-        now - moment > LIFETIME for moment in (_moment(event, path) for path in _SEEN_AT) if moment
-    ) and any(_moment(event, path) for path in _SEEN_AT)
+def last_seen(event: Document) -> datetime | None:
+    """When it last happened; None when it has no time that can be read."""
+    moments = [moment for path in _SEEN_AT if (moment := _moment(event, path))]
+    return max(moments, default=None)
 
 
 def _moment(event: Document, path: str) -> datetime | None:

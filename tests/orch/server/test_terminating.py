@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
-
 import pytest
 
 from orch.server.resources.backend import Backend
@@ -10,7 +7,7 @@ from orch.server.resources.create import create
 from orch.server.resources.delete import delete
 from orch.server.resources.options import DeleteOptions, WriteOptions
 from orch.server.storage.base import StorageFailed
-from orch.server.terminating import empty_terminating, forget_events
+from orch.server.terminating import empty_terminating
 from tests.fakes.medium import FakeMedium
 from tests.orch.server.resources.places import made, place, pod, read
 
@@ -68,19 +65,3 @@ async def test_a_failing_medium_is_for_the_next_round(
     medium.failing = None
     await empty_terminating(backend)
     assert read(backend, place("Namespace", "x")) is None
-
-
-async def test_old_events_are_forgotten_and_recent_ones_kept(
-    backend: Backend, medium: FakeMedium
-) -> None:
-    for name, seen in (("old", "2026-01-01T10:00:00Z"), ("new", "2026-01-01T11:30:00Z")):
-        await made(backend, "Event", {"metadata": {"name": name}, "lastTimestamp": seen})
-    later = replace(backend, now=lambda: backend.now() + timedelta(minutes=65))
-    await forget_events(backend)
-    assert read(backend, place("Event", "old")) is not None  # created just now
-    medium.failing = StorageFailed("disk full")
-    await forget_events(later)
-    medium.failing = None
-    await forget_events(later)
-    assert read(backend, place("Event", "old")) is None
-    assert read(backend, place("Event", "new")) is None

@@ -9,8 +9,10 @@ from orch.server.resources.delete import decide, delete, delete_collection
 from orch.server.resources.document import decode
 from orch.server.resources.options import DeleteOptions
 from orch.server.resources.selection import parse_selection
-from orch.server.strategy import nodes, pods
+from orch.server.storage.base import StorageFailed
+from orch.server.strategy import leases, nodes, pods
 from orch.wire.errors import ApiError
+from tests.fakes.medium import FakeMedium
 from tests.orch.server.resources.places import made, place, pod, read
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -58,16 +60,8 @@ LEAVING = {"deletionTimestamp": "2026-01-01T12:00:10Z", "deletionGracePeriodSeco
             DeleteOptions(grace_period_s=0),
             ("12:00:00", 0, ["a/b"]),
         ),
-        (
-            running(5),
-            DeleteOptions(grace_period_s=0, propagation="Foreground"),
-            ("12:00:00", 0, ["foregroundDeletion"]),
-        ),
-        (
-            running(5),
-            DeleteOptions(grace_period_s=0, propagation="Orphan"),
-            ("12:00:00", 0, ["orphan"]),
-        ),
+        (running(5), DeleteOptions(grace_period_s=0, propagation="Foreground"), None),
+        (running(5), DeleteOptions(grace_period_s=0, propagation="Orphan"), None),
         (running(5), DeleteOptions(grace_period_s=0, propagation="Background"), None),
     ],
 )
@@ -144,6 +138,21 @@ async def test_a_collection_is_what_is_selected(backend: Backend) -> None:
     assert len(deleted) == 2
     assert read(backend, place("Pod", "b")) is not None
     assert read(backend, place("Pod", "a")) is None
+
+
+async def test_a_large_collection_shares_commits_and_survives_a_failing_medium(
+    backend: Backend, medium: FakeMedium
+) -> None:
+    for number in range(150):
+        await made(backend, "Lease", {"metadata": {"name": f"l{number}"}})
+    everything = parse_selection(leases.STRATEGY, "", "")
+    medium.failing = StorageFailed("disk full")
+    with pytest.raises(StorageFailed):
+        await delete_collection(backend, place("Lease"), everything, DeleteOptions())
+    medium.failing = None
+    before = medium.commits
+    assert len(await delete_collection(backend, place("Lease"), everything, DeleteOptions())) == 150
+    assert medium.commits - before < 50
 
 
 async def test_a_dry_run_deletes_nothing(backend: Backend) -> None:

@@ -1,31 +1,28 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from orch.server.strategy.events import STRATEGY, is_expired
+from orch.server.strategy.events import STRATEGY, last_seen
+from orch.wire.times import parse_time
 
-NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
-OLD, RECENT = "2026-01-01T10:59:59Z", "2026-01-01T11:00:01Z"
+OLD, RECENT = "2026-01-01T10:59:59Z", "2026-01-01T11:00:01.5Z"
 
 
 @pytest.mark.parametrize(
-    ("event", "expired"),
+    ("event", "seen"),
     [
-        ({"lastTimestamp": OLD}, True),
-        ({"lastTimestamp": RECENT}, False),
-        ({"firstTimestamp": OLD, "lastTimestamp": RECENT}, False),
-        ({"metadata": {"creationTimestamp": OLD}}, True),
-        ({"metadata": {"creationTimestamp": OLD}, "eventTime": RECENT}, False),
-        ({"lastTimestamp": OLD, "series": {"lastObservedTime": RECENT}}, False),
-        ({"lastTimestamp": "no time"}, False),
-        ({"lastTimestamp": "no time", "firstTimestamp": OLD}, True),
-        ({}, False),
+        ({"lastTimestamp": OLD}, OLD),
+        ({"firstTimestamp": OLD, "lastTimestamp": RECENT}, RECENT),
+        ({"metadata": {"creationTimestamp": OLD}}, OLD),
+        ({"metadata": {"creationTimestamp": OLD}, "eventTime": RECENT}, RECENT),
+        ({"lastTimestamp": OLD, "series": {"lastObservedTime": RECENT}}, RECENT),
+        ({"lastTimestamp": "no time"}, None),
+        ({"lastTimestamp": "no time", "firstTimestamp": OLD}, OLD),
+        ({}, None),
     ],
 )
-def test_an_event_is_kept_an_hour_after_it_was_last_seen(event, expired) -> None:
-    assert is_expired(event, NOW) is expired
+def test_an_event_was_last_seen_at_the_latest_of_its_times(event, seen) -> None:
+    assert last_seen(event) == (seen and parse_time(seen))
 
 
 @pytest.mark.parametrize(
