@@ -129,7 +129,7 @@ _BETA: tuple[tuple[str, str], ...] = (
         nodeagent_image_volume_mounted_errors_total
         nodeagent_image_volume_mounted_succeed_total
         nodeagent_image_volume_requested_total
-        prober_probe_total
+        +prober_probe_total
         """,
     ),
     (SCHEDULER, "scheduler_pod_scheduling_sli_duration_seconds"),
