@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
+from orch.component import clock
 from orch.component.daemon import SetupError
 from orch.component.pki import KeyPair
 from orch.up import commands
@@ -21,6 +22,8 @@ from orch.up.certificates import Certificates
 from orch.up.child import Child
 from orch.up.commands import Command, Ports
 from orch.up.layout import Layout
+from orch.wire import names, times
+from orch.wire.coordination import Lease
 from orch.wire.core import Node
 from orch.wire.errors import ApiError
 
@@ -28,6 +31,8 @@ log = logging.getLogger(__name__)
 
 START_DEADLINE_S = 60.0
 _POLL_S = 0.05
+_TELL_AFTER_S = 5.0
+_NEVER = "1970-01-01T00:00:00Z"
 _STOP_GRACE_S = 45.0
 _RESTART_PAUSE_S = 1.0
 _MOST_RESTARTS = 5  # within _RESTART_WINDOW_S
@@ -53,6 +58,8 @@ class Cluster:
         self.runtime = runtime
         self.url = f"https://127.0.0.1:{ports.apiserver}"
         self._children: dict[str, Child] = {}
+        self._agent_started = clock.utc_now()
+        self._not_ready = ""  # what the node says of itself while it is waited for
         self._commands: dict[str, Command] = {
             "apiserver": commands.apiserver(layout, ports, certificates),
             "controller-manager": commands.controller_manager(layout, ports),
@@ -65,6 +72,7 @@ class Cluster:
         await self.start_child("apiserver")
         await self._until("apiserver", "the API server is not ready", self.apiserver_ready)
         await self.start_child("controller-manager")
+        self._agent_started = clock.utc_now()
         await self.start_child("nodeagent")
         await self._until("nodeagent", f"node {self.node} is not Ready", self.node_reports)
         self.write_cluster_file()
@@ -88,7 +96,12 @@ class Cluster:
             ended_s = [t for t in ended_s if loop.time() - t < _RESTART_WINDOW_S] + [loop.time()]
             if len(ended_s) > _MOST_RESTARTS:
                 raise SetupError(f"{name} keeps ending; {_last_words(child)}")
-            log.warning("%s ended with exit code %s; starting it again", name, code)
+            log.warning(
+                "%s ended with exit code %s and is started again; its last words:\n%s",
+                name,
+                code,
+                child.last_lines(1),
+            )
             await asyncio.sleep(_RESTART_PAUSE_S)
             await self.start_child(name)
             self.write_cluster_file()
@@ -109,16 +122,25 @@ class Cluster:
             await transport.close()
 
     async def node_reports(self) -> bool:
-        """The node is Ready; without a runtime its own word that it is not is enough."""
+        """This start's agent renews the Lease, and the node is Ready.
+
+        Without a runtime its own word that it is not Ready is enough. What an earlier start left at
+        the API server does not count.
+        """
         transport = self._transport()
+        client = ApiClient(transport)
         try:
-            node = await ApiClient(transport).get(Node, self.node)
+            lease = await client.get(Lease, self.node, names.NODE_LEASE_NAMESPACE)
+            node = await client.get(Node, self.node)
         except (ApiError, TransportError):
             return False
         finally:
             await transport.close()
-        ready = [c.status for c in node.status.conditions or () if c.type == "Ready"]
-        return "True" in ready if self.runtime else bool(ready)
+        if times.parse_time(lease.spec.renewTime or _NEVER) < self._agent_started:
+            return False
+        ready = [c for c in node.status.conditions or () if c.type == "Ready"]
+        self._not_ready = "; ".join(c.message or "" for c in ready if c.status != "True")
+        return bool(ready) and (not self.runtime or not self._not_ready)
 
     def write_cluster_file(self) -> None:
         """The contract of cluster.json: where everything is, and the process ids."""
@@ -144,17 +166,20 @@ class Cluster:
     async def _until(self, name: str, complaint: str, done: Callable[[], Awaitable[bool]]) -> None:
         """Poll until done; SetupError when the daemon ends or takes too long."""
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + START_DEADLINE_S
-        child = self._children[name]
+        began_s = loop.time()
+        child, told = self._children[name], False
         while not await done():
+            waited_s = loop.time() - began_s
+            why = f": {self._not_ready}" if self._not_ready else ""
             if child.exit_code is not None:
                 raise SetupError(
                     f"{name} ended with exit code {child.exit_code}; {_last_words(child)}"
                 )
-            if loop.time() > deadline_s:
-                raise SetupError(
-                    f"{complaint} after {START_DEADLINE_S:.0f} s; {_last_words(child)}"
-                )
+            if waited_s > START_DEADLINE_S:
+                raise SetupError(f"{complaint} after {waited_s:.0f} s{why}; {_last_words(child)}")
+            if waited_s > _TELL_AFTER_S and not told:
+                told = True
+                log.info("waiting: %s%s", complaint, why)
             await asyncio.sleep(_POLL_S)
 
     def _transport(self) -> Transport:
