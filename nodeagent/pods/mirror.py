@@ -118,14 +118,17 @@ class MirrorPods:
         node = await self._node()
         if node is None and not self._waited_for_node():
             return
+        refused: ApiError | None = None
         for pod in pods:
             try:
                 await self._client.create(mirror_of(pod, node))
             except ApiError as error:
                 if error.reason != "AlreadyExists":
-                    raise
+                    refused = error  # the others do not wait for it
             else:
                 log.info("pod %s: made its mirror pod", pod.key)
+        if refused:
+            raise refused
 
     async def _delete(self, mirror: Pod) -> None:
         meta = mirror.metadata

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 
+from orch.component import clock
 from orch.server import render
 from orch.server.render import Rendering
 from orch.server.resources import watching
@@ -125,6 +126,7 @@ class _Writer:
     async def write_events(self, events: Sequence[Event]) -> None:
         for start in range(0, len(events), _EVENTS_PER_WRITE):
             lines = []
+            self._rendering = replace(self._rendering, now=clock.utc_now())  # ages grow meanwhile
             for event in events[start : start + _EVENTS_PER_WRITE]:
                 lines.append(render.render_event(self._rendering, event, first=self._first))
                 self._first = False

@@ -16,6 +16,7 @@ from nodeagent.pods.spec import PodSettings
 from orch.client.transport import TransportError
 from orch.component import loops
 from orch.wire.core import Node
+from orch.wire.errors import not_found
 from orch.wire.meta import ObjectMeta
 from orch.wire.pods import Pod
 from tests.fakes.api import FakeApi
@@ -155,3 +156,15 @@ async def test_nothing_is_compared_while_nothing_changes(
     mirrors.registry.set_desired([static()])
     await asyncio.sleep(5)
     assert [pod.metadata.name for pod in await mirrors.stored()] == ["web"]
+
+
+async def test_a_mirror_that_is_refused_holds_up_no_other(
+    mirrors: Mirrors, caplog: pytest.LogCaptureFixture
+) -> None:
+    await mirrors.api.create(NODE)
+    refusal = not_found("namespaces", "absent")
+    mirrors.api.fail(refusal, verb="create", times=1)
+    await mirrors.start(static("first", "a"), static("second", "b"))
+    names = {pod.metadata.name for pod in await mirrors.stored()}
+    assert "second" in names
+    assert 'namespaces "absent" not found' in caplog.text
