@@ -35,6 +35,7 @@ from orch.wire import version
 log = logging.getLogger("nodeagent")
 
 REMOVE_PODS_WITHIN_S = 30.0
+MAX_CONNECTIONS = 1024  # of TLS, at some 42 kB each
 _TRIGGER_STEP_S = 5.0  # how soon a new container is watched
 
 
@@ -87,6 +88,7 @@ async def _run(
         port=config.port,
         ssl_context=context,
         name="nodeagent",
+        max_connections=MAX_CONNECTIONS,
     )
     servers = [secure]
     if config.healthzPort:
