@@ -1,0 +1,163 @@
+"""The agent's application with real parts around a fake runtime, served over TLS on loopback.
+
+Fixtures: `unserved` is such an agent before it listens, `agent` the same with a port. Requests are
+made under a subject (CN, O) whose certificate the test's own authority signs.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+import pytest_asyncio
+from yarl import URL
+
+from nodeagent import freezer, server
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.metrics.pages import StatsPages
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec import PodSettings
+from nodeagent.server import Services
+from nodeagent.stats.sampler import Sampler
+from orch.component import httpd
+from orch.component.features import Features
+from orch.component.health import HealthChecks, SliMetrics
+from orch.component.httpd import HttpServer
+from orch.component.metrics import Registry
+from orch.component.zpages import ZPages
+from tests.conftest import Credentials, Pki
+from tests.fakes import hosts, pods
+from tests.fakes.checkpoints import checkpointable_node
+from tests.fakes.runtime import FakeRuntime
+
+NOBODY = None
+STRANGER = ("mallory", "visitors")
+OTHER_NODE = ("system:node:n2", "system:nodes")
+MONITORING = ("prometheus", "system:monitoring")
+ADMIN = ("admin", "system:masters")
+API_SERVER = ("system:apiserver", "any")
+
+
+@dataclass
+class Answer:
+    status: int
+    body: bytes
+    headers: Any
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+
+class Agent:
+    """A served application, its parts, and requests under any certificate."""
+
+    def __init__(self, services: Services, runtime: FakeRuntime, pki: Pki) -> None:
+        self.services = services
+        self.runtime = runtime
+        self.app = server.secure_app(services)
+        self.port = 0
+        self._pki = pki
+        self._contexts: dict[tuple[str, str] | None, ssl.SSLContext] = {}
+
+    def _context(self, subject: tuple[str, str] | None) -> ssl.SSLContext:
+        if subject not in self._contexts:
+            context = ssl.create_default_context(cafile=self._pki.ca_file)
+            if subject:
+                pair = self._pki.client(*subject)
+                context.load_cert_chain(pair.cert_file, pair.key_file)
+            self._contexts[subject] = context
+        return self._contexts[subject]
+
+    @asynccontextmanager
+    async def session(self, subject: tuple[str, str] | None) -> AsyncIterator[Any]:
+        """A function (method, path, …) → Answer that keeps its connection."""
+        connector = aiohttp.TCPConnector(ssl=self._context(subject))
+        async with aiohttp.ClientSession(connector=connector) as session:
+
+            async def ask(method: str, path: str, **more: Any) -> Answer:
+                url = URL(f"https://localhost:{self.port}{path}", encoded=True)
+                async with session.request(method, url, **more) as response:
+                    return Answer(response.status, await response.read(), response.headers)
+
+            yield ask
+
+    async def ask(self, method: str, path: str, **more: Any) -> Answer:
+        """As an administrator."""
+        async with self.session(ADMIN) as ask:
+            answer: Answer = await ask(method, path, **more)
+            return answer
+
+
+def registry_of_a_logging_pod(directory: Path) -> PodRegistry:
+    log = directory / "0.log"
+    log.write_bytes(b"2026-01-31T12:00:00Z stdout F hello\n")
+    registry = PodRegistry(PodSettings("n1", str(directory), str(directory)))
+    registry.set_desired([pods.pod()])
+    registry.set_view(pods.seen(pods.sandbox(), pods.logged(pods.instance(), log)))
+    return registry
+
+
+@pytest_asyncio.fixture
+async def sampler() -> AsyncIterator[Sampler]:
+    sources = hosts.sources(hosts.TREES / "v2")
+    sampler = Sampler(targets=lambda: [hosts.POD], sources=sources)
+    yield sampler
+    await sampler.close()
+
+
+@pytest_asyncio.fixture
+async def unserved(
+    tmp_path: Path, sampler: Sampler, pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Agent]:
+    """An agent that is not served yet."""
+    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
+    slis = SliMetrics()
+    health = HealthChecks(slis)
+    health.add("ping", lambda: None)
+    metrics = Registry()
+    metrics.counter("a_counter", "Counts.").inc()
+    node = await checkpointable_node(tmp_path)
+    services = Services(
+        config=NodeAgentConfiguration(
+            staticPodURLHeader={"Authorization": ["Bearer of-the-header"]}  # type: ignore[list-item]
+        ),
+        features=Features({"AllAlpha": True}),
+        zpages=ZPages("nodeagent", {"port": "10250"}),
+        pages=StatsPages(sampler, node_name="n1"),
+        registry=registry_of_a_logging_pod(tmp_path),
+        checkpoints=node.service(),
+        health=health,
+        slis=slis,
+        metrics=metrics,
+    )
+    yield Agent(services, node.runtime, pki)
+    assert services.checkpoints
+    await services.checkpoints.close()
+
+
+@asynccontextmanager
+async def served(agent: Agent, pair: Credentials, ca_file: str) -> AsyncIterator[Agent]:
+    context = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=ca_file)
+    listener = HttpServer(agent.app, host="127.0.0.1", port=0, ssl_context=context, name="agent")
+    agent.port = await listener.start()
+    try:
+        yield agent
+    finally:
+        await listener.stop(1.0)
+
+
+@pytest_asyncio.fixture
+async def agent(unserved: Agent, pki: Pki) -> AsyncIterator[Agent]:
+    async with served(unserved, pki.server(), pki.ca_file) as agent:
+        yield agent
