@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from multidict import MultiDict
 
 from nodeagent import auth
 from nodeagent.checkpoint import CheckpointService
@@ -30,6 +31,7 @@ from orch.wire.errors import ApiError
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES = 64 * 1024
+_FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 _TEXT_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -95,10 +97,8 @@ class _Handlers:
 
     async def summary(self, request: web.Request) -> web.Response:
         only = request.query.getall("only_cpu_and_memory", [])
-        if request.method == "POST" and not only:
-            only = [
-                str(value) for value in (await _form(request)).getall("only_cpu_and_memory", [])
-            ]
+        if request.method == "POST":  # its body and its query are one form
+            only = [*(await _form(request)).getall("only_cpu_and_memory", []), *only]
         body = await self._services.pages.summary(
             only_cpu_and_memory=only == ["true"], accept_encoding=_encoding(request)
         )
@@ -147,18 +147,24 @@ class _Handlers:
 
 
 async def _form(request: web.Request) -> Any:
-    if request.content_type not in ("application/x-www-form-urlencoded", "multipart/form-data"):
-        if not request.can_read_body:
-            return request.query
-        raise ApiError(
-            500, "InternalError", f"parse form failed: content type {request.content_type!r}"
-        )
+    """The fields of the body, none of an empty one; ApiError 500 for what cannot be parsed."""
+    if request.content_type not in _FORM_TYPES:
+        named = request.headers.get("Content-Type", "").partition(";")[0]
+        if request.can_read_body or named.count("/") > 1:  # the latter is no media type at all
+            raise _no_form(f"content type {named!r}")
+        return MultiDict()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             return await request.post()
     except TimeoutError:
         message = f"the request body did not arrive within {BODY_TIMEOUT_S:g} s"
         raise ApiError(408, "Timeout", message) from None
+    except (ValueError, LookupError) as error:  # no such charset, or bytes that are not of it
+        raise _no_form(str(error)) from None
+
+
+def _no_form(why: str) -> ApiError:
+    return ApiError(500, "InternalError", f"parse form failed: {why}")
 
 
 def _pod_list(pods: Any) -> dict[str, Any]:
