@@ -1,0 +1,211 @@
+"""The agent's own page, as Prometheus reads it; every value comes from the object owning it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as modern
+from prometheus_client.parser import text_string_to_metric_families as classic
+
+from nodeagent.heartbeat import LeaseLoop
+from nodeagent.metrics import agent
+from nodeagent.metrics.agent import Sources
+from nodeagent.metrics.operations import RuntimeOperations
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec import PodSettings
+from nodeagent.runtime.base import RuntimeUnavailable
+from nodeagent.runtime.health import RuntimeWatch
+from nodeagent.stats.sampler import Sampler
+from nodeagent.statusloop import StatusLoop
+from nodeagent.watchdog import Watchdog
+from orch.component.features import Features
+from orch.component.metrics import Registry
+from orch.component.notify import Notifier
+from orch.component.stability import MetricPolicy
+from orch.wire import metric_catalogue
+from tests.fakes import hosts, node, pods
+from tests.fakes.api import FakeApi
+from tests.fakes.runtime import FakeRuntime
+
+Page = dict[str, Metric]
+ALL = MetricPolicy()  # nothing switched off
+
+
+@pytest_asyncio.fixture
+async def sources() -> AsyncIterator[Sources]:
+    """An agent with everything, before anything has happened."""
+    sampler = Sampler(targets=lambda: [hosts.POD], sources=hosts.sources(hosts.TREES / "v2"))
+    registry = PodRegistry(PodSettings("n1", "/nowhere", "/nowhere"))
+    registry.set_desired([pods.pod()])
+    registry.set_view(pods.seen(pods.sandbox(), pods.instance()))
+    api = FakeApi()
+
+    async def collect() -> Any:
+        return node.facts()
+
+    yield Sources(
+        node_name="n1",
+        features=Features({"NodeAgentPSI": False}),
+        sampler=sampler,
+        registry=registry,
+        runtime=RuntimeWatch(FakeRuntime()),
+        status=StatusLoop(api, node.settings(), collect),
+        lease=LeaseLoop(api, "n1"),
+        watchdog=Watchdog(Notifier(""), {}, interval_s=8),
+        operations=RuntimeOperations(),
+        stalls={("memory", "full", "pod"): 3},
+    )
+    await sampler.close()
+
+
+def registry_of(sources: Sources, policy: MetricPolicy = ALL) -> Registry:
+    return agent.agent_registry(sources, policy)
+
+
+def page_of(sources: Sources, policy: MetricPolicy = ALL) -> Page:
+    """The families of the page by name; twice the same one is an error."""
+    families = list(classic(registry_of(sources, policy).render("")[0].decode()))
+    assert len({family.name for family in families}) == len(families)
+    return {family.name: family for family in families}
+
+
+def value(page: Page, family: str, /, **labels: str) -> float:
+    (found,) = [s.value for s in page[family].samples if s.labels == labels]
+    return found
+
+
+FAMILIES = {  # what an operator's dashboard may ask for, and its tier
+    "nodeagent_node_name": ("gauge", "ALPHA"),
+    "orch_build_info": ("gauge", "ALPHA"),
+    "orch_feature_enabled": ("gauge", "BETA"),
+    "nodeagent_status_reports": ("counter", "ALPHA"),
+    "nodeagent_status_failures": ("counter", "ALPHA"),
+    "nodeagent_node_ready": ("gauge", "ALPHA"),
+    "nodeagent_runtime_checks": ("counter", "ALPHA"),
+    "nodeagent_runtime_check_failures": ("counter", "ALPHA"),
+    "nodeagent_lease_renewals": ("counter", "ALPHA"),
+    "nodeagent_lease_failures": ("counter", "ALPHA"),
+    "nodeagent_lease_late_seconds": ("gauge", "ALPHA"),
+    "nodeagent_desired_pods": ("gauge", "ALPHA"),
+    "nodeagent_running_pods": ("gauge", "ALPHA"),
+    "nodeagent_cgroup_version": ("gauge", "ALPHA"),
+    "nodeagent_collector_duration_seconds": ("gauge", "ALPHA"),
+    "nodeagent_read_errors": ("counter", "ALPHA"),
+    "nodeagent_slow_reads": ("counter", "ALPHA"),
+    "nodeagent_directory_walks_given_up": ("counter", "ALPHA"),
+    "nodeagent_psi_trigger": ("counter", "ALPHA"),
+    "nodeagent_psi_supported": ("gauge", "ALPHA"),
+    "nodeagent_watchdog_skipped": ("counter", "ALPHA"),
+    "nodeagent_runtime_operations": ("counter", "ALPHA"),
+    "nodeagent_runtime_operations_duration_seconds": ("histogram", "ALPHA"),
+    "registered_metrics": ("counter", "BETA"),
+    "disabled_metrics": ("counter", "BETA"),
+    "hidden_metrics": ("counter", "BETA"),
+}
+
+
+async def test_every_family_has_its_type_and_states_its_tier(sources: Sources) -> None:
+    await sources.sampler.sample()
+    page = page_of(sources)
+    # The classic format names a counter's family by its samples; the parser takes `_total` off.
+    found = {
+        name: (page[name].type, page[name].documentation[1:].partition("]")[0])
+        for name in FAMILIES
+        if name in page
+    }
+    assert found == FAMILIES
+
+
+async def test_the_tiers_are_those_that_the_catalogue_promises(sources: Sources) -> None:
+    await sources.sampler.sample()
+    for family in page_of(sources).values():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        if name.startswith(("process_", "python_gc_")):
+            continue  # the library's own
+        promised = metric_catalogue.tier_of(name)
+        assert family.documentation.startswith(f"[{promised}] "), name
+
+
+async def test_the_page_is_openmetrics_for_who_wants_it(sources: Sources) -> None:
+    await sources.sampler.sample()
+    body, content_type = registry_of(sources).render("application/openmetrics-text;version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    names = [family.name for family in modern(body.decode())]
+    assert len(set(names)) == len(names)
+    assert set(FAMILIES) <= set(names)
+
+
+async def test_the_build_the_node_and_the_features_are_named(sources: Sources) -> None:
+    page = page_of(sources)
+    assert value(page, "nodeagent_node_name", node="n1") == 1
+    (build,) = page["orch_build_info"].samples
+    assert build.labels["git_version"].startswith("v")
+    assert build.labels["platform"].startswith("linux/")
+    assert value(page, "orch_feature_enabled", name="NodeAgentPSI", stage="BETA") == 0
+    assert value(page, "orch_feature_enabled", name="ContainerCheckpoint", stage="BETA") == 1
+
+
+async def test_what_the_loops_count_is_shown_the_moment_it_changes(sources: Sources) -> None:
+    registry = registry_of(sources)
+    assert b"nodeagent_lease_renewals_total 0.0" in registry.render("")[0]
+    assert sources.lease and sources.watchdog
+    sources.lease.renewals, sources.lease.failures, sources.lease.late_s = 5, 2, 1.5
+    sources.status.reports, sources.status.failures = 7, 1
+    sources.watchdog.skipped["sampling"] += 4
+    lines = registry.render("")[0].decode().splitlines()
+    assert {
+        "nodeagent_lease_renewals_total 5.0",
+        "nodeagent_lease_failures_total 2.0",
+        "nodeagent_lease_late_seconds 1.5",
+        "nodeagent_status_reports_total 7.0",
+        "nodeagent_status_failures_total 1.0",
+        'nodeagent_watchdog_skipped_total{check="sampling"} 4.0',
+        'nodeagent_psi_trigger_total{level="full",resource="memory",scope="pod"} 3.0',
+    } <= set(lines)
+
+
+async def test_checks_of_the_runtime_are_counted(sources: Sources) -> None:
+    runtime = FakeRuntime()
+    watch = RuntimeWatch(runtime)
+    await watch.check()
+    runtime.fail("conditions", RuntimeUnavailable("Status", "gone"))
+    await watch.check()
+    page = page_of(replace(sources, runtime=watch))
+    assert value(page, "nodeagent_runtime_checks") == 2
+    assert value(page, "nodeagent_runtime_check_failures") == 1
+
+
+async def test_readings_are_shown_once_there_is_one(sources: Sources) -> None:
+    assert "nodeagent_collector_duration_seconds" not in page_of(sources)
+    await sources.sampler.sample()
+    page = page_of(sources)
+    assert value(page, "nodeagent_cgroup_version") == 2
+    collectors = {
+        s.labels["collector"] for s in page["nodeagent_collector_duration_seconds"].samples
+    }
+    assert {"sample", "directories", "processes"} <= collectors
+    supported = {(s.labels["source"], s.labels["resource"]): s.value
+                 for s in page["nodeagent_psi_supported"].samples}  # fmt: skip
+    assert supported and set(supported.values()) <= {0.0, 1.0}
+
+
+async def test_an_agent_without_a_lease_or_a_watchdog_shows_neither(sources: Sources) -> None:
+    page = page_of(replace(sources, lease=None, watchdog=None))
+    assert [name for name in page if "lease" in name or "watchdog" in name] == []
+
+
+async def test_operators_switch_metrics_off_by_name(sources: Sources) -> None:
+    policy = MetricPolicy(disabled=frozenset({"nodeagent_node_ready"}))
+    page = page_of(sources, policy)
+    assert "nodeagent_node_ready" not in page
+    assert value(page, "disabled_metrics") == 1
+
+
+@pytest.mark.parametrize("family", ["process_cpu_seconds", "process_resident_memory_bytes"])
+async def test_the_process_itself_is_on_the_page(sources: Sources, family: str) -> None:
+    assert value(page_of(sources), family) > 0

@@ -1,0 +1,152 @@
+"""Keep-alives go out while the checks answer, and are withheld, with the reason told, otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from nodeagent.watchdog import Check, Watchdog
+from orch.component import loops
+from orch.component.notify import Notifier, NotifyError
+
+pytestmark = pytest.mark.looptime
+
+INTERVAL_S = 8.0  # so a check has 2 s
+
+
+class Manager(Notifier):
+    """What systemd was told and when; `refuses` makes it take nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.told: list[tuple[float, str]] = []
+        self.refuses = False
+
+    def _send(self, *assignments: str) -> None:
+        if self.refuses:
+            raise NotifyError("cannot send to NOTIFY_SOCKET /run/x: Connection refused")
+        now_s = round(asyncio.get_running_loop().time(), 3)
+        self.told.extend((now_s, one) for one in assignments)
+
+    def alive_s(self) -> list[float]:
+        return [time_s for time_s, text in self.told if text == "WATCHDOG=1"]
+
+    def statuses(self) -> list[str]:
+        return [text for _, text in self.told if text != "WATCHDOG=1"]
+
+
+class Switch:
+    """A check that passes, raises `error`, or does not answer at all."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.stalled = False
+
+    async def __call__(self) -> None:
+        if self.stalled:
+            await asyncio.Event().wait()
+        if self.error:
+            raise self.error
+
+
+@asynccontextmanager
+async def watching(manager: Manager, **checks: Check) -> AsyncIterator[Watchdog]:
+    watchdog = Watchdog(manager, checks, interval_s=INTERVAL_S)
+    task = loops.spawn(watchdog.run(), name="watchdog")
+    yield watchdog
+    assert not task.done()
+    await loops.cancel(task)
+
+
+async def test_a_keep_alive_goes_out_every_interval() -> None:
+    manager = Manager()
+    async with watching(manager, sampling=Switch()) as watchdog:
+        await asyncio.sleep(30)
+    assert manager.told == [(0, "WATCHDOG=1"), (8, "WATCHDOG=1"), (16, "WATCHDOG=1"),
+                            (24, "WATCHDOG=1")]  # fmt: skip
+    assert watchdog.skipped == {}
+
+
+async def test_a_stalled_check_withholds_the_keep_alive_and_is_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    manager, sampling = Manager(), Switch()
+    sampling.stalled = True
+    async with watching(manager, sampling=sampling, other=Switch()) as watchdog:
+        await asyncio.sleep(20)
+    assert manager.alive_s() == []
+    assert watchdog.skipped == {"sampling": 3}
+    told = "sampling: no answer within 2.0 s"
+    assert manager.told == [(2, f"STATUS=unhealthy: {told}")]
+    assert caplog.messages == [f"withholding the watchdog keep-alive: {told}"]
+
+
+async def test_keep_alives_resume_on_their_old_plan_when_the_check_answers_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    manager, sampling = Manager(), Switch()
+    async with watching(manager, sampling=sampling) as watchdog:
+        await asyncio.sleep(1)
+        sampling.stalled = True
+        await asyncio.sleep(20)
+        sampling.stalled = False
+        await asyncio.sleep(15)
+    assert manager.alive_s() == [0, 24, 32]
+    assert watchdog.skipped == {"sampling": 2}
+    assert manager.statuses()[-1] == "STATUS=healthy"
+    assert caplog.messages[-1] == "the watchdog keep-alive goes out again"
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ValueError("the last reading is 40 s old"), "the last reading is 40 s old"),
+        (KeyError(), "KeyError"),
+    ],
+)
+async def test_a_failed_check_says_why(error: Exception, why: str) -> None:
+    manager, sampling = Manager(), Switch()
+    sampling.error = error
+    async with watching(manager, sampling=sampling):
+        await asyncio.sleep(1)
+    assert manager.told == [(0, f"STATUS=unhealthy: sampling: {why}")]
+
+
+async def test_checks_that_stall_share_one_deadline_and_are_all_named() -> None:
+    manager, one, two = Manager(), Switch(), Switch()
+    one.stalled = two.stalled = True
+    async with watching(manager, one=one, two=two) as watchdog:
+        await asyncio.sleep(5)
+    why = "no answer within 2.0 s"
+    assert manager.told == [(2, f"STATUS=unhealthy: one: {why}; two: {why}")]
+    assert watchdog.skipped == {"one": 1, "two": 1}
+
+
+async def test_another_failing_check_is_told_anew(caplog: pytest.LogCaptureFixture) -> None:
+    manager, one, two = Manager(), Switch(), Switch()
+    one.error = ValueError("a")
+    async with watching(manager, one=one, two=two):
+        await asyncio.sleep(1)
+        one.error, two.error = None, ValueError("b")
+        await asyncio.sleep(20)
+    assert manager.statuses() == ["STATUS=unhealthy: one: a", "STATUS=unhealthy: two: b"]
+    assert len(caplog.messages) == 2
+
+
+async def test_a_manager_that_takes_nothing_is_logged_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    manager = Manager()
+    manager.refuses = True
+    async with watching(manager, sampling=Switch()):
+        await asyncio.sleep(1)
+        manager.refuses = False
+        await asyncio.sleep(10)
+    expected = "cannot notify systemd: cannot send to NOTIFY_SOCKET /run/x: Connection refused"
+    assert caplog.messages == [expected]
+    assert manager.alive_s() == [8]
