@@ -106,7 +106,7 @@ def test_wrong_usage_names_the_value(
 
 
 def test_a_value_that_the_field_does_not_take_is_blamed_on_the_flag() -> None:
-    with pytest.raises(ConfigError, match="^--max-pods: .* greater than or equal to 1$"):
+    with pytest.raises(ConfigError, match=r"^--max-pods: .* greater than or equal to 1$"):
         load_config(None, None, parse(["--max-pods=0"]).overrides)
 
 
