@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ log = logging.getLogger("nodeagent")
 
 REMOVE_PODS_WITHIN_S = 30.0
 MAX_CONNECTIONS = 1024  # of TLS, at some 42 kB each
+_ROOT_MODE = 0o750  # volumes and secrets of pods lie below
 _TRIGGER_STEP_S = 5.0  # how soon a new container is watched
 
 
@@ -74,10 +76,7 @@ async def _run(
     lock = _take_lock(options.lock_file)
     notifier = Notifier.from_environment()
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
-    context = server_context(
-        *parts.serving_certificate(options, config),
-        client_ca_file=config.authentication.x509.clientCAFile or None,
-    )
+    context = _serving_context(options, config)
     built = parts.build(options, config, features)
     _make_directories(options, config)
     watchdog = built.watchdog(notifier, interval_s=watchdog_s) if watchdog_s else None
@@ -168,15 +167,29 @@ def _take_lock(path: str) -> int:
         raise SetupError(f"cannot use the lock file {path}: {error.strerror or error}") from None
 
 
+def _serving_context(options: Options, config: NodeAgentConfiguration) -> ssl.SSLContext:
+    """What the secure port serves with; an own certificate lies below the root directory."""
+    if not config.tlsCertFile:
+        _make_directory(options.root_dir, _ROOT_MODE)
+    return server_context(
+        *parts.serving_certificate(options, config),
+        client_ca_file=config.authentication.x509.clientCAFile or None,
+    )
+
+
 def _make_directories(options: Options, config: NodeAgentConfiguration) -> None:
     """The agent's state, private to it; pod logs may be read by log collectors."""
-    wanted = [(options.root_dir, 0o750), (options.cert_dir, 0o700), (config.podLogsDir, 0o755)]
+    wanted = [(options.root_dir, _ROOT_MODE), (options.cert_dir, 0o700), (config.podLogsDir, 0o755)]
     wanted.append((f"{options.root_dir}/checkpoints", 0o700))
     for path, mode in wanted:
-        try:
-            Path(path).mkdir(mode=mode, parents=True, exist_ok=True)
-        except OSError as error:
-            raise SetupError(f"cannot make the directory {path}: {error.strerror}") from None
+        _make_directory(path, mode)
+
+
+def _make_directory(path: str, mode: int) -> None:
+    try:
+        Path(path).mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"cannot make the directory {path}: {error.strerror}") from None
 
 
 def _say_start(

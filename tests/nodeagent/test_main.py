@@ -1,0 +1,230 @@
+"""The agent as a process: in which order it starts, what stops it early, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nodeagent import main
+from orch.component import lockfile
+
+PATIENCE_S = 60  # for a busy machine; an idle one needs a second
+HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
+
+
+class Place:
+    """Where one agent keeps everything, and the flags that say so."""
+
+    def __init__(self, directory: Path, free_port: Callable[[], int]) -> None:
+        self.root = directory / "root"
+        self.logs = directory / "logs"
+        self.lock = directory / "agent.lock"
+        self.port = free_port()
+        self.healthz_port = free_port()
+        self.flags = (
+            f"--root-dir={self.root}",
+            f"--pod-logs-dir={self.logs}",
+            f"--lock-file={self.lock}",
+            "--hostname-override=node-1",
+            "--address=127.0.0.1",
+            f"--port={self.port}",
+            f"--healthz-port={self.healthz_port}",
+            "--container-runtime-endpoint=",
+        )
+
+    def command(self, *more: str) -> list[str]:
+        return [sys.executable, "-m", "nodeagent.main", *self.flags, *more]
+
+    def refusal(self, *more: str) -> str:
+        """The one line of an agent that does not start."""
+        done = subprocess.run(
+            self.command(*more), capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        assert done.returncode == 1, done.stderr
+        assert done.stdout == ""
+        (line,) = done.stderr.splitlines()
+        return line
+
+
+@pytest.fixture
+def place(tmp_path: Path, free_port: Callable[[], int]) -> Place:
+    return Place(tmp_path, free_port)
+
+
+# ---- before anything is started
+
+
+def test_every_mistake_of_the_configuration_is_a_line(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text(HEAD + "prot: 10250\nmaxPods: many\nnodeStatusUpdateFrequency: soon\n")
+    assert main.main([*place.flags, f"--config={config}", "--log-level=loud"]) == 1
+    printed = capsys.readouterr()
+    lines = printed.err.splitlines()
+    assert printed.out == ""
+    assert len(lines) == 4
+    for expected in (
+        f"nodeagent: error: {config}:3: prot: ",
+        f"nodeagent: error: {config}:4: maxPods: ",
+        f"nodeagent: error: {config}:5: nodeStatusUpdateFrequency: ",
+        "nodeagent: error: --log-level: ",
+    ):
+        assert any(line.startswith(expected) for line in lines), (expected, lines)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.yaml"]
+
+
+def test_an_unknown_feature_is_a_line(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([*place.flags, "--feature-gates=NodeAgentPSY=true"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("nodeagent: error: ")
+    assert "NodeAgentPSY" in line and "NodeAgentPSI" in line
+    assert not place.lock.exists()
+
+
+def test_wrong_usage_ends_with_2(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main.main([*place.flags, "--no-such-flag"])
+    assert caught.value.code == 2
+    assert "--no-such-flag" in capsys.readouterr().err
+
+
+def test_one_agent_per_lock_file_and_the_lock_comes_first(place: Place) -> None:
+    held = lockfile.acquire(str(place.lock), holder="node agent")
+    try:
+        line = place.refusal("--tls-cert-file=/absent.crt", "--tls-private-key-file=/absent.key")
+    finally:
+        os.close(held)
+    assert line == (
+        f"nodeagent: error: another node agent (pid {os.getpid()}) holds the lock file "
+        f"{place.lock}; stop it, or give this one another --lock-file"
+    )
+    assert not place.root.exists()
+
+
+def test_a_lock_file_that_cannot_be_made_is_named(place: Place) -> None:
+    line = place.refusal("--lock-file=/proc/none/agent.lock")
+    assert line.startswith("nodeagent: error: cannot use the lock file /proc/none/agent.lock: ")
+
+
+def test_a_root_directory_that_cannot_be_made_is_named(place: Place) -> None:
+    line = place.refusal("--root-dir=/proc/none")
+    assert line.startswith("nodeagent: error: cannot make the directory /proc/none: ")
+
+
+def test_without_its_certificate_it_makes_no_directories(place: Place) -> None:
+    line = place.refusal("--tls-cert-file=/absent.crt", "--tls-private-key-file=/absent.key")
+    assert line.startswith("nodeagent: error: ")
+    assert "/absent.crt" in line
+    assert not place.root.exists() and not place.logs.exists()
+
+
+def test_a_taken_port_is_named(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = place.refusal(f"--port={port}")
+    expected = f"nodeagent: error: nodeagent: cannot listen on 127.0.0.1:{port}: "
+    assert line.startswith(expected)
+
+
+# ---- running
+
+
+class Manager:
+    """systemd's end of NOTIFY_SOCKET."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.path)
+        self._socket.settimeout(PATIENCE_S)
+
+    def next(self) -> str:
+        """Wait for the next message."""
+        return self._socket.recv(4096).decode()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    manager = Manager(tmp_path / "notify")
+    yield manager
+    manager.close()
+
+
+@contextmanager
+def running(command: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdout=sink, stderr=sink
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def test_it_tells_systemd_when_it_serves_that_it_lives_and_when_it_stops(
+    place: Place, manager: Manager, tmp_path: Path
+) -> None:
+    told = {"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "4000000"}
+    log = tmp_path / "agent.log"
+    with running(place.command(), log, **told) as process:
+        assert manager.next() == "READY=1\nSTATUS=running"
+        # At that moment both ports answer.
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{place.healthz_port}/healthz", timeout=PATIENCE_S
+        ) as response:
+            assert response.read() == b"ok"
+        socket.create_connection(("127.0.0.1", place.port), PATIENCE_S).close()
+        assert [manager.next(), manager.next()] == ["WATCHDOG=1", "WATCHDOG=1"]
+
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
+    while (message := manager.next()) == "WATCHDOG=1":
+        pass  # one more may have been under way
+    assert message == "STOPPING=1"
+    text = log.read_text()
+    assert "node agent v" in text and "for node node-1" in text
+    assert "stopped: received SIGTERM" in text
+    assert "Traceback" not in text and "ERROR" not in text
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", place.port), PATIENCE_S)
+
+
+def test_its_directories_are_private_and_its_lock_ends_with_it(
+    place: Place, manager: Manager, tmp_path: Path
+) -> None:
+    with running(place.command(), tmp_path / "log", NOTIFY_SOCKET=manager.path) as process:
+        manager.next()
+        directories = (place.root, place.root / "pki", place.root / "checkpoints", place.logs)
+        umask = os.umask(0)
+        os.umask(umask)
+        modes = [path.stat().st_mode & 0o777 for path in directories]
+        assert modes == [wanted & ~umask for wanted in (0o750, 0o700, 0o700, 0o755)]
+        with pytest.raises(lockfile.LockHeldError, match=f"pid {process.pid}"):
+            lockfile.acquire(str(place.lock), holder="node agent")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+    os.close(lockfile.acquire(str(place.lock), holder="node agent"))
+
+
+def test_a_watchdog_that_cannot_be_fed_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+    assert "WatchdogSec of 1 s" in place.refusal()
+    assert not place.root.exists()
