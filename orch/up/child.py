@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_TAIL_BYTES = 16 * 1024  # of a log that grows for as long as its program runs
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -62,7 +64,9 @@ class Child:
 
     def last_lines(self, count: int = 5) -> str:
         """The end of its log, for an error that says why it stopped."""
-        lines = self.log_file.read_text(errors="replace").splitlines()
+        with self.log_file.open("rb") as log:
+            log.seek(max(log.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
+            lines = log.read().decode(errors="replace").splitlines()
         return "\n".join(f"  {line}" for line in lines[-count:])
 
 
