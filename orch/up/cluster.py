@@ -139,8 +139,9 @@ class Cluster:
         if times.parse_time(lease.spec.renewTime or _NEVER) < self._agent_started:
             return False
         ready = [c for c in node.status.conditions or () if c.type == "Ready"]
-        self._not_ready = "; ".join(c.message or "" for c in ready if c.status != "True")
-        return bool(ready) and (not self.runtime or not self._not_ready)
+        doubts = [c.message or c.reason or c.status for c in ready if c.status != "True"]
+        self._not_ready = "; ".join(doubts)
+        return bool(ready) and (not self.runtime or not doubts)
 
     def write_cluster_file(self) -> None:
         """The contract of cluster.json: where everything is, and the process ids."""
