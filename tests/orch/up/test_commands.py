@@ -1,0 +1,87 @@
+"""The command lines of the daemons, read by the daemons' own parsers."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from nodeagent import options as agent
+from orch.lifecycle import options as controller
+from orch.server import flags as server
+from orch.up import commands
+from orch.up.certificates import Certificates, issue_certificates
+from orch.up.commands import Ports
+from orch.up.layout import Layout
+
+PORTS = Ports(apiserver=1001, nodeagent=1002, healthz=1003, controller=1004)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path)
+    layout.make()
+    return layout
+
+
+@pytest.fixture
+def certificates(layout: Layout) -> Certificates:
+    return issue_certificates(layout.pki, "n1", now=datetime(2026, 1, 31, tzinfo=UTC))
+
+
+def agent_overrides(command: commands.Command) -> dict[str, object]:
+    return {one.flag: one.value for one in agent.parse(command[1:]).overrides}
+
+
+def test_programs_lie_beside_the_interpreter(layout: Layout, certificates: Certificates) -> None:
+    beside = Path(sys.executable).parent
+    made = (
+        commands.apiserver(layout, PORTS, certificates),
+        commands.controller_manager(layout, PORTS),
+        commands.nodeagent(layout, PORTS, certificates, "n1", None),
+    )
+    assert [command[0] for command in made] == [
+        str(beside / name) for name in ("orch-apiserver", "orch-controller-manager", "nodeagent")
+    ]
+
+
+def test_the_api_server_takes_its_command_line(layout: Layout, certificates: Certificates) -> None:
+    given = server.parse(commands.apiserver(layout, PORTS, certificates)[1:])
+    assert (given.bind_address, given.secure_port) == ("127.0.0.1", 1001)
+    assert given.client_ca_file == certificates.ca_file
+    assert given.tls_cert_file == certificates.apiserver.cert_file
+    assert str(layout.store) in str(given)
+
+
+def test_the_controller_manager_takes_its_command_line(layout: Layout) -> None:
+    given = controller.parse(commands.controller_manager(layout, PORTS)[1:])
+    assert given.kubeconfig == str(layout.kubeconfig("controller-manager"))
+    assert given.secure_port == 1004
+
+
+def test_the_agent_takes_its_command_line(layout: Layout, certificates: Certificates) -> None:
+    command = commands.nodeagent(layout, PORTS, certificates, "n1", "unix:///run/cri.sock")
+    given = agent.parse(command[1:])
+    assert given.config == str(layout.agent_config)
+    assert given.config_dir == str(layout.agent_drop_ins)
+    assert given.kubeconfig == str(layout.kubeconfig("node"))
+    assert given.root_dir == str(layout.agent_root)
+    assert Path(given.lock_file).parent == layout.run_dir
+    assert (given.hostname_override, given.node_ip) == ("n1", "127.0.0.1")
+    assert given.remove_pods_on_stop
+    assert agent_overrides(command) == {
+        "--address": "127.0.0.1",
+        "--port": 1002,
+        "--healthz-port": 1003,
+        "--client-ca-file": certificates.ca_file,
+        "--tls-cert-file": certificates.nodeagent.cert_file,
+        "--tls-private-key-file": certificates.nodeagent.key_file,
+        "--container-runtime-endpoint": "unix:///run/cri.sock",
+    }
+
+
+def test_without_a_runtime_the_agent_is_told_so(layout: Layout, certificates: Certificates) -> None:
+    command = commands.nodeagent(layout, PORTS, certificates, "n1", None)
+    assert agent_overrides(command)["--container-runtime-endpoint"] == ""

@@ -1,0 +1,57 @@
+"""The contract of RUN_DIR."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orch.up.layout import Layout
+
+PLACES = {
+    "pki": "pki",
+    "logs": "logs",
+    "agent_root": "nodeagent",
+    "agent_config": "nodeagent.conf",
+    "agent_drop_ins": "nodeagent.conf.d",
+    "manifests": "manifests",
+    "runtime": "runtime",
+    "store": "apiserver",
+    "cluster_file": "cluster.json",
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_everything_has_its_place(name: str) -> None:
+    assert getattr(Layout(Path("/run/it")), name) == Path("/run/it") / PLACES[name]
+
+
+def test_no_place_is_without_a_case_here() -> None:
+    places = {name for name, value in vars(Layout).items() if isinstance(value, property)}
+    assert places == set(PLACES)
+
+
+def test_files_by_name() -> None:
+    layout = Layout(Path("/run/it"))
+    assert layout.kubeconfig("admin") == Path("/run/it/admin.kubeconfig")
+    assert layout.port_file("apiserver") == Path("/run/it/apiserver.port")
+
+
+def test_directories_with_secrets_are_private_and_the_runtimes_is_left_to_its_tool(
+    tmp_path: Path,
+) -> None:
+    layout = Layout(tmp_path / "deep" / "run")
+    layout.make()
+    made = {path.name: path.stat().st_mode & 0o077 for path in layout.run_dir.iterdir()}
+    assert set(made) == {"pki", "logs", "nodeagent", "nodeagent.conf.d", "manifests", "apiserver"}
+    assert [made[name] for name in ("pki", "nodeagent", "apiserver")] == [0, 0, 0]
+
+
+def test_what_exists_is_kept(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.make()
+    (layout.manifests / "mine.yaml").write_text("mine")
+    layout.logs.chmod(0o711)
+    layout.make()
+    assert (layout.manifests / "mine.yaml").read_text() == "mine"
+    assert layout.logs.stat().st_mode & 0o777 == 0o711

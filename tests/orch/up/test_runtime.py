@@ -1,0 +1,149 @@
+"""Which runtime is chosen, by what the tool answers; the tool here is a program of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from orch.component import loops
+from orch.component.daemon import SetupError
+from orch.up.runtime import RuntimeChoice, RuntimeTool
+from tests.fakes.programs import gone, until
+
+TOOL = """
+import json, os, pathlib, signal, sys
+here = pathlib.Path(__file__).parent
+with (here / "calls").open("a") as calls:
+    calls.write(json.dumps([os.getpid(), *sys.argv[1:]]) + chr(10))
+answer = json.loads((here / "answers").read_text())[sys.argv[1]]
+if answer is None:
+    signal.pause()
+print(answer[1])
+sys.exit(answer[0])
+"""
+FOUND = (0, "unix:///run/found.sock")
+NONE_FOUND = (3, "")
+MADE = (0, "unix:///run/made.sock")
+FAILED = (1, "half an endpoint")
+
+
+class Tool:
+    """A provisioning tool that answers as told; None does not answer."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "runtime"
+        self.shared = directory / "agent"
+        self._folder = directory
+        self._program = directory / "tool"
+        self._program.write_text(TOOL)
+        self.answers(find=NONE_FOUND, up=MADE, down=(0, ""))
+
+    def answers(self, **answers: tuple[int, str] | None) -> None:
+        path = self._folder / "answers"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**known, **answers}))
+
+    def calls(self) -> list[list[str]]:
+        return [call[1:] for call in self._read()]
+
+    def pids(self) -> list[int]:
+        return [call[0] for call in self._read()]
+
+    def _read(self) -> list[list]:  # type: ignore[type-arg]
+        path = self._folder / "calls"
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def used(self) -> RuntimeTool:
+        return RuntimeTool(self._program, self.directory, shared=self.shared)
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    return Tool(tmp_path)
+
+
+def be(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+
+
+async def test_a_runtime_that_runs_already_is_used_and_none_is_made(tool: Tool) -> None:
+    tool.answers(find=FOUND)
+    assert await tool.used().choose() == RuntimeChoice("unix:///run/found.sock")
+    assert tool.calls() == [["find"]]
+
+
+async def test_where_none_runs_root_provisions_one_that_sees_the_agents_directory(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be(monkeypatch, 0)
+    assert await tool.used().choose() == RuntimeChoice("unix:///run/made.sock", provisioned=True)
+    up = ["up", "--dir", str(tool.directory), "--share", str(tool.shared)]
+    assert tool.calls() == [["find"], up]
+
+
+async def test_only_root_provisions(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    be(monkeypatch, 1000)
+    choice = await tool.used().choose()
+    assert choice == RuntimeChoice(None, why="none is running, and only root can provision one")
+    assert tool.calls() == [["find"]]
+
+
+async def test_a_user_without_rights_uses_one_that_runs(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be(monkeypatch, 1000)
+    tool.answers(find=FOUND)
+    assert (await tool.used().choose()).endpoint == "unix:///run/found.sock"
+
+
+async def test_a_failed_provisioning_is_no_reason_not_to_start(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be(monkeypatch, 0)
+    tool.answers(up=FAILED)
+    choice = await tool.used().choose()
+    assert choice == RuntimeChoice(None, why="provisioning one failed; the lines above say why")
+
+
+async def test_a_search_that_fails_is_one(tool: Tool) -> None:
+    tool.answers(find=FAILED)
+    with pytest.raises(SetupError, match="looking for a container runtime failed"):
+        await tool.used().choose()
+
+
+async def test_taking_down_names_the_directory(tool: Tool) -> None:
+    await tool.used().down()
+    assert tool.calls() == [["down", "--dir", str(tool.directory)]]
+
+
+@pytest.mark.parametrize("word", ["find", "up"])
+async def test_cancelling_ends_the_tool_first(
+    tool: Tool, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be(monkeypatch, 0)
+    tool.answers(**{word: None})
+    choosing = loops.spawn(tool.used().choose(), name="choosing")
+    await until(lambda: [call for call in tool.calls() if call[0] == word])
+    assert not gone(tool.pids()[-1])
+    await loops.cancel(choosing)
+    assert choosing.cancelled()
+    assert gone(tool.pids()[-1])
+
+
+async def test_the_tool_is_out_of_reach_of_the_terminals_signals(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    start = asyncio.create_subprocess_exec
+
+    async def noted(*command: str, **how: object) -> asyncio.subprocess.Process:
+        started.append(how)
+        return await start(*command, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    await tool.used().down()
+    assert [how["start_new_session"] for how in started] == [True]
