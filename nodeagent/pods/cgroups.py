@@ -153,10 +153,10 @@ def _remove_tree(directory: Path) -> bool:
 
 def _kill_all(cgroup: Path) -> None:
     try:
-        pids = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
+        listed = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
     except OSError:
         return  # the cgroup went meanwhile
-    for pid in pids:
+    for pid in filter(None, listed):  # 0 is a process of another namespace, and means us to kill()
         log.warning("killing process %d, left in cgroup %s of a pod that is gone", pid, cgroup)
         try:
             os.kill(pid, signal.SIGKILL)

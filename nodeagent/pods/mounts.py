@@ -47,7 +47,8 @@ def _mount(
     if source is None:
         raise SpecError(f"container {container.name}: volume {mount.name!r} is not in spec.volumes")
     below = sub_path(mount, values)
-    readonly = bool(mount.readOnly)
+    # what the agent itself writes there must not be turned against the host by a container
+    readonly = bool(mount.readOnly) or "/volumes/downward-api/" in source
     return Mount(
         host_path=str(PurePosixPath(source, below)) if below else source,
         container_path=mount.mountPath,

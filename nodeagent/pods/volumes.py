@@ -144,11 +144,15 @@ def _write_files(directory: Path, files: Sequence[DownwardFile]) -> None:
     for file in files:
         path = directory / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_text() == file.content:
+        if not path.is_symlink() and path.exists() and path.read_text() == file.content:
             continue
         unfinished = path.with_name(f".{path.name}.new")
-        unfinished.write_text(file.content)
-        unfinished.chmod(file.mode)
+        unfinished.unlink(missing_ok=True)
+        # never through a link that somebody planted there
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+        with os.fdopen(os.open(unfinished, flags, 0o600), "w") as stream:
+            stream.write(file.content)
+            os.fchmod(stream.fileno(), file.mode)
         unfinished.replace(path)
 
 

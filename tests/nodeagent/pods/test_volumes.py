@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods import kernelmounts
+from nodeagent.pods import kernelmounts, volumes
+from nodeagent.pods.downward import DownwardFile
 from nodeagent.pods.volumes import VolumeError, VolumeStore
 from nodeagent.runtime.base import Mount
 from tests.fakes.pods import UID, pod
@@ -123,3 +124,16 @@ def test_mountinfo_is_read_with_its_escapes(tmp_path: Path) -> None:
     )
     found = kernelmounts.mounts_below("/a b", str(table))
     assert [(m.path, m.filesystem) for m in found] == [("/a b/c", "ext4"), ("/a b", "tmpfs")]
+
+
+def test_a_planted_link_is_not_written_through(tmp_path: Path) -> None:
+    target = tmp_path / "host-file"
+    target.write_text("precious")
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (volume / ".labels.new").symlink_to(target)
+    (volume / "labels").symlink_to(target)
+    volumes._write_files(volume, [DownwardFile("labels", "a=b", 0o644)])
+    assert target.read_text() == "precious"
+    assert not (volume / "labels").is_symlink()
+    assert (volume / "labels").read_text() == "a=b"
