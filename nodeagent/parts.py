@@ -6,6 +6,8 @@ runtime, no pressure stalls) is left out here and said in `missing`; the others 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from nodeagent.pods.spec import PodSettings
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.cri import CriRuntime
 from nodeagent.runtime.health import RuntimeWatch
+from nodeagent.runtime.verdict import DOWN_AFTER_S
 from nodeagent.server import Services
 from nodeagent.stats.host import HostFacts, own_cgroup, raise_open_files, read_host_facts
 from nodeagent.stats.hugepages import read_hugepages
@@ -171,7 +174,7 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         facts.collect,
         times=StatusTimes(config.nodeStatusUpdateFrequency, config.nodeStatusReportFrequency),
         events=events,
-        settled=watch.known,
+        settled=lambda: _settled(watch, sampler),
     )
     triggers = None
     if config.psiTriggers and features.enabled("NodeAgentPSITriggers"):
@@ -303,6 +306,14 @@ def _sampler(
             f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
         )
     return sampler
+
+
+async def _settled(watch: RuntimeWatch, sampler: Sampler) -> None:
+    """Until runtime and machine have been looked at once; neither is waited for without end."""
+    await watch.known()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DOWN_AFTER_S):
+            await sampler.fresh()
 
 
 def _lease(
