@@ -1,0 +1,160 @@
+"""Which parts an agent has, by what it was given; nothing of it runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodeagent import options, parts
+from nodeagent.config.load import load_config
+from nodeagent.parts import Parts
+from nodeagent.runtime.cri import CriRuntime
+from orch.client.kubeconfig import ClientConfig, write_kubeconfig
+from orch.component.daemon import SetupError
+from orch.component.features import Features
+from orch.component.health import CheckFailed
+from orch.component.stability import MetricPolicy
+from orch.component.zpages import ZPages
+
+pytestmark = pytest.mark.may_block  # everything is read and opened before anything is served
+
+RUNTIME = "--container-runtime-endpoint=unix:///nowhere/cri.sock"
+Build = Callable[..., Parts]
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """A function flags → parts."""
+    monkeypatch.setattr(parts, "raise_open_files", lambda wanted: None)
+
+    def build(*flags: str) -> Parts:
+        given = options.parse(
+            [
+                f"--root-dir={tmp_path}",
+                "--hostname-override=Node-1",
+                "--container-runtime-endpoint=",
+                *flags,
+            ]
+        )
+        config = load_config(given.config, given.config_dir, given.overrides)
+        return parts.build(given, config, Features(config.featureGates))
+
+    return build
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> str:
+    path = str(tmp_path / "kubeconfig")
+    write_kubeconfig(path, ClientConfig(server="http://127.0.0.1:1", token="t"), name="x")
+    return f"--kubeconfig={path}"
+
+
+async def test_alone_it_measures_and_says_what_it_goes_without(build: Build) -> None:
+    built = build()
+    assert built.node_name == "node-1"
+    assert (built.runtime, built.keeper, built.checkpoints) == (None, None, None)
+    assert (built.lease, built.events, built.transports) == (None, None, ())
+    assert (built.runtime_disks, built.runtime_stats, built.triggers) == (None, None, None)
+    assert [what.partition(":")[0] for what in built.missing[:2]] == [
+        "standalone",
+        "no container runtime",
+    ]
+    await built.recover()
+    await built.stop_checkpoints()
+    await built.close()
+
+
+async def test_with_a_runtime_it_keeps_pods_and_makes_checkpoints(build: Build) -> None:
+    built = build(RUNTIME)
+    assert isinstance(built.runtime, CriRuntime)
+    assert built.keeper and built.checkpoints and built.runtime_disks
+    assert built.runtime_stats is None  # an alpha feature
+    assert not any("runtime" in what for what in built.missing)
+    await built.close()
+
+
+async def test_features_add_and_remove_parts(build: Build) -> None:
+    built = build(
+        RUNTIME, "--feature-gates=ContainerCheckpoint=false,PodAndContainerStatsFromCRI=true"
+    )
+    assert built.checkpoints is None
+    assert built.runtime_stats
+    await built.close()
+
+
+async def test_with_an_api_the_lease_has_a_connection_of_its_own(
+    build: Build, kubeconfig: str
+) -> None:
+    built = build(kubeconfig)
+    assert built.lease and built.events
+    assert len({id(transport) for transport in built.transports}) == 2
+    assert built.keeper is None  # an API alone runs no pods
+    assert not any("standalone" in what for what in built.missing)
+    await built.close()
+
+
+async def test_an_agent_that_does_not_register_holds_no_lease(
+    build: Build, kubeconfig: str
+) -> None:
+    built = build(kubeconfig, "--register-node=false")
+    assert built.lease is None
+    await built.close()
+
+
+REFUSED = [
+    ("--container-runtime-endpoint=http://x", "containerRuntimeEndpoint: "),
+    ("--node-labels=a/b/c=d", "a/b/c"),
+    ("--kubeconfig=/absent/kubeconfig", "/absent/kubeconfig"),
+]
+
+
+@pytest.mark.parametrize(("flag", "text"), REFUSED)
+async def test_what_cannot_work_is_one_clear_error(build: Build, flag: str, text: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        build(flag)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_health_and_watchdog_fail_when_readings_are_long_overdue(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = build()
+    [_, before] = await built.health.run("healthz")
+    assert before.ok  # nothing is due yet
+    await built.sampler.sample()
+    monkeypatch.setattr(built.sampler, "age_s", lambda: 2.9 * built.config.housekeepingInterval)
+    await built._sampling_alive()
+    monkeypatch.setattr(built.sampler, "age_s", lambda: 3.1 * built.config.housekeepingInterval)
+    with pytest.raises(CheckFailed, match="the last reading of statistics is 31 s old"):
+        await built._sampling_alive()
+    ping, sampling = await built.health.run("healthz")
+    assert (ping.name, ping.ok, sampling.name, sampling.ok) == ("ping", True, "sampling", False)
+    await built.close()
+
+
+async def test_the_handlers_get_the_same_objects(build: Build) -> None:
+    built = build(RUNTIME)
+    services = built.services(None, MetricPolicy(), ZPages("nodeagent", {}))
+    assert services.registry is built.registry
+    assert services.checkpoints is built.checkpoints
+    assert services.health is built.health and services.slis is built.slis
+    assert b'nodeagent_node_name{node="node-1"} 1.0' in services.metrics.render("")[0]
+    await built.close()
+
+
+def test_a_configured_certificate_is_used_and_else_one_is_made_below_its_directory(
+    tmp_path: Path,
+) -> None:
+    given = options.parse(
+        [f"--cert-dir={tmp_path}", "--tls-cert-file=/a.crt", "--tls-private-key-file=/a.key"]
+    )
+    config = load_config(None, None, given.overrides)
+    assert parts.serving_certificate(given, config) == ("/a.crt", "/a.key")
+
+    given = options.parse([f"--cert-dir={tmp_path}", "--node-ip=192.0.2.1"])
+    made = parts.serving_certificate(given, load_config(None, None, given.overrides))
+    assert {Path(name).parent for name in made} == {tmp_path}
+    assert all(Path(name).is_file() for name in made)
