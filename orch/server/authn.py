@@ -1,6 +1,6 @@
-"""Who sends a request: the identity of its TLS client certificate, or nobody in particular.
+"""Who sends a request: whoever its TLS client certificate or token names, or nobody in particular.
 
-A chain that later takes tokens: each authenticator knows an identity, knows nothing (None), or
+A chain: each authenticator knows an identity, knows nothing (None), or
 finds a credential that is not good (ApiError 401). Who presents nothing is anonymous, and whether
 that is enough is the authorizer's decision.
 """
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from orch.component import httpd
+from orch.server.tokens import Tokens
 from orch.wire.errors import unauthorized
 from orch.wire.identity import Identity
 from orch.wire.names import GROUP_UNAUTHENTICATED, USER_ANONYMOUS
@@ -26,11 +27,22 @@ async def by_certificate(request: web.Request) -> Identity | None:
     return httpd.peer_identity(request)
 
 
-async def refuse_unknown_credentials(request: web.Request) -> Identity | None:
-    """A credential that nothing before this accepted is wrong, not absent: 401."""
-    if "Authorization" in request.headers:
-        raise unauthorized()
-    return None
+def by_bearer(tokens: Tokens) -> Authenticator:
+    """The holder of the bearer token; any other credential that got this far is wrong: 401.
+
+    A secret that came in the clear is refused too: whoever listened has it now.
+    """
+
+    async def authenticate(request: web.Request) -> Identity | None:
+        sent = request.headers.get("Authorization")
+        if sent is None:
+            return None
+        scheme, _, credential = sent.strip().partition(" ")
+        if scheme.lower() != "bearer" or not request.secure:
+            raise unauthorized()
+        return tokens.authenticate(credential.strip())
+
+    return authenticate
 
 
 def chain(*authenticators: Authenticator) -> Callable[[web.Request], Awaitable[Identity]]:

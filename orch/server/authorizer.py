@@ -13,10 +13,15 @@ from typing import Protocol
 
 from orch.server import policy
 from orch.server.requestinfo import RequestInfo
+from orch.wire.authorization import NonResourceRule, ResourceRule
 from orch.wire.errors import ApiError
 from orch.wire.identity import Identity, node_name_of
+from orch.wire.kinds import SELF_ACCESS_REVIEWS, SELF_REVIEWS, SELF_RULES_REVIEWS
 from orch.wire.names import (
+    AUTHENTICATION_GROUP,
+    AUTHORIZATION_GROUP,
     COORDINATION_GROUP,
+    GROUP_AUTHENTICATED,
     GROUP_MASTERS,
     NODE_LEASE_NAMESPACE,
 )
@@ -35,10 +40,42 @@ class Decision:
 
 
 NO_OPINION = Decision(False)
+_SELF_REVIEWS = {
+    (r.group, r.plural) for r in (SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, SELF_REVIEWS)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleList:
+    """What an identity may do; `incomplete` when an authorizer cannot say it as rules."""
+
+    resources: tuple[ResourceRule, ...] = ()
+    paths: tuple[NonResourceRule, ...] = ()
+    incomplete: bool = False
+    errors: tuple[str, ...] = ()
 
 
 class Authorizer(Protocol):
     def decide(self, identity: Identity, info: RequestInfo) -> Decision: ...
+
+    def rules(self, identity: Identity, namespace: str) -> RuleList:
+        """What the identity may do in a namespace, as far as it can be listed."""
+
+
+NO_RULES = RuleList()
+_EVERYTHING = RuleList(
+    (ResourceRule(verbs=["*"], apiGroups=["*"], resources=["*"]),),
+    (NonResourceRule(verbs=["*"], nonResourceURLs=["*"]),),
+)
+_SELF_RULES = RuleList(
+    tuple(
+        ResourceRule(verbs=["create"], apiGroups=[group], resources=[plural])
+        for group, plural in sorted(_SELF_REVIEWS)
+    )
+)
+_NODE_RULES = RuleList(
+    incomplete=True, errors=("what a node may do depends on what is bound to it: not listed",)
+)
 
 
 class Chain:
@@ -57,12 +94,36 @@ class Chain:
                 reasons.append(decision.reason)
         return Decision(False, "\n".join(reasons))
 
+    def rules(self, identity: Identity, namespace: str) -> RuleList:
+        lists = [authorizer.rules(identity, namespace) for authorizer in self._authorizers]
+        return RuleList(
+            tuple(rule for one in lists for rule in one.resources),
+            tuple(rule for one in lists for rule in one.paths),
+            any(one.incomplete for one in lists),
+            tuple(error for one in lists for error in one.errors),
+        )
+
 
 class PrivilegedGroup:
     """Members may do everything, so that a cluster can always be repaired."""
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
         return Decision(GROUP_MASTERS in identity.groups)
+
+    def rules(self, identity: Identity, namespace: str) -> RuleList:
+        return _EVERYTHING if GROUP_MASTERS in identity.groups else NO_RULES
+
+
+class SelfReviews:
+    """Whoever is known may ask what they may do, whatever roles say."""
+
+    def decide(self, identity: Identity, info: RequestInfo) -> Decision:
+        if info.verb != "create" or (info.group, info.resource) not in _SELF_REVIEWS:
+            return NO_OPINION
+        return Decision(GROUP_AUTHENTICATED in identity.groups and not info.subresource)
+
+    def rules(self, identity: Identity, namespace: str) -> RuleList:
+        return _SELF_RULES if GROUP_AUTHENTICATED in identity.groups else NO_RULES
 
 
 class BuiltInRules:
@@ -76,6 +137,23 @@ class BuiltInRules:
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
         return Decision(policy.allows(identity, info, policy.USERS, self._groups))
 
+    def rules(self, identity: Identity, namespace: str) -> RuleList:
+        held = policy.rules_of(identity, policy.USERS, self._groups)
+        return RuleList(
+            tuple(
+                ResourceRule(
+                    verbs=list(rule.verbs), apiGroups=[rule.group], resources=list(rule.resources)
+                )
+                for rule in held
+                if rule.resources
+            ),
+            tuple(
+                NonResourceRule(verbs=list(rule.verbs), nonResourceURLs=list(rule.paths))
+                for rule in held
+                if rule.paths
+            ),
+        )
+
 
 class NodeAuthorizer:
     """A node: its own Node and Lease, the pods bound to it, events, and reading namespaces."""
@@ -88,6 +166,9 @@ class NodeAuthorizer:
             ("", "events"): _events,
             ("", "namespaces"): _namespaces,
             (COORDINATION_GROUP, "leases"): _own_lease,
+            (AUTHORIZATION_GROUP, "subjectaccessreviews"): _reviews,
+            (AUTHORIZATION_GROUP, "localsubjectaccessreviews"): _reviews,
+            (AUTHENTICATION_GROUP, "tokenreviews"): _reviews,
         }
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
@@ -97,6 +178,9 @@ class NodeAuthorizer:
         rule = self._rules.get((info.group, info.resource))
         refusal = rule(node, info) if rule else "a node may not use this resource"
         return Decision(True) if not refusal else Decision(False, refusal)
+
+    def rules(self, identity: Identity, namespace: str) -> RuleList:
+        return NO_RULES if node_name_of(identity) is None else _NODE_RULES
 
     def _own_pods(self, node: str, info: RequestInfo) -> str:
         match info.subresource, info.verb:
@@ -139,6 +223,11 @@ def _own_lease(node: str, info: RequestInfo) -> str:
 def _events(_node: str, info: RequestInfo) -> str:
     allowed = not info.subresource and info.verb in ("create", "update", "patch")
     return "" if allowed else "a node may only create, update and patch events"
+
+
+def _reviews(_node: str, info: RequestInfo) -> str:
+    """An agent asks for those who call it."""
+    return "" if info.verb == "create" else "reviews can only be created"
 
 
 def _namespaces(_node: str, info: RequestInfo) -> str:

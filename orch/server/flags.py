@@ -17,6 +17,7 @@ from orch.wire.version import VERSION
 
 DEFAULT_DATA_DIR = Path("/var/lib/orch-apiserver")
 STORAGE_FILE = "state.db"
+DEFAULT_ISSUER = "https://orch.default.svc"
 DEBUG_LEVEL = 4  # of -v
 DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
 
@@ -38,6 +39,7 @@ class Flags:
     nodeagent_client_key: str | None
     node_proxy_allow_loopback: bool
     anonymous_health: bool
+    service_account_issuer: str
     shutdown_delay_s: float
     logging_format: str
     verbosity: int
@@ -74,6 +76,7 @@ def parse(argv: Sequence[str]) -> Flags:
         nodeagent_client_key=values.nodeagent_client_key,
         node_proxy_allow_loopback=values.node_proxy_allow_loopback,
         anonymous_health=values.anonymous_health,
+        service_account_issuer=values.service_account_issuer,
         shutdown_delay_s=values.shutdown_delay_duration,
         logging_format=values.logging_format,
         verbosity=values.v,
@@ -127,6 +130,12 @@ def _serving_flags(group: _Group) -> None:
         action=argparse.BooleanOptionalAction,
         default=True,
         help="answer /healthz, /livez, /readyz and /version without credentials",
+    )
+    group.add_argument(
+        "--service-account-issuer",
+        default=DEFAULT_ISSUER,
+        metavar="URL",
+        help="who makes and accepts tokens: the name of this cluster's API",
     )
     group.add_argument(
         "--shutdown-delay-duration",

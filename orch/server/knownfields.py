@@ -59,7 +59,25 @@ _LEASE_SPEC = _level(
 )
 _REFERENCE = _level("kind namespace name uid apiVersion resourceVersion fieldPath")
 
+_SELECTOR = _level("rawSelector", requirements=_level("key operator values"))
+_ACCESS = _level(
+    "",
+    resourceAuthorizationAttributes=_level(
+        "namespace verb group version resource subresource name",
+        fieldSelector=_SELECTOR,
+        labelSelector=_SELECTOR,
+    ),
+    nonResourceAuthorizationAttributes=_level("path verb"),
+)
+_SUBJECT_ACCESS = {**_ACCESS, **_level("user groups uid extra")}
+
 KINDS: Mapping[str, Known] = {
+    "SubjectAccessReview": _kind("status", spec=_SUBJECT_ACCESS),
+    "LocalSubjectAccessReview": _kind("status", spec=_SUBJECT_ACCESS),
+    "SelfSubjectAccessReview": _kind("status", spec=_ACCESS),
+    "SelfSubjectRulesReview": _kind("status", spec=_level("namespace")),
+    "TokenReview": _kind("status", spec=_level("token audiences")),
+    "SelfSubjectReview": _kind("status"),
     "Namespace": _kind("status", spec=_level("finalizers")),
     "Node": _kind("status", spec=_NODE_SPEC),
     "Pod": _kind("status", spec=_POD_SPEC),

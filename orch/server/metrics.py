@@ -109,7 +109,7 @@ class ServerMetrics:
 
         The size is read by the thread that renders: it takes a look at the file system.
         """
-        for resource in RESOURCES:
+        for resource in (one for one in RESOURCES if one.is_stored):
             count = len(storage.list(prefix_of(resource)).items)
             self._objects.labels(resource.group, resource.plural).set(count)
         self._size.set_function(storage.size_bytes)

@@ -71,9 +71,14 @@ ANONYMOUS_HEALTH: Rules = {
 }
 
 
-def allows(identity: Identity, info: RequestInfo, users: Rules, groups: Rules) -> bool:
-    """Does any rule of the user, or of one of its groups, allow the request?"""
+def rules_of(identity: Identity, users: Rules, groups: Rules) -> list[Rule]:
+    """The rules of the user and of each of its groups."""
     rules = list(users.get(identity.name, ()))
     for group in identity.groups:
         rules.extend(groups.get(group, ()))
-    return any(rule.allows(info) for rule in rules)
+    return rules
+
+
+def allows(identity: Identity, info: RequestInfo, users: Rules, groups: Rules) -> bool:
+    """Does any rule of the user, or of one of its groups, allow the request?"""
+    return any(rule.allows(info) for rule in rules_of(identity, users, groups))

@@ -17,7 +17,13 @@ from orch.component.loops import Periodic
 from orch.component.zpages import ZPages
 from orch.server import app, authn, bootstrap, expiry, nonresource, terminating
 from orch.server.admission import NodeRestriction
-from orch.server.authorizer import BuiltInRules, Chain, NodeAuthorizer, PrivilegedGroup
+from orch.server.authorizer import (
+    BuiltInRules,
+    Chain,
+    NodeAuthorizer,
+    PrivilegedGroup,
+    SelfReviews,
+)
 from orch.server.flags import Flags
 from orch.server.gate import Gate
 from orch.server.handlers import ResourceHandlers
@@ -27,9 +33,11 @@ from orch.server.nodeproxy import AgentTls, NodeProxy
 from orch.server.resources.backend import Backend
 from orch.server.resources.document import key_of
 from orch.server.resources.selection import selectable
+from orch.server.reviews import Reviews
 from orch.server.storage.base import Storage, StorageFailed
 from orch.server.storage.sqlite import SqliteStorage
 from orch.server.strategy import pods
+from orch.server.tokens import Tokens
 from orch.wire.kinds import PODS, RESOURCES
 
 NAME = "orch-apiserver"
@@ -46,6 +54,7 @@ class Server:
         self._metrics = ServerMetrics(flags.features, flags.metric_policy)
         self.inflight = Inflight(self._metrics.inflight)
         self._slis = SliMetrics()
+        self._tokens = Tokens((), (flags.service_account_issuer,))
         tls = AgentTls(
             flags.nodeagent_certificate_authority,
             flags.nodeagent_client_certificate,
@@ -91,22 +100,22 @@ class Server:
         await self.storage.close()
 
     def _application(self) -> web.Application:
-        gate = Gate(
-            authn.chain(authn.by_certificate, authn.refuse_unknown_credentials),
-            Chain(
-                PrivilegedGroup(),
-                NodeAuthorizer(self._node_of_pod),
-                BuiltInRules(anonymous_health=self._flags.anonymous_health),
-            ),
-            self.inflight,
-            self._metrics,
+        authorizer = Chain(
+            PrivilegedGroup(),
+            SelfReviews(),
+            NodeAuthorizer(self._node_of_pod),
+            BuiltInRules(anonymous_health=self._flags.anonymous_health),
         )
+        authenticate = authn.chain(authn.by_certificate, authn.by_bearer(self._tokens))
+        gate = Gate(authenticate, authorizer, self.inflight, self._metrics)
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"
         others = nonresource.routes(
             RESOURCES, address, self._health(), self._slis, self._metrics_page
         )
         others += ZPages(NAME, self._flags.shown).routes(self._flags.features)
-        handlers = ResourceHandlers(self._backend, {("nodes", "proxy"): self._proxy.handle})
+        reviews = Reviews(authorizer, self._tokens.review, self._backend.now)
+        connectors = {("nodes", "proxy"): self._proxy.handle, **reviews.handlers()}
+        handlers = ResourceHandlers(self._backend, connectors)
         return app.build(gate, handlers, others)
 
     def _health(self) -> HealthChecks:

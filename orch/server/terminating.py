@@ -48,7 +48,7 @@ async def _empty(backend: Backend, document: Document) -> None:
     await backend.storage.check()
     left = 0
     for strategy in STRATEGIES:
-        if strategy.resource.namespaced:
+        if strategy.resource.namespaced and strategy.resource.is_stored:
             left += await _delete_contents(backend, strategy, name)
     if left:
         return

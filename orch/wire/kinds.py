@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orch.wire.authentication import SelfSubjectReview, TokenReview
+from orch.wire.authorization import (
+    LocalSubjectAccessReview,
+    SelfSubjectAccessReview,
+    SelfSubjectRulesReview,
+    SubjectAccessReview,
+)
 from orch.wire.coordination import Lease
 from orch.wire.core import Event, Namespace, Node
 from orch.wire.meta import ApiObject
-from orch.wire.names import COORDINATION_GROUP
+from orch.wire.names import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP, COORDINATION_GROUP
 from orch.wire.pods import Pod
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -42,6 +49,11 @@ class Resource:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether objects of it exist; a review is a question that is answered and forgotten."""
+        return "get" in self.verbs
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """URL path of the collection, or of one object, or of its subresource."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
@@ -69,7 +81,28 @@ LEASES = Resource(
     create_on_update=True, unconditional_update=False,
 )  # fmt: skip
 
-RESOURCES: tuple[Resource, ...] = (NAMESPACES, NODES, PODS, EVENTS, LEASES)
+
+def _review(group: str, model: type[ApiObject], *, namespaced: bool = False) -> Resource:
+    singular = str(model.model_fields["kind"].default).lower()
+    return Resource(group, "v1", f"{singular}s", singular, model, namespaced, verbs=("create",))
+
+
+SUBJECT_ACCESS_REVIEWS = _review(AUTHORIZATION_GROUP, SubjectAccessReview)
+LOCAL_ACCESS_REVIEWS = _review(AUTHORIZATION_GROUP, LocalSubjectAccessReview, namespaced=True)
+SELF_ACCESS_REVIEWS = _review(AUTHORIZATION_GROUP, SelfSubjectAccessReview)
+SELF_RULES_REVIEWS = _review(AUTHORIZATION_GROUP, SelfSubjectRulesReview)
+TOKEN_REVIEWS = _review(AUTHENTICATION_GROUP, TokenReview)
+SELF_REVIEWS = _review(AUTHENTICATION_GROUP, SelfSubjectReview)
+REVIEWS = (
+    SUBJECT_ACCESS_REVIEWS,
+    LOCAL_ACCESS_REVIEWS,
+    SELF_ACCESS_REVIEWS,
+    SELF_RULES_REVIEWS,
+    TOKEN_REVIEWS,
+    SELF_REVIEWS,
+)
+
+RESOURCES: tuple[Resource, ...] = (NAMESPACES, NODES, PODS, EVENTS, LEASES, *REVIEWS)
 _BY_MODEL = {resource.model: resource for resource in RESOURCES}
 _BY_PLURAL = {(r.group, r.version, r.plural): r for r in RESOURCES}
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from orch.server.strategy import events, leases, namespaces, nodes, pods
+from orch.server.strategy import events, leases, namespaces, nodes, pods, reviews
 from orch.server.strategy.base import Strategy
 
-STRATEGIES: tuple[Strategy, ...] = tuple(
-    module.STRATEGY for module in (namespaces, nodes, pods, events, leases)
+STRATEGIES: tuple[Strategy, ...] = (
+    *(module.STRATEGY for module in (namespaces, nodes, pods, events, leases)),
+    *reviews.STRATEGIES,
 )
 _BY_PLURAL = {(s.resource.group, s.resource.version, s.resource.plural): s for s in STRATEGIES}
 

@@ -24,8 +24,11 @@ def test_the_legacy_documents_name_versions_groups_and_resources() -> None:
     assert read("/api")["versions"] == ["v1"]
     assert read("/api")["serverAddressByClientCIDRs"][0]["serverAddress"] == "127.0.0.1:6443"
     groups = read("/apis")["groups"]
-    assert [group["name"] for group in groups] == ["coordination.orch.io"]
-    assert groups[0]["preferredVersion"]["groupVersion"] == "coordination.orch.io/v1"
+    names = [group["name"] for group in groups]
+    assert names == list(dict.fromkeys(r.group for r in RESOURCES if r.group))
+    assert "coordination.orch.io" in names
+    for group in groups:
+        assert group["preferredVersion"]["groupVersion"] == f"{group['name']}/v1"
     assert read("/apis/coordination.orch.io")["kind"] == "APIGroup"
     core = {entry["name"]: entry for entry in read("/api/v1")["resources"]}
     assert core["pods"]["shortNames"] == ["po"]
@@ -67,8 +70,19 @@ def test_the_aggregated_form_describes_every_resource_with_its_subresources() ->
     assert pods["responseKind"] == {"group": "", "version": "v1", "kind": "Pod"}
     kinds = {s["subresource"]: s["responseKind"]["kind"] for s in pods["subresources"]}
     assert kinds == {"status": "Pod", "binding": "Binding"}
-    (group,) = read("/apis", V2)["items"]
-    assert group["metadata"]["name"] == "coordination.orch.io"
+    groups = [group["metadata"]["name"] for group in read("/apis", V2)["items"]]
+    assert groups == list(dict.fromkeys(r.group for r in RESOURCES if r.group))
+
+
+def test_a_review_is_only_created() -> None:
+    resources = read("/apis/authorization.orch.io/v1")["resources"]
+    assert {(r["name"], r["namespaced"]) for r in resources} == {
+        ("subjectaccessreviews", False),
+        ("localsubjectaccessreviews", True),
+        ("selfsubjectaccessreviews", False),
+        ("selfsubjectrulesreviews", False),
+    }
+    assert all(r["verbs"] == ["create"] for r in resources)
 
 
 def test_plain_json_and_documents_below_the_root_are_legacy() -> None:

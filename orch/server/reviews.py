@@ -1,0 +1,163 @@
+"""The reviews: questions about access and identity, answered by the very authorizer of requests.
+
+A review is created like an object and comes back filled (201); nothing is stored. What it asks is
+read by `reviewcheck`; who may ask is decided at the gate like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+from aiohttp import web
+
+from orch.component.clock import Now
+from orch.server import answer, reviewcheck, validate
+from orch.server.authorizer import Authorizer
+from orch.server.call import Call, read_object
+from orch.server.resources import metadata, options
+from orch.server.resources.document import Document
+from orch.server.storage.base import Stored
+from orch.wire import times
+from orch.wire.authentication import (
+    SelfSubjectReviewStatus,
+    TokenReview,
+    TokenReviewStatus,
+)
+from orch.wire.authorization import (
+    LocalSubjectAccessReview,
+    SelfSubjectAccessReview,
+    SelfSubjectAccessReviewSpec,
+    SelfSubjectRulesReview,
+    SubjectAccessReview,
+    SubjectAccessReviewSpec,
+    SubjectAccessReviewStatus,
+    SubjectRulesReviewStatus,
+)
+from orch.wire.errors import Cause, bad_request
+from orch.wire.identity import Identity, user_info
+from orch.wire.kinds import (
+    LOCAL_ACCESS_REVIEWS,
+    SELF_ACCESS_REVIEWS,
+    SELF_REVIEWS,
+    SELF_RULES_REVIEWS,
+    SUBJECT_ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+)
+from orch.wire.meta import WireModel
+
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
+Answer = Callable[[Call, Document], Awaitable[WireModel]]
+# Whose token is this, for one of these audiences (none: this server)? What the status says.
+TokenReviewer = Callable[[str, Sequence[str]], Awaitable[TokenReviewStatus]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reviews:
+    """`handlers` is what the application serves them by."""
+
+    authorizer: Authorizer
+    review_token: TokenReviewer
+    now: Now
+
+    def handlers(self) -> Mapping[tuple[str, str], Handler]:
+        """By plural and subresource."""
+        handlers: Mapping[str, Answer] = {
+            SUBJECT_ACCESS_REVIEWS.plural: self._subject_access,
+            LOCAL_ACCESS_REVIEWS.plural: self._local_access,
+            SELF_ACCESS_REVIEWS.plural: self._self_access,
+            SELF_RULES_REVIEWS.plural: self._self_rules,
+            TOKEN_REVIEWS.plural: self._token,
+            SELF_REVIEWS.plural: self._self,
+        }
+        return {(plural, ""): self._answering(handle) for plural, handle in handlers.items()}
+
+    def _answering(self, handle: Answer) -> Handler:
+        """Read the review, have it answered, send it back with its status."""
+
+        async def respond(call: Call) -> web.Response:
+            wanted = options.parse_write_options(call.request.query)
+            document, warnings = await read_object(call, wanted)
+            metadata.fit_to_endpoint(call.strategy.resource, call.info.namespace, document)
+            validate.check_shape(call.strategy, document)
+            document["status"] = (await handle(call, document)).to_wire()
+            stored = Stored("", 0, orjson.dumps(document))
+            rendering = answer.rendering_of(call, self.now())
+            return answer.answer_object(call, rendering, stored, status=201, warnings=warnings)
+
+        return respond
+
+    async def _subject_access(self, call: Call, document: Document) -> WireModel:
+        spec = SubjectAccessReview.model_validate(document).spec
+        found = [
+            *reviewcheck.metadata_causes(document["metadata"]),
+            *reviewcheck.attribute_causes(spec),
+            *reviewcheck.subject_causes(spec),
+        ]
+        _require(call, found)
+        return self._status(_subject_of(spec), spec)
+
+    async def _local_access(self, call: Call, document: Document) -> WireModel:
+        spec = LocalSubjectAccessReview.model_validate(document).spec
+        namespace = document["metadata"]["namespace"]
+        found = [
+            *reviewcheck.metadata_causes(document["metadata"], allowed=("namespace",)),
+            *reviewcheck.attribute_causes(spec),
+            *reviewcheck.subject_causes(spec),
+            *reviewcheck.local_causes(spec, namespace),
+        ]
+        _require(call, found)
+        return self._status(_subject_of(spec), spec)
+
+    async def _self_access(self, call: Call, document: Document) -> WireModel:
+        spec = SelfSubjectAccessReview.model_validate(document).spec
+        found = [
+            *reviewcheck.metadata_causes(document["metadata"]),
+            *reviewcheck.attribute_causes(spec),
+        ]
+        _require(call, found)
+        return self._status(call.identity, spec)
+
+    async def _self_rules(self, call: Call, document: Document) -> WireModel:
+        namespace = SelfSubjectRulesReview.model_validate(document).spec.namespace
+        if not namespace:
+            raise bad_request("no namespace on request")
+        rules = self.authorizer.rules(call.identity, namespace)
+        document["spec"] = {}
+        return SubjectRulesReviewStatus(
+            resourceRules=list(rules.resources),
+            nonResourceRules=list(rules.paths),
+            incomplete=rules.incomplete,
+            evaluationError=", ".join(rules.errors) or None,
+        )
+
+    async def _token(self, call: Call, document: Document) -> WireModel:
+        spec = TokenReview.model_validate(document).spec
+        _require(call, list(reviewcheck.metadata_causes(document["metadata"])))
+        if not spec.token:
+            raise bad_request("token is required for TokenReview in authentication")
+        return await self.review_token(spec.token, spec.audiences)
+
+    async def _self(self, call: Call, document: Document) -> WireModel:
+        document["metadata"] = {"creationTimestamp": times.format_time(self.now())}
+        return SelfSubjectReviewStatus(userInfo=user_info(call.identity))
+
+    def _status(self, identity: Identity, spec: SelfSubjectAccessReviewSpec) -> WireModel:
+        info, note = reviewcheck.request_of(spec)
+        decision = self.authorizer.decide(identity, info)
+        return SubjectAccessReviewStatus(
+            allowed=decision.allowed, reason=decision.reason or None, evaluationError=note or None
+        )
+
+
+def _require(call: Call, found: Iterable[Cause]) -> None:
+    """ApiError 422 with the causes found, if any; a review has no name."""
+    listed = tuple(found)
+    if listed:
+        raise validate.refusal(call.strategy, "", listed)
+
+
+def _subject_of(spec: SubjectAccessReviewSpec) -> Identity:
+    extra = {key: tuple(values) for key, values in spec.extra.items()}
+    return Identity(spec.user, tuple(spec.groups), spec.uid, extra)

@@ -1,0 +1,51 @@
+"""The records of `authentication.orch.io/v1`: whose is this token, who am I, a token to be made.
+
+Reviews are questions: they are answered, never stored.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from orch.wire.meta import ApiObject, WireModel
+from orch.wire.names import AUTHENTICATION_GROUP
+
+_API_VERSION = f"{AUTHENTICATION_GROUP}/v1"
+
+
+class UserInfo(WireModel):
+    username: str | None = None
+    uid: str | None = None
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class TokenReviewSpec(WireModel):
+    """`audiences`: who asks; empty means the API server itself."""
+
+    token: str = ""
+    audiences: list[str] = Field(default_factory=list)
+
+
+class TokenReviewStatus(WireModel):
+    authenticated: bool | None = None
+    user: UserInfo | None = None
+    audiences: list[str] | None = None
+    error: str | None = None
+
+
+class TokenReview(ApiObject):
+    apiVersion: str = _API_VERSION
+    kind: str = "TokenReview"
+    spec: TokenReviewSpec = Field(default_factory=TokenReviewSpec)
+    status: TokenReviewStatus | None = None
+
+
+class SelfSubjectReviewStatus(WireModel):
+    userInfo: UserInfo = Field(default_factory=UserInfo)
+
+
+class SelfSubjectReview(ApiObject):
+    apiVersion: str = _API_VERSION
+    kind: str = "SelfSubjectReview"
+    status: SelfSubjectReviewStatus | None = None
