@@ -18,7 +18,6 @@ from pathlib import Path
 from . import locks, namespace, packages, processes
 from .progress import RuntimeToolError, run, say
 
-SUITES = ("sid", "testing")  # sid is uninstallable now and then; testing follows it
 PACKAGES = (
     "bash",
     "busybox-static",
@@ -110,7 +109,7 @@ def _build(building: Path) -> None:
     building.mkdir()
     apt = packages.Apt(building / "apt")
     mirror = apt.mirror(platform.freedesktop_os_release().get("VERSION_CODENAME", ""))
-    suite, archives = _download(apt, mirror)
+    suite, archives = apt.download_first(packages.SUITES, mirror, PACKAGES)
     say(f"unpacking {len(archives)} packages")
     root = building / "root"
     packages.unpack(archives, root)
@@ -123,19 +122,6 @@ def _build(building: Path) -> None:
     }
     shutil.rmtree(building / "apt")
     (building / _RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-
-
-def _download(apt: packages.Apt, mirror: str) -> tuple[str, list[Path]]:
-    """Try each suite in turn, the first one twice: a mirror may be in the middle of an update."""
-    told = ""
-    for suite in (SUITES[0], *SUITES):
-        say(f"downloading packages of {suite}")
-        try:
-            return suite, list(apt.download(suite, mirror, PACKAGES))
-        except RuntimeToolError as error:
-            told = str(error)
-            say(told)
-    raise RuntimeToolError(f"cannot download the runtime's packages from {mirror}: {told}")
 
 
 def _complete(root: Path) -> None:

@@ -18,6 +18,7 @@ from .progress import RuntimeToolError, run, say
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _TARGET_FORMAT = "$(LABEL)|$(COMPONENT)|$(RELEASE)|$(CODENAME)|$(REPO_URI)"
+SUITES = ("sid", "testing")  # sid is uninstallable now and then; testing follows it
 _UNREAD = ("doc", "info", "lintian", "locale", "man")
 
 
@@ -56,6 +57,23 @@ class Apt:
         install = ("-q", "-y", "--download-only", "--no-install-recommends", "install")
         run(["apt-get", *options, *install, *packages], timeout_s=300)
         return sorted(self._archives.glob("*.deb"))
+
+    def download_first(
+        self, suites: Sequence[str], mirror: str, packages: Sequence[str]
+    ) -> tuple[str, list[Path]]:
+        """`download` from the first suite that has them all; which one, and the package files.
+
+        The first is tried twice: a mirror may be in the middle of an update.
+        """
+        told = ""
+        for suite in (suites[0], *suites):
+            say(f"downloading packages of {suite}")
+            try:
+                return suite, list(self.download(suite, mirror, packages))
+            except RuntimeToolError as error:
+                told = str(error)
+                say(told)
+        raise RuntimeToolError(f"cannot download packages from {mirror}: {told}")
 
     def _options(self) -> Sequence[str]:
         settings = {

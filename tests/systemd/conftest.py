@@ -1,0 +1,57 @@
+"""A machine booted with systemd as process 1, the project installed on it, for a module's tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from orch.component import clock
+from tools.runtime_lib.progress import RuntimeToolError
+from tools.testbed import installed
+from tools.testbed.booted import BootedMachine, booted
+from tools.testbed.root import ensure
+
+Made = TypeVar("Made")
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = Path(os.environ.get("TEST_MACHINE_BASE") or ROOT / ".test" / "testbed" / "base")
+
+# What a machine of the wrong kind lacks; anything else that fails is a failure.
+_NOT_ON_THIS_MACHINE = (
+    "needs root",
+    "cannot download",
+    "names no",
+    "is missing",
+    "version 2 hierarchy",
+    "interpreter is",
+)
+
+
+@pytest.fixture(scope="session")
+def machine_root() -> Path:
+    """The root filesystem of test machines; skips where it cannot be made."""
+    return _or_skip(lambda: ensure(BASE))
+
+
+@pytest.fixture(scope="module")
+def machine(
+    machine_root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BootedMachine]:
+    scratch = tmp_path_factory.mktemp("machine")
+    shown = _or_skip(installed.shown)
+    with booted(machine_root, scratch, shown) as running:
+        installed.install(running, scratch / "pki", now=clock.utc_now())
+        yield running
+
+
+def _or_skip(make: Callable[[], Made]) -> Made:
+    try:
+        return make()
+    except RuntimeToolError as error:
+        if any(cause in str(error) for cause in _NOT_ON_THIS_MACHINE):
+            pytest.skip(str(error))
+        raise

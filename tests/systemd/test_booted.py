@@ -1,0 +1,201 @@
+"""The three daemons as services of a real systemd: starting, watchdog, stopping.
+
+The machine shares this kernel (tools/testbed/booted.py); one boot serves all tests of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.testbed import installed
+from tools.testbed.booted import BootedMachine
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+AGENT = "nodeagent.service"
+DAEMONS = ("orch-apiserver.service", "orch-controller-manager.service", AGENT)
+DROP_IN = f"/run/systemd/system/{AGENT}.d/test.conf"
+
+# The agent with one fault: its sampling loop hangs after the first reading.
+STALLED = """
+import asyncio, sys
+from nodeagent.main import main
+from nodeagent.stats.sampler import Sampler
+step = Sampler.step
+async def once(self):
+    if self.latest is not None:
+        await asyncio.Event().wait()
+    await step(self)
+Sampler.step = once
+sys.exit(main())
+"""
+
+
+def until(done: Callable[[], bool], what: str, within_s: float = 45.0) -> None:
+    end_s = time.monotonic() + within_s
+    while not done():
+        assert time.monotonic() < end_s, f"not within {within_s:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def running(machine: BootedMachine) -> BootedMachine:
+    """The machine with the API server and the controller manager started."""
+    for unit in DAEMONS[:2]:
+        machine.check("systemctl", "start", unit)
+    return machine
+
+
+@pytest.fixture
+def quick_watchdog(running: BootedMachine) -> Iterator[BootedMachine]:
+    """WatchdogSec short enough to be waited for; RestartSec too."""
+    running.write(DROP_IN, "[Service]\nWatchdogSec=4\nRestartSec=100ms\nTimeoutAbortSec=2\n")
+    running.check("systemctl", "daemon-reload")
+    running.check("systemctl", "restart", AGENT)
+    yield running
+    running.path(DROP_IN).unlink()
+    running.check("systemctl", "daemon-reload")
+    running.check("systemctl", "restart", AGENT)
+
+
+def main_pid(machine: BootedMachine, unit: str = AGENT) -> int:
+    return int(machine.show(unit, "MainPID"))
+
+
+def host_pid(machine: BootedMachine, unit: str = AGENT) -> int:
+    """The process id of the service as this machine, the tests' own, sees it."""
+    inner = str(main_pid(machine, unit))
+    cgroup = machine.show(unit, "ControlGroup")
+    for line in Path(f"/proc/{machine.init}/cgroup").read_text().splitlines():
+        if line.startswith("0::"):
+            top = Path(line[3:].removesuffix("/init.scope"))
+    for root in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")):
+        procs = root / str(top).lstrip("/") / cgroup.lstrip("/") / "cgroup.procs"
+        if procs.exists():
+            for pid in procs.read_text().split():
+                status = Path(f"/proc/{pid}/status").read_text()
+                ids = next(line for line in status.splitlines() if line.startswith("NSpid:"))
+                if ids.split()[-1] == inner:
+                    return int(pid)
+    raise AssertionError(f"process {inner} of {unit} is not found")
+
+
+def test_the_daemons_start_as_notifying_services(running: BootedMachine) -> None:
+    running.check("systemctl", "start", AGENT)
+    for unit in DAEMONS:
+        assert running.show(unit, "ActiveState") == "active", running.journal(unit)
+        assert running.show(unit, "Type") == "notify"
+        assert running.show(unit, "NRestarts") == "0", running.journal(unit)
+    assert running.show(AGENT, "StatusText") == "running"
+
+
+def test_the_node_is_reported_by_the_agent_in_its_sandbox(running: BootedMachine) -> None:
+    running.check("systemctl", "start", AGENT)
+    command = ("orchctl", f"--kubeconfig={installed.ADMIN_KUBECONFIG}", "get")
+
+    def reported() -> bool:
+        done = running.run(*command, "node", installed.NODE, "-o", "json")
+        if done.returncode != 0:
+            return False
+        return "memory" in json.loads(done.stdout)["status"].get("capacity", {})
+
+    until(reported, "the node with its capacity at the API server")
+    namespace = ("-n", "orch-node-lease")
+    until(
+        lambda: running.run(*command, "lease", installed.NODE, *namespace).returncode == 0,
+        "the Lease of the node",
+    )
+    assert "Operation not permitted" not in running.journal(AGENT)
+
+
+def test_a_hung_agent_is_killed_by_the_watchdog_and_started_again(
+    quick_watchdog: BootedMachine,
+) -> None:
+    first = main_pid(quick_watchdog)
+    os.kill(host_pid(quick_watchdog), signal.SIGSTOP)
+    until(
+        lambda: (
+            main_pid(quick_watchdog) not in (0, first)
+            and quick_watchdog.show(AGENT, "ActiveState") == "active"
+        ),
+        "another agent after the watchdog's kill",
+    )
+    assert "Watchdog timeout" in quick_watchdog.journal(AGENT)
+
+
+def test_a_stalled_check_is_named_before_the_agent_is_started_again(
+    quick_watchdog: BootedMachine,
+) -> None:
+    quick_watchdog.write("/opt/stalled.py", STALLED)
+    script = installed.wrapper("nodeagent.main").replace("-m nodeagent.main", "/opt/stalled.py")
+    quick_watchdog.write("/usr/bin/nodeagent-stalled", script, mode=0o755)
+    quick_watchdog.write(
+        "/etc/nodeagent/config.d/quick.conf",
+        "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
+        "housekeepingInterval: 1s\n",
+    )
+    original = quick_watchdog.path(DROP_IN).read_text()
+    command = quick_watchdog.path(f"/usr/lib/systemd/system/{AGENT}").read_text()
+    start = next(line for line in command.splitlines() if line.startswith("ExecStart="))
+    stalled = start.replace("/usr/bin/nodeagent ", "/usr/bin/nodeagent-stalled ")
+    try:
+        quick_watchdog.write(DROP_IN, f"{original}ExecStart=\n{stalled}\n")
+        quick_watchdog.check("systemctl", "daemon-reload")
+        quick_watchdog.check("systemctl", "restart", AGENT)
+        restarts = int(quick_watchdog.show(AGENT, "NRestarts"))
+        until(
+            lambda: "sampling: " in quick_watchdog.show(AGENT, "StatusText"),
+            "the stalled check in STATUS",
+        )
+        until(lambda: int(quick_watchdog.show(AGENT, "NRestarts")) > restarts, "the restart")
+    finally:
+        quick_watchdog.path("/etc/nodeagent/config.d/quick.conf").unlink()
+        quick_watchdog.write(DROP_IN, original)
+        quick_watchdog.check("systemctl", "daemon-reload")
+    journal = quick_watchdog.journal(AGENT)
+    assert "withholding the watchdog keep-alive: sampling: " in journal
+
+
+def test_a_dead_api_server_is_no_reason_to_restart(quick_watchdog: BootedMachine) -> None:
+    first = main_pid(quick_watchdog)
+    quick_watchdog.check("systemctl", "stop", "orch-apiserver.service")
+    try:
+        time.sleep(9)  # more than two watchdog periods
+        assert main_pid(quick_watchdog) == first
+        assert quick_watchdog.show(AGENT, "NRestarts") == "0"
+        assert quick_watchdog.show(AGENT, "ActiveState") == "active"
+    finally:
+        quick_watchdog.check("systemctl", "start", "orch-apiserver.service")
+
+
+@pytest.mark.parametrize("unit", DAEMONS[::-1])
+def test_a_stop_is_quick_and_clean(running: BootedMachine, unit: str) -> None:
+    running.check("systemctl", "start", unit)
+    began_s = time.monotonic()
+    running.check("systemctl", "stop", unit)
+    assert time.monotonic() - began_s < 30
+    assert running.show(unit, "Result") == "success", running.journal(unit)
+    assert running.show(unit, "ExecMainStatus") == "0"
+    running.check("systemctl", "start", unit)
+
+
+def test_a_mistake_in_the_configuration_stands_in_the_journal(running: BootedMachine) -> None:
+    mistake = "/etc/nodeagent/config.d/mistake.conf"
+    running.write(
+        mistake,
+        "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\nport: many\n",
+    )
+    try:
+        assert running.run("systemctl", "restart", AGENT).returncode != 0
+        assert f"{mistake}:3: port" in running.journal(AGENT)
+    finally:
+        running.path(mistake).unlink()
+        running.check("systemctl", "reset-failed", AGENT)
+        running.check("systemctl", "restart", AGENT)

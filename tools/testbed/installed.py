@@ -1,0 +1,132 @@
+"""The project as a package would install it on a test machine: programs, units, configuration.
+
+The programs run with the interpreter and the packages of the tests, shown below /opt.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from datetime import datetime
+from pathlib import Path
+
+from orch.client.kubeconfig import ClientConfig, write_kubeconfig
+from orch.component.pki import KeyPair
+from orch.up.certificates import Certificates, issue_certificates
+from tools.runtime_lib.progress import RuntimeToolError
+from tools.testbed.booted import BootedMachine
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NODE = "testbed"
+ADMIN_KUBECONFIG = "/root/admin.kubeconfig"
+APISERVER = "https://127.0.0.1:6443"
+_PROGRAMS = {
+    "nodeagent": "nodeagent.main",
+    "orch-apiserver": "orch.server.main",
+    "orch-controller-manager": "orch.lifecycle.main",
+    "orchctl": "orch.ctl.main",
+}
+_AGENT_CONFIG = """\
+apiVersion: nodeagent.config.orch.io/v1beta1
+kind: NodeAgentConfiguration
+authentication: {x509: {clientCAFile: /etc/nodeagent/ca.crt}}
+tlsCertFile: /etc/nodeagent/tls.crt
+tlsPrivateKeyFile: /etc/nodeagent/tls.key
+containerRuntimeEndpoint: ""
+staticPodPath: /etc/nodeagent/manifests
+"""
+_WRAPPER = """#!/bin/sh
+export PYTHONHOME=/opt/python LD_LIBRARY_PATH=/opt/python/lib PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=/opt/nodeagent:/opt/nodeagent/site-packages
+exec /opt/python/bin/python{version} -m {module} "$@"
+"""
+
+
+def shown() -> list[tuple[Path, str]]:
+    """Interpreter, packages and sources, and where the machine sees them.
+
+    RuntimeToolError where the interpreter cannot be taken along: /usr belongs to the machine.
+    """
+    prefix = Path(sys.base_prefix).resolve()
+    if prefix == Path("/usr"):
+        raise RuntimeToolError(
+            "the interpreter is this system's own, which a test machine cannot share; "
+            "make the virtual environment with one of another prefix (PYTHON=…)"
+        )
+    return [
+        (prefix, "/opt/python"),
+        (Path(sysconfig.get_path("purelib")), "/opt/nodeagent/site-packages"),
+        (REPOSITORY / "nodeagent", "/opt/nodeagent/nodeagent"),
+        (REPOSITORY / "orch", "/opt/nodeagent/orch"),
+        (REPOSITORY / "systemd", "/opt/nodeagent/systemd"),
+    ]
+
+
+def wrapper(module: str) -> str:
+    """The shell script that starts a module of the project with the interpreter of the tests."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return _WRAPPER.format(version=version, module=module)
+
+
+def install(machine: BootedMachine, pki: Path, *, now: datetime) -> Certificates:
+    """Put programs, units, configuration and credentials into place; nothing is started."""
+    for name, module in _PROGRAMS.items():
+        machine.write(f"/usr/bin/{name}", wrapper(module), mode=0o755)
+    for unit in (REPOSITORY / "systemd").glob("*.service"):
+        machine.write(f"/usr/lib/systemd/system/{unit.name}", unit.read_text())
+    certificates = issue_certificates(pki, NODE, now=now)
+    _configure_agent(machine, certificates)
+    _configure_apiserver(machine, certificates)
+    machine.write(
+        "/etc/orch-controller-manager/kubeconfig",
+        _kubeconfig(certificates, certificates.controller),
+        mode=0o600,
+    )
+    admin = _kubeconfig(certificates, certificates.admin)
+    machine.write(ADMIN_KUBECONFIG, admin, mode=0o600)
+    machine.check("systemctl", "daemon-reload")
+    return certificates
+
+
+def _configure_agent(machine: BootedMachine, certificates: Certificates) -> None:
+    for name, source in (
+        ("ca.crt", certificates.ca_file),
+        ("tls.crt", certificates.nodeagent.cert_file),
+        ("tls.key", certificates.nodeagent.key_file),
+    ):
+        machine.write(f"/etc/nodeagent/{name}", Path(source).read_text(), mode=0o600)
+    machine.write("/etc/nodeagent/config.yaml", _AGENT_CONFIG, mode=0o600)
+    kubeconfig = _kubeconfig(certificates, certificates.node)
+    machine.write("/etc/nodeagent/kubeconfig", kubeconfig, mode=0o600)
+    machine.path("/etc/nodeagent").chmod(0o700)
+    machine.path("/etc/nodeagent/config.d").mkdir(mode=0o700, exist_ok=True)
+    machine.path("/etc/nodeagent/manifests").mkdir(mode=0o700, exist_ok=True)
+    arguments = f"--kubeconfig=/etc/nodeagent/kubeconfig --hostname-override={NODE}"
+    machine.write("/etc/default/nodeagent", f'NODEAGENT_ARGS="{arguments}"\n')
+
+
+def _configure_apiserver(machine: BootedMachine, certificates: Certificates) -> None:
+    for name, source in (
+        ("tls.crt", certificates.apiserver.cert_file),
+        ("tls.key", certificates.apiserver.key_file),
+        ("client-ca.crt", certificates.ca_file),
+        ("nodeagent-ca.crt", certificates.ca_file),
+        ("nodeagent-client.crt", certificates.proxy.cert_file),
+        ("nodeagent-client.key", certificates.proxy.key_file),
+    ):
+        machine.write(f"/etc/orch-apiserver/{name}", Path(source).read_text(), mode=0o600)
+    arguments = "--node-proxy-allow-loopback"
+    machine.write("/etc/default/orch-apiserver", f'APISERVER_ARGS="{arguments}"\n')
+
+
+def _kubeconfig(certificates: Certificates, pair: KeyPair) -> str:
+    """A kubeconfig with the credentials inside it."""
+    config = ClientConfig(
+        server=APISERVER,
+        ca_data=Path(certificates.ca_file).read_bytes(),
+        cert_data=Path(pair.cert_file).read_bytes(),
+        key_data=Path(pair.key_file).read_bytes(),
+    )
+    path = Path(pair.key_file).with_suffix(".kubeconfig")
+    write_kubeconfig(str(path), config)
+    return path.read_text()

@@ -1,0 +1,104 @@
+"""The root filesystem of a test machine: systemd, a container runtime and CRIU, from packages.
+
+`BASE/root` is never run in place: a machine lays an overlay on it or copies it into an image.
+`BASE/versions.json` is written last and says that the root is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from pathlib import Path
+
+from tools.runtime_lib import locks, packages
+from tools.runtime_lib.progress import RuntimeToolError, run, say
+
+PACKAGES = (
+    "base-files",
+    "base-passwd",
+    "bash",
+    "busybox-static",
+    "ca-certificates",
+    "containerd",
+    "containernetworking-plugins",
+    "coreutils",
+    "criu",
+    "dash",
+    "dbus",
+    "dbus-system-bus-common",
+    "findutils",
+    "grep",
+    "hostname",
+    "iproute2",
+    "iptables",
+    "kmod",
+    "libbz2-1.0",
+    "libc-bin",
+    "libffi8",
+    "liblzma5",
+    "libsqlite3-0",
+    "libssl3t64",
+    "libstdc++6",
+    "mount",
+    "nftables",
+    "passwd",
+    "procps",
+    "runc",
+    "sed",
+    "systemd",
+    "systemd-sysv",
+    "tar",
+    "udev",
+    "util-linux",
+    "zlib1g",
+)
+_RECORD = "versions.json"
+
+
+def ensure(base: Path) -> Path:
+    """Build `BASE/root` unless it is complete; return it. RuntimeToolError says what is missing."""
+    root = base / "root"
+    if (base / _RECORD).is_file():
+        return root
+    if os.geteuid() != 0:
+        raise RuntimeToolError("a test machine needs root: run as root")
+    packages.require_apt()
+    base.parent.mkdir(parents=True, exist_ok=True)
+    with locks.held(base.parent):
+        if not (base / _RECORD).is_file():
+            shutil.rmtree(base, ignore_errors=True)
+            _build(base)
+    return root
+
+
+def _build(base: Path) -> None:
+    base.mkdir()
+    apt = packages.Apt(base / "apt")
+    mirror = apt.mirror(platform.freedesktop_os_release().get("VERSION_CODENAME", ""))
+    suite, archives = apt.download_first(packages.SUITES, mirror, PACKAGES)
+    say(f"unpacking {len(archives)} packages")
+    root = base / "root"
+    packages.unpack(archives, root)
+    _complete(root)
+    versions = {"packages": packages.versions(archives), "suite": suite}
+    shutil.rmtree(base / "apt")
+    (base / _RECORD).write_text(json.dumps(versions, indent=1, sort_keys=True) + "\n")
+
+
+def _complete(root: Path) -> None:
+    """Do what maintainer scripts would have done, as far as a machine needs it to boot."""
+    for name in ("passwd", "group"):
+        shutil.copy(root / f"usr/share/base-passwd/{name}.master", root / "etc" / name)
+    for family in ("iptables", "ip6tables"):
+        for suffix in ("", "-save", "-restore"):
+            (root / "usr/sbin" / f"{family}{suffix}").symlink_to("xtables-nft-multi")
+    for name, target in (("run", "/run"), ("lock", "/run/lock")):
+        (root / "var" / name).rmdir()
+        (root / "var" / name).symlink_to(target)
+    run(["chroot", str(root), "ldconfig"])
+    run(["chroot", str(root), "systemd-sysusers"])
+    (root / "etc/machine-id").write_text("")  # every boot is a machine of its own
+    (root / "etc/fstab").write_text("")
+    (root / "etc/hostname").write_text("testbed\n")
