@@ -48,18 +48,32 @@ class NodeRestriction:
         rule = self._rules.get(target.strategy.resource.plural)
         if node is None or rule is None:
             return
-        problem = rule(node, target, new, old)
-        if problem:
-            resource = target.strategy.resource
-            name = new["metadata"].get("name", "")
-            raise ApiError(
-                403,
-                "Forbidden",
-                f'{resource.plural} "{name}" is forbidden: {problem}',
-                name=name,
-                group=resource.group,
-                kind=resource.plural,
-            )
+        _require(target, new["metadata"].get("name", ""), rule(node, target, new, old))
+
+    def check_deletion(self, target: Target, old: Document) -> None:
+        """ApiError 403 when a node deletes what is not its own.
+
+        The authorizer judged the name; a pod of that name may have been bound elsewhere, or made,
+        since then. `old` is the state that is deleted, or the deletion is tried again.
+        """
+        node = node_name_of(target.identity)
+        rule = _DELETIONS.get(target.strategy.resource.plural)
+        if node is not None and rule is not None:
+            _require(target, target.name, rule(node, old))
+
+
+def _require(target: Target, name: str, problem: str) -> None:
+    if not problem:
+        return
+    resource = target.strategy.resource
+    raise ApiError(
+        403,
+        "Forbidden",
+        f'{resource.plural} "{name}" is forbidden: {problem}',
+        name=name,
+        group=resource.group,
+        kind=resource.plural,
+    )
 
 
 def _check_node(node: str, _target: Target, new: Document, old: Document | None) -> str:
@@ -85,7 +99,10 @@ def _may_label(key: str) -> bool:
 
 
 def _check_lease(node: str, _target: Target, new: Document, _old: Document | None) -> str:
-    metadata = new["metadata"]
+    return _check_own_lease(node, new["metadata"])
+
+
+def _check_own_lease(node: str, metadata: Document) -> str:
     if metadata["namespace"] == names.NODE_LEASE_NAMESPACE and metadata["name"] == node:
         return ""
     return f'node "{node}" can only use the lease of its own name in {names.NODE_LEASE_NAMESPACE}'
@@ -125,3 +142,22 @@ def _metadata(document: Document | None) -> Document:
 
 def _taints(document: Document) -> list[Document]:
     return (document.get("spec") or {}).get("taints") or []
+
+
+def _delete_pod(node: str, old: Document) -> str:
+    return "" if node_of(old) == node else f'the pod is not bound to node "{node}"'
+
+
+def _delete_lease(node: str, old: Document) -> str:
+    return _check_own_lease(node, old["metadata"])
+
+
+def _delete_node(node: str, _old: Document) -> str:
+    return f'node "{node}" may not delete nodes'
+
+
+_DELETIONS: Mapping[str, Callable[[str, Document], str]] = {
+    "nodes": _delete_node,
+    "leases": _delete_lease,
+    "pods": _delete_pod,
+}

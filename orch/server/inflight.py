@@ -51,6 +51,10 @@ class Inflight:
         finally:
             self._count(kind, -1)
 
+    def under_way(self, kind: str) -> int:
+        """How many are now; `kind` is readOnly or mutating."""
+        return self._counts[kind]
+
     def _count(self, kind: str, change: int) -> None:
         self._counts[kind] += change
         self._gauges[kind].set(self._counts[kind])

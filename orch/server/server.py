@@ -50,7 +50,10 @@ class Server:
         self._flags = flags
         self._stopping = False
         self.storage: Storage = SqliteStorage(flags.storage_file)
-        self._backend = Backend(self.storage, admit=NodeRestriction().check)
+        restriction = NodeRestriction()
+        self._backend = Backend(
+            self.storage, admit=restriction.check, admit_deletion=restriction.check_deletion
+        )
         self._metrics = ServerMetrics(flags.features, flags.metric_policy)
         self.inflight = Inflight(self._metrics.inflight)
         self._slis = SliMetrics()

@@ -64,19 +64,30 @@ class Target:
 Admission = Callable[[Target, Document, Document | None], None]
 
 
+# Called with the target and the stored object that is about to be deleted, on every try.
+DeletionAdmission = Callable[[Target, Document], None]
+
+
 def admit_everything(_target: Target, _new: Document, _old: Document | None) -> None:
+    """No further rules."""
+
+
+def admit_every_deletion(_target: Target, _old: Document) -> None:
     """No further rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`admit` sees every creation and change with its body, after validation."""
+    """`admit` sees every creation and change with its body, after validation; `admit_deletion`
+    sees what is deleted. Both see the very state that the write then depends on.
+    """
 
     storage: Storage
     now: Now = utc_now
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
     admit: Admission = admit_everything
+    admit_deletion: DeletionAdmission = admit_every_deletion
 
     def find(self, target: Target) -> Stored:
         """The object; ApiError 404."""

@@ -79,8 +79,10 @@ async def delete(backend: Backend, target: Target, options: DeleteOptions) -> De
         )
     for _ in range(_TRIES):
         stored = backend.find(target)
+        document = decode(stored)
+        backend.admit_deletion(target, document)
         _check_preconditions(target, stored, options)
-        deletion = decide(target.strategy, decode(stored), options, backend.now())
+        deletion = decide(target.strategy, document, options, backend.now())
         try:
             return await _carry_out(backend, stored, deletion, dry_run=options.dry_run)
         except KeyMissing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,8 +13,11 @@ from orch.server.resources.backend import Target
 from orch.server.strategy import events, leases, nodes, pods
 from orch.wire.errors import ApiError
 from orch.wire.identity import Identity
+from tests.orch.server.harness import PODS, Api
+from tests.orch.server.harness import pod as bound_pod
 
 NODE = Identity("system:node:n1", ("system:nodes",))
+JSON = {"Content-Type": "application/json"}
 MIRROR = {"orch.io/config.mirror": "hash"}
 
 
@@ -112,3 +117,52 @@ def test_a_node_reports_only_on_its_own_pods_and_leaves_their_labels() -> None:
 def test_others_and_other_kinds_are_not_its_business() -> None:
     assert not refusal(nodes.STRATEGY, node("n2"), identity=Identity("admin"))
     assert not refusal(events.STRATEGY, {"metadata": {"name": "e"}})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "old", "text"),
+    [
+        (pods.STRATEGY, {"metadata": {"name": "p"}, "spec": {"nodeName": "n1"}}, ""),
+        (pods.STRATEGY, {"metadata": {"name": "p"}, "spec": {"nodeName": "n2"}}, "not bound"),
+        (pods.STRATEGY, {"metadata": {"name": "p"}, "spec": {}}, "not bound"),
+        (leases.STRATEGY, {"metadata": {"name": "n1", "namespace": "orch-node-lease"}}, ""),
+        (leases.STRATEGY, {"metadata": {"name": "n2", "namespace": "orch-node-lease"}}, "own name"),
+        (nodes.STRATEGY, node(), "may not delete nodes"),
+        (events.STRATEGY, {"metadata": {"name": "e"}}, ""),
+    ],
+)
+def test_a_node_deletes_only_its_own(strategy, old, text) -> None:
+    target = Target(strategy, NODE, name=old["metadata"]["name"])
+    try:
+        NodeRestriction().check_deletion(target, old)
+    except ApiError as error:
+        assert error.code == 403
+        assert text
+        assert text in error.message
+    else:
+        assert text == ""
+    NodeRestriction().check_deletion(Target(strategy, Identity("admin")), old)
+
+
+async def test_a_deletion_is_judged_by_the_pod_that_is_there_when_it_happens(api: Api) -> None:
+    """Allowed while there was no such pod, carried out when there is one of another node."""
+    path, rest = f"{PODS}/late", asyncio.Event()
+
+    async def slow_body() -> AsyncIterator[bytes]:
+        yield b"{"
+        await rest.wait()
+        yield b"}"
+
+    async def delete() -> int:
+        session = api.session("n1")
+        async with session.delete(api.url(path), data=slow_body(), headers=JSON) as response:
+            return response.status
+
+    deletion = asyncio.create_task(delete())
+    async with asyncio.timeout(30):
+        while not api.server.inflight.under_way("mutating"):  # counted, then decided at once
+            await asyncio.sleep(0.01)
+    assert (await api.call("POST", PODS, bound_pod("late", node="n2"))).status == 201
+    rest.set()
+    assert await deletion == 403
+    assert (await api.call("GET", path)).json["spec"]["nodeName"] == "n2"
