@@ -35,6 +35,8 @@ SUBRESOURCES: Mapping[str, Subresource] = {
     "status": _STATUS,
     "finalize": Subresource(("update",)),
     "binding": Subresource(("create",), "Binding", "v1"),
+    "eviction": Subresource(("create",), "Eviction", "policy/v1"),
+    "log": Subresource(("get",)),
     "proxy": Subresource(("create", "delete", "get", "patch", "update"), "NodeProxyOptions", "v1"),
 }
 
@@ -141,13 +143,18 @@ def _api_resources(resource: Resource) -> list[dict[str, Any]]:
 
 def _api_subresource(resource: Resource, name: str) -> dict[str, Any]:
     subresource = SUBRESOURCES[name]
-    return {
+    described = _response_kind(resource, subresource)
+    entry: dict[str, Any] = {
         "name": f"{resource.plural}/{name}",
         "singularName": "",
         "namespaced": resource.namespaced,
-        "kind": subresource.kind or resource.kind,
+        "kind": described["kind"],
         "verbs": list(subresource.verbs),
     }
+    if (described["group"], described["version"]) != (resource.group, resource.version):
+        # Only what is of another group says so: a client finds by it what to send to an eviction.
+        entry |= {"group": described["group"], "version": described["version"]}
+    return entry
 
 
 def _aggregated(groups: _Groups, root: str, version: str) -> Document:

@@ -18,6 +18,7 @@ from orch.server.resources import (
     binding,
     create,
     delete,
+    eviction,
     listing,
     modify,
     options,
@@ -56,6 +57,7 @@ class ResourceHandlers:
             ("patch", "status"): self._patch,
             ("update", "finalize"): self._update,
             ("create", "binding"): self._bind,
+            ("create", "eviction"): self._evict,
         }
 
     async def handle(self, call: Call) -> web.StreamResponse:
@@ -146,6 +148,12 @@ class ResourceHandlers:
         wanted = options.parse_write_options(call.request.query)
         document = await read_document(call)
         await binding.bind(self._backend, call.target(), document, dry_run=wanted.dry_run)
+        return answer.answer(call, self._rendering(call), success_status(201), status=201)
+
+    async def _evict(self, call: Call) -> web.Response:
+        wanted = options.parse_write_options(call.request.query)
+        document = await read_document(call)
+        await eviction.evict(self._backend, call.target(), document, dry_run=wanted.dry_run)
         return answer.answer(call, self._rendering(call), success_status(201), status=201)
 
     def _rendering(self, call: Call) -> Rendering:

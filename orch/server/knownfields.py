@@ -82,6 +82,11 @@ KINDS: Mapping[str, Known] = {
     "Node": _kind("status", spec=_NODE_SPEC),
     "Pod": _kind("status", spec=_POD_SPEC),
     "Lease": _kind(spec=_LEASE_SPEC),
+    "ConfigMap": _kind("data binaryData immutable"),
+    "Secret": _kind("data stringData immutable type"),
+    "ServiceAccount": _kind(
+        "automountServiceAccountToken", secrets=_REFERENCE, imagePullSecrets=_level("name")
+    ),
     "Event": _kind(
         "reason message firstTimestamp lastTimestamp count type eventTime action"
         " reportingComponent reportingInstance",

@@ -11,6 +11,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -19,6 +20,7 @@ from yarl import URL
 
 from orch.component.daemon import SetupError
 from orch.server import nodeaddress
+from orch.server.bootstrap import SELF
 from orch.server.call import Call
 from orch.server.nodeaddress import AgentEndpoint, ProxyId
 from orch.server.resources.backend import Backend, Target
@@ -75,19 +77,28 @@ class NodeProxy:
         request, info = call.request, call.info
         _refuse_what_is_not_proxied(request)
         wanted = _parse(info.name)
-        endpoint = self._endpoint(call, wanted)
+        endpoint = self._endpoint(wanted)
         if not info.rest:
             if request.method in ("GET", "HEAD"):
                 return _to_trailing_slash(request)
             return await self._forward(request, wanted, endpoint, "/")
         return await self._forward(request, wanted, endpoint, info.rest)
 
+    async def ask(self, node: str, path: str) -> aiohttp.ClientResponse:
+        """GET a path (with its query) of a node's agent, for the server itself.
+
+        The caller must close the answer. ApiError 400, 404, 503.
+        """
+        wanted = ProxyId(node)
+        endpoint = self._endpoint(wanted)
+        return await self._request("GET", wanted, endpoint, path)
+
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
 
-    def _endpoint(self, call: Call, wanted: ProxyId) -> AgentEndpoint:
-        target = Target(nodes.STRATEGY, call.identity, name=wanted.name)
+    def _endpoint(self, wanted: ProxyId) -> AgentEndpoint:
+        target = Target(nodes.STRATEGY, SELF, name=wanted.name)
         endpoint = nodeaddress.endpoint_of(decode(self.backend.find(target)), wanted)
         if endpoint is None:
             raise service_unavailable(
@@ -98,11 +109,20 @@ class NodeProxy:
     async def _forward(
         self, request: web.Request, wanted: ProxyId, endpoint: AgentEndpoint, path: str
     ) -> web.StreamResponse:
+        if request.query_string:
+            path += f"?{request.rel_url.raw_query_string}"
+        body = request.content if request.body_exists else None
+        headers = _forwarded_headers(request)
+        async with await self._request(
+            request.method, wanted, endpoint, path, data=body, headers=headers
+        ) as upstream:
+            return await hand_on(request, upstream)
+
+    async def _request(
+        self, method: str, wanted: ProxyId, endpoint: AgentEndpoint, path: str, **sent: Any
+    ) -> aiohttp.ClientResponse:
         address = await self._resolve(endpoint)
         host = f"[{address}]" if ":" in address else address
-        url = f"{endpoint.scheme}://{host}:{endpoint.port}{path}"
-        if request.query_string:
-            url += f"?{request.rel_url.raw_query_string}"
         secure = endpoint.scheme == "https"
         if secure and self.tls is None:
             raise service_unavailable(
@@ -110,20 +130,17 @@ class NodeProxy:
                 " start it with --nodeagent-certificate-authority"
             )
         try:
-            upstream = await self._client().request(
-                request.method,
-                URL(url, encoded=True),
-                data=request.content if request.body_exists else None,
-                headers=_forwarded_headers(request),
+            return await self._client().request(
+                method,
+                URL(f"{endpoint.scheme}://{host}:{endpoint.port}{path}", encoded=True),
                 skip_auto_headers=_SET_BY_CLIENT_LIBRARY,
                 allow_redirects=False,
                 ssl=self.tls if secure and self.tls is not None else True,
                 server_hostname=wanted.name if secure else None,
+                **sent,
             )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unreachable(wanted, error) from error
-        async with upstream:
-            return await _hand_back(request, upstream)
 
     async def _resolve(self, endpoint: AgentEndpoint) -> str:
         """An address that may be called; resolved here, so that what was checked is called."""
@@ -199,7 +216,7 @@ def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDi
     return kept
 
 
-async def _hand_back(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+async def hand_on(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
     """Stream the agent's answer; a break on either side breaks the other, never truncates it."""
     headers = _end_to_end(upstream.headers)
     if "Location" in headers:

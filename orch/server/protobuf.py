@@ -7,6 +7,7 @@ numbers are upstream's (reference/apiserver.md §1.6). Answers are always JSON.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,6 +49,12 @@ def _message(table: Message) -> Callable[[Any], dict[str, Any]]:
 def _pair(value: Any) -> tuple[str, str]:
     entry = read_message(value, {1: Field("key", _text), 2: Field("value", _text)})
     return entry.get("key", ""), entry.get("value", "")
+
+
+def _bytes_pair(value: Any) -> tuple[str, str]:
+    """An entry of a map whose values are bytes, which JSON writes as base64."""
+    entry = read_message(value, {1: Field("key", _text), 2: Field("value", bytes)})
+    return entry.get("key", ""), base64.b64encode(entry.get("value", b"")).decode()
 
 
 def _moment(value: Any) -> datetime | None:
@@ -115,7 +122,33 @@ _BINDING_TARGET = {
     1: Field("kind", _text), 2: Field("namespace", _text), 3: Field("name", _text),
     4: Field("uid", _text), 5: Field("apiVersion", _text),
 }  # fmt: skip
+_OBJECT_REFERENCE = {
+    **_BINDING_TARGET, 6: Field("resourceVersion", _text), 7: Field("fieldPath", _text),
+}  # fmt: skip
+_CONFIG_MAP = {
+    1: _METADATA,
+    2: Field("data", _pair, pairs=True),
+    3: Field("binaryData", _bytes_pair, pairs=True),
+    4: Field("immutable", bool),
+}
+_SECRET = {
+    1: _METADATA,
+    2: Field("data", _bytes_pair, pairs=True),
+    3: Field("type", _text),
+    4: Field("stringData", _pair, pairs=True),
+    5: Field("immutable", bool),
+}
+_SERVICE_ACCOUNT = {
+    1: _METADATA,
+    2: Field("secrets", _message(_OBJECT_REFERENCE), many=True),
+    3: Field("imagePullSecrets", _message({1: Field("name", _text)}), many=True),
+    4: Field("automountServiceAccountToken", bool),
+}
 KINDS: Mapping[str, Message] = {
+    "ConfigMap": _CONFIG_MAP,
+    "Secret": _SECRET,
+    "ServiceAccount": _SERVICE_ACCOUNT,
+    "Eviction": {1: _METADATA, 2: Field("deleteOptions", _message(_DELETE_OPTIONS))},
     "Namespace": _NAMESPACE,
     "DeleteOptions": _DELETE_OPTIONS,
     "Lease": {1: _METADATA, 2: Field("spec", _message(_LEASE_SPEC))},

@@ -23,6 +23,7 @@ _METHOD_VERBS = {
 }
 _COLLECTION_VERBS = {"get": "list", "delete": "deletecollection"}
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
+_STREAMED = ("proxy", "log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class RequestInfo:
     @property
     def is_long_running(self) -> bool:
         """A request that ends when its client or its time is up, not when it is answered."""
-        return self.verb == "watch" or self.subresource == "proxy"
+        return self.verb == "watch" or self.subresource in _STREAMED
 
 
 def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo:

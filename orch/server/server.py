@@ -15,7 +15,7 @@ from orch.component.daemon import SetupError
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.loops import Periodic
 from orch.component.zpages import ZPages
-from orch.server import app, authn, bootstrap, expiry, nonresource, terminating
+from orch.server import accounts, app, authn, bootstrap, expiry, nonresource, terminating
 from orch.server.admission import NodeRestriction
 from orch.server.authorizer import (
     BuiltInRules,
@@ -30,6 +30,7 @@ from orch.server.handlers import ResourceHandlers
 from orch.server.inflight import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.nodeproxy import AgentTls, NodeProxy
+from orch.server.podlogs import PodLogs
 from orch.server.resources.backend import Backend
 from orch.server.resources.document import key_of
 from orch.server.resources.selection import selectable
@@ -85,6 +86,11 @@ class Server:
                 interval_s=terminating.INTERVAL_S,
             ),
             Periodic(
+                "service accounts",
+                partial(accounts.make_default_accounts, self._backend),
+                interval_s=accounts.INTERVAL_S,
+            ),
+            Periodic(
                 "events",
                 partial(expiry.forget_events, self._backend),
                 interval_s=expiry.INTERVAL_S,
@@ -117,7 +123,11 @@ class Server:
         )
         others += ZPages(NAME, self._flags.shown).routes(self._flags.features)
         reviews = Reviews(authorizer, self._tokens.review, self._backend.now)
-        connectors = {("nodes", "proxy"): self._proxy.handle, **reviews.handlers()}
+        connectors = {
+            ("nodes", "proxy"): self._proxy.handle,
+            ("pods", "log"): PodLogs(self._backend, self._proxy).handle,
+            **reviews.handlers(),
+        }
         handlers = ResourceHandlers(self._backend, connectors)
         return app.build(gate, handlers, others)
 

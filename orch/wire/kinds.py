@@ -15,6 +15,7 @@ from orch.wire.authorization import (
     SelfSubjectRulesReview,
     SubjectAccessReview,
 )
+from orch.wire.configuration import ConfigMap, Secret, ServiceAccount
 from orch.wire.coordination import Lease
 from orch.wire.core import Event, Namespace, Node
 from orch.wire.meta import ApiObject
@@ -73,13 +74,20 @@ NAMESPACES = Resource(
 )  # fmt: skip
 NODES = Resource("", "v1", "nodes", "node", Node, False, ("no",), ("status", "proxy"))
 PODS = Resource(
-    "", "v1", "pods", "pod", Pod, True, ("po",), ("status", "binding"), categories=("all",)
-)
+    "", "v1", "pods", "pod", Pod, True, ("po",), ("status", "binding", "eviction", "log"),
+    categories=("all",),
+)  # fmt: skip
 EVENTS = Resource("", "v1", "events", "event", Event, True, ("ev",), create_on_update=True)
 LEASES = Resource(
     COORDINATION_GROUP, "v1", "leases", "lease", Lease, True,
     create_on_update=True, unconditional_update=False,
 )  # fmt: skip
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "configmap", ConfigMap, True, ("cm",))
+SECRETS = Resource("", "v1", "secrets", "secret", Secret, True)
+SERVICE_ACCOUNTS = Resource(
+    "", "v1", "serviceaccounts", "serviceaccount", ServiceAccount, True, ("sa",)
+)
 
 
 def _review(group: str, model: type[ApiObject], *, namespaced: bool = False) -> Resource:
@@ -102,7 +110,9 @@ REVIEWS = (
     SELF_REVIEWS,
 )
 
-RESOURCES: tuple[Resource, ...] = (NAMESPACES, NODES, PODS, EVENTS, LEASES, *REVIEWS)
+RESOURCES: tuple[Resource, ...] = (
+    NAMESPACES, NODES, PODS, EVENTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, LEASES, *REVIEWS,
+)  # fmt: skip
 _BY_MODEL = {resource.model: resource for resource in RESOURCES}
 _BY_PLURAL = {(r.group, r.version, r.plural): r for r in RESOURCES}
 

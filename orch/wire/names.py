@@ -19,6 +19,7 @@ TABLE_API_VERSION = "meta.k8s.io/v1"  # kubectl has this group compiled in
 NODE_LEASE_NAMESPACE = "orch-node-lease"
 SYSTEM_NAMESPACE = "orch-system"
 DEFAULT_NAMESPACE = "default"
+DEFAULT_SERVICE_ACCOUNT = "default"
 
 LABEL_ARCH = "orch.io/arch"
 LABEL_HOSTNAME = "orch.io/hostname"

@@ -120,6 +120,16 @@ def _lease_cells(record: Record, now: datetime) -> list[Cell]:
     return [name(record), raw.text(record, "spec", "holderIdentity"), age(record, now)]
 
 
+def _config_map_cells(record: Record, now: datetime) -> list[Cell]:
+    count = len(raw.mapping(record, "data")) + len(raw.mapping(record, "binaryData"))
+    return [name(record), count, age(record, now)]
+
+
+def _secret_cells(record: Record, now: datetime) -> list[Cell]:
+    count = len(raw.mapping(record, "data"))
+    return [name(record), raw.text(record, "type"), count, age(record, now)]
+
+
 def _role_cells(record: Record, now: datetime) -> list[Cell]:
     return [name(record), raw.text(record, "metadata", "creationTimestamp") or UNKNOWN]
 
@@ -189,6 +199,11 @@ _LAYOUTS = {
         _event_cells,
     ),
     "Lease": Layout((NAME, Column("Holder", "Who holds the lease."), AGE), _lease_cells),
+    "ConfigMap": Layout((NAME, Column("Data", "How many values it has."), AGE), _config_map_cells),
+    "Secret": Layout(
+        (NAME, Column("Type", "What it is for."), Column("Data", "How many values it has."), AGE),
+        _secret_cells,
+    ),
     "Role": _ROLE,
     "ClusterRole": _ROLE,
     "RoleBinding": _BINDING,

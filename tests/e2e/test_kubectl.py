@@ -219,6 +219,51 @@ def test_a_namespace_goes_with_all_that_is_in_it(kubectl: Kubectl) -> None:
     assert "may not be deleted" in refused
 
 
+def test_settings_secrets_and_accounts_are_created_and_shown(any_kubectl: Kubectl) -> None:
+    kubectl = any_kubectl
+    kubectl("create", "namespace", "given")
+    inside = ("-n", "given")
+    kubectl(*inside, "create", "configmap", "c", "--from-literal=a=1", "--from-literal=b=2")
+    kubectl(*inside, "create", "secret", "generic", "s", "--from-literal=k=hidden")
+    kubectl(*inside, "create", "serviceaccount", "robot")
+    assert kubectl(*inside, "get", "cm", "c", "-o", "jsonpath={.data.b}") == "2"
+    assert kubectl(*inside, "get", "secret", "s", "-o", "jsonpath={.data.k}") == "aGlkZGVu"
+    described = kubectl(*inside, "describe", "secret", "s")
+    assert "6 bytes" in described
+    assert "hidden" not in described
+    (row,) = kubectl(*inside, "get", "secrets", "--no-headers").splitlines()
+    assert row.split()[:3] == ["s", "Opaque", "1"]
+    eventually(
+        lambda: {"default", "robot"}
+        == {row.split()[0] for row in kubectl(*inside, "get", "sa", "--no-headers").splitlines()},
+        within_s=10, what="the namespace has its account",
+    )  # fmt: skip
+    kubectl("delete", "namespace", "given")
+
+
+def test_draining_evicts_and_leaves_the_node_cordoned(any_kubectl: Kubectl) -> None:
+    kubectl = any_kubectl
+    kubectl("create", "-f", "-", stdin=manifest(NODE, "drained"))
+    for name in ("first", "second"):
+        pod = manifest(POD, name).replace("nodeName: n1", "nodeName: drained")
+        kubectl("create", "-f", "-", stdin=pod)
+    process = subprocess.Popen(
+        kubectl.command("drain", "drained", "--force", "--timeout=30s"),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    reason = "jsonpath={.items[*].status.conditions[0].reason}"
+    eventually(
+        lambda: kubectl("get", "pods", "-o", reason) == " ".join(["EvictionByEvictionAPI"] * 2),
+        within_s=10, what="both pods are being evicted",
+    )  # fmt: skip
+    kubectl("delete", "pods", "--all", "--grace-period=0", "--force")  # as their agent would
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, out
+    assert "pod/first evicted" in out
+    assert "SchedulingDisabled" in kubectl("get", "node", "drained")
+    kubectl("delete", "node", "drained")
+
+
 def test_raw_paths_and_versions_are_answered(kubectl: Kubectl) -> None:
     assert kubectl("get", "--raw", "/healthz") == "ok"
     assert "[+]etcd-readiness ok" in kubectl("get", "--raw", "/readyz?verbose")
@@ -226,10 +271,11 @@ def test_raw_paths_and_versions_are_answered(kubectl: Kubectl) -> None:
     assert "apiserver_request_total{" in kubectl("get", "--raw", "/metrics")
     assert "Server Version: v1.35.0" in kubectl("version")
     resources = kubectl("api-resources", "--no-headers")
-    assert [line.split()[0] for line in resources.splitlines()] == [
-        "events", "namespaces", "nodes", "pods", "leases",
-    ]  # fmt: skip
-    assert kubectl("api-versions").splitlines() == ["coordination.orch.io/v1", "v1"]
+    assert {line.split()[0] for line in resources.splitlines()} >= {
+        "configmaps", "events", "leases", "namespaces", "nodes", "pods", "secrets",
+        "serviceaccounts",
+    }  # fmt: skip
+    assert set(kubectl("api-versions").splitlines()) >= {"coordination.orch.io/v1", "v1"}
 
 
 def test_pages_are_followed_to_the_end(kubectl: Kubectl) -> None:

@@ -10,7 +10,7 @@ from orch.server.strategy.qos import qos_class
 from orch.wire.errors import Cause
 from orch.wire.kinds import PODS
 
-_FINISHED = ("Succeeded", "Failed")
+FINISHED = ("Succeeded", "Failed")
 DEFAULT_GRACE_S = 30
 
 
@@ -55,7 +55,7 @@ def _validate(new: Document, old: Document | None) -> list[Cause]:
 
 def _grace_s(pod: Document, asked_s: int | None) -> int:
     """None is needed for a pod no agent runs, or one that has ended."""
-    if not node_of(pod) or text_at(pod, "status.phase") in _FINISHED:
+    if not node_of(pod) or text_at(pod, "status.phase") in FINISHED:
         return 0
     if asked_s is not None:
         return max(asked_s, 0) if asked_s >= 0 else 1

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from orch.server.strategy import events, leases, namespaces, nodes, pods, reviews
+from orch.server.strategy import (
+    configmaps,
+    events,
+    leases,
+    namespaces,
+    nodes,
+    pods,
+    reviews,
+    secrets,
+    serviceaccounts,
+)
 from orch.server.strategy.base import Strategy
 
+_MODULES = (namespaces, nodes, pods, events, configmaps, secrets, serviceaccounts, leases)
 STRATEGIES: tuple[Strategy, ...] = (
-    *(module.STRATEGY for module in (namespaces, nodes, pods, events, leases)),
+    *(module.STRATEGY for module in _MODULES),
     *reviews.STRATEGIES,
 )
 _BY_PLURAL = {(s.resource.group, s.resource.version, s.resource.plural): s for s in STRATEGIES}

@@ -64,14 +64,28 @@ def test_the_aggregated_form_describes_every_resource_with_its_subresources() ->
     (core,) = read("/api", V2)["items"]
     resources = {entry["resource"]: entry for entry in core["versions"][0]["resources"]}
     assert core["versions"][0]["freshness"] == "Current"
-    assert set(resources) == {"namespaces", "nodes", "pods", "events"}
+    assert set(resources) == {one.plural for one in RESOURCES if not one.group}
     pods = resources["pods"]
     assert (pods["scope"], pods["singularResource"]) == ("Namespaced", "pod")
     assert pods["responseKind"] == {"group": "", "version": "v1", "kind": "Pod"}
     kinds = {s["subresource"]: s["responseKind"]["kind"] for s in pods["subresources"]}
-    assert kinds == {"status": "Pod", "binding": "Binding"}
-    groups = [group["metadata"]["name"] for group in read("/apis", V2)["items"]]
-    assert groups == list(dict.fromkeys(r.group for r in RESOURCES if r.group))
+    assert kinds == {
+        "status": "Pod", "binding": "Binding", "eviction": "Eviction", "log": "Pod",
+    }  # fmt: skip
+    named = [group["metadata"]["name"] for group in read("/apis", V2)["items"]]
+    assert named == list(dict.fromkeys(one.group for one in RESOURCES if one.group))
+
+
+def test_a_client_finds_by_the_group_of_a_subresource_what_to_send() -> None:
+    """What `kubectl drain` looks for before it evicts."""
+    listed = {one["name"]: one for one in read("/api/v1")["resources"]}
+    eviction = listed["pods/eviction"]
+    assert (eviction["kind"], eviction["group"], eviction["version"]) == (
+        "Eviction",
+        "policy",
+        "v1",
+    )
+    assert "group" not in listed["pods/status"]
 
 
 def test_a_review_is_only_created() -> None:

@@ -48,6 +48,58 @@ META = (
     ("body", "document"),
     [
         (
+            envelope(
+                "v1",
+                "Secret",
+                field(1, field(1, "s"))
+                + field(2, field(1, "k") + field(2, b"\xff\x00"))
+                + field(3, "a/b")
+                + field(4, entry("t", "u"))
+                + field(5, 1),
+            ),
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "s"},
+                "data": {"k": "/wA="},
+                "type": "a/b",
+                "stringData": {"t": "u"},
+                "immutable": True,
+            },
+        ),
+        (
+            envelope("v1", "ConfigMap", field(1, field(1, "c")) + field(2, entry("a", "b"))),
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "c"},
+                "data": {"a": "b"},
+            },
+        ),
+        (
+            envelope(
+                "v1",
+                "ServiceAccount",
+                field(1, field(1, "c")) + field(2, field(3, "s")) + field(3, field(1, "p")),
+            ),
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "c"},
+                "secrets": [{"name": "s"}],
+                "imagePullSecrets": [{"name": "p"}],
+            },
+        ),
+        (
+            envelope("policy/v1", "Eviction", field(1, field(1, "p")) + field(2, field(1, 5))),
+            {
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": "p"},
+                "deleteOptions": {"gracePeriodSeconds": 5},
+            },
+        ),
+        (
             envelope("v1", "Namespace", field(1, META) + field(2, b"") + field(3, b"")),
             {
                 "apiVersion": "v1",

@@ -27,7 +27,7 @@ ONE = "/api/v1/namespaces/x/pods"
         (f"PATCH {ONE}", True, False),
         ("DELETE /api/v1/namespaces", True, False),
         ("BREW /api/v1/nodes", True, False),
-        (f"GET {ONE}/p/log", False, None),
+        (f"GET {ONE}/p/attach", False, None),
         ("GET /api/v1/pods/p", False, None),
         ("GET /api/v1/namespaces/x/nodes", False, None),
         ("GET /api/v1/namespaces/x/nodes/n", False, None),

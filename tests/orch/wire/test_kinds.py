@@ -23,7 +23,7 @@ def test_short_names_are_given_once() -> None:
 
 
 def test_what_is_not_served_is_not_found() -> None:
-    assert kinds.find_resource("", "v1", "secrets") is None
+    assert kinds.find_resource("", "v1", "services") is None
     assert kinds.find_resource("", "v2", "pods") is None
     with pytest.raises(KeyError):
         kinds.resource_of(NodeStatus)  # type: ignore[arg-type]

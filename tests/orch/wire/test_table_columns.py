@@ -187,3 +187,18 @@ def test_a_binding_is_shown_with_its_role_and_in_the_wide_form_its_subjects() ->
 
 def test_other_kinds_show_name_and_age() -> None:
     assert _shown("Widget", {}) == {"Name": "n1", "Age": "150m"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "shown"),
+    [
+        ("ConfigMap", {"data": {"a": ""}, "binaryData": {"b": ""}}, {"Data": 2}),
+        ("ConfigMap", {}, {"Data": 0}),
+        ("Secret", {"type": "Opaque", "data": {"a": ""}}, {"Type": "Opaque", "Data": 1}),
+        ("ServiceAccount", {}, {}),
+    ],
+)
+def test_what_pods_are_given_is_counted(
+    kind: str, record: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    assert _shown(kind, record) == {"Name": "n1", **shown, "Age": "150m"}

@@ -8,12 +8,12 @@ from orch.server.resources.backend import Backend, Target
 from orch.server.resources.create import create
 from orch.server.resources.document import Document, decode
 from orch.server.resources.options import WriteOptions
-from orch.server.strategy import events, leases, namespaces, nodes, pods
 from orch.server.strategy.base import Strategy
+from orch.server.strategy.table import STRATEGIES
 from orch.wire.identity import Identity
 
 ADMIN = Identity("admin", ("system:masters",))
-BY_KIND = {m.STRATEGY.resource.kind: m.STRATEGY for m in (events, leases, namespaces, nodes, pods)}
+BY_KIND = {strategy.resource.kind: strategy for strategy in STRATEGIES}
 
 
 def place(kind: str, name: str = "", subresource: str = "", namespace: str = "default") -> Target:

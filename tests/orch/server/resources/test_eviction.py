@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orch.server.resources.backend import Backend
+from orch.server.resources.eviction import evict
+from orch.wire.errors import ApiError
+from tests.orch.server.resources.places import made, place, pod, read
+
+AT = place("Pod", "p1", "eviction")
+
+
+async def test_a_running_pod_is_marked_and_leaves_with_its_grace(backend: Backend) -> None:
+    await made(backend, "Pod", pod(nodeName="n1"))
+    await evict(backend, AT, {"metadata": {"name": "p1"}}, dry_run=False)
+    leaving = read(backend, AT)
+    assert leaving is not None
+    assert leaving["metadata"]["deletionGracePeriodSeconds"] == 30
+    (condition,) = leaving["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "EvictionByEvictionAPI")
+
+
+async def test_what_the_caller_says_about_the_deletion_counts(backend: Backend) -> None:
+    made_pod = await made(backend, "Pod", pod(nodeName="n1"))
+    options: dict[str, Any] = {"preconditions": {"uid": "another"}}
+    with pytest.raises(ApiError, match="UID in precondition") as caught:
+        await evict(backend, AT, {"deleteOptions": options}, dry_run=False)
+    assert caught.value.code == 409
+    options = {"gracePeriodSeconds": 0, "preconditions": {"uid": made_pod["metadata"]["uid"]}}
+    await evict(backend, AT, {"deleteOptions": options}, dry_run=False)
+    assert read(backend, AT) is None
+
+
+@pytest.mark.parametrize("body", [{"deleteOptions": {"dryRun": ["All"]}}, {}])
+async def test_a_dry_run_changes_nothing(backend: Backend, body: dict[str, Any]) -> None:
+    before = await made(backend, "Pod", pod(nodeName="n1"))
+    await evict(backend, AT, body, dry_run=not body)
+    assert read(backend, AT) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"kind": "Pod"}, "expected Eviction"),
+        ({"metadata": {"name": "p2"}}, "does not match"),
+        ({"deleteOptions": []}, None),
+        ({"deleteOptions": [1]}, "must be an object"),
+    ],
+)
+async def test_a_body_that_is_no_eviction_of_this_pod_is_refused(
+    backend: Backend, body: dict[str, Any], text: str | None
+) -> None:
+    await made(backend, "Pod", pod())
+    if text is None:
+        await evict(backend, AT, body, dry_run=False)
+        assert read(backend, AT) is None
+        return
+    with pytest.raises(ApiError, match=text) as caught:
+        await evict(backend, AT, body, dry_run=False)
+    assert caught.value.code == 400
+    assert read(backend, AT) is not None
