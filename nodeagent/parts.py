@@ -257,6 +257,7 @@ def _pod_settings(
         cgroup_parent=_pods_cgroup(config),
         host_ip=options.node_ip,
         memory_capacity_bytes=host.memory_bytes,
+        kernel_version=host.kernel_version,
     )
 
 

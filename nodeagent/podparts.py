@@ -29,6 +29,7 @@ from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.base import ContainerRuntime
 from orch.client.events import EventRecorder
 from orch.client.resources import ApiClient
+from orch.component.daemon import SetupError
 from orch.wire import quantity
 from orch.wire.core import Node
 
@@ -91,7 +92,10 @@ def _static_sources(config: NodeAgentConfiguration, node_name: str) -> list[PodS
         sources.append(FileSource(path, node_name, full_interval_s=config.fileCheckFrequency))
     if url := config.staticPodURL:
         interval_s, headers = config.httpCheckFrequency, config.staticPodURLHeader
-        sources.append(UrlSource(url, node_name, headers=headers, interval_s=interval_s))
+        try:
+            sources.append(UrlSource(url, node_name, headers=headers, interval_s=interval_s))
+        except ValueError as error:
+            raise SetupError(f"staticPodURL: {error}") from None
     return sources
 
 

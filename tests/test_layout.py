@@ -40,7 +40,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.pods.display",
         "nodeagent.pods.services",
         "nodeagent.pods.steps",
-        "nodeagent.pods.troubles",
     ),
     "nodeagent/pods/test_plan.py": ("nodeagent.pods.restarts",),
     "nodeagent/pods/test_qos.py": ("nodeagent.pods.bounds",),

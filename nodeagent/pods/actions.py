@@ -66,7 +66,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A step that failed and is not to be tried again before `remaining_s`."""
+    """A step that failed and is not to be tried again before `remaining_s`; 0: it may be now."""
 
     reason: str
     message: str

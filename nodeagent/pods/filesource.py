@@ -16,8 +16,8 @@ import hashlib
 import logging
 import os
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nodeagent.pods import manifests
@@ -37,14 +37,24 @@ FULL_INTERVAL_S = 20.0
 _Signature = tuple[int, int, int]  # inode, size, time of change in ns
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _File:
     """One manifest; `pod` is the last good one, None when there never was one."""
 
-    signature: _Signature | None
+    signature: _Signature | None = None
     digest: bytes = b""  # of the content that was read last
     pod: Pod | None = None
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one look found; made in a worker thread, and never changed after."""
+
+    files: Mapping[str, _File] = field(default_factory=dict)
+    unread: Mapping[str, _Signature] = field(default_factory=dict)  # changed, not read yet
+    problem: str = ""
+    watching: bool = False
 
 
 class FileSource:
@@ -64,15 +74,12 @@ class FileSource:
         self._node_name = node_name
         self._full_interval_s = full_interval_s
         self._now = now
-        self._files: dict[str, _File] = {}
-        self._unread: dict[str, _Signature] = {}  # changed at the last look, not read yet
+        self._seen = _Seen()
         self._next_full_s = 0.0
-        self._problem = ""
         self._ready = False
         self._changed: Changed | None = None
         self._stirred = asyncio.Event()
         self._watch: PathWatch | None = None
-        self._watching = False
 
     @property
     def ready(self) -> bool:
@@ -81,13 +88,14 @@ class FileSource:
     @property
     def doubtful(self) -> bool:
         """Some manifest was never good since this source began."""
-        return bool(self._problem) or any(
-            file.problem and file.pod is None for file in self._files.values()
+        return bool(self._seen.problem) or any(
+            file.problem and file.pod is None for file in self._seen.files.values()
         )
 
     def pods(self) -> Sequence[Pod]:
         """One pod per good file, in the order of the file names."""
-        held = (self._files[name].pod for name in sorted(self._files))
+        files = self._seen.files
+        held = (files[name].pod for name in sorted(files))
         return [pod for pod in held if pod is not None]
 
     async def run(self, changed: Changed) -> None:
@@ -108,7 +116,7 @@ class FileSource:
     async def _until_next_look(self) -> None:
         """Never sooner than half a second, however much is written."""
         await asyncio.sleep(LOOK_INTERVAL_S)
-        if self._unread or not self._watching:
+        if self._seen.unread or not self._seen.watching:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._next_full_s):
@@ -121,29 +129,33 @@ class FileSource:
         if full:
             self._next_full_s = now_s + self._full_interval_s
         before = [id(pod) for pod in self.pods()]
-        await asyncio.to_thread(self._look, full)
+        self._seen = await asyncio.to_thread(self._look, self._seen, full)
         first, self._ready = not self._ready, True
         if self._changed and (first or before != [id(pod) for pod in self.pods()]):
             self._changed()
 
-    def _look(self, full: bool) -> None:
-        self._watching = self._rewatch()
+    def _look(self, known: _Seen, full: bool) -> _Seen:
+        watching = self._rewatch()
         try:
             found = self._list()
         except OSError as error:
-            self._say(f"cannot list the manifests in {self._path}: {error.strerror}")
-            return
-        self._say("")
-        for path in set(self._files) - set(found):
+            problem = f"cannot list the manifests in {self._path}: {error.strerror}"
+            if problem != known.problem:
+                log.error("%s; pods that came from there stay", problem)
+            return replace(known, problem=problem, watching=watching)
+        for path in set(known.files) - set(found):
             log.info("manifest %s is gone", path)
-            del self._files[path]
+        files: dict[str, _File] = {}
         unread: dict[str, _Signature] = {}
         for path, signature in found.items():
-            if self._must_read(path, signature, full=full):
-                self._read(path, signature)
-            elif self._known(path) != signature:
+            file = known.files.get(path)
+            if self._must_read(file, signature, known.unread.get(path), full=full):
+                file = self._read(path, signature, file or _File())
+            elif file is None or file.signature != signature:
                 unread[path] = signature
-        self._unread = unread
+            if file is not None:
+                files[path] = file
+        return _Seen(files, unread, watching=watching)
 
     def _rewatch(self) -> bool:
         """Watch what the path names now, before it is listed; False where that cannot be."""
@@ -154,16 +166,15 @@ class FileSource:
             return False
         return self._watch is not None
 
-    def _known(self, path: str) -> _Signature | None:
-        return self._files[path].signature if path in self._files else None
-
-    def _must_read(self, path: str, signature: _Signature, *, full: bool) -> bool:
+    def _must_read(
+        self, file: _File | None, now: _Signature, unread: _Signature | None, *, full: bool
+    ) -> bool:
         """At once at the start; a change when it has settled; everything in a full check."""
         if not self._ready:
             return True
-        if self._known(path) == signature:
+        if file is not None and file.signature == now:
             return full
-        return self._unread.get(path) == signature
+        return unread == now
 
     def _list(self) -> dict[str, _Signature]:
         """Path → signature of every manifest; nothing for a path that does not exist."""
@@ -183,41 +194,34 @@ class FileSource:
                 found[entry.path] = _signature(status)
         return found
 
-    def _read(self, path: str, signature: _Signature) -> None:
-        file = self._files.setdefault(path, _File(None))
+    def _read(self, path: str, signature: _Signature, file: _File) -> _File | None:
+        """The file as it is now, None when it is gone; logs what is new about it."""
         digest = b""
         try:
             digest = _digest(path)
             if digest != file.digest:
-                self._take(path, file)
+                file = self._parsed(path, file)
         except FileNotFoundError:
-            self._files.pop(path)
-            return
+            return None
         except (ManifestError, OSError) as error:
             text = str(error) if isinstance(error, ManifestError) else f"{path}: {error.strerror}"
             if text != file.problem:
                 kept = f"; its pod {file.pod.key} stays as it was" if file.pod else ""
                 log.error("manifest ignored: %s%s", text, kept)
-            file.problem = text
-        file.digest, file.signature = digest, signature
+            file = replace(file, problem=text)
+        return replace(file, digest=digest, signature=signature)
 
-    def _take(self, path: str, file: _File) -> None:
-        """Parse a content that is new; ManifestError, OSError."""
+    def _parsed(self, path: str, file: _File) -> _File:
+        """With the pod of a content that is new; ManifestError, OSError."""
         origin = Origin(manifests.FILE, path, self._node_name, self._now())
         pod = manifests.read_manifest(Path(path), origin)
-        file.problem = ""
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
             log.info("manifest %s: pod %s", path, pod.key)
         elif _same(file.pod, pod):
-            return
+            return replace(file, problem="")
         else:
             log.info("manifest %s: pod %s changed", path, pod.key)
-        file.pod = pod
-
-    def _say(self, problem: str) -> None:
-        if problem and problem != self._problem:
-            log.error("%s; pods that came from there stay", problem)
-        self._problem = problem
+        return replace(file, pod=pod, problem="")
 
 
 def _signature(status: os.stat_result) -> _Signature:

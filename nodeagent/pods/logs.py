@@ -18,6 +18,9 @@ from orch.wire.errors import ApiError, Cause, bad_request, invalid
 _STREAMS = {"": b"", "All": b"", "Stdout": b"stdout", "Stderr": b"stderr"}
 _TIME = re.compile(rb"([0-9T:-]+)(\.[0-9]{1,6})?[0-9]*(Z|[+-][0-9:]+)")
 _NEW = datetime.max.replace(tzinfo=UTC)
+_OLD = datetime.min.replace(tzinfo=UTC)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_INT64 = 2**63
 _TRUE, _FALSE = ("true", "1"), ("false", "0", "")
 
 
@@ -75,7 +78,7 @@ def parse_options(query: Mapping[str, str], *, now: datetime) -> LogOptions:
     if causes:
         raise invalid("PodLogOptions", "", causes)
     if since_seconds is not None:
-        since_time = now - timedelta(seconds=since_seconds)
+        since_time = _ago(since_seconds, now)
     return LogOptions(
         follow=_boolean(query, "follow"),
         previous=_boolean(query, "previous"),
@@ -135,10 +138,17 @@ def _integer(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "")
     if not text:
         return None
+    if not _INTEGER.fullmatch(text) or not -_INT64 <= (number := int(text)) < _INT64:
+        raise _unreadable(name, text)
+    return number
+
+
+def _ago(seconds: int, now: datetime) -> datetime:
+    """Before the first day there is means from the start."""
     try:
-        return int(text)
-    except ValueError:
-        raise _unreadable(name, text) from None
+        return now - timedelta(seconds=seconds)
+    except OverflowError:
+        return _OLD
 
 
 def _boolean(query: Mapping[str, str], name: str) -> bool:
@@ -159,4 +169,4 @@ def _time(query: Mapping[str, str]) -> datetime | None:
 
 
 def _unreadable(name: str, text: str) -> ApiError:
-    return bad_request(f"unable to decode query: {name}={text!r}")
+    return bad_request(f"unable to decode query: {name}={text[:100]!r}")

@@ -6,17 +6,20 @@ on every node, namespace `default`, and annotations that tell where the pod came
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 import pydantic
 
-from nodeagent.pods import hashes, validity
+from nodeagent.pods import hashes, unknownfields, validity
 from orch.component import yamlfile
 from orch.component.yamlfile import Document, FieldPath, YamlError
 from orch.wire import names, times
 from orch.wire.pods import Pod, PodStatus, Toleration
+
+log = logging.getLogger(__name__)
 
 FILE, URL, API = "file", "http", "api"  # values of the source annotation
 
@@ -49,7 +52,7 @@ def read_manifest(path: Path, origin: Origin) -> Pod:
 
 
 def static_pod(document: Document, origin: Origin) -> Pod:
-    """The pod of one parsed manifest."""
+    """The pod of one parsed manifest; fields that do nothing are logged with their place."""
     value = document.value
     if not isinstance(value, dict):
         raise ManifestError(f"{document.source}: a pod is expected, not {_shown(value)}")
@@ -69,6 +72,8 @@ def static_pod(document: Document, origin: Origin) -> Pod:
     pod = with_defaults(pod, value, origin)
     for path, message in validity.pod_problems(pod):
         raise _problem(document, path, message)
+    for path, message in unknownfields.unknown_fields(Pod.from_wire(value)):
+        log.warning("%s", _problem(document, path, message))
     return pod
 
 

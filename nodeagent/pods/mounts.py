@@ -23,17 +23,22 @@ _PROPAGATION = {
 
 
 def container_mounts(
-    container: Container, volumes: Mapping[str, str], values: Mapping[str, str]
+    container: Container,
+    volumes: Mapping[str, str],
+    values: Mapping[str, str],
+    *,
+    recursive_possible: bool = True,
 ) -> tuple[Mount, ...]:
     """One mount per volumeMount; `values` are the container's environment (for subPathExpr)."""
     return tuple(
-        _mount(container, mount, volumes, values) for mount in container.volumeMounts or ()
+        _mount(container, mount, volumes, values, recursive_possible)
+        for mount in container.volumeMounts or ()
     )
 
 
 def sub_path(mount: VolumeMount, values: Mapping[str, str]) -> str:
     """The path below the volume, "" for the volume itself; SpecError when it leads out of it."""
-    expression = str((mount.model_extra or {}).get("subPathExpr") or "")
+    expression = mount.subPathExpr
     path = env.expand(expression, values) if expression else mount.subPath or ""
     if path.startswith("/") or ".." in PurePosixPath(path).parts:
         raise SpecError(f"subPath {path!r} must be relative and must not contain '..'")
@@ -41,7 +46,11 @@ def sub_path(mount: VolumeMount, values: Mapping[str, str]) -> str:
 
 
 def _mount(
-    container: Container, mount: VolumeMount, volumes: Mapping[str, str], values: Mapping[str, str]
+    container: Container,
+    mount: VolumeMount,
+    volumes: Mapping[str, str],
+    values: Mapping[str, str],
+    recursive_possible: bool,
 ) -> Mount:
     source = volumes.get(mount.name)
     if source is None:
@@ -54,9 +63,26 @@ def _mount(
         container_path=mount.mountPath,
         readonly=readonly,
         propagation=_propagation(container, mount),
-        recursive_readonly=readonly
-        and (mount.model_extra or {}).get("recursiveReadOnly") == "Enabled",
+        recursive_readonly=_is_recursive(container, mount, possible=recursive_possible),
     )
+
+
+def _is_recursive(container: Container, mount: VolumeMount, *, possible: bool) -> bool:
+    """Whether mounts below the volume are to be read-only, too; SpecError where they must and
+    cannot be."""
+    asked = mount.recursiveReadOnly or "Disabled"
+    where = f"container {container.name}: volumeMount {mount.mountPath}: recursiveReadOnly {asked}"
+    if asked not in ("Disabled", "IfPossible", "Enabled"):
+        raise SpecError(f"{where} is not one of Disabled, IfPossible, Enabled")
+    if asked == "Disabled":
+        return False
+    if not mount.readOnly:
+        raise SpecError(f"{where} needs readOnly: true")
+    if mount.mountPropagation not in (None, "", "None"):
+        raise SpecError(f"{where} needs mountPropagation None")
+    if asked == "Enabled" and not possible:
+        raise SpecError(f"{where} needs kernel 5.12 (mount_setattr)")
+    return possible
 
 
 def _propagation(container: Container, mount: VolumeMount) -> str:

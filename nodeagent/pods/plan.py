@@ -46,7 +46,7 @@ def next_step(
 ) -> Plan:
     """What to do now for a pod that should run.
 
-    `troubles` are failed steps still in back-off, by container name (`SANDBOX` for the sandbox);
+    `troubles` are failed steps not yet made good, by container name (`SANDBOX` for the sandbox);
     `now_ns` is wall time, compared with the runtime's stamps; `vitals` is what probes say.
     """
     stale = _stop_stale(seen)
@@ -117,7 +117,9 @@ def _new_sandbox(pod: Pod, dead: SandboxDetail | None, troubles: Mapping[str, Tr
     waiting = _all_waiting(pod)
     if trouble := troubles.get(SANDBOX):
         shown = Waiting(_WAITING.reason, f"{trouble.reason}: {trouble.message}")
-        return Plan(None, dict.fromkeys(waiting, shown), trouble.remaining_s)
+        waiting = dict.fromkeys(waiting, shown)
+        if trouble.remaining_s > 0:
+            return Plan(None, waiting, trouble.remaining_s)
     if dead is None:
         return Plan(CreateSandbox(attempt=0), waiting)
     return Plan(CreateSandbox(dead.sandbox.attempt + 1, replaces=dead.sandbox.id), waiting)

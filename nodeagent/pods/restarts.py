@@ -169,7 +169,10 @@ class Judge:
         trouble = self._troubles.get(name)
         if trouble is None:
             return Verdict(start, self._not_yet(name))
-        return Verdict(None, Waiting(trouble.reason, trouble.message), trouble.remaining_s)
+        shown = Waiting(trouble.reason, trouble.message)  # also while it is tried once more
+        if trouble.remaining_s <= 0:
+            return Verdict(start, shown)
+        return Verdict(None, shown, trouble.remaining_s)
 
     def _not_yet(self, name: str) -> Waiting:
         waits_for_init = self._init_names and name not in self._init_names

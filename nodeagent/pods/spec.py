@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from nodeagent.pods import downward, env, hashes, mounts, qos
+from nodeagent.pods import downward, env, hashes, mounts, qos, sysctls
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.env import SpecError
 from nodeagent.runtime.base import (
@@ -36,6 +36,7 @@ MIN_CPU_SHARES = 2
 MAX_CPU_SHARES = 262_144
 DEFAULT_GRACE_S = 30
 HOSTNAME_MAX = 63
+KERNEL_WITH_RECURSIVE_READONLY = (5, 12)
 UNCONFINED = SeccompSetting(SeccompKind.UNCONFINED)
 
 
@@ -49,6 +50,7 @@ class PodSettings:
     cgroup_parent: str = "/orchpods"
     host_ip: str = ""
     memory_capacity_bytes: int = 0
+    kernel_version: str = ""
     allocatable: Mapping[str, str] = field(default_factory=dict)  # of the node, once it is known
 
 
@@ -143,7 +145,14 @@ def container_spec(
         args=tuple(env.expand(part, known) for part in container.args or ()),
         working_dir=container.workingDir or "",
         env=variables,
-        mounts=mounts.container_mounts(container, context.volumes, known),
+        mounts=mounts.container_mounts(
+            container,
+            context.volumes,
+            known,
+            recursive_possible=sysctls.is_at_least(
+                settings.kernel_version, KERNEL_WITH_RECURSIVE_READONLY
+            ),
+        ),
         labels={
             **_identity(pod, settings),
             names.RUNTIME_LABEL_CONTAINER_NAME: container.name,

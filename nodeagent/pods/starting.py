@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from nodeagent.pods import endings, hooks, images, spec
+from nodeagent.pods import directories, endings, hooks, images, spec
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.env import SpecError
 from nodeagent.pods.images import ImageProblem
@@ -82,7 +82,7 @@ class Starting:
             ),
             container.name,
         )
-        await asyncio.to_thread(log_dir.mkdir, 0o755, True, True)
+        await asyncio.to_thread(directories.make, log_dir)
         if any(m.container_path == _message_path(container) for m in wanted.mounts):
             return wanted
         message = await services.endings.mount(self._uid, container, action.attempt)

@@ -173,12 +173,16 @@ def _last_state(detail: ContainerDetail | None, facts: Facts) -> State | None:
 
 
 def _terminated(detail: ContainerDetail, facts: Facts) -> ContainerStateTerminated:
+    # what never started has no times of its own, and clients show their absence as the year 1
+    finished_ns = detail.finished_at_ns if detail.finished_at_ns > 0 else detail.started_at_ns
+    finished_ns = finished_ns if finished_ns > 0 else detail.container.created_at_ns
+    started_ns = detail.started_at_ns if detail.started_at_ns > 0 else finished_ns
     return ContainerStateTerminated(
         exitCode=detail.exit_code,
         reason=detail.reason or ("Error" if detail.exit_code else "Completed"),
         message=facts.messages.get(detail.container.id) or detail.message or None,
-        startedAt=_time(detail.started_at_ns),
-        finishedAt=_time(detail.finished_at_ns),
+        startedAt=_time(started_ns),
+        finishedAt=_time(finished_ns),
         containerID=f"{facts.runtime_name}://{detail.container.id}",
     )
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources import ApiSource, is_mirror
@@ -23,6 +25,22 @@ log = logging.getLogger(__name__)
 _SWEEP_S = 60.0  # every status is compared again so often, in case someone else wrote one
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.2, 7.0
 _TRANSIENT = (409, 429)
+_ENOUGH_SILENCES = 2
+_TICK_S = 0.01  # timers may ring so much early
+
+T = TypeVar("T")
+
+
+def _delays() -> Backoff:
+    return Backoff(_FIRST_DELAY_S, 2.0, _LONGEST_DELAY_S)
+
+
+@dataclass
+class _Refused:
+    """An object whose call the API refused for now."""
+
+    until_s: float = 0.0  # loop time before which it is not tried again
+    backoff: Backoff = field(default_factory=_delays)
 
 
 class StatusSync:
@@ -36,8 +54,11 @@ class StatusSync:
         self._sent_to: dict[str, str] = {}  # uid → the object's uid in the API, "" when absent
         self._removed: dict[str, Pod] = {}
         self._work = asyncio.Event()
-        self._backoff = Backoff(_FIRST_DELAY_S, 2.0, _LONGEST_DELAY_S)
+        self._backoff = _delays()
+        self._refused: dict[str, _Refused] = {}  # by uid
+        self._next_sweep_s = 0.0
         self._trouble = ""
+        self._silences = 0  # of the API, in this round
         registry.on_status(self.note)
         source.on_change(self._api_changed)
 
@@ -71,43 +92,70 @@ class StatusSync:
         while True:
             if await self._send_all():
                 self._backoff.reset()
-                await self._wait(_SWEEP_S)
+                await self._wait()
             else:
                 await asyncio.sleep(self._backoff.next())
 
-    async def _wait(self, most_s: float) -> None:
+    async def _wait(self) -> None:
+        """Until there is work: something changed, a refused call is due again, or a sweep."""
+        now_s = asyncio.get_running_loop().time()
+        self._next_sweep_s = self._next_sweep_s or now_s + _SWEEP_S
+        retries = [refused.until_s for refused in self._refused.values()]
         try:
-            async with asyncio.timeout(most_s):
+            async with asyncio.timeout_at(min([self._next_sweep_s, *retries])):
                 await self._work.wait()
         except TimeoutError:
+            if asyncio.get_running_loop().time() + _TICK_S < self._next_sweep_s:
+                return
+            self._next_sweep_s = 0.0
             self._due.update(dict.fromkeys(pod.metadata.uid or "" for pod in self._registry.pods()))
 
     async def _send_all(self) -> bool:
-        """False when something is left to be tried again."""
+        """False when the API does not answer; an object it refuses holds up no other."""
         self._work.clear()
+        self._silences = 0
         for uid in list(self._due):
             self._due.pop(uid, None)
-            if not await self._tried(self._send_status(uid)):
-                self._due[uid] = None
-                return False
+            if not await self._tried(self._send_status, uid):
+                self._due[uid] = None  # now the last one
         for uid, pod in list(self._removed.items()):
-            if not await self._tried(self._delete(pod)):
-                return False
-            self._removed.pop(uid, None)
-        return True
+            if await self._tried(self._delete, pod):
+                self._removed.pop(uid, None)
+            else:
+                self._removed[uid] = self._removed.pop(uid)
+        self._refused = {
+            key: refused
+            for key, refused in self._refused.items()
+            if key in self._due or key in self._removed
+        }
+        return self._silences == 0
 
-    async def _tried(self, call: Any) -> bool:
-        """False when it is worth another try; a refusal for good is logged and dropped."""
+    async def _tried(self, call: Callable[[T], Awaitable[None]], about: T) -> bool:
+        """False when it is worth another try; a refusal for good is logged and dropped.
+
+        An API that is silent twice in a round is not asked again in it.
+        """
+        key = about.metadata.uid or "" if isinstance(about, Pod) else str(about)
+        refused = self._refused.get(key)
+        now_s = asyncio.get_running_loop().time()
+        if self._silences >= _ENOUGH_SILENCES or (refused and refused.until_s > now_s + _TICK_S):
+            return False
         try:
-            await call
+            await call(about)
         except TransportError as error:
+            self._silences += 1
             self._say(str(error))
             return False
         except ApiError as error:
             if error.code == 404:
                 return True  # the object went meanwhile
             self._say(str(error))
-            return error.code not in _TRANSIENT and error.code < 500
+            if error.code not in _TRANSIENT and error.code < 500:
+                return True
+            refused = self._refused.setdefault(key, _Refused())
+            refused.until_s = now_s + refused.backoff.next()
+            return False
+        self._refused.pop(key, None)
         self._trouble = ""
         return True
 

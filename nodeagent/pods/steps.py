@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from nodeagent.pods import plan, spec
+from nodeagent.pods import directories, plan, spec
 from nodeagent.pods.actions import (
     Action,
     CreateSandbox,
@@ -60,7 +60,7 @@ class Steps:
         wanted = spec.sandbox_spec(pod, self._services.settings, attempt=action.attempt)
         try:
             await self._services.volumes.prepare(pod, self._services.settings.allocatable)
-            await asyncio.to_thread(Path(wanted.log_directory).mkdir, 0o755, True, True)
+            await asyncio.to_thread(directories.make, Path(wanted.log_directory))
         except (VolumeError, OSError) as error:
             raise StepFailed(plan.SANDBOX, "FailedMount", str(error)) from error
         await self._services.cgroups.ensure(pod)

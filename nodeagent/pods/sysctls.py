@@ -36,7 +36,7 @@ def sysctl_problem(pod: Pod, kernel_version: str) -> str:
         if name not in SAFE:
             return f'forbidden sysctl: "{name}" not allowlisted'
         needed = SAFE[name]
-        if not _is_at_least(kernel_version, needed):
+        if not is_at_least(kernel_version, needed):
             return (
                 f'forbidden sysctl: "{name}" needs kernel {needed[0]}.{needed[1]}, '
                 f"this node has {kernel_version}"
@@ -48,7 +48,7 @@ def sysctl_problem(pod: Pod, kernel_version: str) -> str:
     return ""
 
 
-def _is_at_least(version: str, needed: tuple[int, int]) -> bool:
+def is_at_least(version: str, needed: tuple[int, int]) -> bool:
     """An unreadable version counts as new enough: the runtime has the last word."""
     match = _VERSION.match(version)
     return match is None or (int(match[1]), int(match[2])) >= needed

@@ -85,12 +85,8 @@ class Troubles:
                 failure.awaits = ""
 
     def active(self, now_s: float) -> dict[str, Trouble]:
-        """Subjects not to be tried again yet."""
-        return {
-            subject: _shown(failure, now_s)
-            for subject, failure in self._failures.items()
-            if failure.until_s > now_s
-        }
+        """What failed last and has not succeeded since; to be tried again after `remaining_s`."""
+        return {subject: _shown(failure, now_s) for subject, failure in self._failures.items()}
 
 
 def _backoff(subject: str) -> Backoff:
@@ -99,7 +95,7 @@ def _backoff(subject: str) -> Backoff:
 
 def _shown(failure: _Failure, now_s: float) -> Trouble:
     """A failed pull is shown as such at first, then as a back-off."""
-    remaining_s = failure.until_s - now_s
+    remaining_s = max(0.0, failure.until_s - now_s)
     fresh_s = failure.since_s + _FRESH_S - now_s
     if failure.reason not in _PULL_REASONS:
         return Trouble(failure.reason, failure.message, remaining_s)

@@ -1,16 +1,19 @@
 """Static pods from a web address: one Pod or a PodList, asked for again and again.
 
 What the server sends last that can be read is what counts: an error, an answer other than 200 or
-content that is wrong keeps the pods of before. An empty answer means no pods, as it does for the
-reference agent (config/http.go). Identical content is not read twice.
+content that is wrong or cut short keeps the pods of before. An empty answer means no pods, as it
+does for the reference agent (config/http.go). Identical content is not read twice. Logs name the
+address without what may be secret in it, and the headers never follow a redirect to another origin.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import aiohttp
+from yarl import URL
 
 from nodeagent.pods import manifests
 from nodeagent.pods.manifests import ManifestError, Origin
@@ -26,6 +29,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 20.0
 TIMEOUT_S = 10.0
+_MAX_REDIRECTS = 10
 
 
 class UrlSource:
@@ -42,7 +46,8 @@ class UrlSource:
         interval_s: float = INTERVAL_S,
         now: Now = clock.utc_now,
     ) -> None:
-        self._url = url
+        self._url = web_address(url)
+        self._shown = shown_address(self._url)
         self._node_name = node_name
         self._headers = headers or {}
         self._interval_s = interval_s
@@ -79,36 +84,50 @@ class UrlSource:
             if content == self._content:
                 return False
             pods = self._read(content)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return self._say(f"cannot ask {self._url} for pods: {error or 'no answer in time'}")
         except ManifestError as error:
-            return self._say(f"pods from {self._url} are ignored: {error}")
+            return self._say(f"pods from {self._shown} are ignored: {error}")
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            return self._say(f"cannot ask {self._shown} for pods: {_said(error)}")
         if self._problem:
-            log.info("%s answers with pods again", self._url)
+            log.info("%s answers with pods again", self._shown)
         self._problem = ""
         if not content.strip():
-            self._say(f"{self._url} answers with nothing: no pods are taken from there")
+            self._say(f"{self._shown} answers with nothing: no pods are taken from there")
         self._pods, self._content = pods, content
         return True
 
     async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
+        url = self._url
+        for _ in range(_MAX_REDIRECTS):
+            async with self._get(session, url) as response:
+                if location := _redirection(response):
+                    url = url.join(URL(location))
+                    continue
+                if response.status != 200:
+                    raise ManifestError(f"the server answers {response.status} {response.reason}")
+                return await _content(response)
+        raise ManifestError(f"the server redirects more than {_MAX_REDIRECTS} times")
+
+    def _get(
+        self, session: aiohttp.ClientSession, url: URL
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """What is secret goes to the configured origin alone."""
+        if url.origin() != self._url.origin():
+            return session.get(url.with_user(None), allow_redirects=False)
         listed = [(k, v.reveal()) for k, values in self._headers.items() for v in values]
-        async with session.get(self._url, headers=listed) as response:
-            if response.status != 200:
-                raise ManifestError(f"the server answers {response.status} {response.reason}")
-            content = await response.content.read(yamlfile.MAX_BYTES + 1)
-            if len(content) > yamlfile.MAX_BYTES:
-                raise ManifestError(f"more than {yamlfile.MAX_BYTES // 2**20} MiB")
-            return content
+        if self._url.user is not None:
+            auth = aiohttp.encode_basic_auth(self._url.user, self._url.password or "")
+            listed.append(("Authorization", auth))
+        return session.get(url.with_user(None), headers=listed, allow_redirects=False)
 
     def _read(self, content: bytes) -> tuple[Pod, ...]:
         if not content.strip():
             return ()
         try:
-            document = yamlfile.parse_yaml(content, source=self._url)
+            document = yamlfile.parse_yaml(content, source=self._shown)
         except YamlError as error:
             raise ManifestError(str(error)) from None
-        origin = Origin(manifests.URL, self._url, self._node_name, self._now())
+        origin = Origin(manifests.URL, self._shown, self._node_name, self._now())
         value = document.value
         if not isinstance(value, dict) or value.get("kind") != "PodList":
             return (manifests.static_pod(document, origin),)
@@ -131,3 +150,45 @@ def _item(document: Document, index: int, item: object) -> Document:
     if isinstance(item, dict):
         item = {"apiVersion": "v1", "kind": "Pod", **item}
     return Document(document.source, item, lines)
+
+
+def web_address(text: str) -> URL:
+    """ValueError, without the text, which may hold a password, for what is no web address."""
+    try:
+        url = URL(text)
+        good = url.scheme in ("http", "https") and bool(url.host)
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError("not an address of the form http://HOST/PATH or https://HOST/PATH")
+    return url
+
+
+def shown_address(url: URL) -> str:
+    """The address without user, password and query, which may be secret."""
+    plain = url.with_user(None).with_fragment(None)
+    return f"{plain.with_query(None)}?…" if plain.query_string else str(plain)
+
+
+def _said(error: BaseException) -> str:
+    """What happened; an error that would repeat the whole address tells only its kind."""
+    if isinstance(error, ValueError):
+        return "it redirects to what is no address"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is not HTTP: {error.message.splitlines()[0]}"
+    return str(error) or "no answer in time"
+
+
+def _redirection(response: aiohttp.ClientResponse) -> str:
+    location = response.headers.get("Location", "")
+    return location if response.status in (301, 302, 303, 307, 308) else ""
+
+
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    """All of the body; ClientPayloadError when it ends before it should."""
+    content = bytearray()
+    async for piece in response.content.iter_any():
+        content += piece
+        if len(content) > yamlfile.MAX_BYTES:
+            raise ManifestError(f"more than {yamlfile.MAX_BYTES // 2**20} MiB")
+    return bytes(content)

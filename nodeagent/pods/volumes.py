@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nodeagent.pods import downward, kernelmounts
+from nodeagent.pods import directories, downward, kernelmounts
 from nodeagent.pods.downward import DownwardFile
 from nodeagent.pods.env import SpecError
 from nodeagent.runtime.base import Mount
@@ -125,9 +125,8 @@ class VolumeStore:
 
 def _empty_dir(path: Path, volume: EmptyDirVolume) -> str:
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-        path.mkdir()
-        path.chmod(0o777)
+        directories.make(path.parent)
+        directories.make(path, 0o777)
     if volume.medium == "Memory":
         real = os.path.realpath(path)
         if not any(mount.path == real for mount in kernelmounts.mounts_below(real)):
@@ -140,10 +139,10 @@ def _empty_dir(path: Path, volume: EmptyDirVolume) -> str:
 
 def _write_files(directory: Path, files: Sequence[DownwardFile]) -> None:
     """Each file is replaced whole, and only when it says something else now."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directories.make(directory)
     for file in files:
         path = directory / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        directories.make(path.parent)
         if not path.is_symlink() and path.exists() and path.read_text() == file.content:
             continue
         unfinished = path.with_name(f".{path.name}.new")
@@ -163,9 +162,10 @@ def _host_path(volume: HostPathVolume) -> str:
     if kind not in _FILE_TESTS:
         raise ValueError(f"hostPath.type {kind!r} is not one of {', '.join(_FILE_TESTS)}")
     if kind == "DirectoryOrCreate" and not path.exists():
-        path.mkdir(parents=True, mode=0o755)
+        directories.make(path)
     if kind == "FileOrCreate" and not path.exists():
-        path.touch(mode=0o644)
+        path.touch()
+        path.chmod(0o644)
     fits, shown = _FILE_TESTS[kind]
     try:
         mode = path.stat().st_mode
@@ -184,6 +184,6 @@ def _check_sub_paths(paths: Sequence[str], roots: set[str]) -> None:
             raise VolumeError(f"subPath {path} leads out of its volume through a link")
         if not os.path.lexists(path):
             try:
-                Path(path).mkdir(parents=True, mode=0o755)
+                directories.make(Path(path))
             except OSError as error:
                 raise VolumeError(f"cannot make subPath {path}: {error}") from error

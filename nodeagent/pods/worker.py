@@ -22,12 +22,14 @@ from nodeagent.pods.troubles import StepFailed, Troubles
 from nodeagent.pods.volumes import VolumeError
 from nodeagent.runtime.base import RuntimeUnavailable
 from orch.component import loops
+from orch.component.loops import Backoff
 from orch.wire.pods import Pod
 
 log = logging.getLogger(__name__)
 
 _PAUSE_AFTER_BUG_S = 10.0
 _PAUSE_WITHOUT_PROGRESS_S = 1.0
+_UNAVAILABLE_S = (0.5, 2.0, 30.0)  # first pause, factor, longest one
 _FILE_POLL_S = 1.0  # how often a file that a container waits for is looked for
 
 
@@ -50,6 +52,7 @@ class PodWorker:
         self._steps = Steps(uid, services)
         self._display = Display(uid, services)
         self._troubles = Troubles()
+        self._unavailable = Backoff(*_UNAVAILABLE_S)
         self._wake = asyncio.Event()
         self._removal: Removal | None = None
         self._shown_in_volumes: Pod | None = None
@@ -81,8 +84,13 @@ class PodWorker:
     def update(self, pod: Pod) -> None:
         """The pod's newest definition; the one that is known already is no reason to look again."""
         known, self.pod = self.pod, pod
-        if pod is not known and pod != known:
-            self.poke()
+        if pod is known or pod == known:
+            return
+        for container in spec.all_containers(pod):
+            before = spec.find_container(known, container.name) if known else None
+            if before != container:
+                self._troubles.clear(container.name)  # what was wrong may be right now
+        self.poke()
 
     def remove(self, removal: Removal) -> None:
         """Stop and remove the pod; a second request can only shorten the grace period."""
@@ -102,8 +110,8 @@ class PodWorker:
             self._wake.clear()
             try:
                 wait_s, done = await self._turn()
-            except RuntimeUnavailable:
-                await self._observer.after_listing(self.uid)
+            except RuntimeUnavailable as error:
+                await self._wait_for_runtime(error)
                 continue
             except Exception:
                 log.exception("pod %s: unexpected error, trying again", self.name)
@@ -111,6 +119,12 @@ class PodWorker:
             if done:
                 return
             await self._sleep(wait_s)
+
+    async def _wait_for_runtime(self, error: RuntimeUnavailable) -> None:
+        """Until it lists again; one that lists and yet does not take calls is asked less often."""
+        log.debug("pod %s: the runtime does not take calls: %s", self.name, error)
+        await asyncio.sleep(self._unavailable.next())
+        await self._observer.after_listing(self.uid)
 
     async def _turn(self) -> tuple[float | None, bool]:
         """How long to wait at most (None: until woken), and whether the pod is gone."""
@@ -188,6 +202,7 @@ class PodWorker:
 
     def _succeeded(self, action: Action) -> None:
         self._failed_action = None
+        self._unavailable.reset()
         subject = action.name if isinstance(action, StartContainer) else plan.SANDBOX
         self._troubles.clear(subject)
         counts = self._registry.counts

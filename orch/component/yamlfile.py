@@ -67,13 +67,20 @@ def parse_yaml(raw: str | bytes, *, source: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise YamlError(f"{source}:{line}: {error.problem or error.context}") from None
+        raise YamlError(f"{source}:{line}: {_said(error)}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise YamlError(f"{source}: {' '.join(str(error).split())}") from None
     if root is None:
         return Document(source, None)
     builder = _Builder(source)
     return Document(source, builder.build(root, ()), builder.lines)
+
+
+def _said(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong; of two documents the problem alone would be half a sentence."""
+    if (error.problem or "").startswith("but "):
+        return f"{error.context}, {error.problem}"
+    return error.problem or error.context or "it cannot be read"
 
 
 def _check_bounds(raw: str | bytes, source: str) -> None:

@@ -88,6 +88,8 @@ class VolumeMount(WireModel):
     mountPath: str
     readOnly: bool | None = None
     subPath: str | None = None
+    subPathExpr: str | None = None  # with $(VAR) references
+    recursiveReadOnly: str | None = None  # Disabled | IfPossible | Enabled
     mountPropagation: str | None = None
 
 

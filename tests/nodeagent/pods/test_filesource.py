@@ -182,6 +182,28 @@ async def test_a_huge_file_is_refused(manifests: Path, caplog: pytest.LogCapture
     assert "larger than 10 MiB" in caplog.text
 
 
+async def test_what_is_read_by_others_during_a_look_is_whole_and_of_before(
+    manifests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        write(manifests, name)
+    looked = Looked(manifests, full_interval_s=0)
+    await looked.look()
+    seen: list[list[str]] = []
+    real = filesource.manifests.read_manifest
+
+    def read(path: Path, origin: Origin) -> Pod:
+        seen.append([one.metadata.name for one in looked.source.pods()])
+        return real(path, origin)
+
+    monkeypatch.setattr(filesource.manifests, "read_manifest", read)
+    write(manifests, "b", image="new")
+    await looked.look()
+    (manifests / "a.yaml").unlink()
+    assert await looked.look() == ["b-node1", "c-node1"]
+    assert seen == [["a-node1", "b-node1", "c-node1"]]
+
+
 async def test_a_fifo_does_not_hang_the_source(manifests: Path) -> None:
     os.mkfifo(manifests / "a.yaml")
     assert await Looked(manifests).look() == []

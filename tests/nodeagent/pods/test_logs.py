@@ -72,6 +72,7 @@ OPTIONS = [
     ({"tailLines": "0"}, LogOptions(tail_lines=0)),
     ({"tail": "all"}, LogOptions()),
     ({"tail": "7"}, LogOptions(tail_lines=7)),
+    ({"sinceSeconds": str(2**63 - 1)}, LogOptions(since=datetime.min.replace(tzinfo=UTC))),
     ({"sinceSeconds": "60"}, LogOptions(since=datetime(2026, 1, 31, 11, 59, tzinfo=UTC))),
     ({"sinceTime": "2026-01-31T11:00:00Z"}, LogOptions(since=NOW.replace(hour=11))),
     ({"stream": "Stderr", "limitBytes": "9"}, LogOptions(stream=b"stderr", limit_bytes=9)),
@@ -91,6 +92,11 @@ REFUSED = [
     ({"sinceSeconds": "0"}, 422),
     ({"stream": "Both"}, 422),
     ({"tailLines": "many"}, 400),
+    *(
+        ({option: text}, 400)
+        for option in ("tailLines", "tail", "limitBytes", "sinceSeconds")
+        for text in ("9223372036854775808", "1" + "0" * 5000, "1_0", "\u0661", " 1", "1.0")
+    ),
     ({"tail": "many"}, 400),
     ({"follow": "perhaps"}, 400),
     ({"sinceTime": "yesterday"}, 400),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -191,6 +192,16 @@ REFUSED = [
     ({"name": "other"}, "volume 'other' is not in spec.volumes"),
     ({"mountPropagation": "Bidirectional"}, "needs privileged: true"),
     ({"mountPropagation": "Sideways"}, "is not one of None"),
+    ({"recursiveReadOnly": "Enabled"}, "needs readOnly: true"),
+    ({"recursiveReadOnly": "Always", "readOnly": True}, "is not one of Disabled, IfPossible"),
+    (
+        {
+            "recursiveReadOnly": "Enabled",
+            "readOnly": True,
+            "mountPropagation": "HostToContainer",
+        },
+        "needs mountPropagation None",
+    ),
 ]
 
 
@@ -198,6 +209,24 @@ REFUSED = [
 def test_a_mount_that_cannot_be_is_refused(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(SpecError, match=text):
         made(mounting(**fields), VOLUMES)
+
+
+@pytest.mark.parametrize(("kernel", "possible"), [("5.11.9", False), ("5.12.0", True)])
+def test_recursive_read_only_needs_the_kernel_of_the_table(kernel: str, possible: bool) -> None:
+    settings = replace(SETTINGS, kernel_version=kernel)
+    start = StartContainer("app", 0, 0)
+
+    def recursive(asked: str) -> bool:
+        wanted = mounting(readOnly=True, recursiveReadOnly=asked)
+        made = spec.container_spec(wanted, wanted.spec.containers[0], start, settings, VOLUMES)
+        return made.mounts[0].recursive_readonly
+
+    assert recursive("IfPossible") is possible
+    if possible:
+        assert recursive("Enabled")
+    else:
+        with pytest.raises(SpecError, match=r"needs kernel 5\.12"):
+            recursive("Enabled")
 
 
 GRACE: list[tuple[dict[str, Any], int]] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,6 +130,15 @@ def test_a_trouble_is_the_reason_a_container_waits() -> None:
     [shown] = status_of(pod(), seen(sandbox()), trouble).containerStatuses or []
     assert shown.state and shown.state.waiting
     assert shown.state.waiting.to_wire() == {"reason": "ErrImagePull", "message": "no such image"}
+
+
+def test_a_container_that_never_started_shows_when_it_failed() -> None:
+    failed = exited(code=128, ended_ns=T0_NS)
+    failed = replace(failed, started_at_ns=0, finished_at_ns=-62135596800 * SECOND_NS)
+    status = status_of(pod(restartPolicy="Never"), seen(sandbox(), failed))
+    [one] = status.containerStatuses or []
+    ended = one.state and one.state.terminated
+    assert ended and ended.startedAt == ended.finishedAt == "2023-11-14T22:13:20Z"
 
 
 def test_a_container_of_unknown_state_is_not_called_running() -> None:

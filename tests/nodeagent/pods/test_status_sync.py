@@ -183,6 +183,38 @@ async def test_a_refusal_does_not_hold_up_other_pods(reporter: Reporter) -> None
     assert (await reporter.api.get(Pod, "other", "default")).status.phase == "Running"
 
 
+async def test_an_object_that_always_fails_holds_up_no_other(
+    reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = await desired(reporter)
+    other = await reporter.api.create(bound(metadata={"name": "other", "uid": None}))
+    gone = await reporter.api.create(bound(metadata={"name": "gone", "uid": None}))
+    reporter.registry.set_desired([stuck, other])
+    await reporter.start()
+    real = reporter.api.patch
+    tried: list[str] = []
+
+    async def patch(model: type[Pod], name: str, *arguments: Any, **named: Any) -> Any:
+        tried.append(name)
+        if name == "web":
+            raise ApiError(500, "InternalError", "its row is broken")
+        return await real(model, name, *arguments, **named)
+
+    monkeypatch.setattr(reporter.api, "patch", patch)
+    reporter.registry.set_status(stuck.metadata.uid or "", RUNNING)
+    await asyncio.sleep(100)
+    reporter.sync.removed(gone)
+    for n in range(3):
+        status = PodStatus(phase="Running", message=f"number {n}")
+        reporter.registry.set_status(other.metadata.uid or "", status)
+        await asyncio.sleep(0.1)
+        shown = (await reporter.api.get(Pod, "other", "default")).status
+        assert shown.message == f"number {n}", "what works is sent at once"
+    with pytest.raises(ApiError):
+        await reporter.api.get(Pod, "gone", "default")
+    assert 10 < tried.count("web") < 30, "and what does not, now and then"
+
+
 PATCHES: list[tuple[PodStatus, PodStatus, dict[str, Any]]] = [
     (RUNNING, RUNNING, {}),
     (PodStatus(), RUNNING, {"phase": "Running", "podIP": "10.0.0.2"}),

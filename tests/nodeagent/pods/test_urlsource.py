@@ -31,6 +31,10 @@ class Served:
 
     def __init__(self) -> None:
         self.answer: tuple[int, str] = (200, "")
+        self.raw: bytes | None = None  # said instead of an answer, and the connection closed
+        self.location = ""
+        self.redirects_to = ""
+        self.seen: list[tuple[str, str]] = []  # path, Authorization
         self.headers: list[Any] = []
         self.told = 0
         self.asked = 0
@@ -40,15 +44,16 @@ class Served:
 
     async def start(self) -> None:
         app = web.Application()
-        app.router.add_get("/pods", self._handle)
+        app.router.add_get("/{path:.*}", self._handle)
         self._runner = web.AppRunner(app)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         assert site._server is not None
         port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+        self.port = port
         self.source = UrlSource(
-            f"http://127.0.0.1:{port}/pods",
+            f"http://user:hidden@127.0.0.1:{port}/pods?key=hidden",
             "node1",
             headers={"X-Token": [Secret("a"), Secret("b")]},
             interval_s=0.02,
@@ -73,8 +78,14 @@ class Served:
         self.told += 1
 
     async def _handle(self, request: web.Request) -> web.Response:
+        self.seen.append((request.host, request.headers.get("Authorization", "")))
+        self.headers = request.headers.getall("X-Token", [])
+        if self.redirects_to and request.path == "/pods":
+            return web.Response(status=302, headers={"Location": self.redirects_to})
         self.asked += 1
-        self.headers = request.headers.getall("X-Token")
+        if self.raw is not None and request.transport:
+            request.transport.write(self.raw)
+            request.transport.close()
         return web.Response(status=self.answer[0], text=self.answer[1])
 
 
@@ -108,9 +119,9 @@ async def test_a_list_of_pods_is_taken(served: Served) -> None:
 
 BAD = [
     (500, "", "the server answers 500 Internal Server Error"),
-    (200, "kind: [", "/pods:2: did not find"),
+    (200, "kind: [", ":2: did not find"),
     (200, "kind: Service\napiVersion: v1\n", "are not v1 and Pod"),
-    (200, LIST + "- metadata: {name: three}\n", "/pods:8: spec.containers: at least one"),
+    (200, LIST + "- metadata: {name: three}\n", ":8: spec.containers: at least one"),
 ]
 
 
@@ -147,3 +158,59 @@ async def test_an_empty_answer_means_no_pods_and_is_said(
     assert await served.rounds() == []
     assert served.source.ready
     assert "answers with nothing" in caplog.text
+
+
+@pytest.mark.parametrize("head", [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n60\r\n",
+])  # fmt: skip
+async def test_a_body_that_is_cut_short_removes_no_pod(served: Served, head: bytes) -> None:
+    served.answer = (200, LIST)
+    served.begin()
+    await served.rounds()
+    served.raw = head + LIST.partition("- metadata: {name: two}")[0].encode()
+    assert await served.rounds() == ["one-node1", "two-node1"]
+
+
+async def test_a_body_that_comes_in_pieces_is_read_to_its_end(served: Served) -> None:
+    items = "".join(
+        f"- metadata: {{name: p{n}}}\n  spec: {{containers: [{{name: a, image: x{'y' * 500}}}]}}\n"
+        for n in range(500)
+    )
+    served.answer = (200, f"kind: PodList\nitems:\n{items}")
+    served.begin()
+    assert len(await served.rounds(2)) == 500
+
+
+async def test_what_is_secret_in_the_address_is_not_logged(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.answer = (503, "")
+    served.begin()
+    await served.rounds()
+    served.raw = b"nonsense\r\n\r\n"
+    await served.rounds()
+    assert served.seen[0][1] == "Basic dXNlcjpoaWRkZW4="
+    assert f"http://127.0.0.1:{served.port}/pods?…" in caplog.text
+    assert "hidden" not in caplog.text
+
+
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", True), ("localhost", False)])
+async def test_secrets_follow_a_redirect_on_the_same_origin_only(
+    served: Served, host: str, shown: bool
+) -> None:
+    served.answer = (200, POD % "web")
+    served.redirects_to = f"http://{host}:{served.port}/elsewhere"
+    served.begin()
+    assert await served.rounds() == ["web-node1"]
+    last = [auth for seen, auth in served.seen if seen.startswith(host)][-1]
+    assert bool(last) is shown
+    if not shown:
+        assert "Basic" in served.seen[0][1]
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "pods.yaml", "http://", "http://h:99999/hidden"])
+def test_what_is_no_web_address_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(ValueError, match="not an address") as refused:
+        UrlSource(url, "node1")
+    assert "hidden" not in str(refused.value)

@@ -9,6 +9,7 @@ import pytest
 
 from nodeagent.pods import plan
 from nodeagent.pods.actions import Plan
+from nodeagent.runtime.base import RuntimeUnavailable
 from orch.wire.pods import Pod
 from tests.fakes.pods import pod
 from tests.fakes.podworld import PodWorld
@@ -35,3 +36,16 @@ async def test_a_pod_at_rest_is_not_looked_at(
     world.runtime.exit(world.made("a").detail.container.id)
     await asyncio.sleep(1)
     assert looked
+
+
+async def test_a_runtime_that_lists_and_takes_no_call_is_not_asked_without_end(
+    world: PodWorld,
+) -> None:
+    world.runtime.fail("run_sandbox", RuntimeUnavailable("run_sandbox", "connection reset"))
+    await world.start(pod("a"))
+    await asyncio.sleep(300)
+    asked = len(world.runtime.called("run_sandbox"))
+    assert 5 < asked < 20
+    assert world.waiting("a") == "ContainerCreating", "it is the runtime's fault, not the pod's"
+    world.runtime.heal("run_sandbox")
+    await world.until(lambda: "a" in world.running(), within_s=40)

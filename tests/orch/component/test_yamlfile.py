@@ -41,7 +41,7 @@ REFUSED = [
     ("? [x]\n: y\n", "f:1: a key must be text"),
     ("a: &x [*x]\n", "too many or too deeply nested"),
     ("\x00", "f:"),
-    ("a: 1\n---\nb: 2\n", "f:2:"),
+    ("a: 1\n---\nb: 2\n", "f:2: expected a single document in the stream, but found another"),
 ]
 
 
