@@ -71,7 +71,22 @@ _ACCESS = _level(
 )
 _SUBJECT_ACCESS = {**_ACCESS, **_level("user groups uid extra")}
 
+_RULES = _level("verbs apiGroups resources resourceNames nonResourceURLs")
+_BINDING = _kind(
+    subjects=_level("kind apiGroup name namespace"), roleRef=_level("apiGroup kind name")
+)
+_LABEL_SELECTOR = {
+    "matchLabels": None,
+    "matchExpressions": _level("key operator values"),
+}
+
 KINDS: Mapping[str, Known] = {
+    "Role": _kind(rules=_RULES),
+    "ClusterRole": _kind(
+        rules=_RULES, aggregationRule=_level("", clusterRoleSelectors=_LABEL_SELECTOR)
+    ),
+    "RoleBinding": _BINDING,
+    "ClusterRoleBinding": _BINDING,
     "SubjectAccessReview": _kind("status", spec=_SUBJECT_ACCESS),
     "LocalSubjectAccessReview": _kind("status", spec=_SUBJECT_ACCESS),
     "SelfSubjectAccessReview": _kind("status", spec=_ACCESS),

@@ -19,8 +19,14 @@ from orch.wire.configuration import ConfigMap, Secret, ServiceAccount
 from orch.wire.coordination import Lease
 from orch.wire.core import Event, Namespace, Node
 from orch.wire.meta import ApiObject
-from orch.wire.names import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP, COORDINATION_GROUP
+from orch.wire.names import (
+    AUTHENTICATION_GROUP,
+    AUTHORIZATION_GROUP,
+    COORDINATION_GROUP,
+    RBAC_GROUP,
+)
 from orch.wire.pods import Pod
+from orch.wire.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -90,6 +96,17 @@ SERVICE_ACCOUNTS = Resource(
 )
 
 
+def _rbac(plural: str, model: type[ApiObject], *, namespaced: bool) -> Resource:
+    singular = str(model.model_fields["kind"].default).lower()
+    return Resource(RBAC_GROUP, "v1", plural, singular, model, namespaced, create_on_update=True)
+
+
+CLUSTER_ROLES = _rbac("clusterroles", ClusterRole, namespaced=False)
+CLUSTER_ROLE_BINDINGS = _rbac("clusterrolebindings", ClusterRoleBinding, namespaced=False)
+ROLES = _rbac("roles", Role, namespaced=True)
+ROLE_BINDINGS = _rbac("rolebindings", RoleBinding, namespaced=True)
+
+
 def _review(group: str, model: type[ApiObject], *, namespaced: bool = False) -> Resource:
     singular = str(model.model_fields["kind"].default).lower()
     return Resource(group, "v1", f"{singular}s", singular, model, namespaced, verbs=("create",))
@@ -111,7 +128,8 @@ REVIEWS = (
 )
 
 RESOURCES: tuple[Resource, ...] = (
-    NAMESPACES, NODES, PODS, EVENTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, LEASES, *REVIEWS,
+    NAMESPACES, NODES, PODS, EVENTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, LEASES,
+    CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, *REVIEWS,
 )  # fmt: skip
 _BY_MODEL = {resource.model: resource for resource in RESOURCES}
 _BY_PLURAL = {(r.group, r.version, r.plural): r for r in RESOURCES}

@@ -57,6 +57,7 @@ RUNTIME_ANNOTATION_BACKOFF_STEP = "orch.io/container.backoffStep"
 RUNTIME_ANNOTATION_GRACE_PERIOD = "orch.io/pod.terminationGracePeriod"
 
 USER_NODE_PREFIX = "system:node:"
+USER_SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 USER_ANONYMOUS = "system:anonymous"
 GROUP_NODES = "system:nodes"
 GROUP_MASTERS = "system:masters"

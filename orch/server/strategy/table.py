@@ -10,6 +10,8 @@ from orch.server.strategy import (
     nodes,
     pods,
     reviews,
+    rolebindings,
+    roles,
     secrets,
     serviceaccounts,
 )
@@ -18,6 +20,10 @@ from orch.server.strategy.base import Strategy
 _MODULES = (namespaces, nodes, pods, events, configmaps, secrets, serviceaccounts, leases)
 STRATEGIES: tuple[Strategy, ...] = (
     *(module.STRATEGY for module in _MODULES),
+    *roles.STRATEGIES[:1],
+    *rolebindings.STRATEGIES[:1],
+    *roles.STRATEGIES[1:],
+    *rolebindings.STRATEGIES[1:],
     *reviews.STRATEGIES,
 )
 _BY_PLURAL = {(s.resource.group, s.resource.version, s.resource.plural): s for s in STRATEGIES}
