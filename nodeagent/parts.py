@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,8 @@ from orch.component.notify import Notifier
 from orch.component.stability import MetricPolicy
 from orch.component.zpages import ZPages
 from orch.wire import version
+
+log = logging.getLogger(__name__)
 
 DISK_INTERVAL_S = 60.0
 _LEASE_TIMEOUT_S = 10.0
@@ -291,14 +294,13 @@ def _sampler(
     disks: RuntimeDiskLoop | None,
     measured: Measured,
 ) -> Sampler:
-    raise_open_files(config.openFileBudget + _OTHER_OPEN_FILES)
     parts = [SystemPart("pods", _pods_cgroup(config), host.boot_time_ns)]
     if own := own_cgroup():
         parts.append(SystemPart("nodeagent", own, int(clock.process_start_s() * 1e9)))
     sources = Sources(
         node_path=options.root_dir,
         system_parts=tuple(parts),
-        fd_budget=config.openFileBudget,
+        fd_budget=_fd_budget(config.openFileBudget),
         runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
     )
     sampler = Sampler(targets=registry.targets, sources=sources, measured=measured)
@@ -307,6 +309,21 @@ def _sampler(
             f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
         )
     return sampler
+
+
+def _fd_budget(wanted: int) -> int:
+    """As many of the wanted descriptors as this process may keep and still serve."""
+    allowed = raise_open_files(wanted + _OTHER_OPEN_FILES)
+    budget = wanted if allowed < 0 else max(0, min(wanted, allowed - _OTHER_OPEN_FILES))
+    if budget < wanted:
+        log.warning(
+            "only %d open files are allowed: %d of the %d in openFileBudget are kept for the "
+            "kernel's files (raise LimitNOFILE)",
+            allowed,
+            budget,
+            wanted,
+        )
+    return budget
 
 
 async def _settled(watch: RuntimeWatch, sampler: Sampler) -> None:

@@ -151,7 +151,7 @@ class NodeAgentConfiguration(ConfigModel):
 
     # measuring
     housekeepingInterval: Duration = 10.0
-    openFileBudget: int = Field(default=4096, ge=0)
+    openFileBudget: int = Field(default=8192, ge=0)
     psiTriggers: list[PsiTrigger] = Field(default=[], max_length=16)
 
     # node and heartbeat

@@ -196,10 +196,18 @@ def write_open_files(page: Page, rows: Rows) -> None:
     """Read at a slower cadence, with stamps of their own."""
     known = [(row.labels, page.stamp(row.use.time_ns), row.use) for row in rows if row.use]
     name = "container_file_descriptors"
-    lines = [f"{name}{labels}}} {use.file_descriptors}{end}" for labels, end, use in known]
+    lines = [
+        f"{name}{labels}}} {use.file_descriptors}{end}"
+        for labels, end, use in known
+        if use.file_descriptors is not None
+    ]
     write_family(page, name, "gauge", "Number of open file descriptors for the container.", lines)
     name = "container_sockets"
-    lines = [f"{name}{labels}}} {use.sockets}{end}" for labels, end, use in known]
+    lines = [
+        f"{name}{labels}}} {use.sockets}{end}"
+        for labels, end, use in known
+        if use.sockets is not None
+    ]
     write_family(page, name, "gauge", "Number of open sockets for the container.", lines)
     name = "container_ulimits_soft"
     lines = [

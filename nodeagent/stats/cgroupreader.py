@@ -29,6 +29,7 @@ SLOW_NS = 10_000_000
 _TIMED_READS = 3
 _MAYBE_MORE_BYTES = 4000  # the kernel hands out lists a page at a time, cut between two lines
 _SETTINGS_INTERVAL_NS = 60_000_000_000
+_QUIET_TURNS = 4  # left out while nothing of the cgroup changes: then every five minutes
 _GONE = (errno.ENODEV, errno.ENOENT)
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC
@@ -54,7 +55,10 @@ class OpenFile(NamedTuple):
 class CgroupReader:
     """Reads one cgroup. Subclasses differ in what they hold open between two passes."""
 
-    __slots__ = ("_due_ns", "_last", "_raw", "_settings", "_values", "files", "path", "shared")
+    __slots__ = (
+        "_due_ns", "_last", "_moved", "_quiet_turns", "_raw", "_settings", "_values",
+        "files", "path", "shared",
+    )  # fmt: skip
     kept = False
 
     def __init__(self, shared: CgroupSource, path: str) -> None:
@@ -65,12 +69,14 @@ class CgroupReader:
         self._values: list[Any] = [None] * layout.POSITIONS
         self._settings = Settings()
         self._due_ns = 0
+        self._moved = True
+        self._quiet_turns = 0
         self._last: CgroupSample | None = None
 
     def read(self, time_ns: int) -> CgroupSample | None:
         """Every number of the cgroup now; None when it does not exist. May raise NoDescriptors."""
         try:
-            if time_ns >= self._due_ns:
+            if time_ns >= self._due_ns and not self._may_stay(time_ns):
                 self._refresh(time_ns)
             try:
                 return self._sample(time_ns)
@@ -133,10 +139,19 @@ class CgroupReader:
         """Read every file; True when a value changed."""
         raise NotImplementedError
 
+    def _may_stay(self, time_ns: int) -> bool:
+        """Whether the settings are left for another turn: nothing in the cgroup moved since."""
+        if self._moved or self._quiet_turns >= _QUIET_TURNS:
+            return False
+        self._quiet_turns += 1
+        self._due_ns = time_ns + _SETTINGS_INTERVAL_NS
+        return True
+
     def _refresh(self, time_ns: int) -> None:
         """Read the settings again, and find what there is that is not read yet."""
         spread_ns = zlib.crc32(self.path.encode()) % (_SETTINGS_INTERVAL_NS // 2)
         self._due_ns = time_ns + _SETTINGS_INTERVAL_NS - spread_ns
+        self._moved, self._quiet_turns = False, 0
         self._settings = cgrouplimits.read_settings(self.shared.layout, self.path)
         self._last = None
         already = {one.position for one in self.files}
@@ -166,6 +181,7 @@ class CgroupReader:
 
     def _sample(self, time_ns: int) -> CgroupSample:
         changed = self._read_files()
+        self._moved |= changed
         if changed or self._last is None:
             self._last = assembly.assemble(time_ns, self._values, self._settings)
         else:
@@ -195,6 +211,7 @@ class CgroupReader:
         return known
 
     def _leave_out(self, one: OpenFile) -> None:
+        self._moved = True  # so that it is tried again with the next settings
         self.files = [other for other in self.files if other is not one]
         self._release(one)
 

@@ -25,7 +25,7 @@ from orch.component import clock
 
 log = logging.getLogger(__name__)
 
-DEFAULT_FD_BUDGET = 4096
+DEFAULT_FD_BUDGET = 8192  # a full node, 110 pods of three containers each, needs 6,600
 
 
 class CgroupReaders:

@@ -16,7 +16,7 @@ def read_filesystem(path: str, time_ns: int) -> FsSample | None:
     """The file system that holds `path`; None when it cannot be asked."""
     try:
         stats = os.statvfs(path)
-    except OSError:
+    except (OSError, ValueError):  # a path from a manifest may hold a NUL
         return None
     unit = stats.f_frsize
     return FsSample(

@@ -11,6 +11,7 @@ from nodeagent.psi import RESOURCES, Pressure
 from nodeagent.stats import filesystem, host, network
 from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.layers import RuntimeDisks
+from nodeagent.stats.mounts import Mounts
 from nodeagent.stats.samples import (
     CgroupSample,
     FsSample,
@@ -26,9 +27,12 @@ NoteState = Callable[[str, str, str], None]
 class NodeReader:
     """`note_psi` is told, per resource, whether the kernel offers the machine's pressure."""
 
-    def __init__(self, sources: Sources, cgroups: CgroupReaders, note_psi: NoteState) -> None:
+    def __init__(
+        self, sources: Sources, cgroups: CgroupReaders, note_psi: NoteState, mounts: Mounts
+    ) -> None:
         self._sources = sources
         self._cgroups = cgroups
+        self._mounts = mounts
         self._note_psi = note_psi
         self._boot_time_ns = 0
 
@@ -37,13 +41,13 @@ class NodeReader:
         sources = self._sources
         self._boot_time_ns = self._boot_time_ns or host.read_boot_time_ns(sources.proc_root)
         meminfo = host.read_meminfo(sources.proc_root)
-        image_fs = _image_fs(disks)
+        image_fs = self._image_fs(disks)
         devices = filesystem.parse_diskstats(host.read_bytes(sources.proc_root, "diskstats"))
         return NodeSample(
             cgroup=self._root_cgroup(time_ns),
             memory_bytes=meminfo.get("MemTotal", 0),
             boot_time_ns=self._boot_time_ns,
-            fs=filesystem.read_filesystem(sources.node_path, time_ns),
+            fs=self._mounts.latest(sources.node_path),
             image_fs=image_fs,
             container_fs=image_fs,
             network=network.read_network(sources.proc_root, 1, time_ns),
@@ -69,6 +73,16 @@ class NodeReader:
         self._note_psi("node", resource, state)
         return pressure
 
+    def _image_fs(self, disks: RuntimeDisks) -> FsSample | None:
+        """The file system of the images; `used` is what the runtime says of its images alone."""
+        usage = disks.image_fs
+        whole = usage and self._mounts.latest(usage.mountpoint)
+        if not usage or not whole:
+            return None
+        return whole._replace(
+            time_ns=usage.timestamp_ns, used_bytes=usage.used_bytes, inodes_used=usage.inodes_used
+        )
+
     def _system(self) -> tuple[SystemSample, ...]:
         parts = []
         for part in self._sources.system_parts:
@@ -76,15 +90,6 @@ class NodeReader:
             if sample is not None:
                 parts.append(SystemSample(part.name, part.started_at_ns, sample))
         return tuple(parts)
-
-
-def _image_fs(disks: RuntimeDisks) -> FsSample | None:
-    """The file system of the images; `used` is what the runtime says of its images alone."""
-    usage = disks.image_fs
-    whole = usage and filesystem.read_filesystem(usage.mountpoint, usage.timestamp_ns)
-    if not usage or not whole:
-        return None
-    return whole._replace(used_bytes=usage.used_bytes, inodes_used=usage.inodes_used)
 
 
 def _root_memory(memory: MemorySample | None) -> MemorySample | None:

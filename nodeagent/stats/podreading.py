@@ -1,7 +1,7 @@
 """One reading of one pod: its cgroups, its network, its disks.
 
-Sandbox and pod cgroup are read like containers. What is gone is None. File systems of volumes are
-asked at once; what directories use comes from walks done before.
+Sandbox and pod cgroup are read like containers. What is gone is None. What file systems hold was
+asked before, aside; what directories use comes from walks done before.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from nodeagent.stats import filesystem, network, runtimestats, targets
 from nodeagent.stats.background import Background
 from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.layers import RuntimeDisks
+from nodeagent.stats.mounts import Mounts
 from nodeagent.stats.placement import Placement
 from nodeagent.stats.samples import (
     CgroupSample,
@@ -37,8 +38,10 @@ class PodReader:
         cgroups: CgroupReaders,
         placement: Placement,
         background: Background,
+        mounts: Mounts,
     ) -> None:
         self._sources = sources
+        self._mounts = mounts
         self._cgroups = cgroups
         self._placement = placement
         self._directories = background.directories
@@ -125,7 +128,7 @@ class PodReader:
     def _volumes(self, target: PodTarget) -> tuple[VolumeSample, ...]:
         samples = []
         for name, path, kind in target.volumes:
-            whole = filesystem.read_filesystem(path, self._sources.wall_ns())
+            whole = self._mounts.latest(path)
             used = self._directories.latest(path) if kind in targets.EPHEMERAL_KINDS else None
             if whole is not None:
                 fs = whole._replace(used_bytes=None, inodes_used=None)

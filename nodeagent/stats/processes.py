@@ -2,7 +2,8 @@
 
 Only /proc tells, process by process and descriptor by descriptor, so this is refreshed at the slow
 cadence of directory walks and within a budget of time. Values carry their own stamp; what the
-budget does not reach keeps its last one. A process that ends meanwhile is not counted.
+budget does not reach keeps its last one. A process that ends meanwhile is not counted; where one
+may not be looked into, there is no sum at all.
 """
 
 from __future__ import annotations
@@ -76,13 +77,18 @@ def read_pids(procs_file: str) -> list[int]:
 
 def read_process_use(proc_root: str, pids: Iterable[int], time_ns: int) -> ProcessUse:
     """Sums over the processes; the limit is that of the first one that can be asked."""
-    descriptors = sockets = 0
+    descriptors: int | None = 0
+    sockets: int | None = 0
     limit: int | None = None
     for pid in pids:
         directory = f"{proc_root}/{pid}"
-        opened, of_them_sockets = _count(f"{directory}/fd")
-        descriptors += opened
-        sockets += of_them_sockets
+        try:
+            opened, of_them_sockets = _count(f"{directory}/fd")
+        except PermissionError:
+            descriptors = sockets = None
+        if descriptors is not None and sockets is not None:
+            descriptors += opened
+            sockets += of_them_sockets
         limit = _open_files_limit(directory) if limit is None else limit
     return ProcessUse(time_ns, descriptors, sockets, limit)
 
@@ -99,12 +105,15 @@ def parse_open_files_limit(limits: str) -> int | None:
 
 
 def _count(directory: str) -> tuple[int, int]:
+    """Descriptors, and how many of them are sockets; PermissionError where one may not look."""
     descriptors = sockets = 0
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
                 descriptors += 1
                 sockets += _is_socket(entry.path)
+    except PermissionError:
+        raise
     except OSError:
         pass  # the process ended: what was counted until then stands
     return descriptors, sockets
@@ -113,6 +122,8 @@ def _count(directory: str) -> tuple[int, int]:
 def _is_socket(path: str) -> bool:
     try:
         return os.readlink(path).startswith("socket:")
+    except PermissionError:
+        raise
     except OSError:
         return False
 

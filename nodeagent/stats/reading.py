@@ -18,6 +18,7 @@ from nodeagent.stats import layout
 from nodeagent.stats.background import Background
 from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.layers import RuntimeDisks
+from nodeagent.stats.mounts import Mounts
 from nodeagent.stats.nodereading import NodeReader
 from nodeagent.stats.placement import Placement
 from nodeagent.stats.podreading import PodReader
@@ -45,9 +46,10 @@ class Reader:
         self._cgroups = CgroupReaders(
             self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns
         )
-        self._node = NodeReader(sources, self._cgroups, self._note_psi_state)
+        self._mounts = Mounts(wall_ns=sources.wall_ns)
+        self._node = NodeReader(sources, self._cgroups, self._note_psi_state, self._mounts)
         self._placement = Placement(self.layout)
-        self._pods = PodReader(sources, self._cgroups, self._placement, background)
+        self._pods = PodReader(sources, self._cgroups, self._placement, background, self._mounts)
 
     def read(
         self, targets: Sequence[PodTarget], measured: Mapping[str, SandboxUsage] | None = None
@@ -60,6 +62,7 @@ class Reader:
         time_ns = self._sources.wall_ns()
         self._drop_unwanted(targets)
         disks = self._sources.runtime_disks()
+        self._mounts.refresh(self._paths_to_ask(targets, disks))
         node = self._guarded_node(time_ns, disks)
         node_done_s = time.perf_counter()
         measured = measured or {}
@@ -81,6 +84,13 @@ class Reader:
     def close(self) -> None:
         """Close every descriptor; the next reading opens anew."""
         self._cgroups.close()
+
+    def _paths_to_ask(self, targets: Sequence[PodTarget], disks: RuntimeDisks) -> list[str]:
+        """Where file systems are asked: the node's, the images', every volume's."""
+        paths = [self._sources.node_path]
+        if disks.image_fs:
+            paths.append(disks.image_fs.mountpoint)
+        return [*paths, *(volume.path for target in targets for volume in target.volumes)]
 
     def _drop_unwanted(self, targets: Sequence[PodTarget]) -> None:
         parts = [part.cgroup for part in self._sources.system_parts]

@@ -4,7 +4,7 @@ Readings run whole in one worker thread, one at a time. `step` belongs in a loop
 `fresh` serves readers on demand, and readers that come while a reading runs get that one. Rates
 are taken from the loop's readings alone, so that two scrapes within a moment do not leave a base
 of a few milliseconds. A reading that hangs in the kernel blocks no reader for long: they get the
-last sample, whose stamp tells its age.
+last sample, whose stamp tells its age, or an error when there is none yet.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from nodeagent.runtime.base import SandboxUsage
+from nodeagent.stats.aside import run_aside
 from nodeagent.stats.background import Background
 from nodeagent.stats.processes import ProcessUsage
 from nodeagent.stats.reading import Reader
@@ -34,6 +35,10 @@ _KEPT_BASES = 3
 
 Targets = Callable[[], Sequence[PodTarget]]
 Measured = Callable[[], Mapping[str, SandboxUsage]]
+
+
+class NoSampleYetError(TimeoutError):
+    """The first reading of all has not ended in time."""
 
 
 class Sampler:
@@ -84,8 +89,9 @@ class Sampler:
     async def step_disks(self) -> None:
         """Walk the directories of all pods, count open files; for a loop slower by far."""
         pods = self.latest.pods if self.latest else ()
-        await asyncio.to_thread(
-            self.background.refresh, self.reader.layout, tuple(self._targets()), pods
+        targets = tuple(self._targets())
+        await run_aside(
+            lambda: self.background.refresh(self.reader.layout, targets, pods), name="directories"
         )
 
     async def sample(self) -> Sample:
@@ -95,15 +101,19 @@ class Sampler:
         return await asyncio.shield(self._running)
 
     async def fresh(self, max_age_s: float = MAX_AGE_S) -> Sample:
-        """A sample not older than `max_age_s`; an older one only while a reading hangs."""
+        """A sample not older than `max_age_s`; an older one only while a reading hangs.
+
+        NoSampleYetError when it is the first that hangs.
+        """
         if self.latest is not None and self.age_s() <= max_age_s:
             return self.latest
-        if self.latest is None:
-            return await self.sample()
         try:
             async with asyncio.timeout(_STALL_S):
                 return await self.sample()
         except TimeoutError:
+            if self.latest is None:
+                text = f"the first reading of statistics takes more than {_STALL_S:g} s"
+                raise NoSampleYetError(text) from None
             log.warning("reading the statistics takes more than %s s; the last ones stay", _STALL_S)
             return self.latest
 
@@ -117,9 +127,13 @@ class Sampler:
         }
 
     async def close(self) -> None:
-        """Wait for the running reading, then close every descriptor."""
+        """Close every descriptor, after the running reading; one that hangs keeps its own."""
         if self._running is not None:
-            await asyncio.wait([self._running])
+            await asyncio.wait([self._running], timeout=_STALL_S)
+            if not self._running.done():
+                log.warning("a reading of statistics still hangs in the kernel; leaving without it")
+                await loops.cancel(self._running)
+                return
         self.reader.close()
 
     def age_s(self) -> float:
@@ -128,7 +142,8 @@ class Sampler:
 
     async def _read(self) -> Sample:
         begun_s = asyncio.get_running_loop().time()
-        sample = await asyncio.to_thread(self.reader.read, tuple(self._targets()), self._measured())
+        targets, measured = tuple(self._targets()), self._measured()
+        sample = await run_aside(lambda: self.reader.read(targets, measured), name="sample")
         self.latest = sample
         self._latest_begun_s = begun_s
         self.beats += 1

@@ -177,11 +177,14 @@ class SwapSample(NamedTuple):
 
 
 class ProcessUse(NamedTuple):
-    """`max_open_files` is the soft limit of one process: -1 without a limit, None if unknown."""
+    """`max_open_files` is the soft limit of one process: -1 without a limit, None if unknown.
+
+    The sums are None where a process may not be looked into.
+    """
 
     time_ns: int
-    file_descriptors: int
-    sockets: int
+    file_descriptors: int | None
+    sockets: int | None
     max_open_files: int | None
 
 

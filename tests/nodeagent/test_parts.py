@@ -27,7 +27,7 @@ Build = Callable[..., Parts]
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     """A function flags → parts."""
-    monkeypatch.setattr(parts, "raise_open_files", lambda wanted: None)
+    monkeypatch.setattr(parts, "raise_open_files", lambda wanted: wanted)
 
     def build(*flags: str) -> Parts:
         given = options.parse(
@@ -158,3 +158,15 @@ def test_a_configured_certificate_is_used_and_else_one_is_made_below_its_directo
     made = parts.serving_certificate(given, load_config(None, None, given.overrides))
     assert {Path(name).parent for name in made} == {tmp_path}
     assert all(Path(name).is_file() for name in made)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "budget"), [(20_000, 8192), (4096, 3072), (1024, 0), (500, 0), (-1, 8192)]
+)
+async def test_no_more_kernel_files_are_kept_than_leave_room_to_serve(
+    build: Build, monkeypatch: pytest.MonkeyPatch, allowed: int, budget: int
+) -> None:
+    monkeypatch.setattr(parts, "raise_open_files", lambda wanted: allowed)
+    built = build()
+    assert built.sampler.reader._cgroups.shared.fds_left == budget
+    await built.close()

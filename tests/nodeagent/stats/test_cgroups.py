@@ -320,16 +320,28 @@ def test_unchanged_text_is_not_parsed_again() -> None:
     readers.close()
 
 
-def test_the_limit_of_a_container_is_read_again_after_a_minute(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("is_busy", "turns"), [(True, 2), (False, 5)])
+def test_limits_are_read_again_each_minute_and_while_nothing_moves_every_five(
+    tmp_path: Path, is_busy: bool, turns: int
+) -> None:
     root = hosts.copy("v2", tmp_path)
+    directory = root / "cgroup" / CONTAINER_CGROUP[1:]
     clock = Clock()
     readers = CgroupReaders(layout.detect_layout(str(root / "cgroup")), wall_ns=clock)
     readers.read(CONTAINER_CGROUP)
-    (root / "cgroup" / CONTAINER_CGROUP[1:] / "memory.max").write_text("1073741824\n")
     clock.advance(61)
-    sample = readers.read(CONTAINER_CGROUP)
-    assert sample and sample.limits.memory_bytes == 2**30
+    readers.read(CONTAINER_CGROUP)  # the first texts of all are a change
+    (directory / "memory.max").write_text("1073741824\n")
+    seen = 1
+    for seen in range(1, 10):
+        if is_busy:
+            (directory / "memory.current").write_text(f"{5_000_000 + seen}\n")
+        clock.advance(61)
+        sample = readers.read(CONTAINER_CGROUP)
+        if sample and sample.limits.memory_bytes == 2**30:
+            break
     readers.close()
+    assert seen == turns
 
 
 def test_descriptors_of_cgroups_no_longer_wanted_are_closed() -> None:
@@ -341,7 +353,7 @@ def test_descriptors_of_cgroups_no_longer_wanted_are_closed() -> None:
         readers.retain([POD_CGROUP])
     assert len(readers) == 1
     readers.close()
-    assert (open_descriptors(), readers.shared.fds_left) == (before, 4096)
+    assert (open_descriptors(), readers.shared.fds_left) == (before, cgroups.DEFAULT_FD_BUDGET)
 
 
 def test_a_cgroup_read_by_name_is_kept_as_soon_as_descriptors_are_free() -> None:

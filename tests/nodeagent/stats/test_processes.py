@@ -39,6 +39,23 @@ def test_descriptors_and_sockets_are_summed_over_the_processes(tmp_path: Path) -
     assert read_process_use(str(tmp_path), [404], 7) == ProcessUse(7, 0, 0, None)
 
 
+@pytest.mark.parametrize("call", ["scandir", "readlink"])
+def test_where_one_may_not_look_there_is_no_sum_rather_than_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    make_process(tmp_path, 10, ["/dev/null", "socket:[1]"])
+    make_process(tmp_path, 11, ["socket:[3]"])
+    real = getattr(os, call)
+
+    def refuse(path: str) -> object:
+        if f"/{11}/" in path:
+            raise PermissionError(path)
+        return real(path)
+
+    monkeypatch.setattr(os, call, refuse)
+    assert read_process_use(str(tmp_path), [10, 11], 7) == ProcessUse(7, None, None, 1024)
+
+
 def test_this_process_is_counted_right() -> None:
     before = read_process_use("/proc", [os.getpid()], 7)
     with socket.socket(), Path("/dev/null").open():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.sampler import NoSampleYetError, Sampler
 from nodeagent.stats.samples import PodTarget, Sample
 from nodeagent.stats.sources import SystemPart
 from tests.fakes import hosts
@@ -119,6 +119,28 @@ async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample(
     released.set()
     assert await sampler.sample() is not last
     assert sampler.beats == 2
+
+
+async def test_a_first_reading_that_hangs_is_an_error_and_does_not_hold_up_the_end(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nodeagent.stats.sampler._STALL_S", 0.01)
+    released, closed = threading.Event(), []
+    read = sampler.reader.read
+
+    def stuck(*arguments: Any) -> Sample:
+        released.wait(30)
+        return read(*arguments)
+
+    monkeypatch.setattr(sampler.reader, "read", stuck)
+    monkeypatch.setattr(sampler.reader, "close", lambda: closed.append(True))
+    with pytest.raises(NoSampleYetError, match="first reading"):
+        await sampler.fresh()
+    await sampler.close()
+    assert not closed, "the thread still uses the descriptors"
+    assert "still hangs" in caplog.text
+    released.set()
+    sampler._running = None
 
 
 async def test_a_pod_that_cannot_be_sampled_leaves_the_others_whole(

@@ -1,0 +1,45 @@
+"""Work in a thread of its own: its result, its error, and a program that ends without it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from nodeagent.stats.aside import run_aside
+
+HANGS = """
+import asyncio, threading
+from nodeagent.stats.aside import run_aside
+
+async def main():
+    begun = threading.Event()
+    def work():
+        begun.set()
+        threading.Event().wait()
+    task = asyncio.create_task(run_aside(work, name="hangs"))
+    while not begun.is_set():
+        await asyncio.sleep(0.01)
+    task.cancel()
+
+asyncio.run(main())
+print("ended")
+"""
+
+
+async def test_what_the_work_returns_or_raises_comes_back() -> None:
+    assert await run_aside(lambda: threading.current_thread().name, name="here") == "here"
+
+    def fail() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        await run_aside(fail, name="fails")
+
+
+@pytest.mark.may_block
+def test_work_that_hangs_does_not_keep_the_program_from_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
