@@ -13,6 +13,8 @@ from orch.server.render import Rendering
 from orch.server.requestinfo import is_true
 from orch.server.storage.base import Stored
 
+_WARNINGS_MAX = 4096  # characters in all
+_WARNING_MAX = 256
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -54,10 +56,26 @@ def answer(
         "Cache-Control": "no-cache, private",
     }
     response = web.Response(status=status, body=body, headers=headers)
-    for warning in warnings:
-        quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{quoted}"')
+    for header in warning_headers(warnings):
+        response.headers.add("Warning", header)
     return response
+
+
+def warning_headers(warnings: Sequence[str]) -> list[str]:
+    """One header each, as long as they are few and short; the texts may quote what a caller sent.
+
+    From 4 KiB in all on each is cut to 256 characters, and what is beyond another 4 KiB left out.
+    """
+    texts = [_printable(warning) for warning in dict.fromkeys(warnings)]
+    if sum(map(len, texts)) > _WARNINGS_MAX:
+        texts = [text[:_WARNING_MAX] for text in texts][: _WARNINGS_MAX // _WARNING_MAX]
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return [f'299 - "{text}"' for text in quoted]
+
+
+def _printable(text: str) -> str:
+    ascii_text = text.encode("ascii", "backslashreplace").decode()
+    return "".join(one if one.isprintable() else "?" for one in ascii_text)
 
 
 def _wants_pretty(request: web.Request) -> bool:

@@ -15,10 +15,11 @@ from orch.server.requestinfo import RequestInfo
 from orch.server.resources import options
 from orch.server.resources.backend import Target
 from orch.server.resources.document import Document
+from orch.server.resources.modify import Change
 from orch.server.resources.selection import Selection, parse_selection
 from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import find_strategy
-from orch.wire.errors import bad_request
+from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.identity import Identity
 
 
@@ -75,6 +76,31 @@ async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Documen
             f" {resource.kind}: strict decoding error: {', '.join(problems)}"
         )
     return document, problems
+
+
+def checked_patch(
+    call: Call, wanted: options.WriteOptions, change: Change, body: bytes, warnings: list[str]
+) -> Change:
+    """The change, which also looks for fields that it adds and its kind does not have.
+
+    Under Strict they are its refusal (422), else they are put into `warnings`.
+    """
+    if wanted.field_validation == "Ignore":
+        return change
+    resource = call.strategy.resource
+    duplicates = fieldcheck.duplicate_fields(body) if wanted.field_validation else []
+
+    def checked(current: Document) -> Document:
+        changed = change(current)
+        problems = fieldcheck.added_unknown_fields(resource.kind, current, changed) + duplicates
+        if problems and wanted.field_validation == "Strict":
+            text = f"strict decoding error: {', '.join(problems)}"
+            cause = Cause("FieldValueInvalid", f"Invalid value: {text}", "patch")
+            raise invalid(resource.kind, call.info.name, (cause,), resource.group)
+        warnings[:] = problems
+        return changed
+
+    return checked
 
 
 async def read_delete_options(call: Call) -> options.DeleteOptions:

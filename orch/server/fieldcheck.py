@@ -1,14 +1,14 @@
 """Fields an object should not have: duplicates, and names its kind does not know; pure.
 
-Conservative: only levels whose complete list of fields is known (that of the reference release,
-with everything it has) are looked at, so that a valid field of a newer or larger record is never
-called unknown. Below those levels nothing is checked.
+Only levels whose complete list of fields is known (`knownfields`) are looked at, so that a valid
+field of a larger record is never called unknown.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +26,14 @@ def unknown_fields(kind: str, document: Mapping[str, Any]) -> list[str]:
     return [f'unknown field "{path}"' for path in found]
 
 
+def added_unknown_fields(
+    kind: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> list[str]:
+    """Those that a change brings in; what was stored by another release is not its fault."""
+    known = set(unknown_fields(kind, before))
+    return [text for text in unknown_fields(kind, after) if text not in known]
+
+
 def duplicate_fields(body: bytes) -> list[str]:
     """One text per name that an object in a JSON body has twice; the reader takes the last."""
     found: dict[str, None] = {}
@@ -33,11 +41,14 @@ def duplicate_fields(body: bytes) -> list[str]:
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         fields = dict(pairs)
         if len(fields) < len(pairs):
-            names = [name for name, _ in pairs]
-            found.update(dict.fromkeys(name for name in fields if names.count(name) > 1))
+            counts = Counter(name for name, _ in pairs)
+            found.update(dict.fromkeys(name for name in fields if counts[name] > 1))
         return fields
 
-    json.loads(body, object_pairs_hook=collect)
+    try:
+        json.loads(body, object_pairs_hook=collect, parse_int=float)
+    except RecursionError:
+        return []  # nested deeper than any object may be: refused for that
     return [f'duplicate field "{name}"' for name in found][:_MAX_REPORTED]
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from orch.component import httpd
 from orch.server import answer, media, render, served, watchstream
-from orch.server.call import Call, read_delete_options, read_document, read_object
+from orch.server.call import Call, checked_patch, read_delete_options, read_document, read_object
 from orch.server.render import Rendering
 from orch.server.resources import (
     binding,
@@ -123,13 +123,14 @@ class ResourceHandlers:
         wanted = options.parse_write_options(call.request.query)
         target = call.target()
         kind = media.parse_media(call.content_type).type
-        change = patching.change_of(
-            target.strategy.resource, kind, await httpd.read_body(call.request)
-        )
+        body = await httpd.read_body(call.request)
+        change = patching.change_of(target.strategy.resource, kind, body)
         if "force" in call.request.query:
             raise bad_request("force is only for server-side apply, which this server does not do")
+        warnings: list[str] = []
+        change = checked_patch(call, wanted, change, body, warnings)
         stored = await modify.modify(self._backend, target, change, wanted)
-        return self._answer_object(call, stored)
+        return self._answer_object(call, stored, warnings=warnings)
 
     async def _delete(self, call: Call) -> web.Response:
         target = call.target()

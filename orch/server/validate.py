@@ -26,9 +26,12 @@ _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 
 def check_shape(strategy: Strategy, document: Document) -> None:
-    """ApiError 400 when a field has a type its record does not allow."""
+    """ApiError 400 when a field has a type its record does not allow; nothing is converted.
+
+    What passes here may be stored and read by everyone: `"30"` for a number would break them.
+    """
     try:
-        strategy.resource.model.model_validate(document)
+        strategy.resource.model.model_validate(document, strict=True)
     except ValidationError as error:
         resource = strategy.resource
         problems = "; ".join(_shape_problem(one) for one in error.errors()[:8])
@@ -139,4 +142,4 @@ def _shape_problem(error: Any) -> str:
     path = ""
     for part in error["loc"]:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return f"{path.lstrip('.')}: {error['msg']}"
+    return f"{path.lstrip('.')}: {error['msg'].removeprefix('Value error, ')}"

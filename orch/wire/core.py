@@ -116,6 +116,11 @@ class EventSource(WireModel):
     host: str | None = None
 
 
+class EventSeries(WireModel):
+    count: int | None = None
+    lastObservedTime: str | None = None
+
+
 class Event(ApiObject):
     apiVersion: str = "v1"
     kind: str = "Event"
@@ -124,6 +129,8 @@ class Event(ApiObject):
     message: str | None = None
     type: str | None = None  # Normal | Warning
     source: EventSource | None = None
+    series: EventSeries | None = None
+    related: ObjectReference | None = None
     count: int | None = None
     firstTimestamp: str | None = None
     lastTimestamp: str | None = None

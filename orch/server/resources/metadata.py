@@ -14,6 +14,7 @@ from orch.wire.patch_data import MAX_DEPTH
 
 Metadata = dict[str, Any]
 
+INT64_MAX = 2**63 - 1  # less than the least is a float, of which records take none
 GENERATED_BASE_MAX = 58  # so that base and suffix fit in a label of 63
 _SERVER_OWNED = (
     "uid",
@@ -86,7 +87,7 @@ def generated_name(base: str, suffix: str) -> str:
 def drop_nulls(value: Any, depth: int = 0) -> Any:
     """JSON data without the fields that are null: to a client, null means it said nothing.
 
-    ApiError 400 for data nested deeper than any object is.
+    ApiError 400 for data nested deeper than any object is, and for numbers that no client reads.
     """
     if isinstance(value, dict | list) and depth >= MAX_DEPTH:
         raise bad_request(f"the object is nested deeper than {MAX_DEPTH} levels")
@@ -94,4 +95,6 @@ def drop_nulls(value: Any, depth: int = 0) -> Any:
         return {k: drop_nulls(one, depth + 1) for k, one in value.items() if one is not None}
     if isinstance(value, list):
         return [drop_nulls(one, depth + 1) for one in value]
+    if type(value) is int and value > INT64_MAX:
+        raise bad_request(f"the number {value} does not fit into 64 bits with a sign")
     return value

@@ -31,6 +31,8 @@ _DELETE_SHAPES = {
 }
 _CONTINUE_VERSION = "meta.k8s.io/v1"
 _MANAGER_MAX = 128
+_DIGITS_MAX = 18  # what fits into 64 bits
+_SHOWN_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +211,9 @@ def _revision(text: str) -> int | None:
     """None for "" and "0": what is there now."""
     if text in ("", "0"):
         return None
-    if not (text.isascii() and text.isdigit()):
-        raise bad_request(f"resourceVersion: invalid value {text!r}: it must be a whole number")
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        shown = text[:_SHOWN_MAX]
+        raise bad_request(f"resourceVersion: invalid value {shown!r}: it must be a whole number")
     return int(text)
 
 
@@ -218,10 +221,11 @@ def _integer(query: Query, name: str) -> int | None:
     text = query.get(name)
     if not text:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f"{name}: invalid value {text!r}: it must be a whole number") from None
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+        shown = text[:_SHOWN_MAX]
+        raise bad_request(f"{name}: invalid value {shown!r}: it must be a whole number")
+    return int(text)
 
 
 def _dry_run(value: str | None, kind: str) -> bool:

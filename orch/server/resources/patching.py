@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from orch.server.resources.document import Document
+from orch.server.resources.metadata import drop_nulls
 from orch.server.resources.modify import Change
 from orch.wire import merge_keys, patch
 from orch.wire.errors import ApiError, bad_request
@@ -45,8 +46,9 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Change:
             raise _failed(resource, current, error) from None
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
             raise bad_request("the patch leaves no object with metadata")
-        _check_identity(resource, current, changed)
-        return changed
+        document: Document = drop_nulls(changed)
+        _check_identity(resource, current, document)
+        return document
 
     return change
 

@@ -12,6 +12,7 @@ from orch.wire.kinds import PODS
 
 FINISHED = ("Succeeded", "Failed")
 DEFAULT_GRACE_S = 30
+_GRACE_MAX_S = 2**31 - 1  # 68 years: the end of it must still be a date
 
 
 def node_of(pod: Document) -> str:
@@ -58,9 +59,9 @@ def _grace_s(pod: Document, asked_s: int | None) -> int:
     if not node_of(pod) or text_at(pod, "status.phase") in FINISHED:
         return 0
     if asked_s is not None:
-        return max(asked_s, 0) if asked_s >= 0 else 1
+        return min(asked_s, _GRACE_MAX_S) if asked_s >= 0 else 1
     own = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return DEFAULT_GRACE_S if own is None else int(own)
+    return DEFAULT_GRACE_S if own is None else min(int(own), _GRACE_MAX_S)
 
 
 STRATEGY = Strategy(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from orch.server import fieldcheck
@@ -21,6 +23,22 @@ from orch.wire.kinds import RESOURCES
         ),
         ("Pod", {"spec": {"affinity": {"not": "looked", "into": {}}}}, []),
         ("Pod", {"spec": {"containers": "not a list"}}, []),
+        (
+            "Pod",
+            {
+                "spec": {
+                    "containers": [{"livenessProbe": {"httpGet": {"prot": 1}, "grpc": {"x": 1}}}]
+                }
+            },
+            ["spec.containers[0].livenessProbe.httpGet.prot"],
+        ),
+        (
+            "Pod",
+            {"spec": {"volumes": [{"name": "v", "nfs": {"x": 1}, "hostpath": {}}]}},
+            ["spec.volumes[0].hostpath"],
+        ),
+        ("Pod", {"status": {"not": "looked into"}}, []),
+        ("ServiceAccount", {"secrets": [{"nam": "x"}]}, ["secrets[0].nam"]),
         ("Lease", {"spec": {"holder": "n1"}}, ["spec.holder"]),
         ("Node", {"spec": {"taints": [{"key": "a", "efect": "x"}]}}, ["spec.taints[0].efect"]),
         ("Event", {"involvedObject": {"nam": "x"}}, ["involvedObject.nam"]),
@@ -45,6 +63,19 @@ def test_duplicate_fields_are_named_once(body, names) -> None:
 
 def test_reports_are_bounded() -> None:
     assert len(fieldcheck.unknown_fields("Pod", {str(n): 1 for n in range(1000)})) == 100
+
+
+def test_many_duplicates_are_counted_soon() -> None:
+    body = b"{" + b",".join(b'"%d":1' % (number // 2) for number in range(200_000)) + b"}"
+    started_s = time.monotonic()
+    assert len(fieldcheck.duplicate_fields(body)) == 100
+    assert time.monotonic() - started_s < 5
+
+
+def test_what_was_stored_before_is_not_the_fault_of_a_change() -> None:
+    before = {"spec": {"old": 1}}
+    after = {"spec": {"old": 2, "new": 1}}
+    assert fieldcheck.added_unknown_fields("Lease", before, after) == ['unknown field "spec.new"']
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: r.kind)
