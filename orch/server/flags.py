@@ -11,12 +11,12 @@ from orch.component import metricflags, zpages
 from orch.component.daemon import SetupError
 from orch.component.features import FeatureError, Features
 from orch.component.stability import MetricPolicy
+from orch.server import storageflags
+from orch.server.storageflags import StorageFlags
 from orch.wire.durations import parse_duration
 from orch.wire.names import APISERVER_PORT
 from orch.wire.version import VERSION
 
-DEFAULT_DATA_DIR = Path("/var/lib/orch-apiserver")
-STORAGE_FILE = "state.db"
 DEFAULT_ISSUER = "https://orch.default.svc"
 DEBUG_LEVEL = 4  # of -v
 DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
@@ -33,7 +33,7 @@ class Flags:
     tls_cert_file: str
     tls_private_key_file: str
     client_ca_file: str | None
-    storage_file: Path
+    storage: StorageFlags
     nodeagent_certificate_authority: str | None
     nodeagent_client_certificate: str | None
     nodeagent_client_key: str | None
@@ -70,7 +70,7 @@ def parse(argv: Sequence[str]) -> Flags:
         tls_cert_file=values.tls_cert_file,
         tls_private_key_file=values.tls_private_key_file,
         client_ca_file=values.client_ca_file,
-        storage_file=values.storage_file or values.data_dir / STORAGE_FILE,
+        storage=storageflags.flags_of(values),
         nodeagent_certificate_authority=values.nodeagent_certificate_authority,
         nodeagent_client_certificate=values.nodeagent_client_certificate,
         nodeagent_client_key=values.nodeagent_client_key,
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"orch-apiserver {VERSION}")
     _serving_flags(parser.add_argument_group("serving"))
-    _storage_flags(parser.add_argument_group("storage"))
+    storageflags.add_to(parser.add_argument_group("storage"))
     _proxy_flags(parser.add_argument_group("node proxy"))
     _logging_flags(parser.add_argument_group("logging"))
     parser.add_argument(
@@ -144,13 +144,6 @@ def _serving_flags(group: _Group) -> None:
         metavar="DURATION",
         help="keep serving this long after /readyz began to fail",
     )
-
-
-def _storage_flags(group: _Group) -> None:
-    group.add_argument(
-        "--data-dir", type=Path, default=DEFAULT_DATA_DIR, help=f"directory of {STORAGE_FILE}"
-    )
-    group.add_argument("--storage-file", type=Path, help="SQLite file, instead of the one there")
 
 
 def _proxy_flags(group: _Group) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from aiohttp import web
 
 from orch.component import httpd
-from orch.server import answer, media, render, served, watchstream
+from orch.server import answer, freshness, media, render, served, watchstream
 from orch.server.call import Call, checked_patch, read_delete_options, read_document, read_object
 from orch.server.render import Rendering
 from orch.server.resources import (
@@ -71,9 +71,11 @@ class ResourceHandlers:
         if handler is None or not served.fits(strategy.resource, info):
             raise web.HTTPMethodNotAllowed(call.request.method, ())
         try:
+            if not info.is_long_running or info.verb == "watch":
+                await freshness.catch_up(self._backend.storage, info, call.request.query)
             return await handler(call)
         except StorageFailed as error:
-            raise ApiError(500, "InternalError", f"Internal error occurred: {error}") from error
+            raise freshness.answer_to(error) from error
 
     async def _get(self, call: Call) -> web.Response:
         wanted = options.parse_list_options(call.request.query, watch=False)

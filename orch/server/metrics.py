@@ -72,6 +72,20 @@ class ServerMetrics:
             "apiserver_storage_size_bytes",
             "Size of the storage database file physically allocated in bytes.",
         )
+        self._etcd_requests: Counter = self.registry.counter(
+            "etcd_requests_total", "Etcd request counts for each operation.", ("operation",)
+        )
+        self._etcd_errors: Counter = self.registry.counter(
+            "etcd_request_errors_total",
+            "Etcd failed request counts for each operation.",
+            ("operation",),
+        )
+        self._etcd_duration: Histogram = self.registry.histogram(
+            "etcd_request_duration_seconds",
+            "Etcd request latency in seconds for each operation.",
+            ("operation",),
+            buckets=_BUCKETS,
+        )
         self._describe(features)
         self._totals: dict[tuple[Labels, int], Counter] = {}
         self._durations: dict[Labels, Histogram] = {}
@@ -103,6 +117,13 @@ class ServerMetrics:
         if duration is None:
             duration = self._durations[labels] = self._duration.labels(*labels)
         duration.observe(seconds)
+
+    def observe_etcd(self, operation: str, seconds: float, failed: bool) -> None:
+        """Count a call of etcd."""
+        self._etcd_requests.labels(operation).inc()
+        self._etcd_duration.labels(operation).observe(seconds)
+        if failed:
+            self._etcd_errors.labels(operation).inc()
 
     def observe_storage(self, storage: Storage) -> None:
         """What is stored now; on the loop's thread, before a page is rendered on another.

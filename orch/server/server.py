@@ -36,7 +36,7 @@ from orch.server.resources.document import key_of
 from orch.server.resources.selection import selectable
 from orch.server.reviews import Reviews
 from orch.server.storage.base import Storage, StorageFailed
-from orch.server.storage.sqlite import SqliteStorage
+from orch.server.storageflags import make_storage
 from orch.server.strategy import pods
 from orch.server.tokens import Tokens
 from orch.wire.kinds import PODS, RESOURCES
@@ -50,12 +50,12 @@ class Server:
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._stopping = False
-        self.storage: Storage = SqliteStorage(flags.storage_file)
+        self._metrics = ServerMetrics(flags.features, flags.metric_policy)
+        self.storage: Storage = make_storage(flags.storage, self._metrics.observe_etcd)
         restriction = NodeRestriction()
         self._backend = Backend(
             self.storage, admit=restriction.check, admit_deletion=restriction.check_deletion
         )
-        self._metrics = ServerMetrics(flags.features, flags.metric_policy)
         self.inflight = Inflight(self._metrics.inflight)
         self._slis = SliMetrics()
         self._tokens = Tokens((), (flags.service_account_issuer,))
@@ -70,7 +70,7 @@ class Server:
         self.app = self._application()
 
     async def open(self) -> None:
-        """Load storage and make what must exist; SetupError when the file cannot be used."""
+        """Load storage and make what must exist; SetupError when storage cannot be used."""
         try:
             await self.storage.open()
             await bootstrap.make_namespaces(self._backend)
@@ -96,7 +96,15 @@ class Server:
                 interval_s=expiry.INTERVAL_S,
                 jitter=0.1,
             ),
+            *self._upkeep(),
         ]
+
+    def _upkeep(self) -> list[Periodic]:
+        """What the storage needs, unless it was told to do without."""
+        interval_s = self._flags.storage.compaction_s
+        if not (self._flags.storage.servers and interval_s):
+            return []
+        return [Periodic("storage", self.storage.maintain, interval_s=interval_s)]
 
     async def wind_down(self) -> None:
         """Fail readiness, wait the shutdown delay, end every watch."""

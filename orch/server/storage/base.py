@@ -49,6 +49,18 @@ class StorageFailed(StorageError):
     """The medium failed (full, unwritable, closed): nothing of the write was kept."""
 
 
+class StorageUnavailable(StorageFailed):
+    """The medium cannot be reached now: nothing was written, and trying again may help."""
+
+
+class OutcomeUnknown(StorageFailed):
+    """The medium was lost between a write and its answer: whether it was kept is not known."""
+
+
+class ObjectTooLarge(StorageFailed):
+    """The medium takes no object of this size."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """One object at one revision. `memo` is room for what readers derive from `data`, once."""
@@ -113,7 +125,11 @@ class Watch(Protocol):
 
 
 class Storage(Protocol):
-    """Reads are synchronous and from memory; writes return after they are durable."""
+    """Reads are synchronous and from memory; writes return after they are durable.
+
+    A medium may be shared by servers: each sees its own writes when they are answered, and those
+    of the others a moment later, or at once after `settle`.
+    """
 
     @property
     def revision(self) -> int:
@@ -125,6 +141,18 @@ class Storage(Protocol):
 
     async def check(self) -> None:
         """StorageFailed unless a write could be made now."""
+
+    async def settle(self) -> None:
+        """Reads after this see every write answered before it, also by other servers.
+
+        StorageFailed when the medium cannot say. Costs nothing where there are no other servers.
+        """
+
+    async def reach(self, revision: int) -> bool:
+        """Wait, a few seconds at most, until reads are as new as `revision`; whether they are."""
+
+    async def maintain(self) -> None:
+        """What the medium needs every few minutes; does not raise."""
 
     def size_bytes(self) -> int:
         """Bytes on the medium; may block, and may be called from any thread."""

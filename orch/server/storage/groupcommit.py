@@ -114,6 +114,15 @@ class GroupCommitStorage:
         except TimeoutError:
             raise StorageFailed(f"no commit within {CHECK_TIMEOUT_S:g} s") from None
 
+    async def settle(self) -> None:
+        """Nobody else writes here."""
+
+    async def reach(self, revision: int) -> bool:
+        return self.revision >= revision
+
+    async def maintain(self) -> None:
+        """Nothing grows here that is not needed."""
+
     async def open(self) -> None:
         """Load everything and start the writer; StorageFailed when the medium cannot be used."""
         self._loop = asyncio.get_running_loop()

@@ -46,6 +46,13 @@ class History:
         del self._changes[:surplus]
         self._first += surplus
 
+    def lose(self, revision: int) -> None:
+        """Changes up to `revision` were missed: every reader gets Compacted."""
+        self._first = self.end_position + 1
+        self._changes.clear()
+        self.floor = revision
+        self._wake()
+
     def position_after(self, revision: int) -> int:
         """Where a reader that has seen `revision` continues; Compacted when that is gone."""
         if revision < self.floor:

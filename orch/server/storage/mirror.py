@@ -68,6 +68,17 @@ class Mirror:
         for stored in items:
             self._shelf(stored.key).put(stored)
 
+    def reload(self, items: Iterable[Stored], revision: int) -> None:
+        """Start again from what the medium holds now: what happened meanwhile is not known.
+
+        Every watch ends with Compacted.
+        """
+        shelves, self._shelves = self._shelves, {}
+        self.load(items, revision)
+        for shelf in shelves.values():
+            shelf.history.lose(revision)
+            shelf.concerned.lose()
+
     def get(self, key: str) -> Stored | None:
         return self._shelf(key).objects.get(key)
 

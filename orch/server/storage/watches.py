@@ -121,6 +121,13 @@ class ConcernedWatch(_Waiting):
             self._index.remove(self)
         self._wake()
 
+    def lose(self) -> None:
+        """Changes were missed that nobody knows."""
+        if self._fell_behind_at is None:
+            self._fell_behind_at = self.revision
+            self._index.remove(self)
+        self._wake()
+
     def close(self) -> None:
         self._index.remove(self)
         super().close()
@@ -170,6 +177,18 @@ class ConcernIndex:
                         watch.push(change)
 
     def end(self) -> None:
-        for by_value in self._by_name.values():
-            for watch in [watch for watches in tuple(by_value.values()) for watch in watches]:
-                watch.close()
+        for watch in self._all():
+            watch.close()
+
+    def lose(self) -> None:
+        """Every watch has missed something."""
+        for watch in self._all():
+            watch.lose()
+
+    def _all(self) -> list[ConcernedWatch]:
+        return [
+            watch
+            for by_value in self._by_name.values()
+            for watches in by_value.values()
+            for watch in watches
+        ]

@@ -1,4 +1,4 @@
-"""The committed stubs are those of the committed proto."""
+"""The committed stubs are those of the committed protos."""
 
 import subprocess
 import sys
@@ -12,13 +12,14 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("stubs")
-    script = ROOT / "tools" / "generate-cri-stubs"
+    script = ROOT / "tools" / "generate-stubs"
     subprocess.run([sys.executable, str(script), str(output)], check=True, timeout=60)
     return output
 
 
-@pytest.mark.parametrize("name", ["cri_pb2.py", "cri_pb2_grpc.py"])
-def test_generating_again_gives_the_committed_stub(generated: Path, name: str) -> None:
-    path = Path("nodeagent/runtime") / name
+@pytest.mark.parametrize("proto", ["nodeagent/runtime/cri", "orch/server/storage/etcd"])
+@pytest.mark.parametrize("kind", ["_pb2.py", "_pb2_grpc.py"])
+def test_generating_again_gives_the_committed_stub(generated: Path, proto: str, kind: str) -> None:
+    path = f"{proto}{kind}"
 
     assert (generated / path).read_text() == (ROOT / path).read_text()

@@ -1,0 +1,48 @@
+"""Let etcd forget old revisions, one server of several each round.
+
+The servers agree through one key: who finds it as it was left a round ago writes it, and may
+compact to the revision that was the newest then. So history is kept for one to two rounds.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol
+
+from orch.server.storage.base import Compacted
+
+log = logging.getLogger(__name__)
+
+KEY = b"compact_rev_key"  # the reference's, so that servers of both kinds do not both compact
+
+
+class CompactionCalls(Protocol):
+    async def put_if_version(self, key: bytes, value: bytes, version: int) -> tuple[int, Any]: ...
+
+    async def compact(self, revision: int) -> None: ...
+
+
+class Compactor:
+    """One server's part; `round` is to be called at a fixed rate."""
+
+    def __init__(self, client: CompactionCalls) -> None:
+        self._client = client
+        self._version = 0  # of KEY, when this server last looked
+        self._revision = 0  # the newest at that time; 0 before the first look
+
+    async def round(self, newest: int) -> None:
+        """Compact to what was the newest a round ago, unless another server has just done so."""
+        written, found = await self._client.put_if_version(KEY, b"%d" % newest, self._version)
+        if not written:  # somebody else's turn: take up from there
+            self._version = 0 if found is None else int(found.version)
+            self._revision = newest
+            return
+        previous, self._revision = self._revision, newest
+        self._version += 1
+        if previous == 0:
+            return
+        try:
+            await self._client.compact(previous)
+        except Compacted:
+            return  # an operator, or etcd's own compaction, was here first
+        log.debug("etcd was compacted to revision %d", previous)

@@ -1,0 +1,337 @@
+"""etcd v3 over gRPC: the few calls that storage makes. The only module here that imports grpc.
+
+Keys and values are bytes as etcd has them; what they mean is `etcdstorage`'s business. Every call
+has a deadline, and what gRPC raises becomes a StorageFailed that names the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import grpc
+
+from orch.server.storage import etcd_pb2 as pb
+from orch.server.storage import etcd_pb2_grpc as rpc
+from orch.server.storage.base import (
+    Compacted,
+    ObjectTooLarge,
+    OutcomeUnknown,
+    StorageFailed,
+    StorageUnavailable,
+)
+
+CALL_TIMEOUT_S = 5.0
+_ALL_KEYS = b"\0"  # as key and as end of a range: everything
+_QUIET_TIMEOUT_S = 0.5
+_UNLIMITED = -1
+_NOT_SENT = "failed to connect to all addresses"
+
+Observe = Callable[[str, float, bool], None]  # operation, seconds, failed
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdAccess:
+    """Servers as `http(s)://host:port`, all of one scheme, and the files for https.
+
+    A connection on which nothing comes back for `keepalive_s` is asked for a sign of life, and
+    dropped when there is none within half of that; etcd itself forbids asking more often than
+    every 5 s.
+    """
+
+    servers: tuple[str, ...]
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    keepalive_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key at one revision."""
+
+    key: bytes
+    revision: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdEvent:
+    """`value` None: the key was deleted at this revision."""
+
+    key: bytes
+    revision: int
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of a conditional write: `found` is the entry before a deletion, or what stood in the way."""
+
+    written: bool
+    revision: int
+    found: Entry | None
+
+
+class EtcdClient:
+    """Calls go to one server at a time, the next one after it could not be reached."""
+
+    def __init__(
+        self, access: EtcdAccess, *, timeout_s: float = CALL_TIMEOUT_S, observe: Observe
+    ) -> None:
+        self._access = access
+        self._timeout_s = timeout_s
+        self._observe = observe
+        self._channels: list[_Channel] = []
+        self._chosen = 0
+
+    def open(self) -> None:
+        """On the event loop that will make the calls; StorageFailed for unusable TLS files."""
+        credentials = _credentials(self._access)
+        self._channels = [
+            _Channel(server, credentials, self._access.keepalive_s)
+            for server in self._access.servers
+        ]
+
+    async def close(self) -> None:
+        """Calls under way fail."""
+        channels, self._channels = self._channels, []
+        for channel in channels:
+            await channel.close()
+        await _grpc_is_quiet()
+
+    async def size_bytes(self) -> int:
+        """Of the chosen server's database."""
+        return int((await self._call("status", "Status", pb.StatusRequest())).dbSize)
+
+    async def revision(self) -> int:
+        """The newest, confirmed by the cluster: no answered write has a later one."""
+        answer = await self._read("revision", pb.RangeRequest(key=_ALL_KEYS, keys_only=True))
+        return int(answer.header.revision)
+
+    async def page(
+        self, start: bytes, end: bytes, *, limit: int, revision: int
+    ) -> tuple[list[Entry], int, bool]:
+        """Entries of [start, end) as they were at `revision` (0: now), that revision, any more?"""
+        request = pb.RangeRequest(key=start, range_end=end, limit=limit, revision=revision)
+        answer = await self._read("list", request)
+        return [_entry(kv) for kv in answer.kvs], int(answer.header.revision), bool(answer.more)
+
+    async def put(self, key: bytes, value: bytes, expected: int) -> Outcome:
+        """Only over the entry at revision `expected` (0: only where there is none)."""
+        operation = "update" if expected else "create"
+        request = _if_at(
+            key, expected, pb.RequestOp(request_put=pb.PutRequest(key=key, value=value))
+        )
+        return _outcome(await self._call(operation, "Txn", request))
+
+    async def delete(self, key: bytes, expected: int | None) -> Outcome:
+        """Only the entry at that revision; None: whichever there is."""
+        deletion = pb.DeleteRangeRequest(key=key, prev_kv=True)
+        request = _if_at(key, expected, pb.RequestOp(request_delete_range=deletion))
+        return _outcome(await self._call("delete", "Txn", request))
+
+    async def put_if_version(self, key: bytes, value: bytes, version: int) -> tuple[int, Any]:
+        """(revision, None) when the key had been written `version` times, else (0, its entry)."""
+        same = pb.Compare(target=pb.Compare.VERSION, key=key, version=version)
+        answer = await self._call(
+            "compact",
+            "Txn",
+            pb.TxnRequest(
+                compare=[same],
+                success=[pb.RequestOp(request_put=pb.PutRequest(key=key, value=value))],
+                failure=[pb.RequestOp(request_range=pb.RangeRequest(key=key))],
+            ),
+        )
+        if answer.succeeded:
+            return int(answer.header.revision), None
+        return 0, next(iter(answer.responses[0].response_range.kvs), None)
+
+    async def compact(self, revision: int) -> None:
+        """Let etcd forget what came before `revision`; Compacted when it has already."""
+        await self._call("compact", "Compact", pb.CompactionRequest(revision=revision))
+
+    async def watch(self, from_revision: int) -> AsyncGenerator[tuple[list[EtcdEvent], int], None]:
+        """Every change of every key from a revision on, in order; events of one revision together.
+
+        First comes ([], etcd's newest revision): the watch stands. Ends only by an error:
+        Compacted, StorageFailed. All keys and not only storage's own are watched, because then
+        each revision that etcd gives shows up here, and how far the watch has come is known.
+        """
+        channel = self._channel()
+        create = pb.WatchCreateRequest(
+            key=_ALL_KEYS, range_end=_ALL_KEYS, start_revision=from_revision
+        )
+        with self._explaining(channel, written=False):
+            call = channel.watch.Watch()
+            try:
+                await call.write(pb.WatchRequest(create_request=create))
+                async for answer in call:
+                    if answer.canceled:
+                        raise _canceled(answer, from_revision)
+                    yield [_event(event) for event in answer.events], int(answer.header.revision)
+            finally:
+                call.cancel()
+        raise StorageUnavailable(f"etcd at {channel.server} ended the watch")
+
+    async def _read(self, operation: str, request: Any) -> Any:
+        """From the first server that can be reached."""
+        for _ in self._channels[1:]:
+            with contextlib.suppress(StorageUnavailable):
+                return await self._call(operation, "Range", request)
+        return await self._call(operation, "Range", request)
+
+    async def _call(self, operation: str, method: str, request: Any) -> Any:
+        channel = self._channel()
+        clock = asyncio.get_running_loop().time
+        began_s, failed = clock(), True
+        try:
+            with self._explaining(channel, written=operation in ("create", "update", "delete")):
+                answer = await channel.methods[method](request, timeout=self._timeout_s)
+            failed = False
+        finally:
+            self._observe(operation, clock() - began_s, failed)
+        return answer
+
+    def _channel(self) -> _Channel:
+        if not self._channels:
+            raise StorageFailed("storage is not open")
+        return self._channels[self._chosen % len(self._channels)]
+
+    @contextlib.contextmanager
+    def _explaining(self, channel: _Channel, *, written: bool) -> Iterator[None]:
+        try:
+            yield
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            failure = _failure(channel.server, error, written=written)
+            if isinstance(failure, StorageUnavailable | OutcomeUnknown):
+                self._chosen += 1
+            raise failure from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._channels and not (task and task.cancelling()):
+                raise StorageFailed("storage was closed") from None
+            raise
+
+
+class _Method(Protocol):
+    async def __call__(self, request: Any, *, timeout: float) -> Any: ...
+
+
+class _Channel:
+    """One server's connection and what can be called on it."""
+
+    def __init__(self, server: str, credentials: Any, keepalive_s: float) -> None:
+        self.server = server
+        target = urlsplit(server).netloc
+        options = _options(keepalive_s)
+        if credentials is None:
+            self._channel = grpc.aio.insecure_channel(target, options=options)
+        else:
+            self._channel = grpc.aio.secure_channel(target, credentials, options=options)
+        kv = rpc.KVStub(self._channel)
+        maintenance = rpc.MaintenanceStub(self._channel)
+        self.watch = rpc.WatchStub(self._channel)
+        self.methods: dict[str, _Method] = {
+            "Range": kv.Range, "Txn": kv.Txn, "Compact": kv.Compact, "Status": maintenance.Status,
+        }  # fmt: skip
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+def _options(keepalive_s: float) -> list[tuple[str, int]]:
+    return [
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.min_reconnect_backoff_ms", 1000),  # also how long one connecting may take
+        ("grpc.max_reconnect_backoff_ms", 2000),
+        ("grpc.keepalive_time_ms", int(keepalive_s * 1000)),
+        ("grpc.keepalive_timeout_ms", int(keepalive_s * 500)),
+        ("grpc.http2.ping_timeout_ms", int(keepalive_s * 500)),  # else a minute, whatever the above
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.max_receive_message_length", _UNLIMITED),
+        ("grpc.max_send_message_length", _UNLIMITED),
+        ("grpc.use_local_subchannel_pool", 1),  # the connection ends with this channel
+    ]
+
+
+def _credentials(access: EtcdAccess) -> Any:
+    """None for http."""
+    if not access.servers[0].startswith("https:"):
+        return None
+    files = (access.ca_file, access.key_file, access.cert_file)
+    try:
+        ca, key, chain = (None if file is None else file.read_bytes() for file in files)
+    except OSError as error:
+        raise StorageFailed(f"cannot read {error.filename} for etcd: {error.strerror}") from error
+    return grpc.ssl_channel_credentials(ca, key, chain)
+
+
+def _failure(server: str, error: Exception, *, written: bool) -> StorageFailed | Compacted:
+    """The storage's word for what gRPC reports; `written`: the call may have changed something."""
+    if not isinstance(error, grpc.aio.AioRpcError):
+        return StorageUnavailable(f"etcd at {server}: the connection was closed")
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in details:
+        return Compacted(0, 0)
+    if code is grpc.StatusCode.INVALID_ARGUMENT and "too large" in details:
+        return ObjectTooLarge("etcd takes no object of this size (--max-request-bytes of etcd)")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        kind = OutcomeUnknown if written else StorageUnavailable
+        return kind(f"etcd at {server} did not answer in time")
+    if code is grpc.StatusCode.UNAVAILABLE:
+        sent = written and _NOT_SENT not in details
+        kind = OutcomeUnknown if sent else StorageUnavailable
+        return kind(f"etcd at {server} cannot be reached: {details}")
+    return StorageFailed(f"etcd at {server}: {details or code.name}")
+
+
+async def _grpc_is_quiet() -> None:
+    """Until gRPC's own tasks have seen the end of their calls; a moment at most."""
+    deadline_s = asyncio.get_running_loop().time() + _QUIET_TIMEOUT_S
+    while any("_AioCall" in repr(task) for task in asyncio.all_tasks()):
+        if asyncio.get_running_loop().time() > deadline_s:
+            return
+        await asyncio.sleep(0.001)
+
+
+def _canceled(answer: Any, from_revision: int) -> Compacted | StorageUnavailable:
+    if answer.compact_revision:
+        return Compacted(from_revision, int(answer.compact_revision))
+    return StorageUnavailable(f"etcd ended the watch: {answer.cancel_reason or 'no reason given'}")
+
+
+def _if_at(key: bytes, expected: int | None, action: Any) -> Any:
+    """`action` if the key's newest revision is `expected` (None: any), else what is there."""
+    compare = pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=expected or 0)
+    if expected is None:
+        compare.result = pb.Compare.GREATER
+    look = pb.RequestOp(request_range=pb.RangeRequest(key=key))
+    return pb.TxnRequest(compare=[compare], success=[action], failure=[look])
+
+
+def _outcome(answer: Any) -> Outcome:
+    response = answer.responses[0]
+    found = (
+        response.response_delete_range.prev_kvs
+        if answer.succeeded
+        else (response.response_range.kvs)
+    )
+    entry = _entry(found[0]) if found else None
+    return Outcome(bool(answer.succeeded), int(answer.header.revision), entry)
+
+
+def _entry(kv: Any) -> Entry:
+    return Entry(kv.key, kv.mod_revision, kv.value)
+
+
+def _event(event: Any) -> EtcdEvent:
+    kv = event.kv
+    deleted = event.type == pb.Event.DELETE
+    return EtcdEvent(kv.key, kv.mod_revision, None if deleted else kv.value)

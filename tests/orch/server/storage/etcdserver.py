@@ -1,0 +1,94 @@
+"""A real etcd for tests: its own process, data directory and ports, on loopback only."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_MEMORY = Path("/dev/shm")  # no test needs what it wrote to outlive the machine
+
+
+@dataclass
+class EtcdServer:
+    """`stop` keeps the data, `start` goes on with it at the same address."""
+
+    directory: Path
+    port: int
+    peer_port: int
+    metrics_port: int
+    arguments: tuple[str, ...] = ()
+    scheme: str = "http"
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    "etcd", "--name=test", f"--data-dir={self.directory / 'data'}",
+                    f"--listen-client-urls={self.url}", f"--advertise-client-urls={self.url}",
+                    f"--listen-peer-urls=http://127.0.0.1:{self.peer_port}",
+                    f"--initial-advertise-peer-urls=http://127.0.0.1:{self.peer_port}",
+                    f"--initial-cluster=test=http://127.0.0.1:{self.peer_port}",
+                    f"--listen-metrics-urls=http://127.0.0.1:{self.metrics_port}",
+                    "--grpc-keepalive-min-time=500ms", "--heartbeat-interval=50",
+                    "--election-timeout=500", *self.arguments,
+                ],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+        deadline = time.monotonic() + 30
+        while not self._is_healthy():
+            assert self.process.poll() is None, (self.directory / "log").read_text()
+            assert time.monotonic() < deadline, (self.directory / "log").read_text()
+            time.sleep(0.02)
+
+    def _is_healthy(self) -> bool:
+        try:
+            url = f"http://127.0.0.1:{self.metrics_port}/health"
+            with urllib.request.urlopen(url, timeout=1) as answer:
+                return b'"true"' in answer.read()
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def free_ports() -> tuple[int, int, int]:
+    """For clients, peers and metrics."""
+    with socket.socket() as one, socket.socket() as two, socket.socket() as three:
+        for listener in (one, two, three):
+            listener.bind(("127.0.0.1", 0))
+        client, peer, metrics = (each.getsockname()[1] for each in (one, two, three))
+        return client, peer, metrics
+
+
+@contextmanager
+def running_etcd(*arguments: str, scheme: str = "http") -> Iterator[EtcdServer]:
+    if shutil.which("etcd") is None:
+        pytest.skip("needs etcd (Debian package etcd-server)")
+    parent = str(_MEMORY) if _MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="etcd-", dir=parent) as name:
+        server = EtcdServer(Path(name), *free_ports(), arguments, scheme)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()

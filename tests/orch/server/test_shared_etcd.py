@@ -1,0 +1,155 @@
+"""Two API servers on one etcd serve one cluster; what clients see when etcd is away."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.orch.server.harness import LEASES, MERGE, NODES, Api, Pki, lease, node
+from tests.orch.server.storage.conftest import grpc_kept
+from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
+
+
+@pytest.fixture
+def etcd() -> Iterator[EtcdServer]:
+    with running_etcd() as server, grpc_kept():
+        yield server
+
+
+@pytest.fixture
+async def servers(etcd: EtcdServer, server_pki: Pki, tmp_path: Path) -> AsyncIterator[list[Api]]:
+    started = [
+        await Api.start(server_pki, tmp_path / name, f"--etcd-servers={etcd.url}")
+        for name in ("one", "two")
+    ]
+    yield started
+    for api in started:
+        await api.stop()
+
+
+async def test_what_one_wrote_the_other_serves_at_once(servers: list[Api]) -> None:
+    one, two = servers
+    for number in range(20):
+        name = f"n{number}"
+        created = await one.call("POST", NODES, node(name))
+        assert created.status == 201
+        seen = await two.call("GET", f"{NODES}/{name}")
+        assert seen.json == created.json
+        patch = {"metadata": {"labels": {"a": str(number)}}}
+        patched = await two.call("PATCH", f"{NODES}/{name}", patch, content_type=MERGE)
+        assert patched.status == 200
+        assert (await one.call("GET", f"{NODES}/{name}")).json == patched.json
+    lists = [(await api.call("GET", NODES)).json for api in servers]
+    assert lists[0] == lists[1]
+    assert len(lists[0]["items"]) == 20
+
+
+async def test_watches_on_both_show_every_write_of_both(servers: list[Api]) -> None:
+    start = (await servers[0].call("GET", NODES)).json["metadata"]["resourceVersion"]
+    watching = [asyncio.ensure_future(watch_from(api, start, 60)) for api in servers]
+    for number in range(20):
+        writer, other = servers[number % 2], servers[(number + 1) % 2]
+        assert (await writer.call("POST", NODES, node(f"n{number}"))).status == 201
+        patch = {"metadata": {"labels": {"a": "b"}}}
+        await other.call("PATCH", f"{NODES}/n{number}", patch, content_type=MERGE)
+        assert (await writer.call("DELETE", f"{NODES}/n{number}")).status == 200
+    async with asyncio.timeout(30):
+        first, second = await asyncio.gather(*watching)
+    assert first == second
+    assert [kind for kind, *_ in first] == ["ADDED", "MODIFIED", "DELETED"] * 20
+    revisions = [int(revision) for *_, revision in first]
+    assert revisions == sorted(set(revisions))
+
+
+async def watch_from(api: Api, revision: str, count: int) -> list[tuple[str, str, str]]:
+    """The first events after a revision: type, name, revision."""
+    seen = []
+    path = f"{NODES}?watch=1&resourceVersion={revision}"
+    async with api.session("admin").get(api.url(path)) as answer:
+        while len(seen) < count:
+            event = orjson.loads(await answer.content.readline())
+            metadata = event["object"]["metadata"]
+            seen.append((event["type"], metadata["name"], metadata["resourceVersion"]))
+    return seen
+
+
+async def test_of_two_who_take_a_lease_through_different_servers_one_gets_it(
+    servers: list[Api],
+) -> None:
+    assert (await servers[0].call("POST", LEASES, lease("leader"))).status == 201
+    for round_number in range(10):
+        held = (await servers[0].call("GET", f"{LEASES}/leader")).json
+        takers = []
+        for number, api in enumerate(servers):
+            wanted = {
+                **held,
+                "spec": {**held["spec"], "holderIdentity": f"{round_number}-{number}"},
+            }
+            takers.append(api.call("PUT", f"{LEASES}/leader", wanted))
+        answers = await asyncio.gather(*takers)
+        assert sorted(answer.status for answer in answers) == [200, 409]
+        winner = next(answer for answer in answers if answer.status == 200)
+        for api in servers:
+            shown = (await api.call("GET", f"{LEASES}/leader")).json
+            assert shown["spec"] == winner.json["spec"]
+
+
+async def test_a_server_that_starts_on_existing_data_serves_it(
+    servers: list[Api], etcd: EtcdServer, server_pki: Pki, tmp_path: Path
+) -> None:
+    await servers[0].call("POST", NODES, node("n1"))
+    third = await Api.start(server_pki, tmp_path / "three", f"--etcd-servers={etcd.url}")
+    shown = [(await api.call("GET", f"{NODES}/n1")).json for api in (servers[1], third)]
+    await third.stop()
+    assert shown[0] == shown[1]
+
+
+async def test_while_etcd_is_away_clients_are_told_and_afterwards_all_is_well(
+    servers: list[Api], etcd: EtcdServer
+) -> None:
+    api = servers[0]
+    await api.call("POST", NODES, node("n1"))
+    etcd.stop()
+    refused = await api.call("POST", NODES, node("n2"))
+    assert (refused.status, refused.json["reason"]) == (503, "ServiceUnavailable")
+    assert "Retry-After" in refused.headers
+    assert etcd.url in refused.json["message"]
+    assert (await api.call("GET", f"{NODES}/n1")).status == 503
+    assert (await api.call("GET", f"{NODES}/n1?resourceVersion=0")).status == 200
+    ready = await api.call("GET", "/readyz")
+    assert ready.status == 500
+    assert "[-]etcd failed" in ready.text
+    etcd.start()
+    async with asyncio.timeout(30):
+        while (await api.call("GET", "/readyz")).status != 200:
+            await asyncio.sleep(0.05)
+    assert (await api.call("POST", NODES, node("n2"))).status == 201
+    assert (await servers[1].call("GET", f"{NODES}/n2")).status == 200
+    page = (await api.call("GET", "/metrics")).text
+    assert 'etcd_request_errors_total{operation="revision"}' in page
+
+
+async def test_an_etcd_with_other_data_makes_clients_read_again(
+    servers: list[Api], etcd: EtcdServer
+) -> None:
+    api = servers[0]
+    for number in range(30):
+        await api.call("POST", NODES, node(f"n{number}"))
+    before = (await api.call("GET", NODES)).json["metadata"]["resourceVersion"]
+    path = api.url(f"{NODES}?watch=1&resourceVersion={before}")
+    async with api.session("admin").get(path) as watching:
+        etcd.stop()
+        shutil.rmtree(etcd.directory / "data")
+        etcd.start()
+        async with asyncio.timeout(30):
+            event = orjson.loads(await watching.content.readline())
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+    async with asyncio.timeout(30):
+        while (answer := await api.call("GET", NODES)).status != 200:
+            await asyncio.sleep(0.05)
+    assert answer.json["items"] == []
