@@ -36,7 +36,10 @@ _ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 
 class FactsCollector:
-    """`sample` and `health` give what is known now; `problems` other reasons not to be Ready."""
+    """`sample` and `health` give what is known now; `problems` other reasons not to be Ready.
+
+    `store_excess` gives the bytes of checkpoints that may not be there; None: not looked at.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class FactsCollector:
         health: Callable[[], RuntimeHealth],
         runtime: ContainerRuntime | None = None,
         problems: Callable[[], Sequence[str]] = tuple,
+        store_excess: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._machine = machine
         self._node_ip = node_ip
@@ -54,6 +58,7 @@ class FactsCollector:
         self._health = health
         self._runtime = runtime
         self._problems = problems
+        self._store_excess = store_excess
         self._images: tuple[ImageFacts, ...] = ()
         self._addresses: tuple[AddressFacts, ...] | None = None
         self._refresh_due_s = 0.0
@@ -70,7 +75,7 @@ class FactsCollector:
         return NodeFacts(
             time_s=asyncio.get_running_loop().time(),
             machine=self._machine,
-            usage=usage_facts(self._sample()),
+            usage=usage_facts(self._sample(), self._store_excess()),
             runtime=health,
             images=self._images,
             addresses=self._addresses or (),
@@ -130,10 +135,10 @@ def machine_facts(
     )
 
 
-def usage_facts(sample: Sample | None) -> UsageFacts:
+def usage_facts(sample: Sample | None, store_excess: int | None = None) -> UsageFacts:
     """Memory is available when it is not in the working set of the whole machine."""
     if sample is None:
-        return UsageFacts()
+        return UsageFacts(checkpoint_excess_bytes=store_excess)
     node = sample.node
     memory = node.cgroup.memory if node.cgroup else None
     working_set = memory.working_set_bytes if memory else None
@@ -145,6 +150,7 @@ def usage_facts(sample: Sample | None) -> UsageFacts:
         image_fs=_filesystem_facts(node.image_fs),
         pids_in_use=node.rlimit.running if node.rlimit else None,
         pids_max=node.rlimit.max_pids if node.rlimit else None,
+        checkpoint_excess_bytes=store_excess,
     )
 
 

@@ -138,6 +138,8 @@ def _loops(
         loops["events"] = built.events.run()
     if built.keeper:
         loops["pods"] = built.keeper.run()
+    if built.checkpoints:
+        loops |= built.checkpoints.loops()
     if built.runtime_disks:
         runtime_disks = Periodic(
             "runtime disks", built.runtime_disks.step, interval_s=parts.DISK_INTERVAL_S

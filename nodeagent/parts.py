@@ -12,9 +12,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent import collector, podparts, stalls
-from nodeagent.checkpoint import CheckpointLimits, CheckpointService
-from nodeagent.checkpointstore import CheckpointStore
+from nodeagent import checkpointparts, collector, podparts, stalls
+from nodeagent.checkpointparts import Checkpoints
 from nodeagent.collector import FactsCollector
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.heartbeat import LeaseLoop
@@ -80,7 +79,7 @@ class Parts:
     status: StatusLoop
     lease: LeaseLoop | None
     keeper: PodKeeper | None
-    checkpoints: CheckpointService | None
+    checkpoints: Checkpoints | None
     events: EventRecorder | None
     health: HealthChecks
     slis: SliMetrics
@@ -105,6 +104,7 @@ class Parts:
                 watchdog=watchdog,
                 operations=self.operations,
                 stalls=self.triggers.counts if self.triggers else {},
+                checkpoints=self.checkpoints.counts if self.checkpoints else None,
             ),
             policy,
         )
@@ -120,7 +120,7 @@ class Parts:
             zpages=zpages,
             pages=pages,
             registry=self.registry,
-            checkpoints=self.checkpoints,
+            checkpoints=self.checkpoints.service if self.checkpoints else None,
             health=self.health,
             slis=self.slis,
             metrics=metrics,
@@ -129,12 +129,12 @@ class Parts:
     async def stop_checkpoints(self) -> None:
         """Break off checkpoints under way, and let their containers run again."""
         if self.checkpoints:
-            await self.checkpoints.close()
+            await self.checkpoints.service.close()
 
     async def recover(self) -> None:
         """Tidy up what an agent that was killed during a checkpoint left behind."""
         if self.checkpoints:
-            await self.checkpoints.recover()
+            await self.checkpoints.service.recover()
 
     async def close(self) -> None:
         if self.triggers:
@@ -164,12 +164,19 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
     watch = RuntimeWatch(runtime, on_change=lambda: status.wake())
     events = EventRecorder(client, "nodeagent", host=node_name)
     machine = collector.machine_facts(host, hostname=node_name, hugepages_bytes=read_hugepages())
+    keeper = podparts.build_keeper(
+        config, registry, runtime, client, events, node=lambda: status.node
+    )
+    checkpoints = checkpointparts.build(
+        config, features, registry, runtime, sampler, keeper.events if keeper else None
+    )
     facts = FactsCollector(
         machine,
         node_ip=options.node_ip,
         sample=lambda: sampler.latest,
         health=lambda: watch.health,
         runtime=runtime,
+        store_excess=checkpoints.excess_bytes if checkpoints else lambda: None,
     )
     status = StatusLoop(
         client,
@@ -200,10 +207,8 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         triggers=triggers,
         status=status,
         lease=_lease(lease_client, node_name, config),
-        keeper=podparts.build_keeper(
-            config, registry, runtime, client, events, node=lambda: status.node
-        ),
-        checkpoints=_checkpoints(config, features, registry, runtime),
+        keeper=keeper,
+        checkpoints=checkpoints,
         events=events if client else None,
         health=health,
         slis=slis,
@@ -340,25 +345,6 @@ def _lease(
     if client is None or not config.registerNode:
         return None
     return LeaseLoop(client, node_name, duration_s=config.nodeLeaseDurationSeconds)
-
-
-def _checkpoints(
-    config: NodeAgentConfiguration,
-    features: Features,
-    registry: PodRegistry,
-    runtime: ContainerRuntime | None,
-) -> CheckpointService | None:
-    if runtime is None or not features.enabled("ContainerCheckpoint"):
-        return None
-    return CheckpointService(
-        registry,
-        runtime,
-        CheckpointStore(registry.settings.root_dir),
-        limits=CheckpointLimits(
-            timeout_s=config.runtimeRequestTimeout,
-            max_concurrent=config.checkpoint.maxConcurrent,
-        ),
-    )
 
 
 def _health(sampler: Sampler, interval_s: float) -> tuple[HealthChecks, SliMetrics]:

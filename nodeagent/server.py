@@ -16,7 +16,7 @@ from aiohttp import web
 from multidict import MultiDict
 
 from nodeagent import auth
-from nodeagent.checkpoint import CheckpointService
+from nodeagent.checkpoint.service import CheckpointService
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.containerlogs import ContainerLogs
 from nodeagent.metrics.pages import Body, StatsPages

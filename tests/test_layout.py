@@ -25,6 +25,11 @@ GENERATED = (
 
 # Parts of one thing that is tested as a whole: test file → modules.
 COVERED_BY: dict[str, tuple[str, ...]] = {
+    "nodeagent/checkpoint/test_pruner.py": (
+        "nodeagent.checkpoint.counts",
+        "nodeagent.checkpoint.reports",
+    ),
+    "nodeagent/checkpoint/test_store.py": ("nodeagent.checkpoint.folder",),
     "nodeagent/hollow/test_fleet.py": ("nodeagent.hollow.node",),
     "nodeagent/metrics/test_containerstats.py": (
         "nodeagent.metrics.columns",

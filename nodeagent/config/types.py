@@ -91,10 +91,26 @@ class Logging(ConfigModel):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class CheckpointEncryption(ConfigModel):
+    """Age recipients of every archive; none in either place: archives are not encrypted."""
+
+    recipients: list[str] = []
+    recipientsFile: str = ""
+
+
 class CheckpointPolicy(ConfigModel):
-    """Limits of the checkpoint store's use; `maxConcurrent` counts the whole node."""
+    """How many checkpoints at a time, and what the store may hold; 0 is "no bound"."""
 
     maxConcurrent: int = Field(default=2, ge=1, le=64)
+    maxPerContainer: int = Field(default=10, ge=0)
+    maxPerPod: int = Field(default=20, ge=0)
+    maxPerNamespace: int = Field(default=100, ge=0)
+    maxTotal: Threshold = "20%"  # of the file system of the root directory
+    minFree: Threshold = "12%"  # above nodefs.available, so that archives go before pods do
+    maxAge: Duration = 7 * 24 * 3600.0
+    deletedPods: Literal["Keep", "Expire", "Delete"] = "Expire"
+    deletedPodsMaxAge: Duration = 24 * 3600.0
+    encryption: CheckpointEncryption = CheckpointEncryption()
 
 
 class PsiTrigger(ConfigModel):

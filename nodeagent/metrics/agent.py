@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from nodeagent.checkpoint.counts import CheckpointCounts
 from nodeagent.heartbeat import LeaseLoop
-from nodeagent.metrics import pods
+from nodeagent.metrics import checkpoints, pods
 from nodeagent.metrics.operations import RuntimeOperations
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.health import RuntimeWatch
@@ -43,6 +44,7 @@ class Sources:
     watchdog: Watchdog | None
     operations: RuntimeOperations
     stalls: Mapping[tuple[str, str, str], int]  # by resource, level and scope of the trigger
+    checkpoints: CheckpointCounts | None = None
 
 
 def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
@@ -63,6 +65,8 @@ class _AgentCollector(Collector):
         yield from self._heartbeat()
         yield from pods.pod_metrics(self._sources.registry)
         yield from self._measuring()
+        if self._sources.checkpoints:
+            yield from checkpoints.checkpoint_metrics(self._sources.checkpoints)
         if self._sources.watchdog:
             yield _counts(
                 "nodeagent_watchdog_skipped",

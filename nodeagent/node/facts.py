@@ -47,6 +47,7 @@ class UsageFacts:
     image_fs: FilesystemFacts = FilesystemFacts()
     pids_in_use: int | None = None
     pids_max: int | None = None
+    checkpoint_excess_bytes: int | None = None  # of archives that may not be there, and stay
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from orch.wire import quantity
 MEMORY_PRESSURE = "MemoryPressure"
 DISK_PRESSURE = "DiskPressure"
 PID_PRESSURE = "PIDPressure"
-CONDITION_OF = {
+SIGNALS = {  # that the configuration may set thresholds for
     "memory.available": MEMORY_PRESSURE,
     "nodefs.available": DISK_PRESSURE,
     "nodefs.inodesFree": DISK_PRESSURE,
@@ -25,6 +25,8 @@ CONDITION_OF = {
     "imagefs.inodesFree": DISK_PRESSURE,
     "pid.available": PID_PRESSURE,
 }
+_CHECKPOINTS = "checkpoints.room"
+CONDITION_OF = {**SIGNALS, _CHECKPOINTS: DISK_PRESSURE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,10 @@ class PressureState:
     last_seen_s: Mapping[str, float] = field(default_factory=dict)
 
 
+# Met when the store of checkpoints holds more than it may and nothing of it can go.
+CHECKPOINT_STORE = Threshold(_CHECKPOINTS, Amount())
+
+
 def parse_amount(text: str) -> Amount:
     """`100Mi` or `10%`; ValueError names the text. `0%` and `100%` switch a threshold off."""
     if not text.endswith("%"):
@@ -87,7 +93,7 @@ def parse_thresholds(
     """
     thresholds = []
     for signal, text in values.items():
-        if signal not in CONDITION_OF:
+        if signal not in SIGNALS:
             raise ValueError(f"unknown eviction signal {signal!r}; use one of {_signals()}")
         if grace_s is not None and signal not in grace_s:
             raise ValueError(f"the soft eviction threshold {signal!r} needs a grace period")
@@ -104,6 +110,7 @@ def observe(usage: UsageFacts) -> dict[str, Observation]:
     seen: dict[str, Observation | None] = {
         "memory.available": _memory(usage),
         "pid.available": _pids(usage),
+        _CHECKPOINTS: _checkpoints(usage),
     }
     for name, fs in (("nodefs", usage.node_fs), ("imagefs", usage.image_fs)):
         seen |= _filesystem(name, fs)
@@ -163,6 +170,11 @@ def _pids(usage: UsageFacts) -> Observation | None:
     return Observation(usage.pids_max - usage.pids_in_use, usage.pids_max)
 
 
+def _checkpoints(usage: UsageFacts) -> Observation | None:
+    excess = usage.checkpoint_excess_bytes
+    return None if excess is None else Observation(-excess, 0)
+
+
 def _filesystem(name: str, fs: FilesystemFacts) -> dict[str, Observation | None]:
     return {
         f"{name}.available": _pair(fs.available_bytes, fs.capacity_bytes),
@@ -178,4 +190,4 @@ def _pair(available: int | None, capacity: int | None) -> Observation | None:
 
 
 def _signals() -> str:
-    return ", ".join(CONDITION_OF)
+    return ", ".join(SIGNALS)

@@ -58,7 +58,10 @@ def node_settings(
         max_pods=config.maxPods,
         pods_per_core=config.podsPerCore,
         reserved=capacity.parse_reserved(config.systemReserved, config.nodeagentReserved),
-        thresholds=pressure.parse_thresholds(config.evictionHard),
+        thresholds=(
+            *pressure.parse_thresholds(config.evictionHard),
+            pressure.CHECKPOINT_STORE,
+        ),
         pressure_transition_s=config.evictionPressureTransitionPeriod,
         max_images=config.nodeStatusMaxImages,
         declared_features=_declared(config.featureGates),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodeagent.pods import admission, desired, manifests, status
+from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.services import PodServices
@@ -62,6 +63,11 @@ class PodKeeper:
         self._leaving = False
         self._registry.on_view(self._look_at)
         services.vitals.on_change(self._look_at)
+
+    @property
+    def events(self) -> PodEvents:
+        """Where events of these pods are told."""
+        return self._services.events
 
     async def run(self) -> None:
         """Keep the pods for ever; an error that no worker can handle ends it."""

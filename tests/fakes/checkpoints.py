@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from nodeagent.checkpoint import CheckpointLimits, CheckpointService
-from nodeagent.checkpointstore import CheckpointStore
+from nodeagent.checkpoint.bounds import Bounds
+from nodeagent.checkpoint.encryption import Encryption
+from nodeagent.checkpoint.pruner import Pruner
+from nodeagent.checkpoint.reports import Reports
+from nodeagent.checkpoint.service import CheckpointLimits, CheckpointService
+from nodeagent.checkpoint.shelf import Shelf
+from nodeagent.checkpoint.store import CheckpointStore
 from nodeagent.freezer import Reviver
 from nodeagent.runtime import base
 from orch.wire.errors import ApiError
@@ -32,7 +38,7 @@ class Pods:
 
     pod: Pod = field(
         default_factory=lambda: Pod.from_wire(
-            {"metadata": {"name": "web", "namespace": "shop"}, "spec": SPEC}
+            {"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": SPEC}
         )
     )
     running: dict[str, str] = field(default_factory=dict)
@@ -41,8 +47,30 @@ class Pods:
     def find(self, namespace: str, name: str) -> Pod | None:
         return self.pod if (namespace, name) == ("shop", "web") else None
 
+    def live_uids(self) -> Collection[str] | None:
+        return {"u1"}
+
     def running_container(self, namespace: str, pod: str, container: str) -> str | None:
         return self.running.get(container)
+
+
+@dataclass
+class News:
+    """Events told, as (type, reason, message)."""
+
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def normal(self, pod: Pod | None, reason: str, message: str) -> None:
+        if pod:
+            self.told.append(("Normal", reason, message))
+
+    def warning(self, pod: Pod | None, reason: str, message: str) -> None:
+        if pod:
+            self.told.append(("Warning", reason, message))
+
+    @property
+    def reasons(self) -> list[str]:
+        return [reason for _, reason, _ in self.told]
 
 
 @dataclass
@@ -51,15 +79,39 @@ class Node:
     pods: Pods
     root: Path
     moments: list[datetime]
+    bounds: Bounds = field(default_factory=Bounds)
+    memory_bytes: int = 0
+    today: datetime = NOON
+    encryption: Encryption | None = None
+    news: News = field(default_factory=News)
+    reports: Reports = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reports = Reports(self.news)
+
+    @property
+    def shelf(self) -> Shelf:
+        return Shelf(str(self.root))
+
+    def pruner(self) -> Pruner:
+        return Pruner(
+            self.shelf, self.bounds, self.pods, reports=self.reports, now=lambda: self.today
+        )
+
+    def now(self) -> datetime:
+        return self.moments.pop(0) if len(self.moments) > 1 else self.moments[0]
 
     def service(self, *, timeout_s: float = 120, max_concurrent: int = 2) -> CheckpointService:
         return CheckpointService(
             self.pods,
             self.runtime,
-            CheckpointStore(str(self.root)),
+            CheckpointStore(str(self.root), self.encryption),
+            self.pruner(),
             reviver=Reviver(self.runtime, cgroup_root=self.root / "cgroup"),
-            limits=CheckpointLimits(timeout_s, max_concurrent),
-            now=lambda: self.moments.pop(0) if len(self.moments) > 1 else self.moments[0],
+            limits=CheckpointLimits(
+                timeout_s, max_concurrent, memory_of=lambda _container_id: self.memory_bytes
+            ),
+            now=self.now,
         )
 
     @property
@@ -67,7 +119,8 @@ class Node:
         return self.root / "checkpoints"
 
     def files(self) -> list[str]:
-        return sorted(os.listdir(self.store))
+        """What lies in the store, manifests apart."""
+        return [name for name in sorted(os.listdir(self.store)) if not name.endswith(".json")]
 
 
 async def checkpointable_node(root: Path) -> Node:

@@ -139,7 +139,8 @@ async def test_the_handlers_get_the_same_objects(build: Build) -> None:
     built = build(RUNTIME)
     services = built.services(None, MetricPolicy(), ZPages("nodeagent", {}))
     assert services.registry is built.registry
-    assert services.checkpoints is built.checkpoints
+    assert built.checkpoints
+    assert services.checkpoints is built.checkpoints.service
     assert services.health is built.health and services.slis is built.slis
     assert b'nodeagent_node_name{node="node-1"} 1.0' in services.metrics.render("")[0]
     await built.close()

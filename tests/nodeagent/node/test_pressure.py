@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.node import pressure
-from nodeagent.node.facts import FilesystemFacts
+from nodeagent.node.facts import FilesystemFacts, UsageFacts
 from nodeagent.node.pressure import Amount, Observation, PressureState, Threshold
 from tests.fakes import node
 
@@ -125,3 +125,18 @@ def test_pressure_is_true_exactly_when_met_within_the_transition_period(
         last_met_s = now_s if available < 100 else last_met_s
         expected = last_met_s is not None and now_s - last_met_s < TRANSITION_S
         assert under(state, now_s) is expected
+
+
+@pytest.mark.parametrize(("excess", "pressed"), [(None, False), (0, False), (1, True)])
+def test_checkpoints_that_may_not_be_there_are_pressure_on_the_disk(
+    excess: int | None, pressed: bool
+) -> None:
+    seen = pressure.observe(UsageFacts(checkpoint_excess_bytes=excess))
+    state = pressure.step(PressureState(), (pressure.CHECKPOINT_STORE,), seen, 0)
+
+    assert pressure.is_under(state, pressure.DISK_PRESSURE, 0, TRANSITION_S) is pressed
+
+
+def test_no_threshold_can_be_set_for_checkpoints() -> None:
+    with pytest.raises(ValueError, match="unknown eviction signal"):
+        pressure.parse_thresholds({"checkpoints.room": "1Gi"})

@@ -24,6 +24,7 @@ def test_the_defaults_are_those_of_the_configuration() -> None:
         "nodefs.inodesFree",
         "imagefs.available",
         "imagefs.inodesFree",
+        "checkpoints.room",
     }
     assert settings.declared_features is None
 

@@ -1,7 +1,7 @@
 """A checkpoint of a running container: find it, name the archive, let the runtime write it.
 
 Knows neither HTTP nor gRPC; what is refused is an ApiError with the texts of the reference agent
-(server.go `checkpoint`), what is busy with those of `checkpointturns`.
+(server.go `checkpoint`), what is busy with those of `turns`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from nodeagent.checkpointstore import CheckpointStore, NameTaken, StoreError
-from nodeagent.checkpointturns import Target, Turns
+from nodeagent.checkpoint.bounds import Archive
+from nodeagent.checkpoint.manifest import Manifest
+from nodeagent.checkpoint.names import archive_name
+from nodeagent.checkpoint.pruner import Pruner
+from nodeagent.checkpoint.store import CheckpointStore, NameTaken, StoreError
+from nodeagent.checkpoint.turns import Target, Turns
 from nodeagent.freezer import Reviver
 from nodeagent.runtime.base import (
     ContainerRuntime,
@@ -26,8 +30,9 @@ from nodeagent.runtime.base import (
 )
 from orch.component import clock
 from orch.component.clock import Now
+from orch.wire import times
 from orch.wire.errors import ApiError
-from orch.wire.pods import Pod
+from orch.wire.pods import Container, Pod
 from orch.wire.validation import is_dns1123_label, is_dns1123_subdomain
 
 log = logging.getLogger(__name__)
@@ -54,10 +59,14 @@ class PodDirectory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLimits:
-    """`timeout_s` is the runtime's default for a call; a request may ask for more, not for less."""
+    """`timeout_s` is the runtime's default for a call; a request may ask for more, not for less.
+
+    `memory_of` guesses an archive's size: what the container of that id has in memory, in bytes.
+    """
 
     timeout_s: float = 120.0
     max_concurrent: int = 2
+    memory_of: Callable[[str], int] = lambda _container_id: 0
 
 
 class CheckpointFailed(Exception):
@@ -72,6 +81,7 @@ class CheckpointService:
         pods: PodDirectory,
         runtime: ContainerRuntime,
         store: CheckpointStore,
+        pruner: Pruner,
         *,
         reviver: Reviver | None = None,
         limits: CheckpointLimits = CheckpointLimits(),
@@ -80,12 +90,15 @@ class CheckpointService:
         self._pods = pods
         self._runtime = runtime
         self._store = store
+        self._pruner = pruner
+        self._reports = pruner.reports
         self._reviver = reviver or Reviver(runtime)
         self._turns = Turns(limits.max_concurrent)
-        self._default_timeout_s = limits.timeout_s
+        self._limits = limits
         self._now = now
         self._recovering: set[str] = set()
         self._maybe_frozen: set[str] = set()
+        self._runtime_version = ""
 
     async def recover(self) -> None:
         """Tidy up after an agent that ended during a checkpoint, and free its containers.
@@ -121,27 +134,33 @@ class CheckpointService:
         the runtime's text when it failed.
         """
         target = Target(namespace, pod, container)
-        self._require_known(target)
+        known = self._require_known(target)
         asked_s = _parse_timeout(timeout)
         with self._turns.take(target):
+            began_s = asyncio.get_running_loop().time()
             try:
-                return await self._archive(target, asked_s)
+                manifest = await self._archive(target, known, asked_s)
             except (RuntimeCallError, CheckpointFailed, StoreError, OSError) as error:
                 message = f"checkpointing of {target} failed ({error})"
                 log.warning("%s", message)
+                self._reports.failed(known, message)
                 raise ApiError(500, "InternalError", message) from error
+            self._reports.made(known, container, manifest.name, began_s)
+            await self._pruner.made(manifest.name)
+        return str(self._store.path / manifest.name)
 
-    def _require_known(self, target: Target) -> None:
+    def _require_known(self, target: Target) -> Pod:
         named = is_dns1123_label(target.namespace) and is_dns1123_subdomain(target.pod)
         pod = self._pods.find(target.namespace, target.pod) if named else None
         if pod is None:
             raise ApiError(404, "NotFound", "pod does not exist")
         if not is_dns1123_label(target.container):  # not repeated in the answer or a log line
             raise ApiError(404, "NotFound", "container does not exist: not a container name")
-        if not _has_container(pod, target.container):
+        if _container(pod, target.container) is None:
             raise ApiError(404, "NotFound", f"container {target.container} does not exist")
+        return pod
 
-    async def _archive(self, target: Target, asked_s: int) -> str:
+    async def _archive(self, target: Target, pod: Pod, asked_s: int) -> Manifest:
         container_id = self._pods.running_container(target.namespace, target.pod, target.container)
         if container_id is None:
             raise CheckpointFailed(f"container {target.container} not found")
@@ -149,17 +168,44 @@ class CheckpointService:
             raise self._turns.busy(target)
         if asked_s < 0:
             raise CheckpointFailed("CheckpointContainer requires the timeout value to be > 0")
-        name = archive_name(target.namespace, target.pod, target.container, self._now())
-        self._store.check_name(name)
+        manifest = self._manifest(target, pod, container_id)
+        self._store.check_name(manifest.name)
+        await self._pruner.make_room(self._expected(manifest))
         try:
             partial = await asyncio.to_thread(self._store.begin, container_id)
-            await self._dump(container_id, partial, max(float(asked_s), self._default_timeout_s))
-            path = await self._publish(target, container_id, name)
+            await self._dump(container_id, partial, max(float(asked_s), self._limits.timeout_s))
+            manifest = await self._publish(target, manifest)
         finally:
             frozen = container_id in self._maybe_frozen  # then the next agent has to look after it
             await asyncio.to_thread(self._store.discard, container_id, keep_marker=frozen)
-        log.info("checkpoint of %s (container %s) is %s", target, container_id, path)
-        return path
+        log.info("checkpoint of %s (container %s) is %s", target, container_id, manifest.name)
+        return manifest
+
+    def _manifest(self, target: Target, pod: Pod, container_id: str) -> Manifest:
+        """What is known of the archive before it is made."""
+        spec = _container(pod, target.container)
+        return self._named(
+            target,
+            Manifest(
+                name="",
+                namespace=target.namespace,
+                pod=target.pod,
+                uid=pod.metadata.uid or "",
+                container=target.container,
+                container_id=container_id,
+                image=(spec.image or "") if spec else "",
+            ),
+        )
+
+    def _named(self, target: Target, manifest: Manifest) -> Manifest:
+        moment = self._now()
+        name = archive_name(target.namespace, target.pod, target.container, moment)
+        created = times.format_time(moment)
+        return replace(manifest, name=name + self._store.suffix, created=created)
+
+    def _expected(self, manifest: Manifest) -> Archive:
+        size = self._limits.memory_of(manifest.container_id)
+        return Archive(manifest.name, size, self._now(), manifest=manifest)
 
     async def _dump(self, container_id: str, location: str, timeout_s: float) -> None:
         """Let the runtime write the archive; whatever happens, the container runs afterwards."""
@@ -194,27 +240,40 @@ class CheckpointService:
             else:
                 return
 
-    async def _publish(self, target: Target, container_id: str, name: str) -> str:
+    async def _publish(self, target: Target, manifest: Manifest) -> Manifest:
         """Give the archive its name; when that is taken, the name of the next second."""
+        sealed = await asyncio.to_thread(self._store.seal, manifest.container_id)
+        manifest = replace(
+            manifest,
+            runtime=await self._runtime_named(),
+            size_bytes=sealed.size_bytes,
+            sha256=sealed.sha256,
+            encryption=self._store.suffix.lstrip("."),
+        )
         for _ in range(_NAME_ATTEMPTS):
             try:
-                return await asyncio.to_thread(self._store.publish, container_id, name)
+                await asyncio.to_thread(self._store.publish, manifest.container_id, manifest)
+                return manifest
             except NameTaken:
                 await asyncio.sleep(1 - self._now().microsecond / 1e6)
-                name = archive_name(target.namespace, target.pod, target.container, self._now())
-        raise CheckpointFailed(f"an archive named {name} exists already")
+                manifest = self._named(target, manifest)
+        raise CheckpointFailed(f"an archive named {manifest.name} exists already")
+
+    async def _runtime_named(self) -> str:
+        """The runtime's name and version, asked once; "" when it does not say."""
+        if not self._runtime_version:
+            try:
+                version = await self._runtime.version()
+                self._runtime_version = f"{version.name} {version.version}"
+            except RuntimeCallError as error:
+                log.debug("the manifest does not name the runtime: %s", error)
+        return self._runtime_version
 
 
-def archive_name(namespace: str, pod: str, container: str, moment: datetime) -> str:
-    """`checkpoint-<pod>_<namespace>-<container>-<local time, RFC 3339 to the second>.tar`."""
-    stamp = moment.astimezone().isoformat(timespec="seconds").replace("+00:00", "Z")
-    return f"checkpoint-{pod}_{namespace}-{container}-{stamp}.tar"
-
-
-def _has_container(pod: Pod, name: str) -> bool:
+def _container(pod: Pod, name: str) -> Container | None:
     spec = pod.spec
     listed = (spec.containers, spec.initContainers or (), spec.ephemeralContainers or ())
-    return any(container.name == name for containers in listed for container in containers)
+    return next((one for containers in listed for one in containers if one.name == name), None)
 
 
 def _parse_timeout(text: str) -> int:

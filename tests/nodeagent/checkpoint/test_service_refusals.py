@@ -158,7 +158,7 @@ async def test_a_name_too_long_for_a_file_fails_before_the_container_is_touched(
 
     code, _, message = await refusal(node.service(), "shop", pod, "app")
 
-    assert (code, "of a file name" in message) == (500, True)
+    assert (code, "longer than the file system can hold" in message) == (500, True)
     assert node.runtime.calls == []
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
-from nodeagent.checkpoint import archive_name
-from nodeagent.checkpointstore import CheckpointStore
+from nodeagent.checkpoint.names import archive_name
+from nodeagent.checkpoint.store import CheckpointStore
 from nodeagent.runtime import base
 from orch.wire.errors import ApiError
 from tests.fakes.checkpoints import NOON, Node, checkpointable_node, refusal

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from nodeagent import checkpointturns
-from nodeagent.checkpointturns import Target, Turns
+from nodeagent.checkpoint import turns
+from nodeagent.checkpoint.turns import Target, Turns
 from orch.wire.errors import ApiError
 
 APP, SIDE, OTHER = (Target("shop", "web", name) for name in ("app", "side", "other"))
@@ -83,11 +83,11 @@ async def test_a_holder_whose_caller_was_cancelled_stays_cancelled() -> None:
 async def test_a_holder_that_does_not_end_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checkpointturns, "_CLOSE_LIMIT_S", 0.01)
-    turns, release = Turns(1), asyncio.Event()
+    monkeypatch.setattr(turns, "_CLOSE_LIMIT_S", 0.01)
+    held, release = Turns(1), asyncio.Event()
 
     async def stubborn() -> None:
-        with turns.take(APP):
+        with held.take(APP):
             try:
                 await asyncio.Event().wait()
             finally:
@@ -96,7 +96,7 @@ async def test_a_holder_that_does_not_end_is_not_waited_for_for_ever(
     holder = asyncio.ensure_future(stubborn())
     await asyncio.sleep(0)
 
-    await turns.close()
+    await held.close()
 
     release.set()
     with pytest.raises(ApiError):

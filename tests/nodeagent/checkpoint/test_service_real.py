@@ -18,8 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.checkpoint import CheckpointLimits, CheckpointService
-from nodeagent.checkpointstore import CheckpointStore
+from nodeagent.checkpoint.bounds import Bounds
+from nodeagent.checkpoint.pruner import Pruner
+from nodeagent.checkpoint.service import CheckpointLimits, CheckpointService
+from nodeagent.checkpoint.shelf import Shelf
+from nodeagent.checkpoint.store import CheckpointStore
 from nodeagent.runtime import base
 from nodeagent.runtime.cri import CriRuntime
 from orch.wire.errors import ApiError
@@ -43,6 +46,7 @@ class RealNode:
             self.pods,
             self.runtime,
             CheckpointStore(str(self.root)),
+            Pruner(Shelf(str(self.root)), Bounds(), self.pods),
             limits=CheckpointLimits(timeout_s),
         )
 
@@ -90,7 +94,7 @@ async def test_criu_writes_an_archive_and_the_container_counts_on(real_node: Rea
     path = Path(await real_node.service().checkpoint("shop", "web", "app"))
 
     assert re.fullmatch(r"checkpoint-web_shop-app-[0-9T:-]{19}(Z|[+-][0-9:]{5})\.tar", path.name)
-    assert os.listdir(path.parent) == [path.name]
+    assert sorted(os.listdir(path.parent)) == [path.name, f"{path.name}.json"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with tarfile.open(path) as archive:
         names = {name.removeprefix("./") for name in archive.getnames()}

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import pyrage
 import pytest
 
-from nodeagent.checkpointstore import CheckpointStore, NameTaken, StoreError
+from nodeagent.checkpoint import encryption
+from nodeagent.checkpoint.encryption import Encryption
+from nodeagent.checkpoint.manifest import Manifest, parse_manifest
+from nodeagent.checkpoint.store import CheckpointStore, NameTaken, StoreError
 
 ID = "c0ffee" * 10
 NAME = "checkpoint-web_shop-app-2026-01-31T12:00:00Z.tar"
+BESIDE = f"{NAME}.json"
 
 
 def mode(path: Path) -> int:
@@ -29,6 +36,13 @@ def store(tmp_path: Path) -> CheckpointStore:
 @pytest.fixture
 def directory(tmp_path: Path, store: CheckpointStore) -> Path:
     return tmp_path / "checkpoints"
+
+
+def publish(store: CheckpointStore, name: str = NAME) -> Path:
+    sealed = store.seal(ID)
+    manifest = Manifest(name, container_id=ID, size_bytes=sealed.size_bytes, sha256=sealed.sha256)
+    store.publish(ID, manifest)
+    return store.path / name
 
 
 def visible(directory: Path) -> list[str]:
@@ -84,13 +98,16 @@ def test_an_archive_appears_whole_and_private_under_its_final_name_only(
     partial.chmod(0o644)
     assert visible(directory) == []
 
-    path = Path(store.publish(ID, NAME))
+    path = publish(store)
     store.discard(ID)
 
     assert path == directory / NAME
-    assert os.listdir(directory) == [NAME]
-    assert mode(path) == 0o600
+    assert sorted(os.listdir(directory)) == [NAME, BESIDE]
+    assert mode(path) == mode(directory / BESIDE) == 0o600
     assert path.read_bytes() == b"data"
+    manifest = parse_manifest((directory / BESIDE).read_bytes())
+    assert (manifest.name, manifest.size_bytes) == (NAME, 4)
+    assert manifest.sha256 == hashlib.sha256(b"data").hexdigest()
     assert path.stat().st_nlink == 1
 
 
@@ -108,11 +125,11 @@ def test_a_name_that_is_taken_is_never_written_to(
     Path(store.begin(ID)).write_bytes(b"data")
 
     with pytest.raises(NameTaken):
-        store.publish(ID, NAME)
+        publish(store)
 
     assert (directory / NAME).lstat() == before
     assert (directory / "victim").read_text() == "untouched"
-    assert Path(store.publish(ID, f"{NAME}.2")).read_bytes() == b"data"
+    assert publish(store, f"{NAME}.2").read_bytes() == b"data"
 
 
 def nothing(path: Path) -> None:
@@ -146,7 +163,7 @@ def test_what_the_runtime_wrote_must_be_a_plain_file_of_its_own(
     write(Path(store.begin(ID)))
 
     with pytest.raises(StoreError, match=told):
-        store.publish(ID, NAME)
+        publish(store)
     assert NAME not in os.listdir(directory)
 
 
@@ -221,6 +238,71 @@ def test_tidying_up_leaves_alone_what_is_under_way(store: CheckpointStore) -> No
 def test_a_name_too_long_for_the_file_system_is_refused_before_anything_happens(
     store: CheckpointStore,
 ) -> None:
-    store.check_name("x" * 255)
-    with pytest.raises(StoreError, match="would have 256 bytes"):
-        store.check_name("x" * 256)
+    store.check_name("x" * 250)  # with .json behind it
+    with pytest.raises(StoreError, match="would be 1 bytes longer"):
+        store.check_name("x" * 251)
+
+
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir, existing_link])
+def test_a_manifest_that_is_in_the_way_is_never_written_to(
+    directory: Path, store: CheckpointStore, make: Callable[[Path], None]
+) -> None:
+    (directory / "victim").write_text("untouched")
+    Path(store.begin(ID)).write_bytes(b"data")
+    make(directory / BESIDE)
+    before = (directory / BESIDE).lstat()
+
+    with pytest.raises(NameTaken):
+        publish(store)
+
+    assert (directory / BESIDE).lstat() == before
+    assert (directory / "victim").read_text() == "untouched"
+    assert NAME not in os.listdir(directory)
+
+
+def test_a_manifest_whose_archive_never_came_is_removed_by_the_next_start(
+    tmp_path: Path, directory: Path, store: CheckpointStore
+) -> None:
+    (directory / BESIDE).write_text("{}")
+    (directory / "notes.json").write_text("not of the store")
+
+    CheckpointStore(str(tmp_path)).prepare()
+
+    assert os.listdir(directory) == ["notes.json"]
+
+
+def test_an_encrypted_archive_never_lies_open_beside_its_cipher(
+    tmp_path: Path, directory: Path
+) -> None:
+    key = pyrage.x25519.Identity.generate()
+    store = CheckpointStore(str(tmp_path), Encryption([str(key.to_public())]))
+    Path(store.begin(ID)).write_bytes(b"secret" * 100_000)
+    assert store.suffix == ".age"
+
+    sealed = store.seal(ID)
+
+    hidden = [name for name in os.listdir(directory) if name.endswith(".partial")]
+    assert len(hidden) == 1
+    cipher = (directory / hidden[0]).read_bytes()
+    assert mode(directory / hidden[0]) == 0o600
+    assert b"secretsecret" not in cipher
+    assert pyrage.decrypt(cipher, [key]) == b"secret" * 100_000
+    assert (sealed.size_bytes, sealed.sha256) == (len(cipher), hashlib.sha256(cipher).hexdigest())
+
+
+def test_an_archive_that_cannot_be_encrypted_is_not_published_open(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = pyrage.x25519.Identity.generate()
+    store = CheckpointStore(str(tmp_path), Encryption([str(key.to_public())]))
+    Path(store.begin(ID)).write_bytes(b"secret")
+
+    def full(_descriptor: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
+        patch.setattr(encryption.os, "write", full)
+        store.seal(ID)
+    store.discard(ID)
+
+    assert os.listdir(directory) == []

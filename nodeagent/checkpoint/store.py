@@ -1,0 +1,226 @@
+"""How an archive comes into the store: written under a hidden name, published when it is whole.
+
+Archives hold the memory of processes. The runtime writes to a hidden name derived from the
+container's id; only a complete, private, flushed archive gets its final name, and never one that is
+taken; its manifest is there before it. A marker beside it says that a checkpoint is under way, so
+that the next start knows which containers may have been left frozen. Blocking I/O: call it in a
+worker thread.
+
+Runtimes are careless with the target (containerd 2.1 follows a link, keeps the mode of an existing
+file and leaves half a file when the disk is full), so nothing is taken on trust here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+from nodeagent.checkpoint import folder, names
+from nodeagent.checkpoint.encryption import Encryption, EncryptionError, Sealed
+from nodeagent.checkpoint.folder import StoreError as StoreError
+from nodeagent.checkpoint.follow import Follower, digest_of
+from nodeagent.checkpoint.manifest import Manifest
+
+_PREFIX = ".checkpoint-"
+_PARTIAL = ".tar.partial"
+_ENCRYPTED = ".tar.age.partial"
+_MANIFEST = ".json.partial"
+_MARKER = ".pending"
+
+
+class NameTaken(Exception):
+    """There is something of that name already."""
+
+
+class CheckpointStore:
+    """`encryption` None leaves archives as the runtime wrote them."""
+
+    def __init__(self, root_dir: str, encryption: Encryption | None = None) -> None:
+        self._encryption = encryption
+        self.path = Path(root_dir, names.DIRECTORY)
+        self._under_way: dict[str, Follower | None] = {}
+        self._publishing = threading.Lock()
+
+    def prepare(self) -> tuple[str, ...]:
+        """Make the directory and remove archives left half done by an earlier agent.
+
+        Returns the ids of the containers whose checkpoints were then under way.
+        """
+        with folder.opened(self.path) as directory:
+            return self._sweep(directory)
+
+    def begin(self, container_id: str) -> str:
+        """Mark a checkpoint as under way; the absolute path that the runtime is to write.
+
+        Archives that a runtime wrote after it was told to stop are removed on this occasion.
+        """
+        self._stop_following(container_id)
+        self._under_way[container_id] = None
+        path = self.path / _partial(container_id)
+        with folder.opened(self.path) as directory:
+            self._sweep(directory)
+            folder.remove(directory, path.name)
+            os.close(folder.create_file(directory, _marker(container_id)))
+        if not self._encryption:  # then it is not the runtime's file that is digested
+            self._under_way[container_id] = Follower(path)
+        return str(path)
+
+    def seal(self, container_id: str) -> Sealed:
+        """Check what the runtime wrote, take it from other users, encrypt and flush it.
+
+        StoreError: it is no usable archive, or it cannot be encrypted.
+        """
+        with folder.opened(self.path) as directory:
+            archive = _open_written(directory, _partial(container_id))
+            try:
+                os.fchmod(archive, folder.MODE_FILE)
+                if self._encryption:
+                    return self._encrypted(directory, container_id, archive)
+                follower = self._under_way[container_id]
+                digest = follower.digest(archive) if follower else digest_of(archive)
+                os.fsync(archive)
+                return Sealed(os.fstat(archive).st_size, digest)
+            finally:
+                os.close(archive)
+
+    def publish(self, container_id: str, manifest: Manifest) -> None:
+        """Give the sealed archive its final name, which the manifest says, and that beside it.
+
+        NameTaken: another name is needed, the archive waits.
+        """
+        with folder.opened(self.path) as directory:
+            folder.write_file(directory, _manifest(container_id), manifest.to_json())
+            with self._publishing:
+                self._give_names(directory, container_id, manifest.name)
+
+    def discard(self, container_id: str, *, keep_marker: bool = False) -> None:
+        """Forget a checkpoint: remove what is left of it under its hidden names.
+
+        `keep_marker`: its container may still be frozen, and the next start is to look after it.
+        """
+        self._stop_following(container_id)
+        with folder.opened(self.path) as directory:
+            for hidden in (_partial, _encrypted, _manifest):
+                folder.remove(directory, hidden(container_id))
+            if not keep_marker:
+                folder.remove(directory, _marker(container_id))
+        self._under_way.pop(container_id, None)
+
+    @property
+    def suffix(self) -> str:
+        """What follows the documented name of every archive made here."""
+        return names.ENCRYPTED if self._encryption else ""
+
+    def check_name(self, name: str) -> None:
+        """StoreError when the file system cannot hold an archive of that name."""
+        if over := names.excess_bytes(name):
+            raise StoreError(
+                f"the archive's name would be {over} bytes longer than the file system can hold; "
+                "use shorter pod or container names"
+            )
+
+    def _stop_following(self, container_id: str) -> None:
+        if follower := self._under_way.get(container_id):
+            follower.stop()
+
+    def _give_names(self, directory: int, container_id: str, name: str) -> None:
+        """The manifest's first: an archive that can be seen has one."""
+        beside = name + names.MANIFEST
+        try:
+            folder.link(directory, _manifest(container_id), beside)
+        except FileExistsError:
+            raise NameTaken(name) from None
+        try:
+            folder.link(directory, _partial(container_id), name)
+        except FileExistsError:
+            folder.remove(directory, beside)
+            raise NameTaken(name) from None
+        folder.remove(directory, _partial(container_id))
+        folder.remove(directory, _manifest(container_id))
+        os.fsync(directory)
+
+    def _sweep(self, directory: int) -> tuple[str, ...]:
+        """Remove what is half done, and manifests of no archive; the container ids of markers."""
+        interrupted = []
+        listed = set(os.listdir(directory))
+        for name in sorted(listed):
+            container_id = _container_of(name)
+            if container_id and container_id not in self._under_way:
+                if name == _marker(container_id):
+                    interrupted.append(container_id)
+                else:
+                    folder.remove(directory, name)
+            elif name.endswith(names.MANIFEST) and not container_id:
+                self._remove_stray(directory, name, listed)
+        return tuple(interrupted)
+
+    def _remove_stray(self, directory: int, name: str, listed: set[str]) -> None:
+        archive = name.removesuffix(names.MANIFEST)
+        if archive in listed or not names.is_archive(archive):
+            return
+        if folder.read_small(directory, name) is None:
+            return  # not a plain file, so not ours
+        with self._publishing:  # else it might be one whose archive is about to appear
+            if not os.access(archive, os.F_OK, dir_fd=directory, follow_symlinks=False):
+                folder.remove(directory, name)
+
+    def _encrypted(self, directory: int, container_id: str, archive: int) -> Sealed:
+        """Replace the archive by its encrypted form; what could be read is gone at once."""
+        assert self._encryption  # noqa: S101 — asked by the caller
+        hidden = _encrypted(container_id)
+        folder.remove(directory, hidden)
+        target = folder.create_file(directory, hidden, exclusive=True)
+        try:
+            sealed = self._encryption.encrypt(archive, target)
+            os.fsync(target)
+        except EncryptionError as error:
+            raise StoreError(str(error)) from error
+        finally:
+            os.close(target)
+        os.replace(hidden, _partial(container_id), src_dir_fd=directory, dst_dir_fd=directory)
+        return sealed
+
+
+def _open_written(directory: int, name: str) -> int:
+    """What the runtime wrote, if it is a plain file with one name and something in it."""
+    try:
+        archive = folder.open_file(directory, name)
+    except FileNotFoundError:
+        raise StoreError("the runtime reported success but wrote no archive") from None
+    except OSError as error:
+        raise StoreError(f"the archive cannot be opened: {error.strerror}") from None
+    status, problem = os.fstat(archive), ""
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        problem = "the runtime wrote something that is not a plain file"
+    elif status.st_size == 0:
+        problem = "the runtime reported success but wrote an empty archive"
+    if problem:
+        os.close(archive)
+        raise StoreError(problem)
+    return archive
+
+
+def _partial(container_id: str) -> str:
+    return f"{_PREFIX}{container_id}{_PARTIAL}"
+
+
+def _encrypted(container_id: str) -> str:
+    return f"{_PREFIX}{container_id}{_ENCRYPTED}"
+
+
+def _manifest(container_id: str) -> str:
+    return f"{_PREFIX}{container_id}{_MANIFEST}"
+
+
+def _marker(container_id: str) -> str:
+    return f"{_PREFIX}{container_id}{_MARKER}"
+
+
+def _container_of(name: str) -> str:
+    """The container's id in a hidden name; "" of any other name."""
+    for suffix in (_PARTIAL, _ENCRYPTED, _MANIFEST, _MARKER):
+        if name.startswith(_PREFIX) and name.endswith(suffix):
+            return name.removeprefix(_PREFIX).removesuffix(suffix)
+    return ""

@@ -1,0 +1,100 @@
+"""The parts that checkpoint containers and keep the archives, built and connected.
+
+Used by `parts` alone. Without a runtime, or with the feature gate off, there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from nodeagent.checkpoint import policy
+from nodeagent.checkpoint.counts import CheckpointCounts
+from nodeagent.checkpoint.encryption import EncryptionError
+from nodeagent.checkpoint.pruner import Pruner
+from nodeagent.checkpoint.reports import PodNews, Reports
+from nodeagent.checkpoint.service import CheckpointLimits, CheckpointService
+from nodeagent.checkpoint.shelf import Shelf
+from nodeagent.checkpoint.store import CheckpointStore
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.runtime.base import ContainerRuntime
+from nodeagent.stats.sampler import Sampler
+from orch.component.daemon import SetupError
+from orch.component.features import Features
+from orch.component.loops import Periodic
+from orch.wire.pods import Pod
+
+PRUNE_INTERVAL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    service: CheckpointService
+    shelf: Shelf
+    pruner: Pruner
+
+    @property
+    def counts(self) -> CheckpointCounts:
+        return self.pruner.reports.counts
+
+    def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What has to run for as long as the agent does, by name."""
+        pruning = Periodic("checkpoint store", self.pruner.step, interval_s=PRUNE_INTERVAL_S)
+        return {"checkpoint store": pruning.run()}
+
+    def excess_bytes(self) -> int | None:
+        """What the store may not hold, yet does; None until it was looked at."""
+        state = self.counts.store
+        return state.excess_bytes if state else None
+
+
+def build(
+    config: NodeAgentConfiguration,
+    features: Features,
+    registry: PodRegistry,
+    runtime: ContainerRuntime | None,
+    sampler: Sampler,
+    news: PodNews | None,
+) -> Checkpoints | None:
+    """None when nothing can be checkpointed; SetupError for recipients that cannot be used."""
+    if runtime is None or not features.enabled("ContainerCheckpoint"):
+        return None
+    root_dir = registry.settings.root_dir
+    shelf, pods = Shelf(root_dir), _KnownPods(registry)
+    pruner = Pruner(shelf, policy.bounds_of(config.checkpoint), pods, reports=Reports(news))
+    try:
+        encryption = policy.encryption_of(config.checkpoint)
+    except EncryptionError as error:
+        raise SetupError(f"checkpoint.encryption: {error}") from None
+    limits = CheckpointLimits(
+        timeout_s=config.runtimeRequestTimeout,
+        max_concurrent=config.checkpoint.maxConcurrent,
+        memory_of=lambda container_id: memory_of(sampler, container_id),
+    )
+    store = CheckpointStore(root_dir, encryption)
+    service = CheckpointService(registry, runtime, store, pruner, limits=limits)
+    return Checkpoints(service, shelf, pruner)
+
+
+def memory_of(sampler: Sampler, container_id: str) -> int:
+    """What a container had in memory at the last reading, in bytes; 0 when it was not read."""
+    pods = sampler.latest.pods if sampler.latest else ()
+    for container in (one for pod in pods for one in pod.containers):
+        if container.target.id == container_id and container.cgroup and container.cgroup.memory:
+            return container.cgroup.memory.working_set_bytes or 0
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownPods:
+    registry: PodRegistry
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        return self.registry.find(namespace, name)
+
+    def live_uids(self) -> Collection[str] | None:
+        if not self.registry.complete:
+            return None
+        return {pod.metadata.uid or "" for pod in self.registry.all_desired()}

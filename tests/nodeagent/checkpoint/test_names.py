@@ -1,0 +1,54 @@
+"""Names of archives: made as spec.md writes them, and read back as far as they tell."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.checkpoint import names
+
+MOMENTS = st.integers(946684800, 4000000000).map(lambda s: datetime.fromtimestamp(s, UTC))
+LABEL = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
+
+
+@given(LABEL, LABEL, LABEL, MOMENTS)
+def test_a_name_that_was_made_is_read_back(
+    namespace: str, pod: str, container: str, moment: datetime
+) -> None:
+    name = names.archive_name(namespace, pod, container, moment)
+
+    assert names.is_archive(name)
+    assert names.is_archive(name + names.ENCRYPTED)
+    assert names.pod_of(name) == pod
+    assert names.owner_of(name) == f"{pod}_{namespace}-{container}"
+    assert names.time_of(name) == moment
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "notes.txt",
+        ".checkpoint-c0ffee.tar.partial",
+        "checkpoint-web_shop-app-2026-01-31T12:00:00Z.tar.json",
+        "checkpoint-web_shop-app-2026-01-31T12:00:00Z.tar.keep",
+        "checkpoint-web_shop-app-2026-01-31T12:00:00.tar",
+        "checkpoint-web_shop-app.tar",
+        "checkpoint-../x_shop-app-2026-01-31T12:00:00Z.tar",
+    ],
+)
+def test_nothing_else_is_an_archive(name: str) -> None:
+    assert not names.is_archive(name)
+    assert (names.pod_of(name), names.owner_of(name), names.time_of(name)) == ("", "", None)
+
+
+def test_a_time_that_does_not_exist_is_not_known() -> None:
+    assert names.time_of("checkpoint-web_shop-app-2026-13-31T12:00:00Z.tar") is None
+
+
+@pytest.mark.parametrize(("length", "excess"), [(10, 0), (250, 0), (251, 1), (300, 50)])
+def test_a_name_must_leave_room_for_its_manifests(length: int, excess: int) -> None:
+    assert names.excess_bytes("x" * length) == excess
