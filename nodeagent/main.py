@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent import options as command_line
-from nodeagent import parts, server
+from nodeagent import parts, serving
 from nodeagent.commands.dispatch import dispatch
 from nodeagent.config.load import ConfigError, load_config
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.options import Options
 from nodeagent.parts import Parts
+from nodeagent.serving import Listeners
 from nodeagent.watchdog import Watchdog
 from orch.component import log as logs
-from orch.component import notify, zpages
+from orch.component import notify, tlsrenewal, zpages
 from orch.component.daemon import SetupError, Stop, freeze_gc, run_daemon, supervise
 from orch.component.features import FeatureError, Features
-from orch.component.httpd import HttpServer, server_context
 from orch.component.lockfile import LockHeldError, acquire
 from orch.component.loops import Periodic, cancel, spawn
 from orch.component.notify import Notifier, NotifyError
@@ -36,7 +36,6 @@ from orch.wire import version
 log = logging.getLogger("nodeagent")
 
 REMOVE_PODS_WITHIN_S = 30.0
-MAX_CONNECTIONS = 1024  # of TLS, at some 42 kB each
 _ROOT_MODE = 0o750  # volumes and secrets of pods lie below
 _TRIGGER_STEP_S = 5.0  # how soon a new container is watched
 
@@ -81,51 +80,39 @@ async def _run(
     _make_directories(options, config)
     watchdog = built.watchdog(notifier, interval_s=watchdog_s) if watchdog_s else None
     services = built.services(watchdog, options.metric_policy, pages)
-    secure = HttpServer(
-        server.secure_app(services),
-        host=config.address,
-        port=config.port,
-        ssl_context=context,
-        name="nodeagent",
-        max_connections=MAX_CONNECTIONS,
-    )
-    servers = [secure]
-    if config.healthzPort:
-        servers.append(
-            HttpServer(
-                server.healthz_app(built.health),
-                host=config.healthzBindAddress,
-                port=config.healthzPort,
-                name="healthz",
-            )
-        )
-    ports = [await one.start() for one in servers]
-    built.status.serve_on(ports[0])
+    listeners = serving.build_listeners(options, config, services, context)
+    built.status.serve_on(await listeners.start())
     recovery = spawn(built.recover(), name="recover checkpoints")
     try:
         _say_start(options, config, features, built)
         freeze_gc()
         _notify(lambda: notifier.ready("running"))
-        await supervise(stop, _loops(built, watchdog, config))
+        await supervise(stop, _loops(built, watchdog, config, listeners))
     finally:
         _notify(notifier.stopping)
         await cancel(recovery)
         await built.stop_checkpoints()
         if options.remove_pods_on_stop and built.keeper:
             await built.keeper.remove_all(REMOVE_PODS_WITHIN_S)
-        for one in servers:
-            await one.stop()
+        await listeners.stop()
         await built.close()
         os.close(lock)
 
 
 def _loops(
-    built: Parts, watchdog: Watchdog | None, config: NodeAgentConfiguration
+    built: Parts,
+    watchdog: Watchdog | None,
+    config: NodeAgentConfiguration,
+    listeners: Listeners,
 ) -> dict[str, Coroutine[Any, Any, None]]:
     """Every loop of the agent, by name."""
     sampling = Periodic("sampling", built.sampler.step, interval_s=config.housekeepingInterval)
     disks = Periodic("directories", built.sampler.step_disks, interval_s=parts.DISK_INTERVAL_S)
+    certificates = Periodic(
+        "certificates", listeners.renewal.step, interval_s=tlsrenewal.INTERVAL_S
+    )
     loops = {
+        "certificates": certificates.run(),
         "sampling": sampling.run(),
         "directories": disks.run(),
         "runtime watch": built.runtime_watch.run(),
@@ -173,10 +160,7 @@ def _serving_context(options: Options, config: NodeAgentConfiguration) -> ssl.SS
     """What the secure port serves with; an own certificate lies below the root directory."""
     if not config.tlsCertFile:
         _make_directory(options.root_dir, _ROOT_MODE)
-    return server_context(
-        *parts.serving_certificate(options, config),
-        client_ca_file=config.authentication.x509.clientCAFile or None,
-    )
+    return serving.tls_context(options, config)
 
 
 def _make_directories(options: Options, config: NodeAgentConfiguration) -> None:

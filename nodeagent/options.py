@@ -44,6 +44,10 @@ def _boolean(text: str) -> bool:
     raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
 
 
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def _pairs(text: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for part in filter(None, text.split(",")):
@@ -65,7 +69,36 @@ _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ("--healthz-port", ("healthzPort",), int, "port of the plain /healthz; 0 turns it off"),
     ("--tls-cert-file", ("tlsCertFile",), str, "serving certificate"),
     ("--tls-private-key-file", ("tlsPrivateKeyFile",), str, "its key"),
+    ("--tls-min-version", ("tlsMinVersion",), str, "VersionTLS12 or VersionTLS13"),
+    ("--tls-cipher-suites", ("tlsCipherSuites",), _words, "IANA names of suites, NAME,…"),
+    ("--read-only-port", ("readOnlyPort",), int, "plain port for everyone to read; 0: none"),
     ("--client-ca-file", ("authentication", "x509", "clientCAFile"), str, "CA of client certs"),
+    ("--anonymous-auth", ("authentication", "anonymous", "enabled"), _boolean, "let nobodies in"),
+    (
+        "--authentication-token-webhook",
+        ("authentication", "webhook", "enabled"),
+        _boolean,
+        "have bearer tokens reviewed by the API server",
+    ),
+    (
+        "--authentication-token-webhook-cache-ttl",
+        ("authentication", "webhook", "cacheTTL"),
+        str,
+        "how long a review of a token is good",
+    ),
+    ("--authorization-mode", ("authorization", "mode"), str, "Webhook or AlwaysAllow"),
+    (
+        "--authorization-webhook-cache-authorized-ttl",
+        ("authorization", "webhook", "cacheAuthorizedTTL"),
+        str,
+        "how long a permission is good",
+    ),
+    (
+        "--authorization-webhook-cache-unauthorized-ttl",
+        ("authorization", "webhook", "cacheUnauthorizedTTL"),
+        str,
+        "how long a refusal is good",
+    ),
     ("--pod-manifest-path", ("staticPodPath",), str, "directory or file of static pods"),
     ("--pod-logs-dir", ("podLogsDir",), str, "directory of pod logs"),
     (

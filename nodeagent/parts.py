@@ -12,7 +12,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent import checkpointparts, collector, podparts, stalls
+from nodeagent import authparts, checkpointparts, collector, podparts, stalls
+from nodeagent.auth import Access
 from nodeagent.checkpointparts import Checkpoints
 from nodeagent.collector import FactsCollector
 from nodeagent.config.types import NodeAgentConfiguration
@@ -67,6 +68,7 @@ class Parts:
     node_name: str
     config: NodeAgentConfiguration
     features: Features
+    access: Access
     host: HostFacts
     registry: PodRegistry
     sampler: Sampler
@@ -115,6 +117,7 @@ class Parts:
             host=self.host,
         )
         return Services(
+            access=self.access,
             config=self.config,
             features=self.features,
             zpages=zpages,
@@ -196,6 +199,7 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         node_name=node_name,
         config=config,
         features=features,
+        access=authparts.build_access(config, features, client, node_name=node_name),
         host=host,
         registry=registry,
         sampler=sampler,
@@ -213,21 +217,8 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         health=health,
         slis=slis,
         transports=tuple(c.transport for c in (client, lease_client) if c),
-        missing=_missing(options, runtime, sampler),
+        missing=_missing(options, config, runtime, sampler),
     )
-
-
-def serving_certificate(options: Options, config: NodeAgentConfiguration) -> tuple[str, str]:
-    """Certificate and key files: the configured ones, or the agent's own, made when missing."""
-    if config.tlsCertFile:
-        return config.tlsCertFile, config.tlsPrivateKeyFile
-    from orch.component import pki  # heavy, and needed only here
-
-    hosts = [options.hostname_override or read_host_facts().hostname, "localhost", "127.0.0.1"]
-    if options.node_ip:
-        hosts.append(options.node_ip)
-    pair = pki.self_signed(Path(options.cert_dir), "nodeagent", hosts, now=clock.utc_now())
-    return pair.cert_file, pair.key_file
 
 
 def _runtime(
@@ -365,7 +356,10 @@ def _require_recent(sampler: Sampler, interval_s: float) -> None:
 
 
 def _missing(
-    options: Options, runtime: ContainerRuntime | None, sampler: Sampler
+    options: Options,
+    config: NodeAgentConfiguration,
+    runtime: ContainerRuntime | None,
+    sampler: Sampler,
 ) -> tuple[str, ...]:
     missing = []
     if not options.kubeconfig:
@@ -376,4 +370,5 @@ def _missing(
         missing.append("no cgroups are mounted: containers are not measured")
     if not Path("/proc/pressure/cpu").exists():
         missing.append("no pressure stalls: this kernel does not report them")
+    missing += authparts.missing_access(config, standalone=not options.kubeconfig)
     return tuple(missing)

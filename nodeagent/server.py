@@ -15,7 +15,7 @@ import orjson
 from aiohttp import web
 from multidict import MultiDict
 
-from nodeagent import auth
+from nodeagent.auth import Access
 from nodeagent.checkpoint.service import CheckpointService
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.containerlogs import ContainerLogs
@@ -23,7 +23,7 @@ from nodeagent.metrics.pages import Body, StatsPages
 from nodeagent.pods.registry import PodRegistry
 from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
-from orch.component.httpd import BODY_TIMEOUT_S, peer_identity, text_errors
+from orch.component.httpd import BODY_TIMEOUT_S, text_errors
 from orch.component.metrics import Registry
 from orch.component.zpages import ZPages, configz
 from orch.wire.errors import ApiError
@@ -39,6 +39,7 @@ _TEXT_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 class Services:
     """What the handlers call; built by main."""
 
+    access: Access
     config: NodeAgentConfiguration
     features: Features
     zpages: ZPages
@@ -52,22 +53,26 @@ class Services:
 
 def secure_app(services: Services) -> web.Application:
     """The application behind TLS; a request without the right never reaches a handler."""
-    app = web.Application(middlewares=[text_errors, _authorized], client_max_size=MAX_BODY_BYTES)
+    guard = _guard(services.access)
+    app = web.Application(middlewares=[text_errors, guard], client_max_size=MAX_BODY_BYTES)
     handlers = _Handlers(services)
-    app.router.add_get("/stats/summary", handlers.summary)
+    _add_readable(app, handlers)
     app.router.add_post("/stats/summary", handlers.summary)
-    app.router.add_get("/metrics", handlers.metrics)
-    app.router.add_get("/metrics/resource", handlers.resource_metrics)
-    app.router.add_get("/metrics/containerstats", handlers.container_metrics)
-    app.router.add_get("/metrics/slis", handlers.slis)
     app.router.add_delete("/metrics/slis", handlers.reset_slis)
-    app.router.add_get("/pods", handlers.pods)
     app.router.add_get("/runningpods/", handlers.running_pods)
     app.router.add_routes([configz("nodeagentconfig", handlers.config)])
     app.router.add_routes(services.zpages.routes(services.features))
     ContainerLogs(services.registry).add_to(app)
     if services.checkpoints:
         app.router.add_post("/checkpoint/{namespace}/{pod}/{container}", handlers.checkpoint)
+    add_health_routes(app, services.health)
+    return app
+
+
+def read_only_app(services: Services) -> web.Application:
+    """The plain port without authentication, off by default: what only reads, and no settings."""
+    app = web.Application(middlewares=[text_errors], client_max_size=MAX_BODY_BYTES)
+    _add_readable(app, _Handlers(services))
     add_health_routes(app, services.health)
     return app
 
@@ -84,11 +89,24 @@ def add_health_routes(app: web.Application, health: HealthChecks) -> None:
     app.router.add_get("/healthz/{check}", health.handler("healthz"))
 
 
-@web.middleware
-async def _authorized(request: web.Request, handler: Handler) -> web.StreamResponse:
-    wanted = auth.attributes_of(request.method, request.path)
-    auth.authorize(peer_identity(request), wanted)
-    return await handler(request)
+def _add_readable(app: web.Application, handlers: _Handlers) -> None:
+    app.router.add_get("/stats/summary", handlers.summary)
+    app.router.add_get("/metrics", handlers.metrics)
+    app.router.add_get("/metrics/resource", handlers.resource_metrics)
+    app.router.add_get("/metrics/containerstats", handlers.container_metrics)
+    app.router.add_get("/metrics/slis", handlers.slis)
+    app.router.add_get("/pods", handlers.pods)
+
+
+def _guard(access: Access) -> Any:
+    """The middleware that decides before any handler, known path or not."""
+
+    @web.middleware
+    async def decide(request: web.Request, handler: Handler) -> web.StreamResponse:
+        await access.check(request)
+        return await handler(request)
+
+    return decide
 
 
 class _Handlers:

@@ -11,6 +11,7 @@ import inspect
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,17 @@ class Pki:
         return self._write(
             self._authority.issue_cert(common_name=common_name, organization_name=organization)
         )
+
+    def ended_client(self, common_name: str, organization: str | None = None) -> Credentials:
+        """The same, but its time is over."""
+        now = datetime.now(UTC)
+        leaf = self._authority.issue_cert(
+            common_name=common_name,
+            organization_name=organization,
+            not_before=now - timedelta(days=2),
+            not_after=now - timedelta(days=1),
+        )
+        return self._write(leaf)
 
     def _write(self, leaf: trustme.LeafCert) -> Credentials:
         self._made += 1

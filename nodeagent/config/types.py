@@ -7,50 +7,23 @@ seconds. The record is strict: an unknown field or a wrong type is an error at t
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import Field, model_validator
 
+from nodeagent.config.access import Authentication, Authorization
+from nodeagent.config.fields import (
+    ConfigModel,
+    Duration,
+    OptionalPort,
+    Port,
+    Quantity,
+    Threshold,
+)
 from orch.component.secret import Secret
-from orch.wire import durations, quantity
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
 
-
-def _read_duration(value: Any) -> float:
-    if not isinstance(value, str):
-        raise ValueError(f'{value!r} is not a duration; write it with a unit, such as "10s"')
-    return durations.parse_duration(value)
-
-
-def _read_quantity(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError(f"{value!r} is not a quantity")
-    if quantity.parse_quantity(value) < 0:
-        raise ValueError(f"{value!r} must not be negative")
-    return str(value)
-
-
-def _read_threshold(value: Any) -> str:
-    """A quantity, or a percentage of capacity from 0% to 100%."""
-    if isinstance(value, str) and value.endswith("%"):
-        try:
-            percent = float(value[:-1])
-        except ValueError:
-            raise ValueError(f"{value!r} is not a percentage") from None
-        if not 0 <= percent <= 100:
-            raise ValueError(f"{value!r} must be between 0% and 100%")
-        return value
-    return _read_quantity(value)
-
-
-Duration = Annotated[
-    float, BeforeValidator(_read_duration), PlainSerializer(durations.format_duration)
-]
-Quantity = Annotated[str, BeforeValidator(_read_quantity)]
-Threshold = Annotated[str, BeforeValidator(_read_threshold)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-OptionalPort = Annotated[int, Field(ge=0, le=65535)]  # 0 disables, or picks a free one
-
+Reserved = dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity]
 EvictionSignal = Literal[
     "memory.available",
     "nodefs.available",
@@ -66,18 +39,6 @@ DEFAULT_EVICTION_HARD: dict[EvictionSignal, str] = {
     "imagefs.available": "15%",
     "imagefs.inodesFree": "5%",
 }
-
-
-class ConfigModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class X509Authentication(ConfigModel):
-    clientCAFile: str = ""
-
-
-class Authentication(ConfigModel):
-    x509: X509Authentication = X509Authentication()
 
 
 class Taint(ConfigModel):
@@ -141,7 +102,7 @@ class NodeAgentConfiguration(ConfigModel):
     staticPodPath: str = ""
     fileCheckFrequency: Duration = 20.0
     staticPodURL: str = ""
-    staticPodURLHeader: dict[str, list[Secret]] = {}
+    staticPodURLHeader: dict[str, list[Secret]] = Field(default={})
     httpCheckFrequency: Duration = 20.0
     podLogsDir: str = "/var/log/pods"
     containerLogMaxSize: Quantity = "10Mi"
@@ -159,7 +120,11 @@ class NodeAgentConfiguration(ConfigModel):
     tlsPrivateKeyFile: str = ""
     healthzBindAddress: str = "127.0.0.1"
     healthzPort: OptionalPort = 10248
+    tlsMinVersion: Literal["", "VersionTLS12", "VersionTLS13"] = ""
+    tlsCipherSuites: list[str] = Field(default=[])
+    readOnlyPort: OptionalPort = 0
     authentication: Authentication = Authentication()
+    authorization: Authorization = Authorization()
 
     # runtime
     containerRuntimeEndpoint: str = "unix:///run/containerd/containerd.sock"
@@ -172,19 +137,23 @@ class NodeAgentConfiguration(ConfigModel):
 
     # node and heartbeat
     registerNode: bool = True
-    registerWithTaints: list[Taint] = []
+    registerWithTaints: list[Taint] = Field(default=[])
     nodeStatusUpdateFrequency: Duration = 10.0
     nodeStatusReportFrequency: Duration = 300.0
     nodeLeaseDurationSeconds: int = Field(default=40, ge=1)
     nodeStatusMaxImages: int = Field(default=50, ge=-1)
-    systemReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = {}
-    nodeagentReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = {}
+    systemReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = Field(
+        default={}
+    )
+    nodeagentReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = Field(
+        default={}
+    )
     evictionHard: dict[EvictionSignal, Threshold] = DEFAULT_EVICTION_HARD
     mergeDefaultEvictionSettings: bool = False  # evictionHard keeps the defaults it does not set
     evictionPressureTransitionPeriod: Duration = 300.0
 
     # features
-    featureGates: dict[str, bool] = {}
+    featureGates: dict[str, bool] = Field(default={})
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     failCgroupV1: bool = False
     logging: Logging = Logging()
@@ -196,6 +165,8 @@ class NodeAgentConfiguration(ConfigModel):
         for name in _POSITIVE_DURATIONS:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than 0s")
+        if self.readOnlyPort and self.readOnlyPort in (self.port, self.healthzPort):
+            raise ValueError(f"readOnlyPort {self.readOnlyPort} is another port's number")
         if not self.podLogsDir.startswith("/"):
             raise ValueError(f"podLogsDir {self.podLogsDir!r} must be an absolute path")
         return self

@@ -46,6 +46,13 @@ class Connection(web.RequestHandler):
             task.cancel()
         self.end()
 
+    def retire(self) -> None:
+        """End the connection, after the answer to a request that is under way."""
+        if self._current_request is None:
+            self.force_close()
+        else:
+            self.close()
+
     def end(self) -> None:
         """Tell whoever set `on_end`, once, that this connection is no more."""
         if not self.ended and self.on_end is not None:

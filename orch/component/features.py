@@ -35,6 +35,7 @@ GATES: tuple[Gate, ...] = (
     Gate("ComponentStatusz", Stage.ALPHA, default=False, since="1.32"),
     Gate("ContainerCheckpoint", Stage.BETA, default=True, since="1.30"),
     Gate("NodeDeclaredFeatures", Stage.ALPHA, default=False, since="1.35"),
+    Gate("NodeAgentFineGrainedAuthz", Stage.BETA, default=True, since="1.33"),
     Gate("NodeAgentPSI", Stage.BETA, default=True, since="1.34"),
     Gate("NodeAgentPSITriggers", Stage.ALPHA, default=False, since="1.35"),
     Gate("PodAndContainerStatsFromCRI", Stage.ALPHA, default=False, since="1.23"),

@@ -10,6 +10,7 @@ import asyncio
 import asyncio.sslproto
 import os
 import ssl
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -99,8 +100,7 @@ async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) 
 class HttpServer:
     """One listener with its own application; `ssl_context` makes it HTTPS.
 
-    Beyond `max_connections` (one address: half of it) new connections are closed at once. Loading
-    another certificate into `ssl_context` renews it for new connections.
+    Beyond `max_connections` (one address: half of it) new connections are closed at once.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class HttpServer:
         self._port = port
         self._manager: web.Server | None = None
         self._listener: asyncio.Server | None = None
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
     async def start(self) -> int:
         """Listen and return the bound port; SetupError (try again later) when it cannot be had."""
@@ -150,7 +151,7 @@ class HttpServer:
             asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
 
         def make_connection() -> Connection:
-            return Connection(
+            made = Connection(
                 manager,
                 loop=loop,
                 access_log=None,
@@ -158,6 +159,8 @@ class HttpServer:
                 lingering_time=_LINGER_S,
                 auto_decompress=False,
             )
+            self._connections.add(made)
+            return made
 
         return await loop.create_server(
             lambda: Gate(self.admission, make_connection, self.ssl_context),
@@ -165,6 +168,16 @@ class HttpServer:
             self._port,
             backlog=1024,
         )
+
+    def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
+        """Use another context from now on, or also end what was let in by the one before.
+
+        A request that runs is finished first.
+        """
+        self.ssl_context = context
+        if end_connections:
+            for connection in list(self._connections):
+                connection.retire()
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Stop accepting, let running requests end within `grace_s`, then cut the rest."""

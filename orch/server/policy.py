@@ -50,7 +50,15 @@ def _path_matches(pattern: str, path: str) -> bool:
 
 Rules = Mapping[str, tuple[Rule, ...]]
 
+_AGENT_PAGES = (
+    "proxy", "stats", "log", "spec", "metrics", "checkpoint", "configz", "healthz", "pods",
+    "statusz",
+)  # fmt: skip
+
 USERS: Rules = {
+    names.USER_APISERVER: (  # what it passes on to an agent it has decided on itself
+        Rule(("get", *WRITE), tuple(f"nodes/{page}" for page in _AGENT_PAGES)),
+    ),
     names.USER_CONTROLLER_MANAGER: (
         Rule((*READ, "patch", "update"), ("nodes",)),
         Rule(("get", "patch", "update"), ("nodes/status", "pods/status")),
@@ -63,7 +71,7 @@ GROUPS: Rules = {
     names.GROUP_AUTHENTICATED: (Rule(("get", "head"), paths=_DISCOVERY_PATHS),),
     names.GROUP_MONITORING: (
         Rule(("get", "head"), paths=_MONITORING_PATHS),
-        Rule(("get",), ("nodes/metrics",)),
+        Rule(("get",), ("nodes/metrics", "nodes/stats", "nodes/healthz")),
     ),
 }
 ANONYMOUS_HEALTH: Rules = {

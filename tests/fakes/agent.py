@@ -1,7 +1,8 @@
 """The agent's application with real parts around a fake runtime, served over TLS on loopback.
 
-Fixtures: `unserved` is such an agent before it listens, `agent` the same with a port. Requests are
-made under a subject (CN, O) whose certificate the test's own authority signs.
+Fixtures: `unserved` is such an agent before it listens, `agent` the same with a port; who may do
+what is decided by the built-in groups. `delegated` asks `reviews`. Requests are made under a
+subject (CN, O) whose certificate the test's own authority signs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ import pytest_asyncio
 from yarl import URL
 
 from nodeagent import freezer, server
+from nodeagent.auth import Access
+from nodeagent.authentication import Authentication, Tokens
+from nodeagent.authorization import BuiltInGroups, Reviewed
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.metrics.pages import StatsPages
 from nodeagent.pods.registry import PodRegistry
@@ -35,6 +39,7 @@ from orch.component.zpages import ZPages
 from tests.conftest import Credentials, Pki
 from tests.fakes import hosts, pods
 from tests.fakes.checkpoints import checkpointable_node
+from tests.fakes.reviews import FakeReviews
 from tests.fakes.runtime import FakeRuntime
 
 NOBODY = None
@@ -67,14 +72,14 @@ class Agent:
         self.runtime = runtime
         self.app = server.secure_app(services)
         self.port = 0
-        self._pki = pki
+        self.pki = pki
         self._contexts: dict[tuple[str, str] | None, ssl.SSLContext] = {}
 
     def _context(self, subject: tuple[str, str] | None) -> ssl.SSLContext:
         if subject not in self._contexts:
-            context = ssl.create_default_context(cafile=self._pki.ca_file)
+            context = ssl.create_default_context(cafile=self.pki.ca_file)
             if subject:
-                pair = self._pki.client(*subject)
+                pair = self.pki.client(*subject)
                 context.load_cert_chain(pair.cert_file, pair.key_file)
             self._contexts[subject] = context
         return self._contexts[subject]
@@ -129,6 +134,7 @@ async def unserved(
     metrics.counter("a_counter", "Counts.").inc()
     node = await checkpointable_node(tmp_path)
     services = Services(
+        access=Access(Authentication(), BuiltInGroups()),
         config=NodeAgentConfiguration(
             staticPodURLHeader={"Authorization": ["Bearer of-the-header"]}  # type: ignore[list-item]
         ),
@@ -160,4 +166,21 @@ async def served(agent: Agent, pair: Credentials, ca_file: str) -> AsyncIterator
 @pytest_asyncio.fixture
 async def agent(unserved: Agent, pki: Pki) -> AsyncIterator[Agent]:
     async with served(unserved, pki.server(), pki.ca_file) as agent:
+        yield agent
+
+
+@pytest.fixture
+def reviews() -> FakeReviews:
+    """The API server's answers for `delegated`: none is yes before a test says so."""
+    return FakeReviews()
+
+
+@pytest_asyncio.fixture
+async def delegated(unserved: Agent, pki: Pki, reviews: FakeReviews) -> AsyncIterator[Agent]:
+    """An agent that has every decision made by `reviews` anew."""
+    tokens = Tokens(reviews, keep_s=0)
+    authorizer = Reviewed(reviews, keep_allowed_s=0, keep_refused_s=0)
+    access = Access(Authentication(tokens=tokens), authorizer)
+    agent = Agent(replace(unserved.services, access=access), unserved.runtime, pki)
+    async with served(agent, pki.server(), pki.ca_file) as agent:
         yield agent

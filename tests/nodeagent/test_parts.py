@@ -146,21 +146,6 @@ async def test_the_handlers_get_the_same_objects(build: Build) -> None:
     await built.close()
 
 
-def test_a_configured_certificate_is_used_and_else_one_is_made_below_its_directory(
-    tmp_path: Path,
-) -> None:
-    given = options.parse(
-        [f"--cert-dir={tmp_path}", "--tls-cert-file=/a.crt", "--tls-private-key-file=/a.key"]
-    )
-    config = load_config(None, None, given.overrides)
-    assert parts.serving_certificate(given, config) == ("/a.crt", "/a.key")
-
-    given = options.parse([f"--cert-dir={tmp_path}", "--node-ip=192.0.2.1"])
-    made = parts.serving_certificate(given, load_config(None, None, given.overrides))
-    assert {Path(name).parent for name in made} == {tmp_path}
-    assert all(Path(name).is_file() for name in made)
-
-
 @pytest.mark.parametrize(
     ("allowed", "budget"), [(20_000, 8192), (4096, 3072), (1024, 0), (500, 0), (-1, 8192)]
 )

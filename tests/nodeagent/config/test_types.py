@@ -37,3 +37,42 @@ def test_a_trigger_watches_the_node_for_two_seconds_unless_told_otherwise() -> N
 def test_a_trigger_the_kernel_would_not_take_is_refused(trigger: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         config_with(**trigger)
+
+
+# nodeagent.md §11.1
+DEFAULTS = {
+    "authentication": {
+        "x509": {"clientCAFile": ""},
+        "webhook": {"enabled": True, "cacheTTL": "2m0s"},
+        "anonymous": {"enabled": False},
+    },
+    "authorization": {
+        "mode": "Webhook",
+        "webhook": {"cacheAuthorizedTTL": "5m0s", "cacheUnauthorizedTTL": "30s"},
+    },
+    "readOnlyPort": 0,
+    "tlsMinVersion": "",
+    "tlsCipherSuites": [],
+}
+
+
+def test_access_is_closed_by_default() -> None:
+    shown = NodeAgentConfiguration().model_dump(mode="json")
+    assert {field: shown[field] for field in DEFAULTS} == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"authorization": {"mode": ""}}, "'AlwaysAllow' or 'Webhook'"),
+        ({"authorization": {"mode": "RBAC"}}, "'AlwaysAllow' or 'Webhook'"),
+        ({"authentication": {"webhook": {"cacheTTL": "-1s"}}}, "must not be negative"),
+        ({"authentication": {"webhook": {"cacheTTL": 5}}}, "is not a duration"),
+        ({"authentication": {"anonymous": {"enabled": "yes"}}}, "valid boolean"),
+        ({"tlsMinVersion": "VersionTLS11"}, "'VersionTLS12' or 'VersionTLS13'"),
+        ({"readOnlyPort": 70000}, "less than or equal to 65535"),
+    ],
+)
+def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        NodeAgentConfiguration.model_validate(fields)

@@ -1,0 +1,53 @@
+"""The part of the configuration that says who may use the agent's secure port."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from nodeagent.config.fields import ConfigModel, Duration
+
+
+def _not_negative(seconds: float) -> float:
+    if seconds < 0:
+        raise ValueError("it must not be negative; 0s asks every time")
+    return seconds
+
+
+CacheTime = Annotated[Duration, AfterValidator(_not_negative)]
+
+
+class X509Authentication(ConfigModel):
+    clientCAFile: str = ""
+
+
+class WebhookAuthentication(ConfigModel):
+    """Bearer tokens, reviewed by the API server; good and bad answers are kept for `cacheTTL`."""
+
+    enabled: bool = True
+    cacheTTL: CacheTime = 120.0
+
+
+class AnonymousAuthentication(ConfigModel):
+    enabled: bool = False
+
+
+class Authentication(ConfigModel):
+    x509: X509Authentication = X509Authentication()
+    webhook: WebhookAuthentication = WebhookAuthentication()
+    anonymous: AnonymousAuthentication = AnonymousAuthentication()
+
+
+class WebhookAuthorization(ConfigModel):
+    """How long the API server's answers are kept."""
+
+    cacheAuthorizedTTL: CacheTime = 300.0
+    cacheUnauthorizedTTL: CacheTime = 30.0
+
+
+class Authorization(ConfigModel):
+    """`Webhook` asks the API server; without one, the groups of a client certificate decide."""
+
+    mode: Literal["AlwaysAllow", "Webhook"] = "Webhook"
+    webhook: WebhookAuthorization = WebhookAuthorization()

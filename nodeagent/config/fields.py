@@ -1,0 +1,54 @@
+"""Kinds of values in the configuration: durations, quantities, thresholds, ports; the strict base.
+
+Durations are written as Go duration strings (`1m30s`) and held as float seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from orch.wire import durations, quantity
+
+
+class ConfigModel(BaseModel):
+    """A part of the configuration: an unknown field or a wrong type is an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _read_duration(value: Any) -> float:
+    if not isinstance(value, str):
+        raise ValueError(f'{value!r} is not a duration; write it with a unit, such as "10s"')
+    return durations.parse_duration(value)
+
+
+def _read_quantity(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError(f"{value!r} is not a quantity")
+    if quantity.parse_quantity(value) < 0:
+        raise ValueError(f"{value!r} must not be negative")
+    return str(value)
+
+
+def _read_threshold(value: Any) -> str:
+    """A quantity, or a percentage of capacity from 0% to 100%."""
+    if isinstance(value, str) and value.endswith("%"):
+        try:
+            percent = float(value[:-1])
+        except ValueError:
+            raise ValueError(f"{value!r} is not a percentage") from None
+        if not 0 <= percent <= 100:
+            raise ValueError(f"{value!r} must be between 0% and 100%")
+        return value
+    return _read_quantity(value)
+
+
+Duration = Annotated[
+    float, BeforeValidator(_read_duration), PlainSerializer(durations.format_duration)
+]
+Quantity = Annotated[str, BeforeValidator(_read_quantity)]
+Threshold = Annotated[str, BeforeValidator(_read_threshold)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+OptionalPort = Annotated[int, Field(ge=0, le=65535)]  # 0 disables, or picks a free one

@@ -1,0 +1,75 @@
+"""A listener's TLS kept as its files are: a new certificate or client CA counts without a restart.
+
+Files are compared by content, so that a link that points elsewhere is noticed too. What cannot be
+used (half a pair, no PEM) is said once, and the listener keeps what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orch.component.daemon import SetupError
+from orch.component.httpd import HttpServer
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 10.0
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+
+
+class TlsRenewal:
+    """`step` looks at the files once; `make` builds the context that they ask for.
+
+    A client CA that changed also ends the connections that were verified by the one before.
+    """
+
+    def __init__(
+        self,
+        server: HttpServer,
+        make: Callable[[], ssl.SSLContext],
+        *,
+        files: Sequence[str],
+        client_ca_file: str = "",
+    ) -> None:
+        self.renewals = 0
+        self._server = server
+        self._make = make
+        self._files = tuple(files)
+        self._ca_files = (client_ca_file,) if client_ca_file else ()
+        self._seen: tuple[bytes, bytes] | None = None
+
+    async def step(self) -> None:
+        """Renew the listener when a file is another than it was at the step before."""
+        seen = await asyncio.to_thread(self._look)
+        before, self._seen = self._seen, seen
+        if before is None or before == seen:
+            return
+        try:
+            context = await asyncio.to_thread(self._make)
+        except SetupError as error:
+            log.error("%s keeps its TLS files of before: %s", self._server.name, error)
+            return
+        self._server.renew(context, end_connections=before[1] != seen[1])
+        self.renewals += 1
+        what = "client CA" if before[1] != seen[1] else "serving certificate"
+        log.info("%s uses its new %s", self._server.name, what)
+
+    def _look(self) -> tuple[bytes, bytes]:
+        return _digest(self._files), _digest(self._ca_files)
+
+
+def _digest(files: Sequence[str]) -> bytes:
+    digest = hashlib.sha256()
+    for path in files:
+        try:
+            with Path(path).open("rb") as file:
+                digest.update(file.read(_MAX_FILE_BYTES))
+        except OSError as error:
+            digest.update(f"{error.errno}".encode())
+        digest.update(b"\0")
+    return digest.digest()

@@ -1,0 +1,186 @@
+"""The access table: every route, method and credential over TLS; nothing runs before it is decided.
+
+The routes are walked, so a new one without a line in WANTED fails. Rules: nodeagent.md §8.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from orch.wire.identity import Identity
+from tests.conftest import Pki
+from tests.fakes.agent import Agent
+from tests.fakes.reviews import FakeReviews
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+VERBS = {
+    "GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch",
+    "DELETE": "delete",
+}  # fmt: skip
+# Route → a path of it, and the subresources that open it, in order.
+WANTED = {
+    "/stats/summary": ("/stats/summary", ("stats",)),
+    "/metrics": ("/metrics", ("metrics",)),
+    "/metrics/resource": ("/metrics/resource", ("metrics",)),
+    "/metrics/containerstats": ("/metrics/containerstats", ("metrics",)),
+    "/metrics/slis": ("/metrics/slis", ("metrics",)),
+    "/pods": ("/pods", ("pods", "proxy")),
+    "/runningpods/": ("/runningpods/", ("pods", "proxy")),
+    "/configz": ("/configz", ("configz", "proxy")),
+    "/flagz": ("/flagz", ("proxy",)),
+    "/statusz": ("/statusz", ("statusz", "proxy")),
+    "/containerLogs/{namespace}/{pod}/{container}": ("/containerLogs/a/b/c", ("proxy",)),
+    "/checkpoint/{namespace}/{pod}/{container}": ("/checkpoint/a/b/c", ("checkpoint",)),
+    "/healthz": ("/healthz", ("healthz", "proxy")),
+    "/healthz/{check}": ("/healthz/ping", ("healthz", "proxy")),
+}
+ALL_PARTS = {part for _, parts in WANTED.values() for part in parts}
+
+
+def routes_of(agent: Agent) -> set[tuple[str, str]]:
+    """Method and canonical path of every route."""
+    return {
+        (route.method, route.resource.canonical)
+        for route in agent.app.router.routes()
+        if route.resource is not None
+    }
+
+
+def requests(agent: Agent) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Every method on a path of every route; the path's subresources."""
+    for canonical in sorted({canonical for _, canonical in routes_of(agent)}):
+        path, parts = WANTED[canonical]
+        yield from ((method, path, parts) for method in METHODS)
+
+
+async def test_every_route_has_a_line(unserved: Agent) -> None:
+    assert {canonical for _, canonical in routes_of(unserved)} == set(WANTED)
+
+
+@asynccontextmanager
+async def asking(agent: Agent, pair: Any = None, token: str = "") -> Any:
+    """A function (method, path) → status; 0 when the connection ends without an answer."""
+    context = ssl.create_default_context(cafile=agent.pki.ca_file)
+    if pair:
+        context.load_cert_chain(pair.cert_file, pair.key_file)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+
+        async def ask(method: str, path: str) -> int:
+            url = f"https://localhost:{agent.port}{path}"
+            try:
+                async with session.request(method, url) as response:
+                    await response.read()
+                    return response.status
+            except aiohttp.ClientConnectionError:
+                return 0
+
+        yield ask
+
+
+async def walked(agent: Agent, ask: Any) -> set[int]:
+    return {await ask(method, path) for method, path, _ in requests(agent)}
+
+
+@pytest.mark.parametrize("token", ["", "bad", "bad bad"])
+async def test_without_a_good_credential_every_request_is_401(
+    delegated: Agent, reviews: FakeReviews, token: str
+) -> None:
+    reviews.rights = {("system:authenticated", verb, part) for verb in VERBS.values()
+                      for part in ALL_PARTS}  # fmt: skip
+    async with asking(delegated, token=token) as ask:
+        assert await walked(delegated, ask) == {401}
+        assert await ask("GET", "/no/such/page") == 401
+    _nothing_ran(delegated)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Any:
+    """A client certificate for an administrator by an authority nobody knows."""
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    return Pki(folder).client("admin", "system:masters")
+
+
+async def test_a_certificate_of_another_authority_ends_the_connection(
+    delegated: Agent, foreign: Any
+) -> None:
+    async with asking(delegated, foreign) as ask:
+        statuses = await asyncio.gather(*(ask("GET", path) for path, _ in WANTED.values()))
+        assert set(statuses) == {0}
+        assert await ask("POST", "/checkpoint/a/b/c") == 0
+    _nothing_ran(delegated)
+
+
+async def test_a_certificate_whose_time_is_over_ends_the_connection(
+    delegated: Agent, pki: Pki
+) -> None:
+    async with asking(delegated, pki.ended_client("admin", "system:masters")) as ask:
+        assert {await ask("GET", path) for path, _ in WANTED.values()} == {0}
+    _nothing_ran(delegated)
+
+
+async def test_a_good_token_without_a_right_gets_403_everywhere(
+    delegated: Agent, reviews: FakeReviews
+) -> None:
+    reviews.tokens["good"] = Identity("alice")
+    async with asking(delegated, token="good") as ask:
+        assert await walked(delegated, ask) == {403}
+        assert await ask("GET", "/no/such/page") == 403
+    _nothing_ran(delegated)
+
+
+async def test_each_right_opens_its_own_routes_with_its_own_verb_and_nothing_else(
+    delegated: Agent, reviews: FakeReviews
+) -> None:
+    """Every subresource and verb alone, on every route and method."""
+    reviews.tokens["good"] = Identity("alice")
+    wrong = []
+    async with asking(delegated, token="good") as ask:
+        for part in sorted(ALL_PARTS):
+            for verb in sorted(set(VERBS.values())):
+                reviews.rights = {("alice", verb, part)}
+                for method, path, parts in requests(delegated):
+                    opens = VERBS.get(method) == verb and part in parts
+                    status = await ask(method, path)
+                    if (status != 403) != opens or status in (0, 401, 500):
+                        wrong.append((part, verb, method, path, status))
+    assert wrong == []
+
+
+async def test_a_served_route_answers_who_holds_the_right(
+    delegated: Agent, reviews: FakeReviews
+) -> None:
+    reviews.tokens["good"] = Identity("alice")
+    async with asking(delegated, token="good") as ask:
+        for method, canonical in sorted(routes_of(delegated)):
+            path, parts = WANTED[canonical]
+            for part in parts:
+                reviews.rights = {("alice", VERBS[method], part)}
+                assert await ask(method, path) in (200, 404), (method, path, part)
+
+
+async def test_without_an_api_server_nobody_new_gets_in(
+    delegated: Agent, reviews: FakeReviews, pki: Pki
+) -> None:
+    reviews.gone = True
+    async with asking(delegated, token="good") as ask:
+        assert await walked(delegated, ask) == {401}
+    async with asking(delegated, pki.client("alice", "devs")) as ask:
+        statuses = {(method, await ask(method, path)) for method, path, _ in requests(delegated)}
+    assert {status for method, status in statuses if method in VERBS} == {500}
+    assert {status for method, status in statuses if method not in VERBS} == {403}
+    _nothing_ran(delegated)
+
+
+def _nothing_ran(agent: Agent) -> None:
+    assert agent.runtime.called("checkpoint_container") == []
