@@ -55,7 +55,7 @@ class Logging(ConfigModel):
 class CheckpointEncryption(ConfigModel):
     """Age recipients of every archive; none in either place: archives are not encrypted."""
 
-    recipients: list[str] = []
+    recipients: list[str] = Field(default=[])
     recipientsFile: str = ""
 
 
