@@ -25,6 +25,7 @@ def rendering_of(call: Call, now: datetime) -> Rendering:
         media.negotiate(call.request.headers.get("Accept", "")),
         now,
         render.parse_include_object(call.request.query.get("includeObject", "")),
+        call.info.alias,
     )
 
 

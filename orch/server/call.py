@@ -19,6 +19,7 @@ from orch.server.resources.modify import Change
 from orch.server.resources.selection import Selection, parse_selection
 from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import find_strategy
+from orch.wire import aliases
 from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.identity import Identity
 
@@ -57,13 +58,18 @@ class Call:
 
 async def read_document(call: Call) -> Document:
     """The JSON object in the body, whatever it is."""
-    return bodies.decode_object(await httpd.read_body(call.request), call.content_type)
+    return _decoded(call, await httpd.read_body(call.request))
+
+
+def _decoded(call: Call, body: bytes) -> Document:
+    document = bodies.decode_object(body, call.content_type)
+    return aliases.to_own(document) if call.info.alias else document
 
 
 async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
     """The object in the body, and warnings about what is not part of its kind."""
     body = await httpd.read_body(call.request)
-    document = bodies.decode_object(body, call.content_type)
+    document = _decoded(call, body)
     if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
         return document, []
     resource = call.strategy.resource

@@ -39,6 +39,7 @@ class Flags:
     nodeagent_client_key: str | None
     node_proxy_allow_loopback: bool
     anonymous_health: bool
+    serve_upstream_aliases: bool
     service_account_issuer: str
     shutdown_delay_s: float
     logging_format: str
@@ -76,6 +77,7 @@ def parse(argv: Sequence[str]) -> Flags:
         nodeagent_client_key=values.nodeagent_client_key,
         node_proxy_allow_loopback=values.node_proxy_allow_loopback,
         anonymous_health=values.anonymous_health,
+        serve_upstream_aliases=values.serve_upstream_aliases,
         service_account_issuer=values.service_account_issuer,
         shutdown_delay_s=values.shutdown_delay_duration,
         logging_format=values.logging_format,
@@ -136,6 +138,12 @@ def _serving_flags(group: _Group) -> None:
         default=DEFAULT_ISSUER,
         metavar="URL",
         help="who makes and accepts tokens: the name of this cluster's API",
+    )
+    group.add_argument(
+        "--serve-upstream-aliases",
+        action="store_true",
+        help="answer also under the group names of the reference system (*.k8s.io), and"
+        " metrics.k8s.io",
     )
     group.add_argument(
         "--shutdown-delay-duration",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -32,12 +32,13 @@ IDENTITY = web.RequestKey("identity", Identity)
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`middleware` is the application's only one."""
+    """`middleware` is the application's only one; `own_request` knows other names of groups."""
 
     authenticate: Callable[[web.Request], Awaitable[Identity]]
     authorizer: Authorizer
     inflight: Inflight
     metrics: ServerMetrics
+    own_request: Callable[[RequestInfo], RequestInfo] = field(default=lambda info: info)
 
     def middleware(self) -> Middleware:
         @web.middleware
@@ -49,7 +50,9 @@ class Gate:
     async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        info = parse_request(request.method, request.rel_url.raw_path, request.query)
+        info = self.own_request(
+            parse_request(request.method, request.rel_url.raw_path, request.query)
+        )
         code = 0  # what is counted when the client left before it was answered
 
         async def enter(entering: web.Request) -> web.StreamResponse:

@@ -30,6 +30,7 @@ from orch.server.storage.base import StorageFailed, Stored
 from orch.server.strategy.table import find_strategy
 from orch.server.success import deleted_status, success_status
 from orch.server.watchstream import WatchRequest
+from orch.wire import aliases
 from orch.wire.errors import ApiError, bad_request
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
@@ -127,6 +128,8 @@ class ResourceHandlers:
         kind = media.parse_media(call.content_type).type
         body = await httpd.read_body(call.request)
         change = patching.change_of(target.strategy.resource, kind, body)
+        if call.info.alias:
+            change = aliases.through(change)
         if "force" in call.request.query:
             raise bad_request("force is only for server-side apply, which this server does not do")
         warnings: list[str] = []

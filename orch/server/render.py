@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import orjson
 
+from orch.server.aliases import shown_as
 from orch.server.media import META_GROUP, Form, Representation
 from orch.server.resources.document import Document, served
 from orch.server.resources.listing import Page
@@ -32,6 +33,12 @@ class Rendering:
     representation: Representation
     now: datetime
     include_object: IncludeObject = "Metadata"
+    alias: str = ""  # the group's name in the request, when not its own
+
+    @property
+    def api_version(self) -> str:
+        resource = self.resource
+        return f"{self.alias}/{resource.version}" if self.alias else resource.api_version
 
     @property
     def is_plain(self) -> bool:
@@ -50,7 +57,7 @@ def parse_include_object(text: str) -> IncludeObject:
 
 def render_object(rendering: Rendering, stored: Stored, revision: int | None = None) -> bytes:
     """One object; `revision` when it is shown at another than its own. 0: without one."""
-    body = served(stored, revision) if stored.revision else stored.data
+    body = _shown(rendering, stored, revision)
     if rendering.is_plain:
         return body
     document = orjson.loads(body)
@@ -58,6 +65,11 @@ def render_object(rendering: Rendering, stored: Stored, revision: int | None = N
         version = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
         return orjson.dumps(_table(rendering, [document], version))
     return orjson.dumps(_partial(rendering, document))
+
+
+def _shown(rendering: Rendering, stored: Stored, revision: int | None = None) -> bytes:
+    body = served(stored, revision) if stored.revision else stored.data
+    return shown_as(rendering.alias, body) if rendering.alias else body
 
 
 def render_list(rendering: Rendering, page: Page) -> bytes:
@@ -68,10 +80,10 @@ def render_list(rendering: Rendering, page: Page) -> bytes:
         metadata["remainingItemCount"] = page.remaining
     resource = rendering.resource
     if rendering.is_plain:
-        head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
+        head = {"kind": f"{resource.kind}List", "apiVersion": rendering.api_version}
         start = orjson.dumps({**head, "metadata": metadata})[:-1] + b',"items":['
-        return start + b",".join([served(stored) for stored in page.items]) + b"]}"
-    documents = [orjson.loads(served(stored)) for stored in page.items]
+        return start + b",".join([_shown(rendering, stored) for stored in page.items]) + b"]}"
+    documents = [orjson.loads(_shown(rendering, stored)) for stored in page.items]
     if rendering.representation.form is Form.TABLE:
         return orjson.dumps(_table(rendering, documents, metadata))
     return orjson.dumps(
@@ -87,9 +99,9 @@ def render_list(rendering: Rendering, page: Page) -> bytes:
 def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:
     """One line of a watch; only the `first` of a stream of tables names the columns."""
     if rendering.is_plain:
-        body = served(event.stored, event.revision)
+        body = _shown(rendering, event.stored, event.revision)
         return b'{"type":"%b","object":%b}\n' % (event.type.encode(), body)
-    document = orjson.loads(served(event.stored, event.revision))
+    document = orjson.loads(_shown(rendering, event.stored, event.revision))
     shown: Mapping[str, Any]
     if rendering.representation.form is Form.TABLE:
         version = {"resourceVersion": str(event.revision)}
@@ -106,7 +118,7 @@ def render_bookmark(rendering: Rendering, revision: int, *, ends_initial: bool =
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
     bookmark: dict[str, Any] = {
         "kind": rendering.resource.kind,
-        "apiVersion": rendering.resource.api_version,
+        "apiVersion": rendering.api_version,
         "metadata": metadata,
     }
     if rendering.representation.form is Form.TABLE:

@@ -31,7 +31,8 @@ class RequestInfo:
     """A request for a resource, or (`is_resource` False) for a path with `verb` its method.
 
     `rest` is what follows the subresource in the path, still encoded and with its leading slash,
-    as the node proxy passes it on; "" when there is none.
+    as the node proxy passes it on; "" when there is none. `alias` is the group's name in the
+    request when that is not its own (see `aliases`).
     """
 
     verb: str
@@ -46,6 +47,7 @@ class RequestInfo:
     rest: str = ""
     field_selector: str = ""
     label_selector: str = ""
+    alias: str = ""
 
     @property
     def is_long_running(self) -> bool:

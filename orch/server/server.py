@@ -7,6 +7,7 @@ their own.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
@@ -15,7 +16,17 @@ from orch.component.daemon import SetupError
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.loops import Periodic
 from orch.component.zpages import ZPages
-from orch.server import accounts, app, authn, bootstrap, expiry, nonresource, terminating
+from orch.server import (
+    accounts,
+    aliases,
+    app,
+    authn,
+    bootstrap,
+    expiry,
+    nonresource,
+    terminating,
+    usagepages,
+)
 from orch.server.admission import NodeRestriction
 from orch.server.authorizer import (
     BuiltInRules,
@@ -39,7 +50,8 @@ from orch.server.storage.base import Storage, StorageFailed
 from orch.server.storageflags import make_storage
 from orch.server.strategy import pods
 from orch.server.tokens import Tokens
-from orch.wire.kinds import PODS, RESOURCES
+from orch.server.usagepages import UsagePages
+from orch.wire.kinds import PODS
 
 NAME = "orch-apiserver"
 
@@ -67,6 +79,7 @@ class Server:
         self._proxy = NodeProxy(
             self._backend, tls.context(), allow_local=flags.node_proxy_allow_loopback
         )
+        self._usage = UsagePages(self._backend, self._proxy)
         self.app = self._application()
 
     async def open(self) -> None:
@@ -79,7 +92,9 @@ class Server:
 
     def loops(self) -> list[Periodic]:
         """What runs as long as the server does."""
+        measuring = Periodic("usage", self._usage.refresh, interval_s=usagepages.INTERVAL_S)
         return [
+            *([measuring] if self._flags.serve_upstream_aliases else []),
             Periodic(
                 "namespaces",
                 partial(terminating.empty_terminating, self._backend),
@@ -124,11 +139,16 @@ class Server:
             BuiltInRules(anonymous_health=self._flags.anonymous_health),
         )
         authenticate = authn.chain(authn.by_certificate, authn.by_bearer(self._tokens))
+        upstream = self._flags.serve_upstream_aliases
         gate = Gate(authenticate, authorizer, self.inflight, self._metrics)
+        if upstream:
+            gate = replace(gate, own_request=aliases.own_request)
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"
+        resources = aliases.served_resources(upstream=upstream)
         others = nonresource.routes(
-            RESOURCES, address, self._health(), self._slis, self._metrics_page
+            resources, address, self._health(), self._slis, self._metrics_page
         )
+        others += self._usage.routes() if upstream else []
         others += ZPages(NAME, self._flags.shown).routes(self._flags.features)
         reviews = Reviews(authorizer, self._tokens.review, self._backend.now)
         connectors = {

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from orch.wire import raw, table_pods
 from orch.wire.names import LABEL_ROLE, LABEL_ROLE_PREFIX
+from orch.wire.quantity import format_milli, to_bytes, to_milli
 from orch.wire.table_layout import (
     AGE,
     NAME,
@@ -130,6 +131,20 @@ def _secret_cells(record: Record, now: datetime) -> list[Cell]:
     return [name(record), raw.text(record, "type"), count, age(record, now)]
 
 
+def _node_usage_cells(record: Record, now: datetime) -> list[Cell]:
+    amounts = raw.mapping(record, "usage")
+    shown = [raw.text(amounts, "cpu"), raw.text(amounts, "memory")]
+    return [name(record), *shown, raw.text(record, "window")]
+
+
+def _pod_usage_cells(record: Record, now: datetime) -> list[Cell]:
+    containers = raw.records(record, "containers")
+    milli = sum(to_milli(raw.text(one, "usage", "cpu") or 0) for one in containers)
+    memory = sum(to_bytes(raw.text(one, "usage", "memory") or 0) for one in containers)
+    shown = [format_milli(milli), f"{memory // 1024}Ki"]
+    return [name(record), *shown, raw.text(record, "window")]
+
+
 def _role_cells(record: Record, now: datetime) -> list[Cell]:
     return [name(record), raw.text(record, "metadata", "creationTimestamp") or UNKNOWN]
 
@@ -162,6 +177,12 @@ _BINDING = Layout(
         Column("ServiceAccounts", "The service accounts it is granted to.", 1),
     ),
     _binding_cells,
+)
+_USAGE = (
+    NAME,
+    Column("CPU", "Cores in use."),
+    Column("Memory", "Memory in use that cannot be reclaimed at once."),
+    Column("Window", "The time the CPU is an average over."),
 )
 _LAYOUTS = {
     "Pod": table_pods.LAYOUT,
@@ -204,6 +225,8 @@ _LAYOUTS = {
         (NAME, Column("Type", "What it is for."), Column("Data", "How many values it has."), AGE),
         _secret_cells,
     ),
+    "NodeMetrics": Layout(_USAGE, _node_usage_cells),
+    "PodMetrics": Layout(_USAGE, _pod_usage_cells),
     "Role": _ROLE,
     "ClusterRole": _ROLE,
     "RoleBinding": _BINDING,

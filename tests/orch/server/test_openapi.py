@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import orjson
 
-from orch.server import openapi, protobuf
+from orch.server import openapi, protobufwire
 from orch.wire.kinds import RESOURCES
 
 GVK = "x-kubernetes-group-version-kind"
@@ -36,7 +36,7 @@ def test_every_kind_has_a_patch_with_field_validation() -> None:
 
 
 def fields(message: memoryview) -> list[tuple[int, memoryview]]:
-    return list(protobuf._fields(message))
+    return list(protobufwire._fields(message))
 
 
 def one(message: memoryview, *path: int) -> memoryview:

@@ -1,0 +1,51 @@
+"""The reference's group names at the server's edge: which are served, and requests under them.
+
+Off unless `--serve-upstream-aliases` is given. A request under such a name is made one for the own
+group before anything else looks at it, so that it is authorized, counted and routed as that; only
+how its body is read and its answer written remembers the name (`RequestInfo.alias`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
+
+from orch.server.requestinfo import RequestInfo
+from orch.wire import aliases
+from orch.wire.kinds import RESOURCES, Resource
+from orch.wire.names import COORDINATION_GROUP
+from orch.wire.usage import NODE_USAGE, POD_USAGE
+
+_LEASE_UPSTREAM = aliases.UPSTREAM_BY_OWN[COORDINATION_GROUP]
+
+
+def served_resources(*, upstream: bool) -> Sequence[Resource]:
+    """All that clients discover; the reference's names first, which is what clients then prefer."""
+    if not upstream:
+        return RESOURCES
+    aliased = [
+        replace(resource, group=aliases.UPSTREAM_BY_OWN[resource.group])
+        for resource in RESOURCES
+        if resource.group in aliases.UPSTREAM_BY_OWN
+    ]
+    return (*aliased, NODE_USAGE, POD_USAGE, *RESOURCES)
+
+
+def own_request(info: RequestInfo) -> RequestInfo:
+    """The same request for this service's own group, if it was made under another name."""
+    own = aliases.OWN_BY_UPSTREAM.get(info.group)
+    if own is None:
+        return info
+    namespace = aliases.own_namespace(info.namespace)
+    return replace(info, group=own, namespace=namespace, alias=info.group)
+
+
+def shown_as(alias: str, body: bytes) -> bytes:
+    """An object's bytes under a reference's group name; Leases, which are many, without parsing."""
+    if alias == _LEASE_UPSTREAM:
+        # The first: stored objects begin with kind and apiVersion.
+        own, upstream = COORDINATION_GROUP.encode(), alias.encode()
+        return body.replace(b'"apiVersion":"%b/' % own, b'"apiVersion":"%b/' % upstream, 1)
+    return orjson.dumps(aliases.to_upstream(orjson.loads(body)))

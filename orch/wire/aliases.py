@@ -1,0 +1,120 @@
+"""The reference system's names for groups that this service names differently, both ways; pure.
+
+Clients with those names compiled in (`kubectl auth can-i`, `create role`, the Lease of `describe
+node`, typed client libraries) meet the same objects under them: nothing is stored twice, only the
+names in what is sent and answered change. Permissions are those of this service's own groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orch.wire import names
+
+Document = dict[str, Any]
+
+OWN_BY_UPSTREAM: Mapping[str, str] = {
+    "authentication.k8s.io": names.AUTHENTICATION_GROUP,
+    "authorization.k8s.io": names.AUTHORIZATION_GROUP,
+    "coordination.k8s.io": names.COORDINATION_GROUP,
+    "rbac.authorization.k8s.io": names.RBAC_GROUP,
+}
+UPSTREAM_BY_OWN: Mapping[str, str] = {own: theirs for theirs, own in OWN_BY_UPSTREAM.items()}
+_UPSTREAM_LEASE_NAMESPACE = "kube-node-lease"
+# The specification's names of a review's attributes, and the reference's.
+_REVIEW_FIELDS = {
+    "resourceAttributes": "resourceAuthorizationAttributes",
+    "nonResourceAttributes": "nonResourceAuthorizationAttributes",
+}
+_REVIEW_FIELDS_UPSTREAM = {own: theirs for theirs, own in _REVIEW_FIELDS.items()}
+
+
+def own_namespace(namespace: str) -> str:
+    """Where this service keeps what clients look for in the reference's namespace for Leases."""
+    return names.NODE_LEASE_NAMESPACE if namespace == _UPSTREAM_LEASE_NAMESPACE else namespace
+
+
+def to_own(document: Document) -> Document:
+    """An object of an aliased group as this service writes it; the given one is left as it is."""
+    translated = _translated(document, OWN_BY_UPSTREAM, _REVIEW_FIELDS)
+    metadata = translated.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("namespace"), str):
+        translated["metadata"] = {**metadata, "namespace": own_namespace(metadata["namespace"])}
+    return translated
+
+
+def to_upstream(document: Document) -> Document:
+    """An object of an own group as the reference writes it; the given one is left as it is."""
+    return _translated(document, UPSTREAM_BY_OWN, _REVIEW_FIELDS_UPSTREAM)
+
+
+def through(change: Callable[[Document], Document]) -> Callable[[Document], Document]:
+    """A change that was written for the reference's names, made one of the own object."""
+    return lambda current: to_own(change(to_upstream(current)))
+
+
+def _translated(
+    document: Document, groups: Mapping[str, str], fields: Mapping[str, str]
+) -> Document:
+    """Everything a record of these groups says of groups; what has another form stays as it is."""
+    result = dict(document)
+    _set(result, "apiVersion", lambda text: _api_version(text, groups))
+    _set(result, "roleRef", lambda role: _with_group(role, groups))
+    _set(result, "subjects", lambda all_: _each(all_, lambda one: _with_group(one, groups)))
+    _set(result, "rules", lambda rules: _rules(rules, groups))
+    _set(result, "spec", lambda spec: _review_spec(spec, groups, fields))
+    _set(result, "status", lambda status: _review_status(status, groups))
+    return result
+
+
+def _set(record: Document, field: str, translate: Callable[[Any], Any]) -> None:
+    if field in record:
+        record[field] = translate(record[field])
+
+
+def _group(name: Any, groups: Mapping[str, str]) -> Any:
+    return groups.get(name, name) if isinstance(name, str) else name
+
+
+def _api_version(text: Any, groups: Mapping[str, str]) -> Any:
+    if not isinstance(text, str) or "/" not in text:
+        return text
+    group, _, version = text.partition("/")
+    return f"{groups.get(group, group)}/{version}"
+
+
+def _each(items: Any, translate: Callable[[Any], Any]) -> Any:
+    return [translate(one) for one in items] if isinstance(items, list) else items
+
+
+def _with_group(record: Any, groups: Mapping[str, str]) -> Any:
+    if not isinstance(record, dict) or "apiGroup" not in record:
+        return record
+    return {**record, "apiGroup": _group(record["apiGroup"], groups)}
+
+
+def _rules(rules: Any, groups: Mapping[str, str]) -> Any:
+    def one(rule: Any) -> Any:
+        if not isinstance(rule, dict) or "apiGroups" not in rule:
+            return rule
+        return {**rule, "apiGroups": _each(rule["apiGroups"], lambda name: _group(name, groups))}
+
+    return _each(rules, one)
+
+
+def _review_spec(spec: Any, groups: Mapping[str, str], fields: Mapping[str, str]) -> Any:
+    if not isinstance(spec, dict):
+        return spec
+    result = {fields.get(name, name): value for name, value in spec.items()}
+    for name in (*_REVIEW_FIELDS, *_REVIEW_FIELDS_UPSTREAM):
+        asked = result.get(name)
+        if isinstance(asked, dict) and "group" in asked:
+            result[name] = {**asked, "group": _group(asked["group"], groups)}
+    return result
+
+
+def _review_status(status: Any, groups: Mapping[str, str]) -> Any:
+    if not isinstance(status, dict) or "resourceRules" not in status:
+        return status
+    return {**status, "resourceRules": _rules(status["resourceRules"], groups)}

@@ -1,0 +1,147 @@
+"""The same objects under the reference's names, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from orch.server import aliases
+from orch.server.requestinfo import parse_request
+from tests.orch.server.harness import JSON_PATCH, LEASES, MERGE, STRATEGIC, Api, Pki, lease
+
+THEIRS = LEASES.replace("orch.io", "k8s.io").replace("orch-node-lease", "kube-node-lease")
+RBAC = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+OWN_RBAC = "/apis/rbac.authorization.orch.io/v1/clusterroles"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+ROLE = {
+    "kind": "ClusterRole",
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "metadata": {"name": "r"},
+    "rules": [{"verbs": ["get"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}],
+}
+
+CHANGED = {"verbs": ["*"], "apiGroups": ["authorization.k8s.io"], "resources": ["*"]}
+
+
+@pytest.fixture
+async def api(server_pki: Pki, tmp_path: Path) -> AsyncIterator[Api]:
+    api = await Api.start(server_pki, tmp_path / "data", "--serve-upstream-aliases")
+    yield api
+    await api.stop()
+
+
+async def test_a_lease_is_one_object_under_both_names(api: Api) -> None:
+    body = {**lease(), "apiVersion": "coordination.k8s.io/v1"}
+    body["metadata"]["namespace"] = "kube-node-lease"
+    created = await api.call("POST", THEIRS, body)
+    assert created.status == 201, created.text
+    assert created.json["apiVersion"] == "coordination.k8s.io/v1"
+    own = (await api.call("GET", f"{LEASES}/n1")).json
+    theirs = (await api.call("GET", f"{THEIRS}/n1")).json
+    assert theirs == {**own, "apiVersion": "coordination.k8s.io/v1"}
+    assert own["apiVersion"] == "coordination.orch.io/v1"
+    theirs["spec"]["holderIdentity"] = "other"
+    assert (await api.call("PUT", f"{THEIRS}/n1", theirs)).status == 200
+    assert (await api.call("GET", f"{LEASES}/n1")).json["spec"]["holderIdentity"] == "other"
+    listed = (await api.call("GET", THEIRS)).json
+    assert listed["apiVersion"] == listed["items"][0]["apiVersion"] == "coordination.k8s.io/v1"
+    assert (await api.call("DELETE", f"{THEIRS}/n1")).status == 200
+    assert (await api.call("GET", f"{LEASES}/n1")).status == 404
+
+
+async def test_a_watch_and_a_table_say_their_name(api: Api) -> None:
+    await api.call("POST", LEASES, lease())
+    watched = await api.call(
+        "GET", f"{THEIRS}?watch=true&timeoutSeconds=1&allowWatchBookmarks=true"
+    )
+    events = [orjson.loads(line) for line in watched.body.splitlines()]
+    assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
+    assert {event["object"]["apiVersion"] for event in events} == {"coordination.k8s.io/v1"}
+    table = await api.call("GET", f"{THEIRS}?includeObject=Object", accept=TABLE)
+    assert table.json["rows"][0]["object"]["apiVersion"] == "coordination.k8s.io/v1"
+
+
+async def test_a_role_speaks_of_groups_as_its_reader_does(api: Api) -> None:
+    assert (await api.call("POST", RBAC, ROLE)).status == 201
+    own = (await api.call("GET", f"{OWN_RBAC}/r")).json
+    assert own["rules"][0]["apiGroups"] == ["coordination.orch.io"]
+    theirs = (await api.call("GET", f"{RBAC}/r")).json
+    assert theirs["rules"] == ROLE["rules"]
+
+
+@pytest.mark.parametrize(
+    ("media", "patch"),
+    [
+        (MERGE, {"rules": [CHANGED]}),
+        (STRATEGIC, {"rules": [CHANGED]}),
+        (
+            JSON_PATCH,
+            [
+                {"op": "test", "path": "/rules/0/apiGroups/0", "value": "coordination.k8s.io"},
+                {"op": "replace", "path": "/rules/0/apiGroups/0", "value": "authorization.k8s.io"},
+            ],
+        ),
+    ],
+)
+async def test_a_patch_is_of_what_its_writer_sees(api: Api, media: str, patch: Any) -> None:
+    await api.call("POST", RBAC, ROLE)
+    patched = await api.call("PATCH", f"{RBAC}/r", patch, content_type=media)
+    assert patched.status == 200, patched.text
+    assert patched.json["rules"][0]["apiGroups"] == ["authorization.k8s.io"]
+    own = (await api.call("GET", f"{OWN_RBAC}/r")).json
+    assert own["rules"][0]["apiGroups"] == ["authorization.orch.io"]
+
+
+async def test_a_review_is_asked_with_the_names_of_the_reference(api: Api) -> None:
+    asked = {
+        "resourceAttributes": {"verb": "get", "group": "coordination.k8s.io", "resource": "leases"}
+    }
+    body = {
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "spec": asked,
+    }
+    answer = await api.call("POST", REVIEWS, body)
+    assert answer.status == 201, answer.text
+    assert answer.json["status"]["allowed"] is True
+    assert answer.json["spec"]["resourceAttributes"]["group"] == "coordination.k8s.io"
+    refused = await api.call("POST", REVIEWS, body, user="stranger")
+    assert refused.json["status"]["allowed"] is False
+
+
+async def test_permission_is_that_of_the_own_group(api: Api) -> None:
+    own = await api.call("GET", LEASES, user="stranger")
+    theirs = await api.call("GET", THEIRS, user="stranger")
+    assert own.status == theirs.status == 403
+    assert own.json["message"] == theirs.json["message"]
+    assert (await api.call("GET", f"{THEIRS}/n1", user="n1")).status == 404
+
+
+async def test_both_names_are_discovered_and_described(api: Api) -> None:
+    groups = [group["name"] for group in (await api.call("GET", "/apis")).json["groups"]]
+    assert groups.index("coordination.k8s.io") < groups.index("coordination.orch.io")
+    assert "metrics.k8s.io" in groups
+    resources = (await api.call("GET", "/apis/metrics.k8s.io/v1beta1")).json["resources"]
+    assert [one["name"] for one in resources] == ["nodes", "pods"]
+    paths = (await api.call("GET", "/openapi/v3")).json["paths"]
+    assert {"apis/coordination.k8s.io/v1", "apis/metrics.k8s.io/v1beta1"} <= paths.keys()
+
+
+async def test_without_the_flag_there_is_no_such_group(server_pki: Pki, tmp_path: Path) -> None:
+    api = await Api.start(server_pki, tmp_path / "other")
+    try:
+        assert (await api.call("GET", THEIRS)).status == 404
+        assert (await api.call("GET", "/apis/metrics.k8s.io/v1beta1/nodes")).status == 404
+        assert b"k8s.io" not in (await api.call("GET", "/apis")).body
+    finally:
+        await api.stop()
+
+
+def test_other_requests_are_left_as_they_are() -> None:
+    info = parse_request("GET", "/apis/apps/v1/namespaces/kube-node-lease/deployments", {})
+    assert aliases.own_request(info) is info

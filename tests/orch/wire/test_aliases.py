@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orch.wire import aliases
+
+PAIRS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"kind": "Lease", "apiVersion": "coordination.orch.io/v1", "spec": {"holderIdentity": "x"}},
+        {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "spec": {"holderIdentity": "x"}},
+    ),
+    (
+        {
+            "apiVersion": "rbac.authorization.orch.io/v1",
+            "rules": [{"apiGroups": ["", "coordination.orch.io", "apps"]}, {"nonResourceURLs": []}],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "rules": [{"apiGroups": ["", "coordination.k8s.io", "apps"]}, {"nonResourceURLs": []}],
+        },
+    ),
+    (
+        {
+            "apiVersion": "rbac.authorization.orch.io/v1",
+            "roleRef": {"apiGroup": "rbac.authorization.orch.io", "kind": "Role", "name": "r"},
+            "subjects": [
+                {"kind": "User", "apiGroup": "rbac.authorization.orch.io", "name": "u"},
+                {"kind": "ServiceAccount", "name": "s"},
+            ],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+            "subjects": [
+                {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "u"},
+                {"kind": "ServiceAccount", "name": "s"},
+            ],
+        },
+    ),
+    (
+        {
+            "apiVersion": "authorization.orch.io/v1",
+            "spec": {"resourceAuthorizationAttributes": {"group": "coordination.orch.io"}},
+            "status": {"resourceRules": [{"apiGroups": ["authorization.orch.io"]}]},
+        },
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "spec": {"resourceAttributes": {"group": "coordination.k8s.io"}},
+            "status": {"resourceRules": [{"apiGroups": ["authorization.k8s.io"]}]},
+        },
+    ),
+    (
+        {
+            "apiVersion": "authorization.orch.io/v1",
+            "spec": {"nonResourceAuthorizationAttributes": {"path": "/x"}, "user": "u"},
+        },
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "spec": {"nonResourceAttributes": {"path": "/x"}, "user": "u"},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("own", "upstream"), PAIRS)
+def test_a_record_says_the_same_under_both_names(
+    own: dict[str, Any], upstream: dict[str, Any]
+) -> None:
+    before = copy.deepcopy((own, upstream))
+    assert aliases.to_upstream(own) == upstream
+    assert aliases.to_own(upstream) == own
+    assert (own, upstream) == before
+
+
+def test_what_is_not_a_name_of_a_group_is_left_alone() -> None:
+    document = {
+        "metadata": {"annotations": {"a": "rbac.authorization.k8s.io"}},
+        "spec": {"holderIdentity": "coordination.k8s.io"},
+    }
+    assert aliases.to_own(document) == document
+
+
+def test_leases_of_nodes_are_found_where_clients_look_for_them() -> None:
+    lease = {"metadata": {"name": "n1", "namespace": "kube-node-lease"}}
+    assert aliases.to_own(lease)["metadata"]["namespace"] == "orch-node-lease"
+    assert aliases.own_namespace("shop") == "shop"
+
+
+def test_a_change_is_made_on_what_the_client_sees() -> None:
+    def add(seen: dict[str, Any]) -> dict[str, Any]:
+        assert seen["apiVersion"] == "rbac.authorization.k8s.io/v1"
+        return {**seen, "rules": [{"apiGroups": ["coordination.k8s.io"]}]}
+
+    changed = aliases.through(add)({"apiVersion": "rbac.authorization.orch.io/v1"})
+    assert changed == {
+        "apiVersion": "rbac.authorization.orch.io/v1",
+        "rules": [{"apiGroups": ["coordination.orch.io"]}],
+    }
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.sampled_from(("", "a/b", "coordination.k8s.io/v1")),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ("apiVersion", "metadata", "namespace", "roleRef", "subjects", "rules", "spec",
+                 "status", "resourceRules", "apiGroups", "apiGroup", "resourceAttributes", "group")
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(("apiVersion", "roleRef", "rules", "spec", "status")), JSON))
+def test_nothing_a_client_can_send_breaks_it(document: dict[str, Any]) -> None:
+    assert isinstance(aliases.to_own(document), dict)
+    assert isinstance(aliases.to_upstream(document), dict)
