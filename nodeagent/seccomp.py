@@ -12,6 +12,7 @@ error in a static pod, which no API server has checked, would silently remove th
 from __future__ import annotations
 
 import posixpath
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from nodeagent.runtime.base import SeccompKind, SeccompSetting
@@ -37,23 +38,69 @@ class SeccompError(Exception):
         self.message = message
 
 
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The profile of a container, and which field decided it."""
+
+    setting: SeccompSetting
+    source: str  # "spec.containers[0].securityContext.seccompProfile", "seccompDefault", …
+
+
+def containers_of(pod: Pod) -> list[tuple[str, Container]]:
+    """Every container of a pod with its place, in the order in which they start."""
+    lists = ("initContainers", "containers", "ephemeralContainers")
+    return [
+        (f"spec.{name}[{index}]", container)
+        for name in lists
+        for index, container in enumerate(getattr(pod.spec, name) or ())
+    ]
+
+
 def effective_profile(
     pod: Pod, container: Container, *, seccomp_default: bool, seccomp_root: str
 ) -> SeccompSetting:
-    """The setting to give the runtime for `container` of `pod`.
+    """The setting to give the runtime for `container` of `pod`; as `resolve`."""
+    return resolve(
+        pod, container, seccomp_default=seccomp_default, seccomp_root=seccomp_root
+    ).setting
+
+
+def resolve(
+    pod: Pod, container: Container, *, seccomp_default: bool, seccomp_root: str
+) -> Resolution:
+    """The setting to give the runtime for `container` of `pod`, and where it comes from.
 
     `seccomp_default` is the agent's setting: RuntimeDefault instead of Unconfined where nothing is
     said. `seccomp_root` is the absolute directory of Localhost profiles. SeccompError with
-    CONFIG_ERROR when the profile that applies is not well formed.
+    CONFIG_ERROR when the profile that applies is not well formed; its text names the field.
     """
-    context = container.securityContext
+    context, whole = container.securityContext, pod.spec.securityContext
+    place = _place_of(pod, container)
     if context and context.privileged:
-        return _UNCONFINED
-    if context and context.seccompProfile:
-        return _setting(context.seccompProfile, seccomp_root)
-    if pod.spec.securityContext and pod.spec.securityContext.seccompProfile:
-        return _setting(pod.spec.securityContext.seccompProfile, seccomp_root)
-    return _RUNTIME_DEFAULT if seccomp_default else _UNCONFINED
+        return Resolution(_UNCONFINED, f"{place}.securityContext.privileged")
+    for profile, field in (
+        (context and context.seccompProfile, f"{place}.securityContext.seccompProfile"),
+        (whole and whole.seccompProfile, "spec.securityContext.seccompProfile"),
+    ):
+        if profile:
+            return Resolution(_setting_at(profile, seccomp_root, field), field)
+    if seccomp_default:
+        return Resolution(_RUNTIME_DEFAULT, "seccompDefault")
+    return Resolution(_UNCONFINED, "default")
+
+
+def _place_of(pod: Pod, container: Container) -> str:
+    return next(
+        (place for place, one in containers_of(pod) if one.name == container.name),
+        f"container {container.name}",
+    )
+
+
+def _setting_at(profile: SeccompProfile, seccomp_root: str, field: str) -> SeccompSetting:
+    try:
+        return _setting(profile, seccomp_root)
+    except SeccompError as error:
+        raise SeccompError(error.reason, f"{error.message} ({field})") from None
 
 
 def _setting(profile: SeccompProfile, seccomp_root: str) -> SeccompSetting:

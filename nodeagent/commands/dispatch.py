@@ -19,6 +19,7 @@ from orch.component.daemon import SetupError
 # Word → module, what it does.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "config": ("config", "show or check the configuration"),
+    "seccomp": ("seccomp", "check seccomp profiles, and show which one each container gets"),
     "doctor": ("doctor", "say whether this host is fit to run the agent, and what is missing"),
 }
 USAGE = 2

@@ -22,11 +22,14 @@ class SeccompProfiles:
         """StepFailed when the profile cannot be applied; a missing file is waited for."""
         awaits = ""
         try:
-            setting = seccomp.effective_profile(
+            found = seccomp.resolve(
                 pod, container, seccomp_default=self._default, seccomp_root=self._root
             )
+            setting = found.setting
             awaits = setting.localhost_path if setting.kind is SeccompKind.LOCALHOST else ""
-            await asyncio.to_thread(seccompfile.require_profile_file, setting)
+            await asyncio.to_thread(
+                seccompfile.require_profile_file, setting, root=self._root, source=found.source
+            )
         except SeccompError as error:
             raise StepFailed(container.name, error.reason, error.message, awaits=awaits) from error
         return setting

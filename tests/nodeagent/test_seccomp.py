@@ -131,8 +131,12 @@ WRONG = [
 def test_a_profile_that_is_not_well_formed_is_an_error_at_either_level(
     wrong: Profile, message: str, seccomp_default: bool
 ) -> None:
-    for of_pod, of_container in ((wrong, None), (None, wrong)):
+    own = "securityContext.seccompProfile"
+    for of_pod, of_container, field in (
+        (wrong, None, f"spec.{own}"),
+        (None, wrong, f"spec.containers[0].{own}"),
+    ):
         with pytest.raises(SeccompError) as caught:
             effective(of_pod, of_container, seccomp_default=seccomp_default)
         assert caught.value.reason == CONFIG_ERROR
-        assert caught.value.message == str(caught.value) == message
+        assert caught.value.message == str(caught.value) == f"{message} ({field})"

@@ -1,0 +1,183 @@
+"""What is wrong with one rule of a seccomp profile: names, action, errno, arguments; pure."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ERROR, WARNING = "error", "warning"
+NOTIFY = "SCMP_ACT_NOTIFY"
+ALLOWING = frozenset({"SCMP_ACT_ALLOW", "SCMP_ACT_LOG", NOTIFY, "SCMP_ACT_TRACE"})
+DENYING = frozenset(
+    {
+        "SCMP_ACT_ERRNO",
+        "SCMP_ACT_KILL",
+        "SCMP_ACT_KILL_PROCESS",
+        "SCMP_ACT_KILL_THREAD",
+        "SCMP_ACT_TRAP",
+    }
+)
+ACTIONS = ALLOWING | DENYING
+MAX_ERRNO = 4095  # of the kernel; a larger one becomes this
+_KERNELS_NOTIFY = "SECCOMP_RET_USER_NOTIF"
+_WITH_ERRNO = {"SCMP_ACT_ERRNO", "SCMP_ACT_TRACE"}
+_OPERATORS = {"NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"}
+_NEVER_NOTIFIED = "write"  # the runtime writes to its listener under the filter
+_RULE = {"names": list, "action": str, "errnoRet": int, "args": list}
+_ARGUMENT = ("index", "value", "valueTwo", "op")
+_UINT64 = range(2**64)
+_ARGUMENTS = 6  # of a system call
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`where` is the place in the profile, "" for the whole."""
+
+    level: str
+    where: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule as far as it could be read; `conditional` when it looks at arguments."""
+
+    where: str
+    names: tuple[str, ...]
+    action: str
+    conditional: bool
+
+
+def error(where: str, message: str) -> Finding:
+    return Finding(ERROR, where, message)
+
+
+def warning(where: str, message: str) -> Finding:
+    return Finding(WARNING, where, message)
+
+
+def known_as(action: str) -> str:
+    """The action that a name stands for."""
+    return NOTIFY if action == _KERNELS_NOTIFY else action
+
+
+def rule_findings(
+    value: object, where: str, names: Mapping[str, frozenset[str]], architecture: str
+) -> tuple[list[Finding], Rule | None]:
+    """What was found in an element of `syscalls`, and the rule if it is one."""
+    if not isinstance(value, dict):
+        return [error(where, f"it must be an object, not {_shown(value)}")], None
+    found = list(_field_findings(value, where))
+    listed, action = value.get("names"), value.get("action")
+    given: tuple[str, ...] = ()
+    if isinstance(listed, list):
+        given = tuple(name for name in listed if isinstance(name, str))
+        found += _name_findings(listed, f"{where}.names", names, architecture)
+    if isinstance(action, str):
+        found += action_findings(action, f"{where}.action")
+        if known_as(action) == NOTIFY and _NEVER_NOTIFIED in given:
+            text = f"{NOTIFY} cannot be the action for {_NEVER_NOTIFIED!r}"
+            found.append(error(f"{where}.action", text))
+    found += errno_findings(value, "errnoRet", f"{where}.errnoRet", action)
+    arguments = value.get("args")
+    for index, argument in enumerate(arguments if isinstance(arguments, list) else ()):
+        found += _argument_findings(argument, f"{where}.args[{index}]")
+    if not isinstance(action, str):
+        return found, None
+    return found, Rule(where, given, action, bool(arguments))
+
+
+def action_findings(action: str, where: str) -> Iterator[Finding]:
+    if action == _KERNELS_NOTIFY:
+        yield warning(where, f"{action} is the kernel's name; runtimes take {NOTIFY} alone")
+    elif action not in ACTIONS:
+        yield error(where, f"there is no action {action!r}{_nearest(action, ACTIONS)}")
+
+
+def errno_findings(
+    record: Mapping[str, Any], key: str, where: str, action: object
+) -> Iterator[Finding]:
+    """Of the errno that an action returns; wrong types are found elsewhere."""
+    value = record.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return
+    if not 0 <= value <= MAX_ERRNO:
+        yield error(where, f"{value} is no error number: they go from 0 to {MAX_ERRNO}")
+    if isinstance(action, str) and action in ACTIONS and action not in _WITH_ERRNO:
+        yield warning(where, f"{action} returns no error number, so this does nothing")
+
+
+def _field_findings(record: Mapping[str, Any], where: str) -> Iterator[Finding]:
+    for key, value in record.items():
+        if key == "name":
+            yield error(f"{where}.name", "write it as a list, `names`")
+        elif key not in _RULE:
+            yield error(f"{where}.{key}", f"no such key; there are {', '.join(_RULE)}")
+        elif not _is(value, _RULE[key]):
+            kind = {list: "a list", str: "a string", int: "an integer"}[_RULE[key]]
+            yield error(f"{where}.{key}", f"it must be {kind}, not {_shown(value)}")
+    for key in ("names", "action"):
+        if key not in record:
+            yield error(f"{where}.{key}", "it is missing")
+
+
+def _name_findings(
+    listed: list[object], where: str, names: Mapping[str, frozenset[str]], architecture: str
+) -> Iterator[Finding]:
+    if not listed:
+        yield error(where, "it is empty: the rule is about no system call")
+    seen: set[str] = set()
+    for index, name in enumerate(listed):
+        place = f"{where}[{index}]"
+        if not isinstance(name, str):
+            yield error(place, f"a name must be a string, not {_shown(name)}")
+        elif not name.strip():
+            yield error(place, "the name is empty")
+        elif name in seen:
+            yield error(place, f"{name!r} stands in this list twice")
+        elif name not in names:
+            text = f"there is no system call {name!r}{_nearest(name, names)}"
+            yield error(place, text)
+        elif architecture and architecture not in names[name]:
+            yield warning(place, f"{architecture} has no system call {name!r}")
+        if isinstance(name, str):
+            seen.add(name)
+
+
+def _argument_findings(value: object, where: str) -> Iterator[Finding]:
+    if not isinstance(value, dict):
+        yield error(where, f"it must be an object, not {_shown(value)}")
+        return
+    for key in value:
+        if key not in _ARGUMENT:
+            yield error(f"{where}.{key}", f"no such key; there are {', '.join(_ARGUMENT)}")
+    for key in ("index", "value", "op"):
+        if key not in value:
+            yield error(f"{where}.{key}", "it is missing")
+    for key, limits in (("index", range(_ARGUMENTS)), ("value", _UINT64), ("valueTwo", _UINT64)):
+        number = value.get(key, 0)
+        if not _is(number, int) or number not in limits:
+            text = f"it must be an integer from 0 to {limits[-1]}, not {_shown(number)}"
+            yield error(f"{where}.{key}", text)
+    operator = value.get("op", "SCMP_CMP_EQ")
+    if not isinstance(operator, str) or operator.removeprefix("SCMP_CMP_") not in _OPERATORS:
+        listed = ", ".join(f"SCMP_CMP_{one}" for one in sorted(_OPERATORS))
+        yield error(f"{where}.op", f"there is no operator {_shown(operator)}; there are {listed}")
+    elif not operator.startswith("SCMP_CMP_"):
+        yield error(f"{where}.op", f"write it as SCMP_CMP_{operator}")
+
+
+def _is(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _nearest(word: str, known: Any) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value)[:60]
