@@ -92,6 +92,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "orch/server/strategy/test_base.py": ("orch.server.strategy.table",),
     "orch/server/test_fieldcheck.py": ("orch.server.knownfields",),
     "orch/server/test_handlers.py": ("orch.server.app", "orch.server.call"),
+    "orch/server/test_openapi.py": ("orch.server.openapipaths", "orch.server.openapischemas"),
     "orch/server/test_protobuf.py": ("orch.server.protobufwire",),
     "orch/wire/test_json_patch.py": ("orch.wire.patch_data",),
 }

@@ -1,8 +1,9 @@
-"""OpenAPI documents as small as clients need them to trust the server's own validation; pure.
+"""The OpenAPI documents: v3 per group and version, and v2 for older clients; pure.
 
-kubectl 1.29 and newer read `/openapi/v3`, older ones `/openapi/v2` in protobuf; both only look for
-a PATCH of the object's kind with a `fieldValidation` parameter (reference/apiserver.md §1.3). The
-field numbers of the v2 form are gnostic's. Schemas of the records are not described.
+v3 and the JSON form of v2 are complete: every path, and the schemas of every record. The protobuf
+form of v2 is as small as old clients need it to trust the server's own validation: a PATCH of each
+kind with a `fieldValidation` parameter (reference/apiserver.md §1.3); its field numbers are
+gnostic's.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any
 
 import orjson
 
+from orch.server.openapipaths import paths_of
+from orch.server.openapischemas import GVK, Schemas
 from orch.wire.kinds import Resource
 from orch.wire.version import VERSION
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _TITLE = "orch"
-_GVK = "x-kubernetes-group-version-kind"
 _SCOPE = "{namespace}"
 
 
@@ -37,11 +39,54 @@ def documents(resources: Sequence[Resource]) -> dict[str, bytes]:
     return {"/openapi/v3": orjson.dumps({"paths": index}), **result}
 
 
+def _v3(resources: Sequence[Resource]) -> bytes:
+    schemas = Schemas("#/components/schemas/")
+    paths = dict(pair for resource in resources for pair in paths_of(resource, schemas))
+    components = {"schemas": schemas.components}
+    document = {"openapi": "3.0.0", "info": _info(), "paths": paths, "components": components}
+    return orjson.dumps(document)
+
+
 def v2_json(resources: Sequence[Resource]) -> bytes:
-    paths = {_object_path(r): {"patch": _operation(r, {"type": "string"})} for r in resources}
+    """The older form: definitions in their own place, bodies and answers as it writes them."""
+    schemas = Schemas("#/definitions/")
+    paths = {}
+    for resource in resources:
+        for path, item in paths_of(resource, schemas):
+            paths[path] = {name: _older(value) for name, value in item.items()}
     return orjson.dumps(
-        {"swagger": "2.0", "info": _info(), "paths": paths, "definitions": {}},
+        {"swagger": "2.0", "info": _info(), "paths": paths, "definitions": schemas.components}
     )
+
+
+def _older(value: Any) -> Any:
+    """An operation, or the parameters of a path, in the words of v2."""
+    if isinstance(value, list):
+        return [_older_parameter(one) for one in value]
+    operation = dict(value)
+    parameters = [_older_parameter(one) for one in operation.get("parameters", ())]
+    body = operation.pop("requestBody", None)
+    if body:
+        operation["consumes"] = list(body["content"])
+        (schema, *_) = (one["schema"] for one in body["content"].values())
+        required = bool(body.get("required"))
+        parameters.append({"name": "body", "in": "body", "required": required, "schema": schema})
+    operation["parameters"] = parameters
+    operation["responses"] = {
+        code: _older_answer(one) for code, one in operation["responses"].items()
+    }
+    operation["produces"] = ["application/json"]
+    return operation
+
+
+def _older_parameter(parameter: dict[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in parameter.items() if name != "schema"}
+    return {**rest, **parameter["schema"]}
+
+
+def _older_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    (content, *_) = answer["content"].values()
+    return {"description": answer["description"], "schema": content["schema"]}
 
 
 def v2_protobuf(resources: Sequence[Resource]) -> bytes:
@@ -63,24 +108,6 @@ def _object_path(resource: Resource) -> str:
     return resource.path(_SCOPE if resource.namespaced else "", "{name}")
 
 
-def _operation(resource: Resource, parameter_type: dict[str, Any]) -> dict[str, Any]:
-    parameter = {"name": "fieldValidation", "in": "query", **parameter_type}
-    return {
-        "operationId": f"patch{resource.version.title()}{resource.kind}",
-        "parameters": [parameter],
-        "responses": {"200": {"description": "OK"}},
-        "x-kubernetes-action": "patch",
-        _GVK: {"group": resource.group, "version": resource.version, "kind": resource.kind},
-    }
-
-
-def _v3(resources: Sequence[Resource]) -> bytes:
-    paths = {
-        _object_path(r): {"patch": _operation(r, {"schema": {"type": "string"}})} for r in resources
-    }
-    return orjson.dumps({"openapi": "3.0.0", "info": _info(), "paths": paths, "components": {}})
-
-
 def _named_path(resource: Resource) -> bytes:
     return _bytes(1, _object_path(resource).encode()) + _bytes(2, _bytes(8, _patch(resource)))
 
@@ -89,7 +116,7 @@ def _patch(resource: Resource) -> bytes:
     query = _bytes(2, b"query") + _bytes(4, b"fieldValidation") + _bytes(6, b"string")
     parameter = _bytes(1, _bytes(2, _bytes(3, query)))
     gvk = f"group: {resource.group!r}\nkind: {resource.kind}\nversion: {resource.version}\n"
-    extension = _bytes(1, _GVK.encode()) + _bytes(2, _bytes(2, gvk.encode()))
+    extension = _bytes(1, GVK.encode()) + _bytes(2, _bytes(2, gvk.encode()))
     operation_id = f"patch{resource.version.title()}{resource.kind}".encode()
     return _bytes(5, operation_id) + _bytes(8, parameter) + _bytes(9, b"") + _bytes(13, extension)
 

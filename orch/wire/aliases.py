@@ -23,11 +23,11 @@ OWN_BY_UPSTREAM: Mapping[str, str] = {
 UPSTREAM_BY_OWN: Mapping[str, str] = {own: theirs for theirs, own in OWN_BY_UPSTREAM.items()}
 _UPSTREAM_LEASE_NAMESPACE = "kube-node-lease"
 # The specification's names of a review's attributes, and the reference's.
-_REVIEW_FIELDS = {
+REVIEW_FIELDS = {
     "resourceAttributes": "resourceAuthorizationAttributes",
     "nonResourceAttributes": "nonResourceAuthorizationAttributes",
 }
-_REVIEW_FIELDS_UPSTREAM = {own: theirs for theirs, own in _REVIEW_FIELDS.items()}
+_REVIEW_FIELDS_UPSTREAM = {own: theirs for theirs, own in REVIEW_FIELDS.items()}
 
 
 def own_namespace(namespace: str) -> str:
@@ -37,7 +37,7 @@ def own_namespace(namespace: str) -> str:
 
 def to_own(document: Document) -> Document:
     """An object of an aliased group as this service writes it; the given one is left as it is."""
-    translated = _translated(document, OWN_BY_UPSTREAM, _REVIEW_FIELDS)
+    translated = _translated(document, OWN_BY_UPSTREAM, REVIEW_FIELDS)
     metadata = translated.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("namespace"), str):
         translated["metadata"] = {**metadata, "namespace": own_namespace(metadata["namespace"])}
@@ -107,7 +107,7 @@ def _review_spec(spec: Any, groups: Mapping[str, str], fields: Mapping[str, str]
     if not isinstance(spec, dict):
         return spec
     result = {fields.get(name, name): value for name, value in spec.items()}
-    for name in (*_REVIEW_FIELDS, *_REVIEW_FIELDS_UPSTREAM):
+    for name in (*REVIEW_FIELDS, *_REVIEW_FIELDS_UPSTREAM):
         asked = result.get(name)
         if isinstance(asked, dict) and "group" in asked:
             result[name] = {**asked, "group": _group(asked["group"], groups)}

@@ -69,7 +69,7 @@ def kubectls() -> list[str]:
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[ApiServer]:
+def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
     """Start on the directory's data (kept between runs); ordered stop, which must succeed."""
     authority = Authority(directory / "pki", now=datetime.now(UTC))
     serving = authority.issue(Subject("server", "server", (), ("127.0.0.1",)))
@@ -83,7 +83,7 @@ def running(directory: Path) -> Iterator[ApiServer]:
                 "--bind-address=127.0.0.1", "--secure-port=0", f"--port-file={port_file}",
                 f"--data-dir={directory / 'data'}", f"--client-ca-file={authority.ca_file}",
                 f"--tls-cert-file={serving.cert_file}",
-                f"--tls-private-key-file={serving.key_file}",
+                f"--tls-private-key-file={serving.key_file}", *arguments,
             ],
             cwd=ROOT, stdout=log, stderr=log,
         )  # fmt: skip
