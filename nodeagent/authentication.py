@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
 from typing import Protocol
 
 from aiohttp import web
@@ -29,9 +30,9 @@ class TokenReviewer(Protocol):
 class Tokens:
     """Bearer tokens, reviewed once per `keep_s`, good or bad. Keeps no token, only its digest."""
 
-    def __init__(self, reviewer: TokenReviewer, *, keep_s: float) -> None:
+    def __init__(self, reviewer: TokenReviewer, *, keep_s: Callable[[], float]) -> None:
         self._reviewer = reviewer
-        self._cache: ReviewCache[Identity | None] = ReviewCache(lambda _: keep_s)
+        self._cache: ReviewCache[Identity | None] = ReviewCache(lambda _: keep_s())
         self._key = secrets.token_bytes(32)
 
     async def identify(self, token: str) -> Identity | None:

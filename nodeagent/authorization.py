@@ -6,6 +6,7 @@ client certificate's group decides, so that an agent alone can be used and is no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from nodeagent.authcache import ReviewCache
@@ -47,15 +48,11 @@ class BuiltInGroups:
 
 
 class Reviewed:
-    """The API server's decisions, kept for as long as it is configured."""
+    """The API server's decisions; `keep_s` says how long a permission or a refusal is good."""
 
-    def __init__(
-        self, reviewer: AccessReviewer, *, keep_allowed_s: float, keep_refused_s: float
-    ) -> None:
+    def __init__(self, reviewer: AccessReviewer, *, keep_s: Callable[[bool], float]) -> None:
         self._reviewer = reviewer
-        self._cache: ReviewCache[bool] = ReviewCache(
-            lambda allowed: keep_allowed_s if allowed else keep_refused_s
-        )
+        self._cache: ReviewCache[bool] = ReviewCache(keep_s)
 
     async def allows(self, identity: Identity, verb: str, subresource: str) -> bool:
         key = (identity, *_extra(identity), verb, subresource)

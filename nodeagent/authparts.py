@@ -13,13 +13,14 @@ from nodeagent.auth import Access
 from nodeagent.authentication import Authentication, Tokens
 from nodeagent.authorization import Authorizer
 from nodeagent.authreviews import ApiReviews
+from nodeagent.config.current import CurrentConfig
 from nodeagent.config.types import NodeAgentConfiguration
 from orch.client.resources import ApiClient
 from orch.component.features import Features
 
 
 def build_access(
-    config: NodeAgentConfiguration,
+    current: CurrentConfig,
     features: Features,
     client: ApiClient | None,
     *,
@@ -27,11 +28,13 @@ def build_access(
 ) -> Access:
     """Who may use the secure port of this node's agent."""
     reviews = ApiReviews(client, node_name) if client else None
-    webhook = config.authentication.webhook
-    tokens = Tokens(reviews, keep_s=webhook.cacheTTL) if reviews and webhook.enabled else None
+    known = current.value.authentication
+    tokens = None
+    if reviews and known.webhook.enabled:
+        tokens = Tokens(reviews, keep_s=lambda: current.value.authentication.webhook.cacheTTL)
     return Access(
-        Authentication(tokens=tokens, anonymous=config.authentication.anonymous.enabled),
-        _authorizer(config, reviews),
+        Authentication(tokens=tokens, anonymous=known.anonymous.enabled),
+        _authorizer(current, reviews),
         fine_grained=features.enabled(auth.FINE_GRAINED),
     )
 
@@ -53,12 +56,14 @@ def missing_access(config: NodeAgentConfiguration, *, standalone: bool) -> Itera
         yield f"statistics and pods are open to everyone on port {config.readOnlyPort}"
 
 
-def _authorizer(config: NodeAgentConfiguration, reviews: ApiReviews | None) -> Authorizer:
-    if config.authorization.mode == "AlwaysAllow":
+def _authorizer(current: CurrentConfig, reviews: ApiReviews | None) -> Authorizer:
+    if current.value.authorization.mode == "AlwaysAllow":
         return authorization.AlwaysAllow()
     if reviews is None:
         return authorization.BuiltInGroups()
-    keep = config.authorization.webhook
-    return authorization.Reviewed(
-        reviews, keep_allowed_s=keep.cacheAuthorizedTTL, keep_refused_s=keep.cacheUnauthorizedTTL
-    )
+
+    def keep_s(allowed: bool) -> float:
+        times = current.value.authorization.webhook
+        return times.cacheAuthorizedTTL if allowed else times.cacheUnauthorizedTTL
+
+    return authorization.Reviewed(reviews, keep_s=keep_s)

@@ -10,28 +10,28 @@ import logging
 import os
 import ssl
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nodeagent import lock, parts, serving
 from nodeagent import options as command_line
-from nodeagent import parts, serving
 from nodeagent.commands.dispatch import dispatch
+from nodeagent.config.current import CurrentConfig
 from nodeagent.config.load import ConfigError, load_config
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.options import Options
 from nodeagent.parts import Parts
+from nodeagent.reload import Reloader
 from nodeagent.serving import Listeners
-from nodeagent.watchdog import Watchdog
+from nodeagent.startline import start_line
 from orch.component import log as logs
 from orch.component import notify, tlsrenewal, zpages
 from orch.component.daemon import SetupError, Stop, freeze_gc, run_daemon, supervise
 from orch.component.features import FeatureError, Features
-from orch.component.lockfile import LockHeldError, acquire
 from orch.component.loops import Periodic, cancel, spawn
 from orch.component.notify import Notifier, NotifyError
 from orch.component.zpages import ZPages
-from orch.wire import version
 
 log = logging.getLogger("nodeagent")
 
@@ -62,32 +62,48 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     logs.configure(level=config.logging.level, format=config.logging.format)
     pages = ZPages("nodeagent", zpages.flags_of(flags, given))
-    return run_daemon(lambda stop: _run(options, config, features, pages, stop), name="nodeagent")
+    current = CurrentConfig(config)
+    return run_daemon(lambda stop: _run(options, current, features, pages, stop), name="nodeagent")
 
 
 async def _run(
     options: Options,
-    config: NodeAgentConfiguration,
+    current: CurrentConfig,
     features: Features,
     pages: ZPages,
     stop: Stop,
 ) -> None:
-    lock = _take_lock(options.lock_file)
+    held = await lock.take_lock(options.lock_file, wait=options.exit_on_lock_contention)
     notifier = Notifier.from_environment()
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
-    context = _serving_context(options, config)
-    built = parts.build(options, config, features)
-    _make_directories(options, config)
+    context = _serving_context(options, current.value)
+    built = parts.build(options, current, features)
+    _make_directories(options, current.value)
     watchdog = built.watchdog(notifier, interval_s=watchdog_s) if watchdog_s else None
     services = built.services(watchdog, options.metric_policy, pages)
-    listeners = serving.build_listeners(options, config, services, context)
+    listeners = serving.build_listeners(options, current.value, services, context)
+    periodic = _periodic(built, listeners, current.value)
+    reloader = Reloader(
+        options,
+        current,
+        notifier,
+        apply=lambda config: _apply(config, built, periodic),
+        renew=listeners.renewal.step,
+    )
+    services.metrics.register(reloader)
+    reloader.listen()
     built.status.serve_on(await listeners.start())
     recovery = spawn(built.recover(), name="recover checkpoints")
     try:
-        _say_start(options, config, features, built)
+        _say_start(options, features, built)
         freeze_gc()
         _notify(lambda: notifier.ready("running"))
-        await supervise(stop, _loops(built, watchdog, config, listeners))
+        loops = _loops(built, periodic) | {"reload": reloader.run()}
+        if watchdog:
+            loops["watchdog"] = watchdog.run()
+        if options.exit_on_lock_contention:
+            loops["lock file"] = lock.give_way(options.lock_file, stop)
+        await supervise(stop, loops)
     finally:
         _notify(notifier.stopping)
         await cancel(recovery)
@@ -96,29 +112,35 @@ async def _run(
             await built.keeper.remove_all(REMOVE_PODS_WITHIN_S)
         await listeners.stop()
         await built.close()
-        os.close(lock)
+        if held >= 0:
+            os.close(held)
 
 
-def _loops(
-    built: Parts,
-    watchdog: Watchdog | None,
-    config: NodeAgentConfiguration,
-    listeners: Listeners,
-) -> dict[str, Coroutine[Any, Any, None]]:
-    """Every loop of the agent, by name."""
-    sampling = Periodic("sampling", built.sampler.step, interval_s=config.housekeepingInterval)
-    disks = Periodic("directories", built.sampler.step_disks, interval_s=parts.DISK_INTERVAL_S)
-    certificates = Periodic(
-        "certificates", listeners.renewal.step, interval_s=tlsrenewal.INTERVAL_S
-    )
-    loops = {
-        "certificates": certificates.run(),
-        "sampling": sampling.run(),
-        "directories": disks.run(),
-        "runtime watch": built.runtime_watch.run(),
-        "node status": built.status.run(),
-        "node watch": built.status.watch(),
+def _periodic(
+    built: Parts, listeners: Listeners, config: NodeAgentConfiguration
+) -> dict[str, Periodic]:
+    """The steps that are taken again and again, by name."""
+    measuring, reading_s = built.measuring, config.housekeepingInterval
+    steps = {
+        "sampling": (measuring.sampler.step, reading_s),
+        "directories": (measuring.sampler.step_disks, parts.DISK_INTERVAL_S),
+        "certificates": (listeners.renewal.step, tlsrenewal.INTERVAL_S),
     }
+    if measuring.disks:
+        steps["runtime disks"] = (measuring.disks.step, parts.DISK_INTERVAL_S)
+    if measuring.stats:
+        steps["runtime statistics"] = (measuring.stats.step, reading_s)
+    if built.triggers:
+        steps["pressure triggers"] = (built.triggers.step, _TRIGGER_STEP_S)
+    return {name: Periodic(name, step, interval_s=s) for name, (step, s) in steps.items()}
+
+
+def _loops(built: Parts, periodic: dict[str, Periodic]) -> dict[str, Coroutine[Any, Any, None]]:
+    """Every loop of the agent, by name."""
+    loops = {name: one.run() for name, one in periodic.items()}
+    loops["runtime watch"] = built.runtime_watch.run()
+    loops["node status"] = built.status.run()
+    loops["node watch"] = built.status.watch()
     if built.lease:
         loops["lease"] = built.lease.run()
     if built.events:
@@ -127,33 +149,20 @@ def _loops(
         loops["pods"] = built.keeper.run()
     if built.checkpoints:
         loops |= built.checkpoints.loops()
-    if built.runtime_disks:
-        runtime_disks = Periodic(
-            "runtime disks", built.runtime_disks.step, interval_s=parts.DISK_INTERVAL_S
-        )
-        loops["runtime disks"] = runtime_disks.run()
-    if built.runtime_stats:
-        runtime_stats = Periodic(
-            "runtime statistics",
-            built.runtime_stats.step,
-            interval_s=config.housekeepingInterval,
-        )
-        loops["runtime statistics"] = runtime_stats.run()
-    if built.triggers:
-        triggers = Periodic("pressure triggers", built.triggers.step, interval_s=_TRIGGER_STEP_S)
-        loops["pressure triggers"] = triggers.run()
-    if watchdog:
-        loops["watchdog"] = watchdog.run()
     return loops
 
 
-def _take_lock(path: str) -> int:
-    try:
-        return acquire(path, holder="node agent")
-    except LockHeldError as error:
-        raise SetupError(f"{error}; stop it, or give this one another --lock-file") from None
-    except OSError as error:
-        raise SetupError(f"cannot use the lock file {path}: {error.strerror or error}") from None
+def _apply(config: NodeAgentConfiguration, built: Parts, periodic: Mapping[str, Periodic]) -> None:
+    """Put a reloaded configuration in force where it was read at the start."""
+    logs.configure(level=config.logging.level, format=config.logging.format)
+    for name in ("sampling", "runtime statistics"):
+        if name in periodic:
+            periodic[name].interval_s = config.housekeepingInterval
+            periodic[name].wake()
+    built.status.retime(
+        update_s=config.nodeStatusUpdateFrequency, report_s=config.nodeStatusReportFrequency
+    )
+    built.status.wake()
 
 
 def _serving_context(options: Options, config: NodeAgentConfiguration) -> ssl.SSLContext:
@@ -178,21 +187,17 @@ def _make_directory(path: str, mode: int) -> None:
         raise SetupError(f"cannot make the directory {path}: {error.strerror}") from None
 
 
-def _say_start(
-    options: Options, config: NodeAgentConfiguration, features: Features, built: Parts
-) -> None:
+def _say_start(options: Options, features: Features, built: Parts) -> None:
     """One line that tells which agent this is and what it runs without, and why."""
-    off = [gate.name for gate, on in features.all() if not on]
-    log.info(
-        "node agent %s for node %s: configuration %s, %s, serving %s:%d%s",
-        version.VERSION,
-        built.node_name,
-        options.config or "by defaults and flags",
-        "; ".join(built.missing) or "nothing is missing",
-        config.address,
-        config.port,
-        f", features off: {', '.join(off)}" if off else "",
+    line = start_line(
+        built.current.value,
+        features,
+        node_name=built.node_name,
+        source=options.config or "",
+        digest=built.current.digest,
+        missing=built.missing,
     )
+    log.info("%s", line)
 
 
 def _notify(send: Callable[[], None]) -> None:

@@ -27,6 +27,7 @@ class Options:
     kubeconfig: str | None
     root_dir: str
     lock_file: str
+    exit_on_lock_contention: bool
     cert_dir: str
     hostname_override: str
     node_ip: str
@@ -139,6 +140,11 @@ def add_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--kubeconfig", help="how to reach the API server; without it: standalone")
     flags.add_argument("--root-dir", default=names.DEFAULT_ROOT_DIR, help="the agent's state")
     flags.add_argument("--lock-file", default=names.DEFAULT_LOCK_FILE, help="one agent per file")
+    flags.add_argument(
+        "--exit-on-lock-contention",
+        action="store_true",
+        help="end when another process opens the lock file",
+    )
     flags.add_argument("--cert-dir", default="", help="where a self-made certificate is kept")
     flags.add_argument("--hostname-override", default="", help="node name instead of the hostname")
     flags.add_argument("--node-ip", default="", help="address to report for this node")

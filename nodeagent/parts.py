@@ -16,8 +16,10 @@ from nodeagent import authparts, checkpointparts, collector, podparts, stalls
 from nodeagent.auth import Access
 from nodeagent.checkpointparts import Checkpoints
 from nodeagent.collector import FactsCollector
+from nodeagent.config.current import CurrentConfig
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.heartbeat import LeaseLoop
+from nodeagent.measuringparts import Measuring, SamplingCheck, build_measuring, pods_cgroup
 from nodeagent.metrics import agent as agent_metrics
 from nodeagent.metrics.operations import RuntimeOperations
 from nodeagent.metrics.pages import StatsPages
@@ -32,12 +34,9 @@ from nodeagent.runtime.cri import CriRuntime
 from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.runtime.verdict import DOWN_AFTER_S
 from nodeagent.server import Services
-from nodeagent.stats.host import HostFacts, own_cgroup, raise_open_files, read_host_facts
+from nodeagent.stats.host import HostFacts, read_host_facts
 from nodeagent.stats.hugepages import read_hugepages
-from nodeagent.stats.layers import RuntimeDiskLoop, RuntimeDisks
-from nodeagent.stats.runtimestats import RuntimeStatsLoop
-from nodeagent.stats.sampler import Measured, Sampler
-from nodeagent.stats.sources import Sources, SystemPart
+from nodeagent.stats.sampler import Sampler
 from nodeagent.statusloop import StatusLoop, StatusTimes
 from nodeagent.triggers import PressureTriggers
 from nodeagent.watchdog import Watchdog
@@ -45,10 +44,9 @@ from orch.client.events import EventRecorder
 from orch.client.kubeconfig import load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock
 from orch.component.daemon import SetupError
 from orch.component.features import Features
-from orch.component.health import CheckFailed, HealthChecks, SliMetrics
+from orch.component.health import HealthChecks, SliMetrics
 from orch.component.notify import Notifier
 from orch.component.stability import MetricPolicy
 from orch.component.zpages import ZPages
@@ -58,7 +56,6 @@ log = logging.getLogger(__name__)
 
 DISK_INTERVAL_S = 60.0
 _LEASE_TIMEOUT_S = 10.0
-_OTHER_OPEN_FILES = 1024  # connections, logs, what the budget of cgroup files does not count
 
 
 @dataclass
@@ -66,17 +63,16 @@ class Parts:
     """Everything the agent's loops and handlers work with."""
 
     node_name: str
-    config: NodeAgentConfiguration
+    current: CurrentConfig
     features: Features
     access: Access
     host: HostFacts
     registry: PodRegistry
-    sampler: Sampler
+    measuring: Measuring
+    sampling: SamplingCheck
     runtime: ContainerRuntime | None
     operations: RuntimeOperations
     runtime_watch: RuntimeWatch
-    runtime_disks: RuntimeDiskLoop | None
-    runtime_stats: RuntimeStatsLoop | None
     triggers: PressureTriggers | None
     status: StatusLoop
     lease: LeaseLoop | None
@@ -98,7 +94,7 @@ class Parts:
             agent_metrics.Sources(
                 node_name=self.node_name,
                 features=self.features,
-                sampler=self.sampler,
+                sampler=self.measuring.sampler,
                 registry=self.registry,
                 runtime=self.runtime_watch,
                 status=self.status,
@@ -111,14 +107,14 @@ class Parts:
             policy,
         )
         pages = StatsPages(
-            self.sampler,
+            self.measuring.sampler,
             node_name=self.node_name,
             psi=self.features.enabled("NodeAgentPSI"),
             host=self.host,
         )
         return Services(
             access=self.access,
-            config=self.config,
+            config=lambda: self.current.value,
             features=self.features,
             zpages=zpages,
             pages=pages,
@@ -142,37 +138,36 @@ class Parts:
     async def close(self) -> None:
         if self.triggers:
             self.triggers.close()
-        await self.sampler.close()
+        await self.measuring.sampler.close()
         for transport in self.transports:
             await transport.close()
         if self.runtime:
             await self.runtime.close()
 
     async def _sampling_alive(self) -> None:
-        _require_recent(self.sampler, self.config.housekeepingInterval)
+        self.sampling()
 
 
-def build(options: Options, config: NodeAgentConfiguration, features: Features) -> Parts:
+def build(options: Options, current: CurrentConfig, features: Features) -> Parts:
     """Construct and connect everything; SetupError for what cannot work on this host."""
+    config = current.value
     host = read_host_facts()
     node_name = (options.hostname_override or host.hostname).lower()
     operations = RuntimeOperations()
     runtime = _runtime(config, operations)
     client, lease_client = _clients(options)
     registry = PodRegistry(_pod_settings(options, config, host, node_name))
-    disks = RuntimeDiskLoop(runtime) if runtime else None
-    measures = features.enabled("PodAndContainerStatsFromCRI")
-    stats = RuntimeStatsLoop(runtime) if runtime and measures else None
-    sampler = _sampler(options, config, host, registry, disks, stats.latest if stats else dict)
+    measuring = build_measuring(options, config, features, host, registry, runtime)
+    sampler = measuring.sampler
     watch = RuntimeWatch(runtime, on_change=lambda: status.wake())
     events = EventRecorder(client, "nodeagent", host=node_name)
-    machine = collector.machine_facts(host, hostname=node_name, hugepages_bytes=read_hugepages())
     keeper = podparts.build_keeper(
         config, registry, runtime, client, events, node=lambda: status.node
     )
     checkpoints = checkpointparts.build(
         config, features, registry, runtime, sampler, keeper.events if keeper else None
     )
+    machine = collector.machine_facts(host, hostname=node_name, hugepages_bytes=read_hugepages())
     facts = FactsCollector(
         machine,
         node_ip=options.node_ip,
@@ -189,26 +184,21 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         events=events,
         settled=lambda: _settled(watch, sampler),
     )
-    triggers = None
-    if config.psiTriggers and features.enabled("NodeAgentPSITriggers"):
-        triggers = stalls.pressure_triggers(
-            config, node_name=node_name, sampler=sampler, registry=registry, recorder=events
-        )
-    health, slis = _health(sampler, config.housekeepingInterval)
+    sampling = SamplingCheck(sampler, lambda: current.value.housekeepingInterval)
+    health, slis = _health(sampling)
     return Parts(
         node_name=node_name,
-        config=config,
+        current=current,
         features=features,
-        access=authparts.build_access(config, features, client, node_name=node_name),
+        access=authparts.build_access(current, features, client, node_name=node_name),
         host=host,
         registry=registry,
-        sampler=sampler,
+        measuring=measuring,
+        sampling=sampling,
         runtime=runtime,
         operations=operations,
         runtime_watch=watch,
-        runtime_disks=disks,
-        runtime_stats=stats,
-        triggers=triggers,
+        triggers=_triggers(config, features, node_name, sampler, registry, events),
         status=status,
         lease=_lease(lease_client, node_name, config),
         keeper=keeper,
@@ -218,6 +208,21 @@ def build(options: Options, config: NodeAgentConfiguration, features: Features) 
         slis=slis,
         transports=tuple(c.transport for c in (client, lease_client) if c),
         missing=_missing(options, config, runtime, sampler),
+    )
+
+
+def _triggers(
+    config: NodeAgentConfiguration,
+    features: Features,
+    node_name: str,
+    sampler: Sampler,
+    registry: PodRegistry,
+    events: EventRecorder,
+) -> PressureTriggers | None:
+    if not config.psiTriggers or not features.enabled("NodeAgentPSITriggers"):
+        return None
+    return stalls.pressure_triggers(
+        config, node_name=node_name, sampler=sampler, registry=registry, recorder=events
     )
 
 
@@ -253,15 +258,11 @@ def _pod_settings(
         node_name=node_name,
         root_dir=str(Path(options.root_dir).absolute()),
         pod_logs_dir=config.podLogsDir,
-        cgroup_parent=_pods_cgroup(config),
+        cgroup_parent=pods_cgroup(config),
         host_ip=options.node_ip,
         memory_capacity_bytes=host.memory_bytes,
         kernel_version=host.kernel_version,
     )
-
-
-def _pods_cgroup(config: NodeAgentConfiguration) -> str:
-    return config.cgroupRoot.rstrip("/") + "/orchpods"
 
 
 def _node_settings(
@@ -282,46 +283,6 @@ def _node_settings(
     return settings
 
 
-def _sampler(
-    options: Options,
-    config: NodeAgentConfiguration,
-    host: HostFacts,
-    registry: PodRegistry,
-    disks: RuntimeDiskLoop | None,
-    measured: Measured,
-) -> Sampler:
-    parts = [SystemPart("pods", _pods_cgroup(config), host.boot_time_ns)]
-    if own := own_cgroup():
-        parts.append(SystemPart("nodeagent", own, int(clock.process_start_s() * 1e9)))
-    sources = Sources(
-        node_path=options.root_dir,
-        system_parts=tuple(parts),
-        fd_budget=_fd_budget(config.openFileBudget),
-        runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
-    )
-    sampler = Sampler(targets=registry.targets, sources=sources, measured=measured)
-    if config.failCgroupV1 and sampler.reader.layout.version != "v2":
-        raise SetupError(
-            f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
-        )
-    return sampler
-
-
-def _fd_budget(wanted: int) -> int:
-    """As many of the wanted descriptors as this process may keep and still serve."""
-    allowed = raise_open_files(wanted + _OTHER_OPEN_FILES)
-    budget = wanted if allowed < 0 else max(0, min(wanted, allowed - _OTHER_OPEN_FILES))
-    if budget < wanted:
-        log.warning(
-            "only %d open files are allowed: %d of the %d in openFileBudget are kept for the "
-            "kernel's files (raise LimitNOFILE)",
-            allowed,
-            budget,
-            wanted,
-        )
-    return budget
-
-
 async def _settled(watch: RuntimeWatch, sampler: Sampler) -> None:
     """Until runtime and machine have been looked at once; neither is waited for without end."""
     await watch.known()
@@ -330,29 +291,22 @@ async def _settled(watch: RuntimeWatch, sampler: Sampler) -> None:
             await sampler.fresh()
 
 
-def _lease(
-    client: ApiClient | None, node_name: str, config: NodeAgentConfiguration
-) -> LeaseLoop | None:
-    if client is None or not config.registerNode:
-        return None
-    return LeaseLoop(client, node_name, duration_s=config.nodeLeaseDurationSeconds)
-
-
-def _health(sampler: Sampler, interval_s: float) -> tuple[HealthChecks, SliMetrics]:
+def _health(sampling: SamplingCheck) -> tuple[HealthChecks, SliMetrics]:
     """What /healthz says: that this process works, not that what it depends on does."""
     slis = SliMetrics()
     checks = HealthChecks(slis)
     checks.add("ping", lambda: None)
-    checks.add("sampling", lambda: _require_recent(sampler, interval_s))
+    checks.add("sampling", sampling)
     return checks, slis
 
 
-def _require_recent(sampler: Sampler, interval_s: float) -> None:
-    """CheckFailed when a reading has been due for three intervals."""
-    if sampler.latest is None:
-        return
-    if (age_s := sampler.age_s()) > 3 * interval_s:
-        raise CheckFailed(f"the last reading of statistics is {age_s:.0f} s old")
+def _lease(
+    client: ApiClient | None, node_name: str, config: NodeAgentConfiguration
+) -> LeaseLoop | None:
+    """Renewed also where somebody else registers the node: it tells of life, not of the object."""
+    if client is None:
+        return None
+    return LeaseLoop(client, node_name, duration_s=config.nodeLeaseDurationSeconds)
 
 
 def _missing(

@@ -40,7 +40,7 @@ class Services:
     """What the handlers call; built by main."""
 
     access: Access
-    config: NodeAgentConfiguration
+    config: Callable[[], NodeAgentConfiguration]
     features: Features
     zpages: ZPages
     pages: StatsPages
@@ -150,7 +150,7 @@ class _Handlers:
         return _json(_pod_list(self._services.registry.running_pods()))
 
     def config(self) -> dict[str, Any]:
-        return self._services.config.model_dump(mode="json")
+        return self._services.config().model_dump(mode="json")
 
     async def checkpoint(self, request: web.Request) -> web.Response:
         service = self._services.checkpoints

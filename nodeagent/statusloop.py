@@ -95,6 +95,10 @@ class StatusLoop:
         """Tell the port the agent really listens on; before `run`."""
         self._settings = replace(self._settings, agent_port=port)
 
+    def retime(self, *, update_s: float, report_s: float) -> None:
+        """Compute and report at other intervals from the coming round on."""
+        self._times = replace(self._times, update_s=update_s, report_s=report_s)
+
     def wake(self) -> None:
         """Something changed that the status shows: compute it now."""
         self._wake.set()

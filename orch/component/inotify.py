@@ -15,7 +15,8 @@ from collections.abc import Callable
 
 # uapi/linux/inotify.h: modify, attrib, close_write, moved_from, moved_to, create, delete,
 # delete_self, move_self
-_MASK = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
+CHANGED = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
+TOUCHED = 0x20 | 0x400  # open, delete_self
 _EVENTS_BYTES = 64 * 1024
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -27,7 +28,8 @@ class PathWatch:
     Made in the loop that calls; `close` it. OSError: the kernel gives no inotify instance.
     """
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None], *, mask: int = CHANGED) -> None:
+        self._mask = mask
         self._on_change = on_change
         self._fd = _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK), "inotify")
         self._watched = -1
@@ -40,7 +42,7 @@ class PathWatch:
         OSError: there is nothing, or no more watches are to be had.
         """
         found = _checked(
-            _libc.inotify_add_watch(self._fd, os.fsencode(path), ctypes.c_uint32(_MASK)), path
+            _libc.inotify_add_watch(self._fd, os.fsencode(path), ctypes.c_uint32(self._mask)), path
         )
         if self._watched not in (-1, found):
             _libc.inotify_rm_watch(self._fd, self._watched)  # fails when it went by itself

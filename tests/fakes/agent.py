@@ -133,11 +133,12 @@ async def unserved(
     metrics = Registry()
     metrics.counter("a_counter", "Counts.").inc()
     node = await checkpointable_node(tmp_path)
+    config = NodeAgentConfiguration(
+        staticPodURLHeader={"Authorization": ["Bearer of-the-header"]}  # type: ignore[list-item]
+    )
     services = Services(
         access=Access(Authentication(), BuiltInGroups()),
-        config=NodeAgentConfiguration(
-            staticPodURLHeader={"Authorization": ["Bearer of-the-header"]}  # type: ignore[list-item]
-        ),
+        config=lambda: config,
         features=Features({"AllAlpha": True}),
         zpages=ZPages("nodeagent", {"port": "10250"}),
         pages=StatsPages(sampler, node_name="n1"),
@@ -178,8 +179,8 @@ def reviews() -> FakeReviews:
 @pytest_asyncio.fixture
 async def delegated(unserved: Agent, pki: Pki, reviews: FakeReviews) -> AsyncIterator[Agent]:
     """An agent that has every decision made by `reviews` anew."""
-    tokens = Tokens(reviews, keep_s=0)
-    authorizer = Reviewed(reviews, keep_allowed_s=0, keep_refused_s=0)
+    tokens = Tokens(reviews, keep_s=lambda: 0)
+    authorizer = Reviewed(reviews, keep_s=lambda _: 0)
     access = Access(Authentication(tokens=tokens), authorizer)
     agent = Agent(replace(unserved.services, access=access), unserved.runtime, pki)
     async with served(agent, pki.server(), pki.ca_file) as agent:

@@ -55,8 +55,8 @@ def test_a_request_asks_for_the_subresources_of_its_path(
 async def decide(reviews: FakeReviews, method: str, path: str, token: str = "t") -> ApiError | None:
     """The refusal of a request with a bearer token; None when it may go on."""
     reviews.tokens.setdefault("t", Identity("alice"))
-    authorizer = Reviewed(reviews, keep_allowed_s=0, keep_refused_s=0)
-    access = Access(Authentication(tokens=Tokens(reviews, keep_s=0)), authorizer)
+    authorizer = Reviewed(reviews, keep_s=lambda _: 0)
+    access = Access(Authentication(tokens=Tokens(reviews, keep_s=lambda: 0)), authorizer)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         await access.check(make_mocked_request(method, path, headers=headers))
@@ -115,7 +115,7 @@ class _Known(Authentication):
 async def test_a_decision_that_cannot_be_had_is_the_servers_error() -> None:
     reviews = FakeReviews()
     reviews.gone = True
-    access = Access(_Known(), Reviewed(reviews, keep_allowed_s=0, keep_refused_s=0))
+    access = Access(_Known(), Reviewed(reviews, keep_s=lambda _: 0))
     with pytest.raises(ApiError) as caught:
         await access.check(make_mocked_request("GET", "/metrics"))
     assert (caught.value.code, caught.value.message) == (

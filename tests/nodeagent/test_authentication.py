@@ -38,7 +38,7 @@ KNOWN = Identity("alice", ("devs",))
 def authentication(*, anonymous: bool = False, review: bool = True) -> Authentication:
     reviews = FakeReviews()
     reviews.tokens["good"] = KNOWN
-    tokens = Tokens(reviews, keep_s=60) if review else None
+    tokens = Tokens(reviews, keep_s=lambda: 60) if review else None
     return Authentication(tokens=tokens, anonymous=anonymous)
 
 
@@ -77,7 +77,7 @@ async def test_members_of_the_token_are_authenticated() -> None:
 async def test_good_and_bad_tokens_are_reviewed_once_per_time() -> None:
     reviews = FakeReviews()
     reviews.tokens["good"] = KNOWN
-    tokens = Tokens(reviews, keep_s=120)
+    tokens = Tokens(reviews, keep_s=lambda: 120)
     for _ in range(3):
         assert await tokens.identify("good")
         assert await tokens.identify("bad") is None
@@ -90,6 +90,6 @@ async def test_good_and_bad_tokens_are_reviewed_once_per_time() -> None:
 
 
 async def test_no_token_is_kept_in_memory() -> None:
-    tokens = Tokens(FakeReviews(), keep_s=120)
+    tokens = Tokens(FakeReviews(), keep_s=lambda: 120)
     await tokens.identify("canary-token")
     assert "canary-token" not in repr(vars(tokens._cache))

@@ -42,7 +42,7 @@ async def test_always_allow_allows() -> None:
 
 
 def reviewed(reviews: FakeReviews) -> Reviewed:
-    return Reviewed(reviews, keep_allowed_s=300, keep_refused_s=30)
+    return Reviewed(reviews, keep_s=lambda allowed: 300 if allowed else 30)
 
 
 @pytest.mark.looptime

@@ -8,6 +8,7 @@ import pytest
 
 from nodeagent import authorization
 from nodeagent.authparts import build_access, missing_access
+from nodeagent.config.current import CurrentConfig
 from nodeagent.config.types import NodeAgentConfiguration
 from orch.component.features import Features
 
@@ -29,7 +30,7 @@ RULES = [
 @pytest.mark.parametrize(("mode", "client", "kind"), RULES)
 def test_mode_and_api_server_choose_the_rule(mode: str, client: Any, kind: type) -> None:
     access = build_access(
-        config(authorization={"mode": mode}), Features({}), client, node_name="n1"
+        CurrentConfig(config(authorization={"mode": mode})), Features({}), client, node_name="n1"
     )
     assert isinstance(access.authorizer, kind)
     assert access.fine_grained
@@ -37,7 +38,7 @@ def test_mode_and_api_server_choose_the_rule(mode: str, client: Any, kind: type)
 
 def test_the_gate_turns_the_fine_grained_parts_off() -> None:
     features = Features({"NodeAgentFineGrainedAuthz": False})
-    assert not build_access(config(), features, None, node_name="n1").fine_grained
+    assert not build_access(CurrentConfig(config()), features, None, node_name="n1").fine_grained
 
 
 TOKENS = [(True, CLIENT, True), (False, CLIENT, False), (True, None, False)]
@@ -46,7 +47,7 @@ TOKENS = [(True, CLIENT, True), (False, CLIENT, False), (True, None, False)]
 @pytest.mark.parametrize(("enabled", "client", "reviewed"), TOKENS)
 def test_tokens_need_somebody_who_reviews_them(enabled: bool, client: Any, reviewed: bool) -> None:
     given = config(authentication={"webhook": {"enabled": enabled}})
-    access = build_access(given, Features({}), client, node_name="n1")
+    access = build_access(CurrentConfig(given), Features({}), client, node_name="n1")
     assert (access.authentication._tokens is not None) is reviewed
 
 

@@ -228,3 +228,51 @@ def test_a_watchdog_that_cannot_be_fed_is_refused(
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")
     assert "WatchdogSec of 1 s" in place.refusal()
     assert not place.root.exists()
+
+
+def test_sighup_reloads_and_tells_systemd_also_when_a_file_is_broken(
+    place: Place, manager: Manager, tmp_path: Path
+) -> None:
+    config, log = tmp_path / "agent.yaml", tmp_path / "agent.log"
+    config.write_text(HEAD)
+    command = place.command(f"--config={config}")
+    with running(command, log, NOTIFY_SOCKET=manager.path) as process:
+        assert manager.next() == "READY=1\nSTATUS=running"
+        config.write_text(HEAD + "maxPods: 9\nlogging:\n  level: debug\n")
+        process.send_signal(signal.SIGHUP)
+        assert manager.next().startswith("RELOADING=1\nMONOTONIC_USEC=")
+        assert manager.next() == "READY=1\nSTATUS=running"
+        config.write_text(HEAD + "maxPods: many\n")
+        process.send_signal(signal.SIGHUP)
+        assert manager.next().startswith("RELOADING=1\n")
+        assert manager.next() == ("READY=1\nSTATUS=running; the last reload failed, see the log")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
+    text = log.read_text()
+    assert "logging.level changed" in text
+    assert "these need a restart to change: maxPods" in text
+    assert f"the configuration is not reloaded: {config}:3: maxPods: " in text
+
+
+def test_who_opens_the_lock_file_is_given_way_and_gets_the_lock(
+    place: Place, manager: Manager, tmp_path: Path
+) -> None:
+    """A second agent takes over from the first, both started with --exit-on-lock-contention."""
+    command = place.command("--exit-on-lock-contention")
+    first_log, second_log = tmp_path / "first.log", tmp_path / "second.log"
+    with running(command, first_log, NOTIFY_SOCKET=manager.path) as first:
+        assert manager.next().startswith("READY=1")
+        with running(command, second_log, NOTIFY_SOCKET=manager.path) as second:
+            assert first.wait(PATIENCE_S) == 0, first_log.read_text()
+            assert manager.next() == "STOPPING=1"
+            assert manager.next().startswith("READY=1"), second_log.read_text()
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(PATIENCE_S) == 0
+    assert f"another process wants the lock file {place.lock}" in first_log.read_text()
+
+
+def test_to_give_way_needs_a_lock_file(place: Place) -> None:
+    line = place.refusal("--lock-file=", "--exit-on-lock-contention")
+    assert line.startswith(
+        "nodeagent: error: cannot exit on lock file contention: no lock file specified"
+    )

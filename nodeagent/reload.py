@@ -1,0 +1,116 @@
+"""SIGHUP: read the configuration anew, put in force what can be, say what waits for a restart.
+
+A configuration that is wrong changes nothing; the log says where it is wrong, and the metrics that
+the last reload failed. TLS files are looked at as well. Serves `Type=notify-reload` units.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from nodeagent.config.current import CurrentConfig
+from nodeagent.config.load import ConfigError, load_config
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.options import Options
+from orch.component import clock
+from orch.component.clock import Now
+from orch.component.features import FeatureError, Features
+from orch.component.notify import Notifier, NotifyError
+from orch.component.yamlfile import show_path
+
+log = logging.getLogger(__name__)
+
+
+class Reloader(Collector):
+    """`apply` puts `current` in force where it is not read anew; `renew` looks at TLS files."""
+
+    def __init__(
+        self,
+        options: Options,
+        current: CurrentConfig,
+        notifier: Notifier,
+        *,
+        apply: Callable[[NodeAgentConfiguration], None],
+        renew: Callable[[], Awaitable[None]],
+        now: Now = clock.utc_now,
+    ) -> None:
+        self.successful = True  # the start was the first
+        self.succeeded_at_s = now().timestamp()
+        self._options = options
+        self._current = current
+        self._notifier = notifier
+        self._apply = apply
+        self._renew = renew
+        self._now = now
+        self._wanted = asyncio.Event()
+
+    def listen(self) -> None:
+        """Take SIGHUP from now on; before this it ends the process."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._wanted.set)
+
+    async def run(self) -> None:
+        """Reload whenever SIGHUP came; signals that come meanwhile count as one more."""
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                await self.reload()
+        finally:
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+
+    async def reload(self) -> bool:
+        """Read and put in force; False when the configuration is wrong."""
+        self._tell(self._notifier.reloading)
+        try:
+            wanted = await asyncio.to_thread(self._read)
+        except (ConfigError, FeatureError) as error:
+            self.successful = False
+            for line in str(error).splitlines():
+                log.error("the configuration is not reloaded: %s", line)
+        else:
+            self._take(wanted)
+        await self._renew()
+        state = "running" if self.successful else "running; the last reload failed, see the log"
+        self._tell(lambda: self._notifier.ready(state))
+        return self.successful
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "nodeagent_config_last_reload_successful",
+            "[ALPHA] 1 when the last reading of the configuration succeeded.",
+            value=int(self.successful),
+        )
+        yield GaugeMetricFamily(
+            "nodeagent_config_last_reload_success_timestamp_seconds",
+            "[ALPHA] When the configuration was last read with success.",
+            value=self.succeeded_at_s,
+        )
+
+    def _read(self) -> NodeAgentConfiguration:
+        options = self._options
+        config = load_config(options.config, options.config_dir, options.overrides)
+        Features(config.featureGates)
+        return config
+
+    def _take(self, wanted: NodeAgentConfiguration) -> None:
+        taken, waiting = self._current.take(wanted)
+        if taken:
+            self._apply(self._current.value)
+        self.successful = True
+        self.succeeded_at_s = self._now().timestamp()
+        changed = ", ".join(map(show_path, taken)) or "nothing"
+        log.info("configuration reloaded (%s): %s changed", self._current.digest, changed)
+        if waiting:
+            log.warning("these need a restart to change: %s", ", ".join(map(show_path, waiting)))
+
+    def _tell(self, send: Callable[[], None]) -> None:
+        try:
+            send()
+        except NotifyError as error:
+            log.error("cannot notify systemd: %s", error)
