@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orch.client import answers, tls
 from orch.client.answers import Response, Stream, TransportError
@@ -145,7 +144,7 @@ class Transport:
             connector = aiohttp.TCPConnector(
                 ssl=tls.client_context(self.config) if https else True,
                 keepalive_timeout=_KEEPALIVE_S,
-                socket_factory=_make_socket,
+                socket_factory=tcp.make_socket,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -171,10 +170,3 @@ class Transport:
             self._token = (await asyncio.to_thread(path.read_text)).strip()
             self._token_read_s = now_s
         return self._token
-
-
-def _make_socket(address: Any) -> socket.socket:
-    made = socket.socket(*address[:3])
-    made.setblocking(False)
-    tcp.notice_dead_peer(made)
-    return made

@@ -37,12 +37,14 @@ class Connection(web.RequestHandler):
         self.identity: Identity | None = None
         self.on_end: Callable[[], None] | None = None
         self.ended = False
+        self.only_for_client = False  # what is being done ends when nobody waits for its answer
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End what only the client wanted: a read or a watch stops, a write is carried through."""
         request, task = self._current_request, self._task_handler
         super().connection_lost(exc)
-        if task is not None and (request is None or request.method in _READS):
+        wanted = request is not None and request.method not in _READS and not self.only_for_client
+        if task is not None and not wanted:
             task.cancel()
         self.end()
 

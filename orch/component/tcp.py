@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import socket
 from asyncio.trsock import TransportSocket
+from typing import Any
 
 IDLE_S = 30
 INTERVAL_S = 10
 PROBES = 3
 UNACKNOWLEDGED_MS = 60_000
+
+
+def make_socket(address: Any) -> socket.socket:
+    """The `socket_factory` of a client: `address` is as getaddrinfo gives it."""
+    made = socket.socket(*address[:3])
+    made.setblocking(False)
+    notice_dead_peer(made)
+    return made
 
 
 def notice_dead_peer(connection: socket.socket | TransportSocket) -> None:

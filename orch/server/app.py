@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
+from orch.server import audit
 from orch.server.call import Call
 from orch.server.gate import IDENTITY, INFO, Gate
 from orch.server.handlers import ResourceHandlers
@@ -18,6 +19,7 @@ def build(
 ) -> web.Application:
     """`others` are the routes that are not a resource's; they win over the resources'."""
     app = web.Application(middlewares=[gate.middleware()], client_max_size=MAX_BODY_BYTES)
+    app.on_response_prepare.append(audit.on_prepare)
 
     async def handle(request: web.Request) -> web.StreamResponse:
         info = request[INFO]

@@ -11,7 +11,8 @@ from orch.component import metricflags, zpages
 from orch.component.daemon import SetupError
 from orch.component.features import FeatureError, Features
 from orch.component.stability import MetricPolicy
-from orch.server import storageflags
+from orch.server import limitflags, storageflags
+from orch.server.limitflags import AuditFlags, LimitFlags
 from orch.server.storageflags import StorageFlags
 from orch.wire.durations import parse_duration
 from orch.wire.names import APISERVER_PORT
@@ -34,6 +35,8 @@ class Flags:
     tls_private_key_file: str
     client_ca_file: str | None
     storage: StorageFlags
+    limits: LimitFlags
+    audit: AuditFlags
     nodeagent_certificate_authority: str | None
     nodeagent_client_certificate: str | None
     nodeagent_client_key: str | None
@@ -72,6 +75,8 @@ def parse(argv: Sequence[str]) -> Flags:
         tls_private_key_file=values.tls_private_key_file,
         client_ca_file=values.client_ca_file,
         storage=storageflags.flags_of(values),
+        limits=limitflags.limits_of(values),
+        audit=limitflags.audit_of(values),
         nodeagent_certificate_authority=values.nodeagent_certificate_authority,
         nodeagent_client_certificate=values.nodeagent_client_certificate,
         nodeagent_client_key=values.nodeagent_client_key,
@@ -97,6 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"orch-apiserver {VERSION}")
     _serving_flags(parser.add_argument_group("serving"))
     storageflags.add_to(parser.add_argument_group("storage"))
+    limitflags.add_limits(parser.add_argument_group("limits"))
+    limitflags.add_audit(parser.add_argument_group("audit"))
     _proxy_flags(parser.add_argument_group("node proxy"))
     _logging_flags(parser.add_argument_group("logging"))
     parser.add_argument(

@@ -1,8 +1,8 @@
 """The one way in: every request is read, authenticated, bounded, authorized and counted here.
 
 One middleware instead of five: attributes → identity → whom it acts for → in-flight bound →
-decision → handler → errors as answers → metrics. A handler runs only after the decision; nothing
-else decides.
+decision → handler → errors as answers → metrics, audit. A handler runs only after the decision;
+nothing else decides.
 """
 
 from __future__ import annotations
@@ -10,22 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from orch.component import httpd
-from orch.server import authorizer
+from orch.server import audit, authorizer
+from orch.server.audit import Auditor, Trail
 from orch.server.authn import ANONYMOUS
 from orch.server.authorizer import Authorizer
 from orch.server.impersonation import impersonate
 from orch.server.inflight import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.requestinfo import RequestInfo, parse_request
-from orch.wire.errors import ApiError, unauthorized
+from orch.server.watchstream import COUNT_SENT, CountSent
+from orch.wire.durations import parse_duration
+from orch.wire.errors import ApiError, bad_request, unauthorized
 from orch.wire.identity import Identity
 
-REQUEST_TIMEOUT_S = 60.0
 INFO = web.RequestKey("info", RequestInfo)
 IDENTITY = web.RequestKey("identity", Identity)
 
@@ -39,6 +42,8 @@ class Gate:
     inflight: Inflight
     metrics: ServerMetrics
     own_request: Callable[[RequestInfo], RequestInfo] = field(default=lambda info: info)
+    auditor: Auditor = field(default_factory=Auditor)
+    timeout_s: float = 60.0
 
     def middleware(self) -> Middleware:
         @web.middleware
@@ -58,6 +63,7 @@ class Gate:
         async def enter(entering: web.Request) -> web.StreamResponse:
             return await self._enter(entering, handler, info)
 
+        response: web.StreamResponse | None = None
         try:
             response = await httpd.api_errors(request, enter)
             code = response.status
@@ -68,30 +74,78 @@ class Gate:
                 dry_run="dryRun" in request.query,
                 code=code,
                 seconds=loop.time() - started_s,
+                size=_size_of(response),
             )
+            if audit.TRAIL in request:
+                await request[audit.TRAIL].ended(response)
 
     async def _enter(
         self, request: web.Request, handler: Handler, info: RequestInfo
     ) -> web.StreamResponse:
-        identity = impersonate(await self.authenticate(request), request.headers)
+        identity, trail = await self._who(request, info)
         with self.inflight.admit(identity, info):
-            self._authorize(identity, info)
+            self._authorize(identity, info, trail)
             request[INFO] = info
             request[IDENTITY] = identity
-            if info.is_long_running:
-                with self.metrics.long_running(info).track_inprogress():
-                    return await handler(request)
             try:
-                async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                    return await handler(request)
-            except TimeoutError:
-                text = f"the request was not answered within {REQUEST_TIMEOUT_S:g} s"
-                raise ApiError(504, "Timeout", text) from None
+                return await self._carry_out(request, handler, info)
+            except (ApiError, web.HTTPException, ConnectionError):
+                raise
+            except Exception:
+                if trail is not None:
+                    trail.panicked = True
+                raise
 
-    def _authorize(self, identity: Identity, info: RequestInfo) -> None:
+    async def _who(self, request: web.Request, info: RequestInfo) -> tuple[Identity, Trail | None]:
+        """Who the request is from, or acts as; who cannot be known is audited as well."""
+        try:
+            caller = await self.authenticate(request)
+        except ApiError:
+            self.auditor.begin(request, info, None)
+            raise
+        trail = self.auditor.begin(request, info, caller)
+        identity = impersonate(caller, request.headers)
+        if trail is not None:
+            trail.impersonated(identity)
+        return identity, trail
+
+    async def _carry_out(
+        self, request: web.Request, handler: Handler, info: RequestInfo
+    ) -> web.StreamResponse:
+        if info.is_long_running:
+            request[COUNT_SENT] = CountSent(partial(self.metrics.count_sent, info))
+            with self.metrics.long_running(info).track_inprogress():
+                return await handler(request)
+        timeout_s = time_for(request.query.get("timeout", ""), self.timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await handler(request)
+        except TimeoutError:
+            text = f"the request was not answered within {timeout_s:g} s"
+            raise ApiError(504, "Timeout", text) from None
+
+    def _authorize(self, identity: Identity, info: RequestInfo, trail: Trail | None) -> None:
         decision = self.authorizer.decide(identity, info)
+        if trail is not None:
+            trail.decided(allowed=decision.allowed, reason=decision.reason)
         if decision.allowed:
             return
         if identity is ANONYMOUS:
             raise unauthorized()
         raise authorizer.forbidden(identity, info, decision.reason)
+
+
+def time_for(asked: str, longest_s: float) -> float:
+    """Seconds that a request may take: what its `timeout` says, if that is less; ApiError 400."""
+    if not asked:
+        return longest_s
+    try:
+        asked_s = parse_duration(asked)
+    except ValueError as error:
+        raise bad_request(f"invalid timeout specified in the request URL: {error}") from None
+    return asked_s if 0 < asked_s < longest_s else longest_s
+
+
+def _size_of(response: web.StreamResponse | None) -> int | None:
+    body = response.body if isinstance(response, web.Response) else None
+    return len(body) if isinstance(body, bytes | bytearray) else None

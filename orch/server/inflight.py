@@ -7,6 +7,7 @@ Watches and proxied requests are not counted; the privileged group is never held
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 
 from prometheus_client import Gauge
@@ -22,12 +23,15 @@ _READS = ("get", "list", "head", "options")
 
 
 class Inflight:
-    """Counts what is under way; `gauge` has the label `request_kind`."""
+    """Counts what is under way; `gauge` has the label `request_kind`. A bound of 0 is none."""
 
     def __init__(
         self, gauge: Gauge, *, max_reads: int = MAX_READS, max_writes: int = MAX_WRITES
     ) -> None:
-        self._limits = {"readOnly": max_reads, "mutating": max_writes}
+        self._limits = {
+            "readOnly": max_reads or sys.maxsize,
+            "mutating": max_writes or sys.maxsize,
+        }
         self._counts = dict.fromkeys(self._limits, 0)
         self._gauges = {kind: gauge.labels(kind) for kind in self._limits}
 

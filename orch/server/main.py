@@ -1,8 +1,8 @@
 """orch-apiserver: flags into objects, objects into tasks; the only place that constructs.
 
 Start: storage is loaded and the first namespaces exist before the port is opened; then READY=1.
-Stop: /readyz fails, the shutdown delay passes, watches end, running requests finish, storage
-closes.
+Stop: /readyz fails, the shutdown delay passes, watches end, running requests finish (as long as a
+request may take), storage closes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def run(flags: Flags, stop: Stop) -> None:
         _tell(notifier.stopping)
         await server.wind_down()
     finally:
-        await http.stop()
+        await http.stop(grace_s=flags.limits.timeout_s)
         await server.close()
 
 

@@ -12,10 +12,8 @@ from orch.component.features import Features
 from orch.component.metrics import Registry
 from orch.component.stability import MetricPolicy
 from orch.server.requestinfo import RequestInfo
-from orch.server.resources.document import prefix_of
-from orch.server.storage.base import Storage
+from orch.server.storagemetrics import StorageMetrics
 from orch.server.strategy.table import find_strategy
-from orch.wire.kinds import RESOURCES
 from orch.wire.version import MAJOR, MINOR, VERSION
 
 _VERBS = {
@@ -27,6 +25,8 @@ _BUCKETS = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,
     45, 60,
 )  # fmt: skip
+_SIZE_BUCKETS = tuple(float(10**n) for n in range(3, 10))
+_SIZED = ("get", "list")
 _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 
 Labels = tuple[str, ...]
@@ -63,32 +63,34 @@ class ServerMetrics:
             " version, resource, scope and component.",
             _REQUEST,
         )
-        self._objects: Gauge = self.registry.gauge(
-            "apiserver_resource_objects",
-            "Number of stored objects at the time of last check split by kind.",
-            ("group", "resource"),
+        self._sizes: Histogram = self.registry.histogram(
+            "apiserver_response_sizes",
+            "Response size distribution in bytes for each group, version, verb, resource,"
+            " subresource, scope and component.",
+            _REQUEST,
+            buckets=_SIZE_BUCKETS,
         )
-        self._size: Gauge = self.registry.gauge(
-            "apiserver_storage_size_bytes",
-            "Size of the storage database file physically allocated in bytes.",
+        self._watch_events: Counter = self.registry.counter(
+            "apiserver_watch_events_total",
+            "Number of events sent in watch clients.",
+            ("group", "version", "resource"),
         )
-        self._etcd_requests: Counter = self.registry.counter(
-            "etcd_requests_total", "Etcd request counts for each operation.", ("operation",)
+        self._audit_events: Counter = self.registry.counter(
+            "apiserver_audit_event_total", "Counter of audit events generated."
         )
-        self._etcd_errors: Counter = self.registry.counter(
-            "etcd_request_errors_total",
-            "Etcd failed request counts for each operation.",
-            ("operation",),
+        self._audit_levels: Counter = self.registry.counter(
+            "apiserver_audit_level_total", "Counter of policy levels for audit events.", ("level",)
         )
-        self._etcd_duration: Histogram = self.registry.histogram(
-            "etcd_request_duration_seconds",
-            "Etcd request latency in seconds for each operation.",
-            ("operation",),
-            buckets=_BUCKETS,
+        self._audit_errors: Counter = self.registry.counter(
+            "apiserver_audit_error_total",
+            "Counter of audit events that failed to be audited properly.",
+            ("plugin",),
         )
+        self.storage = StorageMetrics(self.registry, _BUCKETS)
         self._describe(features)
         self._totals: dict[tuple[Labels, int], Counter] = {}
         self._durations: dict[Labels, Histogram] = {}
+        self._response_sizes: dict[Labels, Histogram] = {}
 
     def _describe(self, features: Features) -> None:
         """What never changes while the program runs: its version and its features."""
@@ -104,8 +106,18 @@ class ServerMetrics:
         for gate, on in features.all():
             enabled.labels(gate.name, gate.stage.value).set(int(on))
 
-    def observe(self, info: RequestInfo, *, dry_run: bool, code: int, seconds: float) -> None:
-        """Count an answered request."""
+    def observe(
+        self,
+        info: RequestInfo,
+        *,
+        dry_run: bool,
+        code: int,
+        seconds: float,
+        size: int | None = None,
+    ) -> None:
+        """Count an answered request; `size` is that of its body in bytes, None when it was sent
+        piece by piece.
+        """
         labels = (*request_labels(info), "All" if dry_run else "")
         total = self._totals.get((labels, code))
         if total is None:
@@ -117,23 +129,27 @@ class ServerMetrics:
         if duration is None:
             duration = self._durations[labels] = self._duration.labels(*labels)
         duration.observe(seconds)
+        if size is not None and info.verb in _SIZED:
+            self._size_of(labels[:-1]).observe(size)
 
-    def observe_etcd(self, operation: str, seconds: float, failed: bool) -> None:
-        """Count a call of etcd."""
-        self._etcd_requests.labels(operation).inc()
-        self._etcd_duration.labels(operation).observe(seconds)
-        if failed:
-            self._etcd_errors.labels(operation).inc()
+    def _size_of(self, labels: Labels) -> Histogram:
+        sizes = self._response_sizes.get(labels)
+        if sizes is None:
+            sizes = self._response_sizes[labels] = self._sizes.labels(*labels)
+        return sizes
 
-    def observe_storage(self, storage: Storage) -> None:
-        """What is stored now; on the loop's thread, before a page is rendered on another.
+    def count_sent(self, info: RequestInfo, events: int) -> None:
+        """Count events that a watch has sent."""
+        self._watch_events.labels(info.group, info.version, info.resource).inc(events)
 
-        The size is read by the thread that renders: it takes a look at the file system.
-        """
-        for resource in (one for one in RESOURCES if one.is_stored):
-            count = len(storage.list(prefix_of(resource)).items)
-            self._objects.labels(resource.group, resource.plural).set(count)
-        self._size.set_function(storage.size_bytes)
+    def count_audited(self, level: str) -> None:
+        self._audit_levels.labels(level).inc()
+
+    def count_audit_event(self) -> None:
+        self._audit_events.inc()
+
+    def count_audit_error(self) -> None:
+        self._audit_errors.labels("log").inc()
 
     def long_running(self, info: RequestInfo) -> Gauge:
         return self._longrunning.labels(*request_labels(info))

@@ -8,8 +8,9 @@ further than here. Redirects are handed back, never followed; upgrades are refus
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from orch.component import tcp
+from orch.component.connection import Connection
 from orch.component.daemon import SetupError
 from orch.server import nodeaddress
 from orch.server.bootstrap import SELF
@@ -29,6 +32,7 @@ from orch.server.strategy import nodes
 from orch.wire.errors import ApiError, bad_request, service_unavailable
 
 CONNECT_TIMEOUT_S = 10.0
+HEADERS_TIMEOUT_S = 300.0  # an agent may work long on a checkpoint before it answers
 _GONE_CHECK_S = 15.0  # an idle answer notices within this that its client has left
 _HOP_BY_HOP = (
     "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
@@ -71,6 +75,7 @@ class NodeProxy:
     tls: ssl.SSLContext | None
     allow_local: bool = False
     _session: aiohttp.ClientSession | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
 
     async def handle(self, call: Call) -> web.StreamResponse:
         """ApiError 400, 404, 503; whatever the agent answers is handed back as it is."""
@@ -78,11 +83,10 @@ class NodeProxy:
         _refuse_what_is_not_proxied(request)
         wanted = _parse(info.name)
         endpoint = self._endpoint(wanted)
-        if not info.rest:
-            if request.method in ("GET", "HEAD"):
-                return _to_trailing_slash(request)
-            return await self._forward(request, wanted, endpoint, "/")
-        return await self._forward(request, wanted, endpoint, info.rest)
+        if not info.rest and request.method in ("GET", "HEAD"):
+            return _to_trailing_slash(request)
+        with _only_for_client(request):
+            return await self._forward(request, wanted, endpoint, info.rest or "/")
 
     async def ask(self, node: str, path: str) -> aiohttp.ClientResponse:
         """GET a path (with its query) of a node's agent, for the server itself.
@@ -94,6 +98,8 @@ class NodeProxy:
         return await self._request("GET", wanted, endpoint, path)
 
     async def close(self) -> None:
+        """Answers under way break off; what comes later is refused."""
+        self._closed = True
         if self._session is not None:
             await self._session.close()
 
@@ -129,17 +135,22 @@ class NodeProxy:
                 "error trying to reach service: this server has no CA to verify node agents with;"
                 " start it with --nodeagent-certificate-authority"
             )
+        limit = asyncio.timeout(HEADERS_TIMEOUT_S)
         try:
-            return await self._client().request(
-                method,
-                URL(f"{endpoint.scheme}://{host}:{endpoint.port}{path}", encoded=True),
-                skip_auto_headers=_SET_BY_CLIENT_LIBRARY,
-                allow_redirects=False,
-                ssl=self.tls if secure and self.tls is not None else True,
-                server_hostname=wanted.name if secure else None,
-                **sent,
-            )
+            async with limit:
+                return await self._client().request(
+                    method,
+                    URL(f"{endpoint.scheme}://{host}:{endpoint.port}{path}", encoded=True),
+                    skip_auto_headers=_SET_BY_CLIENT_LIBRARY,
+                    allow_redirects=False,
+                    ssl=self.tls if secure and self.tls is not None else True,
+                    server_hostname=wanted.name if secure else None,
+                    **sent,
+                )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if limit.expired():
+                text = f"it did not begin to answer within {HEADERS_TIMEOUT_S:g} s"
+                raise _unreachable(wanted, TimeoutError(text)) from error
             raise _unreachable(wanted, error) from error
 
     async def _resolve(self, endpoint: AgentEndpoint) -> str:
@@ -162,9 +173,13 @@ class NodeProxy:
         )
 
     def _client(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise service_unavailable("error trying to reach service: this server is stopping")
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=60.0, socket_factory=tcp.make_socket
+                ),
                 timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -185,6 +200,19 @@ def _refuse_what_is_not_proxied(request: web.Request) -> None:
         raise bad_request("the dryRun option is not supported by the proxy")
     if "Upgrade" in request.headers:
         raise bad_request("upgraded connections are not proxied to nodes")
+
+
+@contextlib.contextmanager
+def _only_for_client(request: web.Request) -> Iterator[None]:
+    """Meanwhile the request ends when its client leaves, whatever its method."""
+    connection = request.protocol
+    if isinstance(connection, Connection):
+        connection.only_for_client = True
+    try:
+        yield
+    finally:
+        if isinstance(connection, Connection):
+            connection.only_for_client = False
 
 
 def _to_trailing_slash(request: web.Request) -> web.Response:

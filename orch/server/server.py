@@ -39,6 +39,7 @@ from orch.server.flags import Flags
 from orch.server.gate import Gate
 from orch.server.handlers import ResourceHandlers
 from orch.server.inflight import Inflight
+from orch.server.limitflags import make_auditor
 from orch.server.metrics import ServerMetrics
 from orch.server.nodeproxy import AgentTls, NodeProxy
 from orch.server.podlogs import PodLogs
@@ -63,12 +64,18 @@ class Server:
         self._flags = flags
         self._stopping = False
         self._metrics = ServerMetrics(flags.features, flags.metric_policy)
-        self.storage: Storage = make_storage(flags.storage, self._metrics.observe_etcd)
+        self.storage: Storage = make_storage(flags.storage, self._metrics.storage.observe_etcd)
         restriction = NodeRestriction()
         self._backend = Backend(
             self.storage, admit=restriction.check, admit_deletion=restriction.check_deletion
         )
-        self.inflight = Inflight(self._metrics.inflight)
+        limits = flags.limits
+        self.inflight = Inflight(
+            self._metrics.inflight, max_reads=limits.max_reads, max_writes=limits.max_writes
+        )
+        self._auditor, self._audit_log = make_auditor(
+            flags.audit, self._metrics, self._metrics.count_audit_error
+        )
         self._slis = SliMetrics()
         self._tokens = Tokens((), (flags.service_account_issuer,))
         tls = AgentTls(
@@ -84,6 +91,8 @@ class Server:
 
     async def open(self) -> None:
         """Load storage and make what must exist; SetupError when storage cannot be used."""
+        if self._audit_log is not None:
+            await asyncio.to_thread(self._audit_log.open)
         try:
             await self.storage.open()
             await bootstrap.make_namespaces(self._backend)
@@ -122,14 +131,17 @@ class Server:
         return [Periodic("storage", self.storage.maintain, interval_s=interval_s)]
 
     async def wind_down(self) -> None:
-        """Fail readiness, wait the shutdown delay, end every watch."""
+        """Fail readiness, wait the shutdown delay, end watches and what is proxied."""
         self._stopping = True
         await asyncio.sleep(self._flags.shutdown_delay_s)
         self.storage.end_watches()
+        await self._proxy.close()
 
     async def close(self) -> None:
         await self._proxy.close()
         await self.storage.close()
+        if self._audit_log is not None:
+            await asyncio.to_thread(self._audit_log.close)
 
     def _application(self) -> web.Application:
         authorizer = Chain(
@@ -140,7 +152,14 @@ class Server:
         )
         authenticate = authn.chain(authn.by_certificate, authn.by_bearer(self._tokens))
         upstream = self._flags.serve_upstream_aliases
-        gate = Gate(authenticate, authorizer, self.inflight, self._metrics)
+        gate = Gate(
+            authenticate,
+            authorizer,
+            self.inflight,
+            self._metrics,
+            auditor=self._auditor,
+            timeout_s=self._flags.limits.timeout_s,
+        )
         if upstream:
             gate = replace(gate, own_request=aliases.own_request)
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"
@@ -188,5 +207,5 @@ class Server:
 
     async def _metrics_page(self, accept: str) -> tuple[bytes, str]:
         """Rendered on a thread: the page has files of /proc to read."""
-        self._metrics.observe_storage(self.storage)
+        self._metrics.storage.observe(self.storage)
         return await asyncio.to_thread(self._metrics.registry.render, accept)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aiohttp import web
@@ -29,6 +29,16 @@ _EVENTS_PER_WRITE = 200
 
 
 @dataclass(frozen=True, slots=True)
+class CountSent:
+    """Who wants to know how many events a watch has sent."""
+
+    tell: Callable[[int], None]
+
+
+COUNT_SENT = web.RequestKey("count_sent", CountSent)
+
+
+@dataclass(frozen=True, slots=True)
 class WatchRequest:
     """What one client asked to watch, and how it wants it shown."""
 
@@ -46,7 +56,7 @@ async def stream(request: web.Request, wanted: WatchRequest, opened: Opened) -> 
     """Answer with the events of an opened watch; returns when the stream has ended."""
     response = web.StreamResponse(headers=_headers(wanted))
     response.enable_chunked_encoding()
-    writer = _Writer(wanted.rendering, response)
+    writer = _Writer(wanted.rendering, response, request.get(COUNT_SENT))
     try:
         await response.prepare(request)
         await writer.write_events(opened.initial)
@@ -115,8 +125,11 @@ def _remind(opened: Opened, deadline_s: float, bookmark_s: float) -> asyncio.Tim
 class _Writer:
     """Lines of one stream; knows whether the columns of a table were already sent."""
 
-    def __init__(self, rendering: Rendering, response: web.StreamResponse) -> None:
+    def __init__(
+        self, rendering: Rendering, response: web.StreamResponse, count: CountSent | None = None
+    ) -> None:
         self._rendering = rendering
+        self._count = count
         self._response = response
         self._first = True
 
@@ -131,3 +144,5 @@ class _Writer:
                 lines.append(render.render_event(self._rendering, event, first=self._first))
                 self._first = False
             await self.write(b"".join(lines))
+        if self._count is not None and events:
+            self._count.tell(len(events))

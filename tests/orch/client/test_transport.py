@@ -282,9 +282,9 @@ async def test_no_cookies_are_kept(make: MakeTransport) -> None:
 
 
 def test_its_sockets_notice_a_dead_peer() -> None:
-    from orch.client.transport import _make_socket
+    from orch.component.tcp import make_socket
 
-    with _make_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
+    with make_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert not made.getblocking()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from orch.server import gate as gate_module
 from tests.orch.server.harness import LEASES, NODES, PODS, Api, Pki, lease, node, pod
 
 
@@ -93,10 +93,31 @@ async def test_too_many_requests_are_asked_to_come_back(api: Api, monkeypatch) -
     assert (await api.call("GET", NODES)).status == 200  # the privileged group is not held up
 
 
-async def test_a_request_that_takes_too_long_is_ended(api: Api, monkeypatch) -> None:
-    monkeypatch.setattr(gate_module, "REQUEST_TIMEOUT_S", 0.0)
+async def test_a_request_that_takes_too_long_is_ended(server_pki: Pki, tmp_path: Path) -> None:
+    api = await Api.start(server_pki, tmp_path / "data", "--request-timeout=1ns")
     answer = await api.call("POST", NODES, node("n1"))
     assert (answer.status, answer.json["reason"]) == (504, "Timeout")
+    await api.stop()
+
+
+async def test_a_request_may_ask_for_less_time(api: Api) -> None:
+    answer = await api.call("POST", f"{NODES}?timeout=1ns", node("n1"))
+    assert (answer.status, answer.json["reason"]) == (504, "Timeout")
+    for longer in ("0", "32s", "100h", "-3s"):
+        assert (await api.call("GET", f"{NODES}?timeout={longer}")).status == 200
+    wrong = await api.call("GET", f"{NODES}?timeout=soon")
+    assert (wrong.status, wrong.json["reason"]) == (400, "BadRequest")
+    assert "soon" in wrong.json["message"]
+
+
+async def test_the_bounds_on_requests_can_be_set_and_lifted(
+    server_pki: Pki, tmp_path: Path
+) -> None:
+    bounds = ("--max-requests-inflight=7", "--max-mutating-requests-inflight=0")
+    api = await Api.start(server_pki, tmp_path / "data", *bounds)
+    assert api.server.inflight._limits == {"readOnly": 7, "mutating": sys.maxsize}
+    assert (await api.call("POST", NODES, node("n1"))).status == 201
+    await api.stop()
 
 
 async def test_requests_are_counted_by_what_is_served_and_not_by_what_is_asked(api: Api) -> None:

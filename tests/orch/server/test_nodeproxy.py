@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from aiohttp import web
 
 from orch.component import clock
 from orch.component.httpd import HttpServer, peer_identity, server_context
+from orch.server import nodeproxy
 from tests.orch.server.harness import NODES, Api, Pki, make_pki, node
 
 PROXY = f"{NODES}/n1/proxy"
@@ -25,6 +27,8 @@ class Agent:
     port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
     more: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: asyncio.Event = field(default_factory=asyncio.Event)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def echo(self, request: web.Request) -> web.Response:
         identity = peer_identity(request)
@@ -51,12 +55,24 @@ class Agent:
         await response.write(b"second\n")
         return response
 
+    async def wait(self, request: web.Request) -> web.Response:
+        """An answer that never begins."""
+        await request.read()
+        self.waiting.set()
+        try:
+            while not self.more.is_set() and request.transport is not None:
+                await asyncio.sleep(0.01)
+        finally:  # a read is cancelled when its client leaves, a write goes on
+            self.left.set()
+        return web.Response(text="late")
+
     async def redirect(self, request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": request.query["to"]})
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=8 * 1024 * 1024)
         app.router.add_route("*", "/stream", self.stream)
+        app.router.add_route("*", "/wait", self.wait)
         app.router.add_route("*", "/redirect", self.redirect)
         app.router.add_route("*", "/{path:.*}", self.echo)
         return app
@@ -165,6 +181,53 @@ async def test_an_answer_that_breaks_off_is_not_passed_off_as_whole(api: Api, ag
         agent.more.set()
         with pytest.raises(Exception, match=r"payload|closed|reset|disconnect"):
             await response.content.read()
+
+
+async def test_an_agent_that_never_answers_is_given_up(api: Api, agent: Agent, monkeypatch) -> None:
+    monkeypatch.setattr(nodeproxy, "HEADERS_TIMEOUT_S", 0.3)
+    await api.call("POST", NODES, reported("n1", agent.port))
+    answer = await api.call("POST", f"{PROXY}/wait", {})
+    assert (answer.status, answer.json["reason"]) == (503, "ServiceUnavailable")
+    assert "did not begin to answer within 0.3 s" in answer.json["message"]
+
+
+async def test_an_answer_that_began_may_take_its_time(api: Api, agent: Agent, monkeypatch) -> None:
+    monkeypatch.setattr(nodeproxy, "HEADERS_TIMEOUT_S", 0.3)
+    await api.call("POST", NODES, reported("n1", agent.port))
+    async with api.session("admin").get(api.url(f"{PROXY}/stream")) as response:
+        assert await response.content.readline() == b"first\n"
+        await asyncio.sleep(0.5)
+        agent.more.set()
+        assert await response.content.read() == b"second\n"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_client_that_leaves_takes_its_request_along(
+    api: Api, agent: Agent, server_pki: Pki, method: str
+) -> None:
+    await api.call("POST", NODES, reported("n1", agent.port))
+    context = ssl.create_default_context(cafile=server_pki.ca_file)
+    admin = server_pki.users["admin"]
+    context.load_cert_chain(admin.cert_file, admin.key_file)
+    _, writer = await asyncio.open_connection("127.0.0.1", api.port, ssl=context)
+    head = f"{method} {PROXY}/wait HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    writer.write(head.encode())
+    async with asyncio.timeout(20):
+        await agent.waiting.wait()
+        writer.transport.abort()
+        await agent.left.wait()
+
+
+async def test_a_server_that_stops_breaks_off_what_it_hands_on(api: Api, agent: Agent) -> None:
+    await api.call("POST", NODES, reported("n1", agent.port))
+    waiting = asyncio.ensure_future(api.call("POST", f"{PROXY}/wait", {}))
+    async with asyncio.timeout(20):
+        await agent.waiting.wait()
+        await api.server.wind_down()
+        assert (await waiting).status == 503
+    late = await api.call("POST", f"{PROXY}/wait", {})
+    assert (late.status, late.json["reason"]) == (503, "ServiceUnavailable")
+    assert "stopping" in late.json["message"]
 
 
 async def test_the_body_is_streamed_beyond_the_limit_for_objects(api: Api, agent: Agent) -> None:

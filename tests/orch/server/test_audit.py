@@ -1,0 +1,184 @@
+"""The audit log of a running server: who did what, how much of it, and what is never in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.orch.server.harness import JSON_PATCH, NODES, PODS, Api, Pki, node, pod
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+POLICY = """
+apiVersion: audit.orch.io/v1
+kind: Policy
+rules:
+- level: None
+  nonResourceURLs: [/healthz*, /metrics]
+- level: Metadata
+  resources: [{group: "", resources: [secrets]}]
+- level: RequestResponse
+  resources: [{group: "", resources: [pods]}]
+  omitStages: [RequestReceived]
+- level: Request
+  verbs: [create, patch]
+  omitStages: [RequestReceived]
+- level: Metadata
+"""
+Read = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture
+async def audited(server_pki: Pki, tmp_path: Path) -> AsyncIterator[tuple[Api, Read]]:
+    """A server with POLICY; `read` stops it and gives what it wrote."""
+    (tmp_path / "policy").write_text(POLICY)
+    path = tmp_path / "audit.log"
+    api = await Api.start(
+        server_pki, tmp_path / "data",
+        f"--audit-policy-file={tmp_path / 'policy'}", f"--audit-log-path={path}",
+    )  # fmt: skip
+
+    def read() -> list[dict[str, Any]]:
+        return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+    yield api, read
+    await api.stop()
+
+
+async def events(audited: tuple[Api, Read], count: int) -> list[dict[str, Any]]:
+    """Once there are that many: they are written after their requests were answered."""
+    async with asyncio.timeout(10):
+        while len(found := audited[1]()) < count:
+            await asyncio.sleep(0.01)
+    return found
+
+
+async def test_a_request_is_written_down_with_who_what_and_how_it_ended(audited) -> None:
+    api, _ = audited
+    headers = {"Audit-ID": "mine", "User-Agent": "test/1"}
+    answer = await api.call("GET", f"{NODES}/n1?pretty=0", headers=headers)
+    assert (answer.status, answer.headers["Audit-Id"]) == (404, "mine")
+    received, complete = await events(audited, 2)
+    assert (received["stage"], complete["stage"]) == ("RequestReceived", "ResponseComplete")
+    assert complete | {"requestReceivedTimestamp": "", "stageTimestamp": ""} == {
+        "kind": "Event",
+        "apiVersion": "audit.orch.io/v1",
+        "level": "Metadata",
+        "auditID": "mine",
+        "stage": "ResponseComplete",
+        "requestURI": f"{NODES}/n1?pretty=0",
+        "verb": "get",
+        "user": {"username": "admin", "groups": ["system:masters", "system:authenticated"]},
+        "sourceIPs": ["127.0.0.1"],
+        "userAgent": "test/1",
+        "objectRef": {"resource": "nodes", "name": "n1", "apiVersion": "v1"},
+        "responseStatus": {"code": 404, "status": "Failure", "reason": "NotFound"},
+        "requestReceivedTimestamp": "",
+        "stageTimestamp": "",
+        "annotations": {
+            "authorization.orch.io/decision": "allow",
+            "authorization.orch.io/reason": complete["annotations"]["authorization.orch.io/reason"],
+        },
+    }
+    assert received["requestReceivedTimestamp"] <= complete["stageTimestamp"]
+    assert "responseStatus" not in received
+
+
+async def test_a_secret_leaves_no_trace_of_what_it_holds(audited) -> None:
+    api, _ = audited
+    canary = "Y2FuYXJ5LXZhbHVl"
+    secret = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}}
+    assert (await api.call("POST", SECRETS, secret | {"data": {"k": canary}})).status == 201
+    assert (await api.call("PUT", f"{SECRETS}/s", secret | {"data": {"k": canary}})).status == 200
+    assert (await api.call("GET", SECRETS)).status == 200
+    wrong = secret | {"data": {"k": "not base64: canary-value"}, "type": "canary-value"}
+    assert (await api.call("POST", SECRETS, wrong)).status in (400, 422)
+    found = await events(audited, 8)
+    assert {event["level"] for event in found} == {"Metadata"}
+    text = orjson.dumps(found).decode()
+    assert "canary" not in text
+    assert canary not in text
+
+
+async def test_each_level_has_the_objects_it_says(audited) -> None:
+    api, _ = audited
+    assert (await api.call("POST", PODS, pod())).status == 201
+    assert (await api.call("POST", NODES, node("n1"))).status == 201
+    patch = [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]
+    answer = await api.call("PATCH", f"{NODES}/n1", patch, content_type=JSON_PATCH)
+    assert answer.status == 200
+    whole, requested, patched = await events(audited, 3)
+    assert whole["requestObject"] == pod()
+    assert whole["responseObject"]["metadata"]["uid"]
+    assert requested["requestObject"] == node("n1")
+    assert patched["requestObject"] == {"patch": patch}
+    assert "responseObject" not in requested | patched
+
+
+async def test_who_is_refused_is_written_down_too(audited) -> None:
+    api, _ = audited
+    assert (await api.call("GET", NODES, user=None)).status == 401
+    bad = {"Authorization": "Bearer canary-token"}
+    assert (await api.call("GET", NODES, user=None, headers=bad)).status == 401
+    assert (await api.call("DELETE", f"{NODES}/n1", user="stranger")).status == 403
+    assert (
+        await api.call("GET", NODES, user="n1", headers={"Impersonate-User": "x"})
+    ).status == 403
+    found = [e for e in await events(audited, 8) if e["stage"] == "ResponseComplete"]
+    assert [(e["responseStatus"]["code"], e["user"].get("username")) for e in found] == [
+        (401, "system:anonymous"), (401, None), (403, "stranger"), (403, "system:node:n1"),
+    ]  # fmt: skip
+    assert "canary" not in str(found)
+    assert found[2]["annotations"]["authorization.orch.io/decision"] == "forbid"
+
+
+async def test_who_acts_for_whom_is_written_down(audited) -> None:
+    api, _ = audited
+    await api.call("GET", NODES, headers={"Impersonate-User": "jane", "Impersonate-Group": "devs"})
+    complete = (await events(audited, 2))[-1]
+    assert complete["user"]["username"] == "admin"
+    assert complete["impersonatedUser"]["username"] == "jane"
+    assert "devs" in complete["impersonatedUser"]["groups"]
+
+
+async def test_a_watch_is_written_down_when_it_begins_and_when_it_ends(audited) -> None:
+    api, _ = audited
+    path = f"{NODES}?watch=1&timeoutSeconds=1"
+    async with api.session("admin").get(api.url(path)) as answer:
+        assert answer.headers["Audit-Id"]
+        started = await events(audited, 2)
+        assert [event["stage"] for event in started] == ["RequestReceived", "ResponseStarted"]
+        await answer.read()
+    assert (await events(audited, 3))[-1]["stage"] == "ResponseComplete"
+
+
+async def test_a_defect_is_a_panic(audited, monkeypatch) -> None:
+    api, _ = audited
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(api.server.storage, "get", broken)
+    assert (await api.call("GET", f"{NODES}/n1")).status == 500
+    last = (await events(audited, 2))[-1]
+    assert (last["stage"], last["responseStatus"]["code"]) == ("Panic", 500)
+
+
+async def test_what_the_policy_leaves_out_is_not_there_and_all_is_counted(audited) -> None:
+    api, _ = audited
+    for path in ("/healthz", "/metrics"):
+        assert "Audit-Id" not in (await api.call("GET", path)).headers
+    await api.call("GET", NODES)
+    assert len(await events(audited, 2)) == 2
+    page = (await api.call("GET", "/metrics")).text
+    assert "apiserver_audit_event_total 2.0" in page
+    assert 'apiserver_audit_level_total{level="Metadata"} 1.0' in page
+    assert 'apiserver_audit_level_total{level="None"} 3.0' in page
+
+
+async def test_without_a_policy_nothing_is_audited(api: Api) -> None:
+    assert "Audit-Id" not in (await api.call("GET", NODES)).headers
