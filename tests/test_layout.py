@@ -72,6 +72,12 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "nodeagent/stats/test_summary.py": ("nodeagent.stats.summarydisks",),
     "orch/component/test_metrics.py": ("orch.component.metriclabels",),
+    "orch/ctl/test_config_set.py": ("orch.ctl.config_file",),
+    "orch/ctl/test_delete.py": ("orch.ctl.deletion",),
+    "orch/ctl/test_events.py": ("orch.ctl.happenings",),
+    "orch/ctl/test_jsonpath.py": ("orch.ctl.jsonpath_syntax",),
+    "orch/ctl/test_label.py": ("orch.ctl.choosing",),
+    "orch/ctl/test_main.py": ("orch.ctl.commands", "orch.ctl.parsing"),
     "orch/lifecycle/test_decide.py": (
         "orch.lifecycle.probes",
         "orch.lifecycle.taints",

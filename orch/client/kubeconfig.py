@@ -182,10 +182,11 @@ def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> 
         "contexts": [{"name": name, "context": _given(context)}],
         "current-context": name,
     }
-    _replace_file(Path(path), yaml.safe_dump(data, sort_keys=False).encode())
+    replace_file(Path(path), yaml.safe_dump(data, sort_keys=False).encode())
 
 
-def _replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file for its owner alone, in one step: nobody ever reads half of it."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -7,15 +7,17 @@ standard error.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import orjson
 
-from orch.client.transport import Response, Transport, TransportError
-from orch.ctl.failures import CommandFailed, one_line
+from orch.client.transport import Response, Stream, Transport, TransportError
+from orch.ctl.failures import CommandFailed, did_you_mean, one_line
+from orch.wire import raw
 from orch.wire.errors import ApiError
 
 JSON = "application/json"
@@ -25,6 +27,8 @@ PATCH_TYPES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
+_PAGE = "500"  # objects per answer, as other clients ask
+_NEAR_LIMIT = "500"  # names looked at for one nearly right
 _QUOTED_LENGTH = 300  # of an answer that is not a Status: enough for a sentence
 
 
@@ -40,6 +44,51 @@ class Api:
         self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON
     ) -> dict[str, Any]:
         return self._record(await self.call("GET", path, params=params, accept=accept))
+
+    async def find(self, path: str) -> dict[str, Any] | None:
+        """One object by its path; None when there is none."""
+        try:
+            return await self.get(path)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def read(self, path: str, *, accept: str = JSON) -> dict[str, Any]:
+        """One object by its path; when it is missing, the error names one called nearly so."""
+        try:
+            return await self.get(path, accept=accept)
+        except ApiError as error:
+            if error.code == 404 and error.name:
+                error.message += await self._near(path, error.name)
+            raise
+
+    async def _near(self, path: str, name: str) -> str:
+        """`: did you mean 'web-0'?`, or "" when nothing is near or the list may not be read."""
+        collection = path.rpartition(f"/{segment(name)}")[0]
+        try:
+            listed = await self.get(collection, {"limit": _NEAR_LIMIT})
+        except (ApiError, TransportError):
+            return ""
+        names = [raw.text(item, "metadata", "name") for item in raw.records(listed, "items")]
+        return did_you_mean(name, names)
+
+    async def items(
+        self, path: str, params: Mapping[str, str] | None = None
+    ) -> list[Mapping[str, Any]]:
+        """The objects of a collection, all its pages."""
+        return raw.records(await self.pages(path, {**(params or {}), "limit": _PAGE}), "items")
+
+    async def pages(
+        self, path: str, params: Mapping[str, str], *, accept: str = JSON
+    ) -> dict[str, Any]:
+        """A list or a Table, with the items or rows of every page."""
+        whole = page = await self.get(path, params, accept=accept)
+        while token := raw.text(page, "metadata", "continue"):
+            page = await self.get(path, {**params, "continue": token}, accept=accept)
+            for member in ("rows", "items"):
+                whole[member] = (whole.get(member) or []) + (page.get(member) or [])
+        return whole
 
     async def send(
         self,
@@ -77,15 +126,31 @@ class Api:
             method, path, params=given(**params) if params else None, body=body,
             content_type=content_type, accept=accept,
         )  # fmt: skip
-        if self._verbosity:
-            took_ms = (loop.time() - begin_s) * 1000
-            shown = f"{method} {self._transport.config.server}{path} {dict(params or {})}"
-            print(one_line(f"{shown}: {answer.status} in {took_ms:.0f} ms"), file=sys.stderr)
+        self._tell(
+            method, path, params, f"{answer.status} in {(loop.time() - begin_s) * 1000:.0f} ms"
+        )
         for warning in _warnings(answer):
             print(f"Warning: {warning}", file=sys.stderr)
         if answer.status >= 300:
             raise refusal(answer)
         return answer
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> AsyncIterator[Stream]:
+        """A GET whose answer is read as it arrives; a refusal is raised as ApiError."""
+        wanted = given(**params) if params else None
+        async with self._transport.stream("GET", path, params=wanted, accept=accept) as stream:
+            self._tell("GET", path, params, f"{stream.status}, as it comes")
+            if stream.status >= 300:
+                raise refusal(Response(stream.status, await stream.read(), stream.headers))
+            yield stream
+
+    def _tell(self, method: str, path: str, params: Mapping[str, str] | None, outcome: str) -> None:
+        if self._verbosity:
+            shown = f"{method} {self._transport.config.server}{path} {dict(params or {})}"
+            print(one_line(f"{shown}: {outcome}"), file=sys.stderr)
 
     def _record(self, answer: Response) -> dict[str, Any]:
         try:

@@ -8,6 +8,11 @@ from orch.ctl import printing, session
 from orch.ctl.api import Api
 from orch.ctl.discovery import Discovery, Resource
 
+EXAMPLES = """
+orchctl api-resources
+orchctl api-resources -o wide
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("wide", "name"), default="", help="form")

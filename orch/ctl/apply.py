@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from orch.ctl import changes, manifests, printing, session, threeway
+from orch.ctl import changes, manifests, session, threeway
 from orch.ctl.api import PATCH_TYPES, Api
-from orch.ctl.discovery import Discovery, Resource
-from orch.ctl.failures import CommandFailed
+from orch.ctl.discovery import Resource
 from orch.ctl.manifests import Manifest
 from orch.wire import raw
 from orch.wire.errors import ApiError
@@ -21,14 +20,14 @@ from orch.wire.patch import create_merge_patch
 _ATTEMPTS = 5  # when someone else writes between our reading and our writing
 
 
+EXAMPLES = """
+orchctl apply -f pod.yaml
+orchctl apply -f manifests/ --dry-run=server
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="append",
-        required=True,
-        help="file, directory, or - (repeatable)",
-    )
+    manifests.add_filename(parser, required=True)
     changes.add_dry_run(parser)
     changes.add_output(parser)
     changes.add_field_manager(parser, "cli-apply")
@@ -39,17 +38,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _apply_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:
-    discovery = Discovery(api)
+    async def apply(manifest: Manifest, resource: Resource) -> tuple[dict[str, Any], str]:
+        manifest.require_name()
+        return await _apply(api, resource, _annotated(manifest.record), args)
 
-    async def apply(manifest: Manifest) -> None:
-        resource = await manifests.resource_of(manifest, discovery)
-        if not manifest.name:
-            raise CommandFailed(f"{manifest.place}: metadata.name is missing: set it")
-        manifest = manifests.placed(manifest, resource, api.namespace, asked=args.namespace)
-        record, word = await _apply(api, resource, _annotated(manifest.record), args)
-        printing.print_object(record, resource, args.output, changes.done(word, args))
-
-    return await changes.each(found, apply)
+    return await changes.each_manifest(found, apply, api, args)
 
 
 async def _apply(
@@ -61,7 +54,7 @@ async def _apply(
     params = changes.parameters(args, strict=True)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            live = await _read(api, path)
+            live = await api.find(path)
             if live is None:
                 if args.dry_run == "client":
                     return wanted, "created"
@@ -94,15 +87,6 @@ async def _change(
     content_type = PATCH_TYPES["merge"]
     record = await api.send("PATCH", path, patch, params=params, content_type=content_type)
     return record, "configured"
-
-
-async def _read(api: Api, path: str) -> dict[str, Any] | None:
-    try:
-        return await api.get(path)
-    except ApiError as error:
-        if error.code == 404:
-            return None
-        raise
 
 
 def _annotated(record: Mapping[str, Any]) -> dict[str, Any]:

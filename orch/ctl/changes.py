@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-from orch.ctl import failures
-from orch.ctl.failures import CommandFailed
+from orch.component.clock import utc_now
+from orch.ctl import failures, forms, manifests, printing
+from orch.ctl.api import Api
+from orch.ctl.discovery import Discovery, Resource
+from orch.ctl.failures import CommandFailed, visible
+from orch.ctl.manifests import Manifest
+from orch.wire import raw
 from orch.wire.errors import ApiError
+from orch.wire.tables import table_of
 
 T = TypeVar("T")
 
@@ -24,7 +30,8 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=("json", "yaml", "name"), default="", help="form")
+    forms.add_to(parser, forms.OF_CHANGES)
+    parser.add_argument("--show-managed-fields", action="store_true", help="show who set what")
 
 
 def add_field_manager(parser: argparse.ArgumentParser, default: str) -> None:
@@ -46,6 +53,24 @@ def parameters(args: argparse.Namespace, *, strict: bool = False) -> dict[str, s
     return params
 
 
+async def each_manifest(
+    found: Iterable[Manifest],
+    write: Callable[[Manifest, Resource], Awaitable[tuple[dict[str, Any], str]]],
+    api: Api,
+    args: argparse.Namespace,
+) -> int:
+    """Write the objects of files; `write` gives what is stored now and the word for it."""
+    discovery = Discovery(api)
+
+    async def one(manifest: Manifest) -> None:
+        resource = await manifests.resource_of(manifest, discovery)
+        placed = manifests.placed(manifest, resource, api.namespace, asked=args.namespace)
+        record, word = await write(placed, resource)
+        show(record, resource, word, args)
+
+    return await each(found, one)
+
+
 async def each(items: Iterable[T], change: Callable[[T], Awaitable[None]]) -> int:
     """Change one after the other; a refused one is reported and the rest still tried."""
     code = 0
@@ -56,3 +81,22 @@ async def each(items: Iterable[T], change: Callable[[T], Awaitable[None]]) -> in
             code = failures.FAILED
             print(f"error: {failures.explain(error)}", file=sys.stderr)
     return code
+
+
+def show(
+    record: Mapping[str, Any], resource: Resource, word: str, args: argparse.Namespace
+) -> None:
+    """A changed object in the form asked for; without a form, `kind/name word`."""
+    form = args.output
+    shown = resource.shown(raw.text(record, "metadata", "name"))
+    if not form:
+        print(visible(f"{shown} {done(word, args)}"))
+    elif form.name == "name":
+        print(visible(shown))
+    elif form.name == "wide":
+        table = table_of(resource.kind, [record], utc_now())
+        rows = printing.table_rows(table, printing.TableOptions(wide=True))
+        print("\n".join(printing.columns(rows)))
+    else:
+        managed = getattr(args, "show_managed_fields", False)
+        forms.show(form, record if managed else printing.unmanaged(record))

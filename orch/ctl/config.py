@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from orch.component import yamlfile
-from orch.ctl import options, printing
+from orch.ctl import config_file, forms
 from orch.ctl.failures import CommandFailed
+from orch.wire import raw
 
+EXAMPLES = """
+orchctl config view
+orchctl config view --minify -o jsonpath='{.clusters[0].cluster.server}'
+"""
 _REDACTED = "REDACTED"
 _OMITTED = "DATA+OMITTED"
 _SECRETS = {
@@ -24,24 +27,32 @@ _SECRETS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("view",), help="what to do")
     parser.add_argument("--raw", action="store_true", help="show secrets too")
-    parser.add_argument("-o", "--output", choices=("json", "yaml"), default="yaml", help="form")
+    parser.add_argument("--minify", action="store_true", help="only what the context uses")
+    forms.add_to(parser, (*forms.DATA, "jsonpath", "jsonpath-file"))
 
 
 def run(args: argparse.Namespace) -> int:
-    path = options.kubeconfig_path(args)
-    if not path:
-        raise CommandFailed("there is no kubeconfig: name one with --kubeconfig or $KUBECONFIG")
-    try:
-        value = yamlfile.read_yaml_file(Path(path)).value
-    except OSError as error:
-        raise CommandFailed(f"cannot read the kubeconfig {path}: {error.strerror}") from None
-    except yamlfile.YamlError as error:
-        raise CommandFailed(f"the kubeconfig does not parse: {error}") from None
-    shown = value if args.raw else redacted(value)
-    print(printing.as_json(shown) if args.output == "json" else printing.as_yaml(shown))
+    value: Any = config_file.read(args)
+    if args.minify:
+        value = _minified(value, args)
+    forms.show(args.output or forms.Form("yaml"), value if args.raw else redacted(value))
     return 0
+
+
+def _minified(value: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Only the context in use, and its cluster and user."""
+    name = args.context or str(value.get("current-context") or "")
+    if not name:
+        raise CommandFailed("no context is in use: name one with --context")
+    context = config_file.entry(value, "contexts", name)
+    kept = {"contexts": name, "clusters": raw.text(context, "cluster"),
+            "users": raw.text(context, "user")}  # fmt: skip
+    chosen = {
+        section: [one for one in value.get(section) or [] if raw.text(one, "name") == wanted]
+        for section, wanted in kept.items()
+    }
+    return {**value, **chosen, "current-context": name}
 
 
 def redacted(value: Any) -> Any:

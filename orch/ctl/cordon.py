@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from orch.ctl import changes, session
-from orch.ctl.api import PATCH_TYPES, Api, segment
+from orch.ctl import changes, session, targets
+from orch.ctl.api import PATCH_TYPES, Api
 from orch.ctl.failures import visible
 from orch.wire import raw
+
+EXAMPLES = """
+orchctl cordon worker-1 worker-2
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +33,9 @@ async def set_unschedulable(api: Api, args: argparse.Namespace, *, wanted: bool)
     word = "cordoned" if wanted else "uncordoned"
 
     async def change(node: str) -> None:
-        node = node.removeprefix("node/").removeprefix("nodes/")
-        path = f"/api/v1/nodes/{segment(node)}"
-        record = await api.get(path)
+        node = targets.node_name(node)
+        path = targets.node_path(node)
+        record = await api.read(path)
         if (raw.value(record, "spec", "unschedulable") is True) == wanted:
             print(visible(f"node/{node} already {word}"))
             return

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
-from orch.ctl import changes, manifests, printing, session
+from orch.ctl import changes, manifests, session
 from orch.ctl.api import Api
-from orch.ctl.discovery import Discovery
+from orch.ctl.discovery import Resource
 from orch.ctl.manifests import Manifest
+
+EXAMPLES = """
+orchctl create -f pod.yaml
+orchctl create -f - --dry-run=server -o yaml
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="append",
-        required=True,
-        help="file, directory, or - (repeatable)",
-    )
+    manifests.add_filename(parser, required=True)
     changes.add_dry_run(parser)
     changes.add_output(parser)
     changes.add_field_manager(parser, "cli-create")
@@ -30,16 +30,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _create_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:
-    discovery = Discovery(api)
-
-    async def create(manifest: Manifest) -> None:
-        resource = await manifests.resource_of(manifest, discovery)
-        manifest = manifests.placed(manifest, resource, api.namespace, asked=args.namespace)
+    async def create(manifest: Manifest, resource: Resource) -> tuple[dict[str, Any], str]:
         record = manifest.record
         if args.dry_run != "client":
-            namespace = record["metadata"]["namespace"] if resource.namespaced else ""
+            path = resource.path(manifest.namespace if resource.namespaced else "")
             params = changes.parameters(args, strict=True)
-            record = await api.send("POST", resource.path(namespace), record, params=params)
-        printing.print_object(record, resource, args.output, changes.done("created", args))
+            record = await api.send("POST", path, record, params=params)
+        return record, "created"
 
-    return await changes.each(found, create)
+    return await changes.each_manifest(found, create, api, args)

@@ -1,108 +1,123 @@
-"""`orchctl describe`: a node or a pod in detail, with what happened to it lately."""
+"""`orchctl describe`: objects in detail, with what happened to them lately."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from orch.component.clock import utc_now
-from orch.ctl import changes, describe_node, describe_pod, session, sheet, targets
-from orch.ctl.api import Api, given
+from orch.ctl import (
+    changes,
+    choosing,
+    describe_access,
+    describe_node,
+    describe_object,
+    describe_pod,
+    happenings,
+    session,
+    sheet,
+)
+from orch.ctl.api import Api
+from orch.ctl.choosing import Chosen
 from orch.ctl.discovery import Discovery
-from orch.ctl.failures import CommandFailed
-from orch.ctl.targets import Target
-from orch.wire import raw
+from orch.ctl.manifests import Manifest
 from orch.wire.errors import ApiError
-from orch.wire.names import COORDINATION_GROUP, NODE_LEASE_NAMESPACE
-from orch.wire.table_columns import event_source
-from orch.wire.table_layout import since
+from orch.wire.names import COORDINATION_GROUP, NODE_LEASE_NAMESPACE, RBAC_GROUP
 
-_DESCRIBED = ("Node", "Pod")
+EXAMPLES = """
+orchctl describe node worker-1
+orchctl describe pod/web lease/worker-1
+orchctl describe clusterroles
+"""
+_ACCESS = {
+    "Role": describe_access.role,
+    "ClusterRole": describe_access.role,
+    "RoleBinding": describe_access.binding,
+    "ClusterRoleBinding": describe_access.binding,
+}
+_OBJECTS = {
+    "Lease": describe_object.lease,
+    "ConfigMap": describe_object.config_map,
+    "Secret": describe_object.secret,
+    "ServiceAccount": describe_object.service_account,
+    "Namespace": describe_object.namespace,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="+", metavar="TYPE[/NAME] [NAME]", help="what to show")
+    choosing.add_arguments(parser, "show")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
+    parser.add_argument(
+        "--show-events", choices=("true", "false"), default="true", help="with their events"
+    )
+    parser.set_defaults(all=True)
 
 
 def run(args: argparse.Namespace) -> int:
-    return session.run(args, _describe_all)
+    found = choosing.require(args, args.words)
+    return session.run(args, partial(_describe_all, found))
 
 
-async def _describe_all(api: Api, args: argparse.Namespace) -> int:
-    found = await targets.find_named(Discovery(api), args.words)
+async def _describe_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:
+    chosen = await choosing.choose(api, Discovery(api), args, args.words, found)
     printed = 0
 
-    async def describe(target: Target) -> None:
+    async def describe(one: Chosen) -> None:
         nonlocal printed
-        if target.resource.kind not in _DESCRIBED:
-            shown = target.resource.shown(target.name)
-            raise CommandFailed(f"only nodes and pods: see 'orchctl get {shown} -o yaml'")
-        lines = await (_node if target.resource.kind == "Node" else _pod)(api, target)
+        lines = await _lines(api, one)
+        if args.show_events == "true" and one.resource.kind != "Event":
+            lines += await _events(api, one)
         if printed:
             print("\n")
         printed += 1
         print("\n".join(lines))
 
-    return await changes.each(found, describe)
+    if not chosen:
+        print("No resources found", file=sys.stderr)
+    return await changes.each(chosen, describe)
 
 
-async def _node(api: Api, target: Target) -> list[str]:
-    node = await api.get(target.path(""))
-    selector = f"spec.nodeName={target.name},status.phase!=Succeeded,status.phase!=Failed"
-    pods = await api.get("/api/v1/pods", {"fieldSelector": selector})
-    lease = await _lease(api, target.name)
-    listed = raw.records(pods, "items")
-    return [
-        *describe_node.lines(node, lease, listed, utc_now()),
-        *await _events(api, "", node),
-    ]
+async def _lines(api: Api, chosen: Chosen) -> list[str]:
+    record = await api.read(chosen.path)
+    kind, group = chosen.resource.kind, chosen.resource.group
+    if (group, kind) == ("", "Node"):
+        return await _node(api, record, chosen.name)
+    if (group, kind) == ("", "Pod"):
+        return describe_pod.lines(record, utc_now())
+    if group == RBAC_GROUP and kind in _ACCESS:
+        return _ACCESS[kind](record)
+    if group in ("", COORDINATION_GROUP) and kind in _OBJECTS:
+        return _OBJECTS[kind](record)
+    return describe_object.anything(record)
 
 
-async def _pod(api: Api, target: Target) -> list[str]:
-    pod = await api.get(target.path(api.namespace))
-    return [*describe_pod.lines(pod, utc_now()), *await _events(api, api.namespace, pod)]
+async def _node(api: Api, node: Mapping[str, Any], name: str) -> list[str]:
+    selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
+    pods = await api.items("/api/v1/pods", {"fieldSelector": selector})
+    return describe_node.lines(node, await _lease(api, name), pods, utc_now())
 
 
 async def _lease(api: Api, node: str) -> dict[str, Any] | None:
     """The node's heartbeat; None when there is none, or it may not be read."""
     path = f"/apis/{COORDINATION_GROUP}/v1/namespaces/{NODE_LEASE_NAMESPACE}/leases/{node}"
     try:
-        return await api.get(path)
+        return await api.find(path)
     except ApiError as error:
-        if error.code in (403, 404):
+        if error.code == 403:
             return None
         raise
 
 
-async def _events(api: Api, namespace: str, record: dict[str, Any]) -> list[str]:
+async def _events(api: Api, chosen: Chosen) -> list[str]:
     """The events about an object, the latest last."""
-    fields = given(
-        **{
-            "involvedObject.kind": raw.text(record, "kind"),
-            "involvedObject.name": raw.text(record, "metadata", "name"),
-            "involvedObject.namespace": namespace,
-        }
-    )
-    path = f"/api/v1/namespaces/{namespace}/events" if namespace else "/api/v1/events"
-    selector = ",".join(f"{key}={value}" for key, value in fields.items())
-    listed = raw.records(await api.get(path, {"fieldSelector": selector}), "items")
-    listed.sort(key=_last_seen)
-    rows = [
-        (
-            raw.text(event, "type"),
-            raw.text(event, "reason"),
-            since(_last_seen(event), utc_now()),
-            event_source(event),
-            raw.text(event, "message").strip(),
-        )
-        for event in listed
-    ]
+    fields = {
+        "involvedObject.kind": chosen.resource.kind,
+        "involvedObject.name": chosen.name,
+        "involvedObject.namespace": chosen.namespace,
+    }
+    listed = await happenings.about(api, chosen.namespace, fields)
+    rows = [happenings.described(event, utc_now()) for event in listed]
     return sheet.table("Events", ("Type", "Reason", "Age", "From", "Message"), rows)
-
-
-def _last_seen(event: Any) -> str:
-    return (
-        raw.text(event, "series", "lastObservedTime")
-        or raw.text(event, "lastTimestamp")
-        or raw.text(event, "eventTime")
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orch.ctl.api import Api, segment
-from orch.ctl.failures import CommandFailed
+from orch.ctl.failures import CommandFailed, did_you_mean
 from orch.wire import raw
 from orch.wire.errors import ApiError
 
@@ -24,6 +24,7 @@ class Resource:
     namespaced: bool
     short_names: tuple[str, ...]
     verbs: tuple[str, ...]
+    categories: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -63,21 +64,37 @@ class Discovery:
 
     async def resolve(self, word: str) -> Resource:
         """The resource a word means, the core group's before others; CommandFailed if none."""
+        known: list[str] = []
         async for resource in self.resources():
             if resource.answers_to(word):
                 return resource
+            known += (resource.plural, resource.singular, *resource.short_names)
+        hint = did_you_mean(word.lower().partition(".")[0], known)
         raise CommandFailed(
-            f"the server has no resource type {word!r}: 'orchctl api-resources' lists what it has"
+            f"the server has no resource type {word!r}{hint}; 'orchctl api-resources' lists what "
+            "it has"
         )
+
+    async def resolve_all(self, word: str) -> list[Resource]:
+        """The resource of that name, else those of the category (`all`); CommandFailed if none."""
+        try:
+            return [await self.resolve(word)]
+        except CommandFailed:
+            found = [r async for r in self.resources() if word in r.categories]
+            if not found:
+                raise
+            return found
 
     async def of_kind(self, api_version: str, kind: str) -> Resource:
         """The resource of an object's apiVersion and kind; CommandFailed if the server has none."""
-        for resource in await self._of_version(api_version):
+        listed = await self._of_version(api_version)
+        for resource in listed:
             if resource.kind == kind:
                 return resource
+        hint = did_you_mean(kind, [resource.kind for resource in listed])
         raise CommandFailed(
-            f"the server has no kind {kind!r} in {api_version!r}: 'orchctl api-resources' lists "
-            "what it has"
+            f"the server has no kind {kind!r} in {api_version!r}{hint}; 'orchctl api-resources' "
+            "lists what it has"
         )
 
     async def resources(self) -> AsyncIterator[Resource]:
@@ -118,4 +135,5 @@ def _resource(group: str, version: str, record: Any) -> Resource:
         namespaced=record.get("namespaced") is True,
         short_names=tuple(record.get("shortNames") or ()),
         verbs=tuple(record.get("verbs") or ()),
+        categories=tuple(record.get("categories") or ()),
     )

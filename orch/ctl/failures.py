@@ -5,7 +5,7 @@ Exit codes of the command: 0 done, 1 failed, 2 the command line is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,6 +65,14 @@ def _transport_hint(text: str) -> str:
     if "did not answer within" in text:
         return "try again with a longer --request-timeout"
     return "see that the server runs and that --server or the kubeconfig names it"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`: did you mean 'pods'?` for a word nearly right; "" when nothing is near."""
+    import difflib
+
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f": did you mean {near[0]!r}?" if near else ""
 
 
 def one_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -29,6 +30,23 @@ class Manifest:
     @property
     def name(self) -> str:
         return raw.text(self.record, "metadata", "name")
+
+    def require_name(self) -> str:
+        """The name; CommandFailed names the place when there is none."""
+        if not self.name:
+            raise CommandFailed(f"{self.place}: metadata.name is missing: set it")
+        return self.name
+
+    @property
+    def namespace(self) -> str:
+        return raw.text(self.record, "metadata", "namespace")
+
+
+def add_filename(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    parser.add_argument(
+        "-f", "--filename", action="append", default=[], required=required, metavar="FILE",
+        help="objects of a file, of a directory's files, or of - (repeatable)",
+    )  # fmt: skip
 
 
 def read(names: Sequence[str]) -> list[Manifest]:

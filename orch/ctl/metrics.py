@@ -12,6 +12,11 @@ from orch.ctl import printing
 from orch.wire import metric_catalogue
 from orch.wire.metric_catalogue import Entry
 
+EXAMPLES = """
+orchctl metrics --tier stable --served
+orchctl metrics --owner nodeagent -o json
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tier", choices=("STABLE", "BETA", "ALPHA"), type=str.upper, default="")

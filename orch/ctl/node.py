@@ -4,39 +4,34 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from orch.ctl import printing, session
-from orch.ctl.api import Api, segment
-from orch.ctl.failures import WrongUsage, visible
+from orch.ctl import forms, printing, session, targets, usage
+from orch.ctl.api import Api
+from orch.ctl.commands import Verb
+from orch.ctl.failures import visible
 from orch.wire import raw
-
-_MISSING = "-"
-_GIB, _MIB = 2**30, 2**20
+from orch.wire.names import DIAGNOSTICS_GROUP
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("question", choices=("summary", "healthz"), help="what to ask")
+def _node_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("node", metavar="NODE", help="name of the node")
-    parser.add_argument("-o", "--output", choices=("json", "yaml"), default="", help="form")
 
 
-def run(args: argparse.Namespace) -> int:
-    return session.run(args, _summary if args.question == "summary" else _healthz)
+def _data_arguments(parser: argparse.ArgumentParser) -> None:
+    _node_argument(parser)
+    forms.add_to(parser, (*forms.DATA, "jsonpath", "jsonpath-file"))
 
 
-async def _healthz(api: Api, args: argparse.Namespace) -> int:
-    if args.output:
-        raise WrongUsage("healthz is plain text: leave -o out")
-    answer = await api.call("GET", _proxied(args.node, "healthz"), accept="*/*")
-    print("\n".join(map(visible, answer.body.decode(errors="replace").splitlines())))
-    return 0
+def _run_summary(args: argparse.Namespace) -> int:
+    return session.run(args, _summary)
 
 
 async def _summary(api: Api, args: argparse.Namespace) -> int:
-    summary = await api.get(_proxied(args.node, "stats/summary"))
+    summary = await api.get(_page(args, "stats/summary"))
     if args.output:
-        print(printing.as_json(summary) if args.output == "json" else printing.as_yaml(summary))
+        forms.show(args.output, summary)
         return 0
     print("\n".join(_node_lines(raw.mapping(summary, "node"))))
     pods = raw.records(summary, "pods")
@@ -45,25 +40,59 @@ async def _summary(api: Api, args: argparse.Namespace) -> int:
     return 0
 
 
-def _proxied(node: str, path: str) -> str:
-    return f"/api/v1/nodes/{segment(node)}/proxy/{path}"
+def _page(args: argparse.Namespace, page: str) -> str:
+    return targets.node_path(targets.node_name(args.node), page)
+
+
+def _run_text(args: argparse.Namespace, page: str) -> int:
+    return session.run(args, partial(_text, page))
+
+
+async def _text(page: str, api: Api, args: argparse.Namespace) -> int:
+    """A page as the agent writes it for people."""
+    answer = await api.call("GET", _page(args, page), accept="*/*")
+    print("\n".join(map(visible, answer.body.decode(errors="replace").splitlines())))
+    return 0
+
+
+def _run_zpage(args: argparse.Namespace, page: str, kind: str) -> int:
+    if not args.output:
+        return _run_text(args, page)
+    return session.run(args, partial(_zpage, page, kind))
+
+
+async def _zpage(page: str, kind: str, api: Api, args: argparse.Namespace) -> int:
+    """The record of a page; 406 when the agent serves its text only."""
+    accept = f"application/json;v=v1alpha1;g={DIAGNOSTICS_GROUP};as={kind}"
+    forms.show(args.output, await api.get(_page(args, page), accept=accept))
+    return 0
+
+
+def _run_configz(args: argparse.Namespace) -> int:
+    return session.run(args, _configz)
+
+
+async def _configz(api: Api, args: argparse.Namespace) -> int:
+    found = await api.get(_page(args, "configz"))
+    (config,) = found.values() if len(found) == 1 else (found,)
+    forms.show(args.output or forms.Form("yaml"), config)
+    return 0
 
 
 def _node_lines(node: Mapping[str, Any]) -> list[str]:
     rows = [("Node", raw.text(node, "nodeName")), ("Up since", raw.text(node, "startTime"))]
     rows += [
-        ("CPU", f"{_cores(raw.mapping(node, 'cpu'))} cores"),
-        ("Memory", f"{_bytes(node, 'memory', 'workingSetBytes')} working set, "
-                   f"{_bytes(node, 'memory', 'availableBytes')} available"),
-        ("Disk", f"{_bytes(node, 'fs', 'usedBytes')} used, "
-                 f"{_bytes(node, 'fs', 'availableBytes')} of "
-                 f"{_bytes(node, 'fs', 'capacityBytes')} available"),
-        ("Network", f"{_bytes(node, 'network', 'rxBytes')} received, "
-                    f"{_bytes(node, 'network', 'txBytes')} sent"),
+        ("CPU", f"{usage.cores(raw.mapping(node, 'cpu'))} cores"),
+        ("Memory", f"{usage.size(node, 'memory', 'workingSetBytes')} working set, "
+                   f"{usage.size(node, 'memory', 'availableBytes')} available"),
+        ("Disk", f"{usage.size(node, 'fs', 'usedBytes')} used, "
+                 f"{usage.size(node, 'fs', 'availableBytes')} of "
+                 f"{usage.size(node, 'fs', 'capacityBytes')} available"),
+        ("Network", f"{usage.size(node, 'network', 'rxBytes')} received, "
+                    f"{usage.size(node, 'network', 'txBytes')} sent"),
     ]  # fmt: skip
     rows += [
-        (f"Pressure {name}", _pressure(raw.mapping(node, name, "psi")))
-        for name in ("cpu", "memory", "io")
+        (f"Pressure {name}", _pressure(raw.mapping(node, name, "psi"))) for name in usage.RESOURCES
     ]
     return printing.columns(rows)
 
@@ -79,28 +108,16 @@ def _pod_row(pod: Mapping[str, Any]) -> tuple[str, ...]:
         raw.text(pod, "podRef", "namespace"),
         raw.text(pod, "podRef", "name"),
         str(len(raw.records(pod, "containers"))),
-        _cores(raw.mapping(pod, "cpu")),
-        _bytes(pod, "memory", "workingSetBytes"),
-        *(_some(raw.mapping(pod, name, "psi")) for name in ("cpu", "memory", "io")),
+        usage.cores(raw.mapping(pod, "cpu")),
+        usage.size(pod, "memory", "workingSetBytes"),
+        *(_some(raw.mapping(pod, name, "psi")) for name in usage.RESOURCES),
     )
-
-
-def _cores(cpu: Mapping[str, Any]) -> str:
-    nano = raw.value(cpu, "usageNanoCores")
-    return f"{nano / 10**9:.3f}" if isinstance(nano, int) else _MISSING
-
-
-def _bytes(record: Mapping[str, Any], *path: str) -> str:
-    size = raw.value(record, *path)
-    if not isinstance(size, int):
-        return _MISSING
-    return f"{size / _GIB:.1f}Gi" if size >= _GIB else f"{size / _MIB:.1f}Mi"
 
 
 def _pressure(psi: Mapping[str, Any]) -> str:
     """Stalled time in percent over 10 s, 60 s and 5 min."""
     if not psi:
-        return _MISSING
+        return usage.MISSING
     return ", ".join(
         f"{kind} {'/'.join(_percent(psi, kind, f'avg{window}') for window in (10, 60, 300))} %"
         for kind in ("some", "full")
@@ -108,9 +125,24 @@ def _pressure(psi: Mapping[str, Any]) -> str:
 
 
 def _some(psi: Mapping[str, Any]) -> str:
-    return f"{_percent(psi, 'some', 'avg10')} %" if psi else _MISSING
+    return f"{_percent(psi, 'some', 'avg10')} %" if psi else usage.MISSING
 
 
 def _percent(psi: Mapping[str, Any], *path: str) -> str:
     share = raw.value(psi, *path)
-    return f"{share:.2f}" if isinstance(share, int | float) else _MISSING
+    return f"{share:.2f}" if isinstance(share, int | float) else usage.MISSING
+
+
+SUMMARY = Verb(_data_arguments, _run_summary, "orchctl node summary worker-1")
+HEALTHZ = Verb(_node_argument, partial(_run_text, page="healthz"), "orchctl node healthz worker-1")
+STATUSZ = Verb(
+    _data_arguments, partial(_run_zpage, page="statusz", kind="Statusz"),
+    "orchctl node statusz worker-1\norchctl node statusz worker-1 -o json",
+)  # fmt: skip
+FLAGZ = Verb(
+    _data_arguments, partial(_run_zpage, page="flagz", kind="Flagz"), "orchctl node flagz worker-1"
+)
+CONFIGZ = Verb(
+    _data_arguments, _run_configz,
+    "orchctl node configz worker-1\norchctl node configz worker-1 -o jsonpath={.featureGates}",
+)  # fmt: skip

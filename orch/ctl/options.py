@@ -19,7 +19,7 @@ from orch.wire.durations import parse_duration
 if TYPE_CHECKING:
     from orch.client.kubeconfig import ClientConfig
 
-_DEFAULT_FILES = ("~/.orch/config", "~/.kube/config")
+DEFAULT_FILES = ("~/.orch/config", "~/.kube/config")
 _DEFAULTS: Mapping[str, Any] = {
     "kubeconfig": "",
     "context": "",
@@ -113,7 +113,7 @@ def client_config(args: argparse.Namespace) -> ClientConfig:
     else:
         raise CommandFailed(
             "there is no kubeconfig: name one with --kubeconfig or $KUBECONFIG, or a server with "
-            f"--server (looked at {' and '.join(_DEFAULT_FILES)})"
+            f"--server (looked at {' and '.join(DEFAULT_FILES)})"
         )
     return dataclasses.replace(config, **_overrides(args))
 
@@ -123,7 +123,7 @@ def kubeconfig_path(args: argparse.Namespace) -> str:
     if args.kubeconfig:
         return str(args.kubeconfig)
     listed = [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
-    candidates = listed or [str(Path(name).expanduser()) for name in _DEFAULT_FILES]
+    candidates = listed or [str(Path(name).expanduser()) for name in DEFAULT_FILES]
     for name in candidates:
         if Path(name).exists():
             return name

@@ -14,19 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from orch.component import yamlfile
-from orch.ctl import changes, manifests, printing, session, targets
+from orch.ctl import changes, choosing, manifests, printing, session
 from orch.ctl.api import PATCH_TYPES, Api
+from orch.ctl.choosing import Chosen
 from orch.ctl.discovery import Discovery, Resource
 from orch.ctl.failures import CommandFailed, WrongUsage
 from orch.ctl.manifests import Manifest
-from orch.wire import raw
+from orch.wire import kinds, raw
 from orch.wire.merge_keys import schema_of
 from orch.wire.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
+
+EXAMPLES = """
+orchctl patch node worker-1 -p '{"spec":{"unschedulable":true}}'
+orchctl patch pod web --type json -p '[{"op":"remove","path":"/metadata/labels/x"}]'
+orchctl patch --local -f pod.yaml --patch-file change.yaml -o yaml
+orchctl patch node worker-1 --subresource status --type merge --patch-file status.json
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="TYPE[/NAME] [NAME]", help="what to change")
-    parser.add_argument("-f", "--filename", action="append", default=[], help="objects of files")
+    manifests.add_filename(parser)
     parser.add_argument("-p", "--patch", default="", help="the patch, as JSON or YAML")
     parser.add_argument("--patch-file", default="", metavar="FILE", help="file with the patch")
     parser.add_argument(
@@ -34,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--subresource", default="", help="change this part: status, scale, …")
     parser.add_argument("--local", action="store_true", help="change the file's content only")
-    parser.add_argument("--show-managed-fields", action="store_true", help="show who set what")
     changes.add_dry_run(parser)
     changes.add_output(parser)
     changes.add_field_manager(parser, "cli-patch")
@@ -43,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if bool(args.patch) == bool(args.patch_file):
         raise WrongUsage("give the patch: either -p PATCH or --patch-file FILE")
-    if bool(args.words) == bool(args.filename):
-        raise WrongUsage("say what to change: either TYPE NAME or -f FILE")
+    if args.local and not args.filename:
+        raise WrongUsage("--local changes files: name one with -f")
+    found = choosing.require(args, args.words)
     patch = _read_patch(args)
-    found = manifests.read(args.filename) if args.filename else []
     if args.local:
         return _patch_files(found, args, patch)
     return session.run(args, partial(_patch_all, found, patch))
@@ -73,18 +80,24 @@ def _read_patch(args: argparse.Namespace) -> Any:
 
 
 def patched(record: Mapping[str, Any], patch: Any, kind: str) -> Any:
-    """The object after a patch of kind json, merge or strategic; PatchError."""
+    """The object after a patch of kind json, merge or strategic; PatchError.
+
+    A strategic patch of a custom resource is refused: nobody knows how its lists merge.
+    """
     if kind == "json":
         return apply_json_patch(record, patch)
     if kind == "merge":
         return apply_merge_patch(record, patch)
-    schema = schema_of(raw.text(record, "apiVersion"), raw.text(record, "kind"))
-    return apply_strategic_patch(record, patch, schema)
+    api_version, own_kind = raw.text(record, "apiVersion"), raw.text(record, "kind")
+    if not any((r.api_version, r.kind) == (api_version, own_kind) for r in kinds.RESOURCES):
+        raise CommandFailed(
+            f"{own_kind} of {api_version} is a custom resource, and how its lists merge is not "
+            "known: strategic patches are not supported for it, use --type merge or --type json"
+        )
+    return apply_strategic_patch(record, patch, schema_of(api_version, own_kind))
 
 
 def _patch_files(found: Sequence[Manifest], args: argparse.Namespace, patch: Any) -> int:
-    if not found:
-        raise WrongUsage("--local changes files: name one with -f")
     for manifest in found:
         _show(patched(manifest.record, patch, args.type), _offline(manifest), "patched", args)
     return 0
@@ -100,32 +113,16 @@ def _offline(manifest: Manifest) -> Resource:
 async def _patch_all(
     found: Sequence[Manifest], patch: Any, api: Api, args: argparse.Namespace
 ) -> int:
-    async def change(place: tuple[Resource, str]) -> None:
-        await _patch(api, *place, args, patch)
+    async def change(chosen: Chosen) -> None:
+        await _patch(api, chosen, args, patch)
 
-    return await changes.each(await _paths(found, api, args), change)
-
-
-async def _paths(
-    found: Sequence[Manifest], api: Api, args: argparse.Namespace
-) -> list[tuple[Resource, str]]:
-    discovery = Discovery(api)
-    if args.words:
-        named = await targets.find_named(discovery, args.words)
-        return [(t.resource, t.path(api.namespace, args.subresource)) for t in named]
-    paths = []
-    for manifest in found:
-        resource = await manifests.resource_of(manifest, discovery)
-        placed = manifests.placed(manifest, resource, api.namespace, asked=args.namespace)
-        namespace = raw.text(placed.record, "metadata", "namespace")
-        paths.append((resource, resource.path(namespace, placed.name, args.subresource)))
-    return paths
+    listed = await choosing.choose(api, Discovery(api), args, args.words, found)
+    return await changes.each(listed, change)
 
 
-async def _patch(
-    api: Api, resource: Resource, path: str, args: argparse.Namespace, patch: Any
-) -> None:
-    before = await api.get(path)
+async def _patch(api: Api, chosen: Chosen, args: argparse.Namespace, patch: Any) -> None:
+    path = chosen.resource.path(chosen.namespace, chosen.name, args.subresource)
+    before = await api.read(path)
     if args.dry_run == "client":
         after = patched(before, patch, args.type)
     else:
@@ -134,7 +131,7 @@ async def _patch(
             params=changes.parameters(args), content_type=PATCH_TYPES[args.type],
         )  # fmt: skip
     same = printing.canonical(before) == printing.canonical(after)
-    _show(after, resource, "patched (no change)" if same else "patched", args)
+    _show(after, chosen.resource, "patched (no change)" if same else "patched", args)
 
 
 def _show(record: Any, resource: Resource, word: str, args: argparse.Namespace) -> None:
@@ -142,5 +139,4 @@ def _show(record: Any, resource: Resource, word: str, args: argparse.Namespace) 
         raise CommandFailed(
             "the patch leaves no object: it must keep apiVersion, kind and metadata"
         )
-    shown = record if args.show_managed_fields else printing.unmanaged(record)
-    printing.print_object(shown, resource, args.output, changes.done(word, args))
+    changes.show(record, resource, word, args)

@@ -2,49 +2,81 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from orch.ctl.discovery import Resource
 from orch.ctl.failures import visible
 from orch.wire import raw
 
-FORMATS = ("wide", "json", "yaml", "name")
 _PADDING = 3
 _MIN_WIDTH = 6  # of a column with its padding
 
 
-def columns(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Rows aligned in columns, without blanks at the end of a line."""
+def columns(rows: Iterable[Sequence[str]], widths: list[int] | None = None) -> list[str]:
+    """Rows aligned in columns, without blanks at the end of a line.
+
+    `widths` are those of the lines before; they are brought up to date, so that rows of a table
+    that comes bit by bit stay aligned.
+    """
     shown = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(_MIN_WIDTH, max(map(len, c)) + _PADDING) for c in zip(*shown, strict=True)]
+    needed = [max(_MIN_WIDTH, max(map(len, c)) + _PADDING) for c in zip(*shown, strict=True)]
+    if widths:
+        needed = [max(pair) for pair in zip(widths, needed, strict=True)]
+    if widths is not None:
+        widths[:] = needed
     return [
-        "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        "".join(cell.ljust(width) for cell, width in zip(row, needed, strict=True)).rstrip()
         for row in shown
     ]
 
 
-def table_lines(
-    table: Mapping[str, Any], *, wide: bool = False, namespaces: bool = False, prefix: str = ""
-) -> list[str]:
-    """The lines of a Table; `prefix` stands before each name (`pod/`)."""
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What of a Table to show; `prefix` stands before each name (`pod/`)."""
+
+    wide: bool = False
+    namespaces: bool = False
+    headers: bool = True
+    prefix: str = ""
+    label_columns: tuple[str, ...] = ()
+    labels: bool = False
+
+
+def table_rows(table: Mapping[str, Any], options: TableOptions) -> list[list[str]]:
+    """The cells of a Table, with its header unless that is not wanted."""
     definitions = raw.records(table, "columnDefinitions")
-    chosen = [n for n, c in enumerate(definitions) if wide or not raw.number(c, "priority")]
-    rows = [[raw.text(definitions[n], "name").upper() for n in chosen]]
-    if namespaces:
-        rows[0].insert(0, "NAMESPACE")
+    chosen = [n for n, c in enumerate(definitions) if options.wide or not raw.number(c, "priority")]
+    rows = []
+    if options.headers:
+        rows.append(_header([raw.text(definitions[n], "name").upper() for n in chosen], options))
     for record in raw.records(table, "rows"):
         cells = raw.value(record, "cells") or []
-        row = [
-            (prefix if raw.text(definitions[n], "format") == "name" else "") + _cell(cells, n)
+        shown = [
+            (options.prefix if raw.text(definitions[n], "format") == "name" else "")
+            + _cell(cells, n)
             for n in chosen
         ]
-        if namespaces:
-            row.insert(0, raw.text(record, "object", "metadata", "namespace"))
-        rows.append(row)
-    return columns(rows)
+        rows.append(_extended(shown, raw.mapping(record, "object", "metadata"), options))
+    return rows
+
+
+def _header(names: list[str], options: TableOptions) -> list[str]:
+    keys = [key.rpartition("/")[2].upper() for key in options.label_columns]
+    every = ["LABELS"] if options.labels else []
+    return [*(["NAMESPACE"] if options.namespaces else []), *names, *keys, *every]
+
+
+def _extended(shown: list[str], metadata: Mapping[str, Any], options: TableOptions) -> list[str]:
+    labels = raw.mapping(metadata, "labels")
+    row = [raw.text(metadata, "namespace")] if options.namespaces else []
+    row += [*shown, *(str(labels.get(key, "")) for key in options.label_columns)]
+    if options.labels:
+        row.append(",".join(f"{k}={v}" for k, v in sorted(labels.items())) or "<none>")
+    return row
 
 
 def _cell(cells: Sequence[Any], number: int) -> str:
@@ -67,17 +99,6 @@ def as_yaml(value: Any) -> str:
     return str(yaml.dump(value, Dumper=dumper, allow_unicode=True, width=2**31 - 1)).rstrip("\n")
 
 
-def print_object(record: Mapping[str, Any], resource: Resource, output: str, done: str) -> None:
-    """One object in the form asked for; without a form, `kind/name done`."""
-    shown = resource.shown(raw.text(record, "metadata", "name"))
-    if output == "json":
-        print(as_json(record))
-    elif output == "yaml":
-        print(as_yaml(record))
-    else:
-        print(visible(shown if output == "name" else f"{shown} {done}"))
-
-
 def unmanaged(record: Mapping[str, Any]) -> dict[str, Any]:
     """An object without the bookkeeping of who set which field."""
     metadata = {k: v for k, v in raw.mapping(record, "metadata").items() if k != "managedFields"}
@@ -97,3 +118,8 @@ def list_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def canonical(value: Any) -> bytes:
     """JSON text that is the same for equal values."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def note(text: str) -> None:
+    """A line for people on standard error, so that what scripts read stays clean."""
+    print(text, file=sys.stderr)

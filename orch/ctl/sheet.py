@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,16 @@ def titled(title: str, pairs: Iterable[tuple[str, Value]]) -> list[str]:
 def pairs_of(mapping: Mapping[str, Any]) -> list[str]:
     """`key=value`, sorted: the form of labels and annotations."""
     return [f"{key}={value}" for key, value in sorted(mapping.items())]
+
+
+def title(name: str) -> str:
+    """The words of a field's name apart, each with a capital: `startTime` is `Start Time`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name[:1].upper() + name[1:])
+
+
+def shown_lines(text: str) -> list[str]:
+    """The lines of a text, safe for a terminal."""
+    return [visible(line) for line in text.splitlines()]
 
 
 def indented(lines: Iterable[str], by: int) -> list[str]:

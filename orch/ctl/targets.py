@@ -1,23 +1,25 @@
-"""Which objects the words of a command name: `TYPE NAME…`, `TYPE/NAME …`, `TYPE,TYPE`."""
+"""Which objects the words of a command name: `TYPE NAME…`, `TYPE/NAME …`, `TYPE,TYPE`, `all`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orch.ctl.api import segment
 from orch.ctl.discovery import Discovery, Resource
 from orch.ctl.failures import WrongUsage
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One object of a type, or with an empty name all of them."""
+    """One object of a type, or with an empty name all of them; `namespace` is its own, if any."""
 
     resource: Resource
     name: str = ""
+    namespace: str = ""
 
     def path(self, namespace: str, subresource: str = "") -> str:
-        return self.resource.path(namespace, self.name, subresource)
+        return self.resource.path(self.namespace or namespace, self.name, subresource)
 
 
 async def find(discovery: Discovery, words: Sequence[str]) -> list[Target]:
@@ -27,16 +29,25 @@ async def find(discovery: Discovery, words: Sequence[str]) -> list[Target]:
     if any("/" in word for word in words):
         return [await _typed_name(discovery, word) for word in words]
     types = [word for word in words[0].split(",") if word]
-    resources = [await discovery.resolve(word) for word in types]
+    resources = [r for word in types for r in await discovery.resolve_all(word)]
     return [Target(r, name) for r in resources for name in words[1:] or [""]]
 
 
-async def find_named(discovery: Discovery, words: Sequence[str]) -> list[Target]:
-    """Like `find`, for commands that never mean all objects of a type."""
-    targets = await find(discovery, words)
-    if not all(target.name for target in targets):
-        raise WrongUsage(f"name the object as well: {words[0]}/NAME or {words[0]} NAME")
-    return targets
+def pod_path(namespace: str, name: str = "") -> str:
+    """The path of a pod, or without a name of all pods of a namespace."""
+    path = f"/api/v1/namespaces/{segment(namespace)}/pods"
+    return f"{path}/{segment(name)}" if name else path
+
+
+def node_name(word: str) -> str:
+    """`worker-1` of `worker-1`, `node/worker-1` and `nodes/worker-1`."""
+    return word.removeprefix("node/").removeprefix("nodes/")
+
+
+def node_path(node: str, page: str = "") -> str:
+    """The path of a node, or of a page of its agent through the node proxy."""
+    path = f"/api/v1/nodes/{segment(node)}"
+    return f"{path}/proxy/{page}" if page else path
 
 
 async def _typed_name(discovery: Discovery, word: str) -> Target:

@@ -7,6 +7,10 @@ import argparse
 from orch.ctl import changes, cordon, session
 from orch.ctl.api import Api
 
+EXAMPLES = """
+orchctl uncordon worker-1
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("nodes", nargs="+", metavar="NODE", help="names of nodes")

@@ -10,6 +10,11 @@ from orch.wire.version import VERSION
 if TYPE_CHECKING:
     from orch.ctl.api import Api
 
+EXAMPLES = """
+orchctl version
+orchctl version --client
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--client", action="store_true", help="ask no server")

@@ -31,7 +31,7 @@ RESOURCES: dict[str, list[dict[str, Any]]] = {
          "shortNames": ["no"]},
         {"name": "nodes/status", "singularName": "", "kind": "Node", "namespaced": False},
         {"name": "pods", "singularName": "pod", "kind": "Pod", "namespaced": True,
-         "shortNames": ["po"], "verbs": ["get", "list"]},
+         "shortNames": ["po"], "verbs": ["get", "list"], "categories": ["all"]},
     ],
     f"/apis/{GROUP}/v1": [
         {"name": "leases", "singularName": "lease", "kind": "Lease", "namespaced": True},

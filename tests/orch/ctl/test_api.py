@@ -69,7 +69,18 @@ async def test_what_json_cannot_carry_is_refused(
 
 
 async def test_names_are_single_segments_of_the_path(orchctl: Orchctl, api: HttpApi) -> None:
-    await orchctl("get", "node", "a?b#c")
-    assert api.requests[-1].path == "/api/v1/nodes/a?b#c"
-    await orchctl("get", "node", "system:x")
-    assert api.requests[-1].path == "/api/v1/nodes/system:x"
+    for name in ("a?b#c", "system:x"):
+        await orchctl("get", "node", name)
+        assert api.requests[-2].path == f"/api/v1/nodes/{name}"
+
+
+@pytest.mark.parametrize(("name", "hint"), [("wroker-1", ": did you mean 'worker-1'?"), ("db", "")])
+async def test_a_missing_object_brings_up_one_called_nearly_so(
+    orchctl: Orchctl, api: HttpApi, name: str, hint: str
+) -> None:
+    api.put("/api/v1/nodes/worker-1", {"metadata": {"name": "worker-1"}})
+    result = await orchctl("get", "node", name)
+    assert result.err.startswith(f'error: nodes "{name}" not found{hint} (NotFound); see what')
+    api.answers["GET", "/api/v1/nodes"] = Answer("", 403)
+    result = await orchctl("get", "node", name)
+    assert result.err.startswith(f'error: nodes "{name}" not found (NotFound); see what')

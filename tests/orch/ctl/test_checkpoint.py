@@ -24,8 +24,18 @@ async def test_the_agent_is_asked_through_the_node_proxy(orchctl: Orchctl, api: 
     api.answers["POST", PROXY] = Answer({"items": [ARCHIVE]})
     result = await orchctl("checkpoint", "d/web", "-c", "c", "--timeout", "30")
     assert (result.code, result.out) == (0, f"n1:{ARCHIVE}\n")
+    assert result.err.startswith("checkpointing d/web/c on n1: done, ")
     (sent,) = api.sent("POST")
     assert (sent.query, sent.body) == ({"timeout": "30"}, None)
+
+
+async def test_the_size_is_told_when_the_agent_lists_it(orchctl: Orchctl, api: HttpApi) -> None:
+    _pod(api, "c")
+    api.answers["POST", PROXY] = Answer({"items": [ARCHIVE]})
+    listed = [{"name": ARCHIVE.rpartition("/")[2], "size": 3 * 2**20}, {"name": "other"}]
+    api.answers["GET", "/api/v1/nodes/n1/proxy/checkpoint"] = Answer({"items": listed})
+    result = await orchctl("checkpoint", "d/web")
+    assert result.err.startswith("checkpointing d/web/c on n1: done, 3.0Mi, ")
 
 
 async def test_without_a_timeout_the_agent_decides(orchctl: Orchctl, api: HttpApi) -> None:

@@ -50,10 +50,26 @@ def test_every_kind_of_secret_is_redacted() -> None:
 def test_what_cannot_be_shown_is_explained(tmp_path: Path) -> None:
     assert "name one with --kubeconfig" in run_command("config", "view").err
     missing = run_command("config", "view", "--kubeconfig", str(tmp_path / "x"))
-    assert (
-        missing.err
-        == f"error: cannot read the kubeconfig {tmp_path}/x: No such file or directory\n"
-    )
+    assert missing.err.startswith(f"error: there is no kubeconfig {tmp_path}/x: name one with")
     (tmp_path / "bad").write_text("a: [")
     broken = run_command("config", "view", "--kubeconfig", str(tmp_path / "bad"))
     assert (broken.code, "bad:2: did not find expected" in broken.err) == (1, True)
+
+
+def test_only_what_the_context_uses_may_be_shown(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(
+        "clusters: [{name: a, cluster: {server: 'https://a'}}, {name: b, cluster: {}}]\n"
+        "users: [{name: u, user: {token: t}}, {name: v, user: {}}]\n"
+        "contexts: [{name: one, context: {cluster: a, user: u}}, {name: two, context: {}}]\n"
+        "current-context: one\n"
+    )
+    words = ("config", "view", "--minify", "-o", "json", "--kubeconfig", str(path))
+    shown = json.loads(run_command(*words).out)
+    assert [[e["name"] for e in shown[s]] for s in ("clusters", "users", "contexts")] == [
+        ["a"], ["u"], ["one"],
+    ]  # fmt: skip
+    assert shown["users"][0]["user"] == {"token": "REDACTED"}
+    assert json.loads(run_command(*words, "--context", "two").out)["clusters"] == []
+    near = run_command(*words, "--context", "on")
+    assert (near.code, "no context 'on': did you mean 'one'?" in near.err) == (1, True)

@@ -91,7 +91,7 @@ async def test_a_missing_object_fails_unless_ignored(orchctl: Orchctl) -> None:
     ("words", "text"),
     [
         ((), "either TYPE NAME or -f FILE"),
-        (("pods",), "choose them with --all or -l"),
+        (("pods",), "choose them with --all, -l or"),
         (("pod", "a", "--grace-period=0"), "confirm by --force"),
         (("pod", "a", "-f", "x"), "either TYPE NAME or -f FILE"),
     ],

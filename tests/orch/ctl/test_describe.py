@@ -30,10 +30,12 @@ async def test_a_node_is_shown_with_its_lease_and_its_pods(orchctl: Orchctl, api
     assert "  HolderIdentity:  holder" in result.lines
     queries = {request.path: request.query for request in api.requests}
     assert queries["/api/v1/pods"] == {
-        "fieldSelector": "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed"
+        "fieldSelector": "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed",
+        "limit": "500",
     }
     assert queries["/api/v1/events"] == {
-        "fieldSelector": "involvedObject.kind=Node,involvedObject.name=n1"
+        "fieldSelector": "involvedObject.kind=Node,involvedObject.name=n1",
+        "limit": "500",
     }
 
 
@@ -52,7 +54,8 @@ async def test_events_are_shown_the_latest_last(orchctl: Orchctl, api: HttpApi) 
     lines = (await orchctl("describe", "pod", "web", "-n", "d")).lines
     assert api.requests[-1].query == {
         "fieldSelector": "involvedObject.kind=Pod,involvedObject.name=web,"
-        "involvedObject.namespace=d"
+        "involvedObject.namespace=d",
+        "limit": "500",
     }
     early, late = lines[-2:]
     assert "Early" in early
@@ -70,7 +73,22 @@ async def test_several_objects_are_shown_and_missing_ones_reported(orchctl: Orch
     assert 'nodes "n2" not found' in result.err
 
 
-async def test_other_kinds_are_pointed_to_get(orchctl: Orchctl) -> None:
-    result = await orchctl("describe", "ns", "d")
-    assert result.code == 1
-    assert result.err == "error: only nodes and pods: see 'orchctl get namespace/d -o yaml'\n"
+async def test_every_kind_is_described(orchctl: Orchctl, api: HttpApi) -> None:
+    api.put("/api/v1/namespaces/d", {"metadata": {"name": "d"}, "status": {"phase": "Active"}})
+    assert "Status:       Active" in (await orchctl("describe", "ns", "d")).lines
+    api.put(LEASE, {"metadata": {"name": "n1"}, "spec": {"holderIdentity": "holder"}})
+    result = await orchctl("describe", "leases", "-n", "orch-node-lease")
+    assert any(line.split() == ["Holder", "Identity:", "holder"] for line in result.lines)
+
+
+async def test_events_can_be_left_out(orchctl: Orchctl, api: HttpApi) -> None:
+    result = await orchctl("describe", "pod", "web", "-n", "d", "--show-events=false")
+    assert not any(line.startswith("Events:") for line in result.lines)
+    assert not any(request.path.endswith("/events") for request in api.requests)
+
+
+async def test_types_alone_stand_for_all_their_objects(orchctl: Orchctl, api: HttpApi) -> None:
+    api.put("/api/v1/nodes/n2", {"metadata": {"name": "n2"}})
+    result = await orchctl("describe", "nodes")
+    assert sum(line.startswith("Name:") for line in result.lines) == 2
+    assert (await orchctl("describe", "ns")).err == "No resources found\n"

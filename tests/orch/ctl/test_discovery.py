@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from orch.ctl.discovery import Resource
@@ -57,16 +59,33 @@ async def test_the_core_group_is_enough_for_core_words(orchctl: Orchctl, api: Ht
 
 async def test_other_groups_are_asked_for_other_words(orchctl: Orchctl, api: HttpApi) -> None:
     await orchctl("get", "lease", "n1", "-n", "x")
-    assert api.requests[-1].path == f"/apis/{GROUP}/v1/namespaces/x/leases/n1"
+    assert api.requests[-2].path == f"/apis/{GROUP}/v1/namespaces/x/leases/n1"
 
 
 async def test_a_word_nobody_answers_to_is_an_error(orchctl: Orchctl) -> None:
     result = await orchctl("get", "widgets")
     assert result.code == 1
     assert result.err == (
-        "error: the server has no resource type 'widgets': "
+        "error: the server has no resource type 'widgets'; "
         "'orchctl api-resources' lists what it has\n"
     )
+
+
+@pytest.mark.parametrize(("word", "meant"), [("pdos", "pods"), ("leasess", "leases")])
+async def test_a_word_nearly_right_brings_up_the_right_one(
+    orchctl: Orchctl, word: str, meant: str
+) -> None:
+    result = await orchctl("get", word)
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert f"no resource type {word!r}: did you mean {meant!r}?; 'orchctl" in result.err
+
+
+async def test_a_kind_nearly_right_brings_up_the_right_one(
+    orchctl: Orchctl, tmp_path: Path
+) -> None:
+    (tmp_path / "f").write_text("apiVersion: v1\nkind: pod\nmetadata: {name: x}\n")
+    result = await orchctl("create", "-f", str(tmp_path / "f"))
+    assert "f:1: the server has no kind 'pod' in 'v1': did you mean 'Pod'?" in result.err
 
 
 async def test_a_server_that_refuses_discovery_is_believed(orchctl: Orchctl, api: HttpApi) -> None:

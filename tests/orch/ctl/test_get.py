@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,3 +161,49 @@ async def test_names_do_not_go_with_selectors(orchctl: Orchctl, words: tuple[str
     result = await orchctl("get", "pod", "web", *words)
     assert result.code == 2
     assert "leave one of them out" in result.err
+
+
+async def test_rows_and_objects_are_ordered_by_a_field(orchctl: Orchctl, api: HttpApi) -> None:
+    words = ("get", "pods", "-A", "--sort-by", ".metadata.namespace")
+    assert [line.split()[1] for line in (await orchctl(*words)).lines[1:]] == ["db", "web", "dns"]
+    assert api.requests[-1].query == {"includeObject": "Object"}
+    named = await orchctl(*words[:-1], "{.metadata.name}", "-o", "name")
+    assert named.lines == ["pod/db", "pod/dns", "pod/web"]
+
+
+async def test_labels_types_and_bare_rows_on_demand(orchctl: Orchctl) -> None:
+    lines = (await orchctl("get", "pods", "-L", "app", "--show-labels", "--show-kind")).lines
+    assert lines[0].split()[-2:] == ["APP", "LABELS"]
+    assert (lines[1].split()[0], lines[1].split()[-2:]) == ("pod/db", ["db", "app=db"])
+    assert len((await orchctl("get", "pods", "--no-headers")).lines) == 2
+
+
+async def test_templates_show_what_they_name(orchctl: Orchctl) -> None:
+    path = "{range .items[*]}{.metadata.name},{end}"
+    assert (await orchctl("get", "pods", "-o", f"jsonpath={path}")).out == "db,web,"
+    assert (await orchctl("get", "pod", "web", "-o", "jsonpath={.kind}")).out == "Pod"
+    columns = "NAME:.metadata.name,NODE:.spec.nodeName"
+    result = await orchctl("get", "pods", "-o", f"custom-columns={columns}")
+    assert [line.split() for line in result.lines] == [
+        ["NAME", "NODE"], ["db", "n1"], ["web", "n1"],
+    ]  # fmt: skip
+
+
+async def test_a_path_of_the_server_is_shown_as_it_is(orchctl: Orchctl, api: HttpApi) -> None:
+    api.answers["GET", "/readyz"] = Answer("[+]ping ok\n\x1b[1m")
+    script = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "orch.ctl.main", "-s", api.url, "get", "--raw", "/readyz?verbose"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert script.stdout == "[+]ping ok\n\x1b[1m"
+    assert api.requests[-1].query == {"verbose": ""}
+    assert (await orchctl("get", "--raw", "readyz")).code == 2
+
+
+async def test_objects_of_a_file_are_looked_up(orchctl: Orchctl, tmp_path: Path) -> None:
+    record = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "dns", "namespace": "system"}}
+    (tmp_path / "f.json").write_text(json.dumps(record))
+    result = await orchctl("get", "-f", str(tmp_path / "f.json"), "-o", "name")
+    assert (result.code, result.out) == (0, "pod/dns\n")
+    assert (await orchctl("get")).code == 2

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 
 import pytest
 
-from orch.ctl import main
+from orch.ctl import commands, main
+from orch.ctl.commands import Entry
 from tests.fakes.http_api import HttpApi
 from tests.orch.ctl.conftest import Orchctl, run_command
 
@@ -17,10 +19,15 @@ CLIENT_VERSION = [sys.executable, "-m", "orch.ctl.main", "version", "--client"]
     ("words", "text"),
     [
         ((), "the following arguments are required: COMMAND"),
-        (("frobnicate",), "invalid choice: 'frobnicate'"),
-        (("get",), "orchctl get: error: the following arguments are required"),
-        (("get", "pods", "--outptu", "yaml"), "unrecognized arguments"),
-        (("get", "pods", "-o", "xml"), "invalid choice: 'xml'"),
+        (("frobnicate",), "there is no command 'frobnicate'; see"),
+        (("gte",), "there is no command 'gte': did you mean 'get'?"),
+        (("auth", "whomai"), "there is no command 'whomai': did you mean 'whoami'?"),
+        (("auth",), "orchctl auth: error: the following arguments are required: COMMAND"),
+        (("cordon",), "orchctl cordon: error: the following arguments are required"),
+        (("get", "pods", "--outptu", "yaml"), "unrecognized arguments: --outptu: did you mean "),
+        (("get", "pods", "--tokne=secret"), "unrecognized arguments: --tokne: did you mean "),
+        (("get", "pods", "-o", "xml"), "'xml' is no form: use json, yaml"),
+        (("get", "pods", "-o", "jsn"), "'jsn' is no form: did you mean 'json'?"),
         (("get", "pods", "--request-timeout", "soon"), "'soon' is not a duration"),
     ],
 )
@@ -29,21 +36,43 @@ def test_usage_errors_are_one_line_and_exit_code_2(words: tuple[str, ...], text:
     assert result.code == 2
     assert text in result.err
     assert "--help" in result.err
+    assert "secret" not in result.err
     assert result.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", main.COMMANDS)
-def test_every_command_explains_itself(command: str) -> None:
-    result = run_command(command, "--help")
+WALKED = [pytest.param(*pair, id=" ".join(pair[0])) for pair in commands.walk()]
+
+
+@pytest.mark.parametrize(("words", "entry"), WALKED)
+def test_every_command_explains_itself(words: tuple[str, ...], entry: Entry) -> None:
+    result = run_command(*words, "--help")
     assert result.code == 0
-    assert f"usage: orchctl {command}" in result.out
-    assert main.COMMANDS[command][1] in result.out
+    assert f"usage: orchctl {' '.join(words)}" in result.out
+    assert entry.text in result.out
     assert "--kubeconfig" in result.out
+    assert f"examples:\n  orchctl {' '.join(words)}" in result.out
+
+
+@pytest.mark.parametrize(("words", "entry"), WALKED)
+def test_every_example_is_a_command_line(words: tuple[str, ...], entry: Entry) -> None:
+    for line in entry.load().EXAMPLES.strip().splitlines():
+        typed = shlex.split(line.partition(" | ")[0].partition(" > ")[0])
+        assert typed[0] == "orchctl"
+        _, command = main._parse(typed[1:])
+        assert callable(command.run)
+
+
+@pytest.mark.parametrize("word", ["auth", "config", "node"])
+def test_a_group_lists_its_commands(word: str) -> None:
+    result = run_command(word, "--help")
+    assert result.code == 0
+    for lower, entry in commands.COMMANDS[word].below.items():
+        assert f"  {lower:15} {entry.text}" in result.out
 
 
 def test_the_help_lists_every_command() -> None:
     result = run_command("--help")
-    assert all(command in result.out for command in main.COMMANDS)
+    assert all(command in result.out for command in commands.COMMANDS)
     assert "Exit codes: 0 done, 1 failed" in result.out
 
 

@@ -101,7 +101,7 @@ async def test_a_patch_and_its_object_may_come_from_files(
     ("words", "code", "text"),
     [
         (("node", "n1"), 2, "give the patch: either -p PATCH or --patch-file FILE"),
-        (("-p", "{}"), 2, "say what to change: either TYPE NAME or -f FILE"),
+        (("-p", "{}"), 2, "say which objects: either TYPE NAME or -f FILE"),
         (("node", "n1", "-p", "{}", "--local"), 2, "--local changes files: name one with -f"),
         (("node", "n1", "-p", "{a: [}"), 1, "the patch is neither JSON nor YAML: --patch:1:"),
         (("node", "n1", "-p", "[" * 100_000), 1, "nested too deeply"),

@@ -2,13 +2,19 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import yaml
 
 from orch.ctl import printing
+from orch.ctl.printing import TableOptions
 from orch.wire.tables import table_of
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+
+
+def _lines(table: dict[str, Any], **options: Any) -> list[str]:
+    return printing.columns(printing.table_rows(table, TableOptions(**options)))
 
 
 def test_columns_are_aligned_three_apart() -> None:
@@ -25,7 +31,7 @@ def test_a_table_without_rows_is_only_its_header() -> None:
 
 def test_cells_cannot_steer_the_terminal_and_stay_on_one_line() -> None:
     event = {"metadata": {"name": "e"}, "message": "first\nsecond", "reason": "\x1b[31mred"}
-    lines = printing.table_lines(table_of("Event", [event], NOW))
+    lines = _lines(table_of("Event", [event], NOW))
     assert len(lines) == 2
     assert "first..." in lines[1]
     assert "\\x1b[31mred" in lines[1]
@@ -33,20 +39,37 @@ def test_cells_cannot_steer_the_terminal_and_stay_on_one_line() -> None:
 
 def test_only_the_wide_form_has_every_column() -> None:
     table = table_of("Node", [{"metadata": {"name": "n1"}}], NOW)
-    assert printing.table_lines(table)[0].split() == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
-    assert "INTERNAL-IP" in printing.table_lines(table, wide=True)[0]
+    assert _lines(table)[0].split() == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
+    assert "INTERNAL-IP" in _lines(table, wide=True)[0]
 
 
 def test_namespaces_and_prefixes_are_added_on_demand() -> None:
     table = table_of("Pod", [{"metadata": {"name": "web", "namespace": "d"}}], NOW)
-    header, row = printing.table_lines(table, namespaces=True, prefix="pod/")
+    header, row = _lines(table, namespaces=True, prefix="pod/")
     assert header.split()[:2] == ["NAMESPACE", "NAME"]
     assert row.split()[:2] == ["d", "pod/web"]
 
 
 def test_cells_the_server_left_out_are_shown_as_none() -> None:
     table = {"columnDefinitions": [{"name": "A"}, {"name": "B"}], "rows": [{"cells": [None]}]}
-    assert printing.table_lines(table)[1].split() == ["<none>", "<none>"]
+    assert _lines(table)[1].split() == ["<none>", "<none>"]
+
+
+def test_labels_are_columns_on_demand() -> None:
+    labels = {"app": "x", "orch.io/tier": "front"}
+    table = table_of("Namespace", [{"metadata": {"name": "n", "labels": labels}}, {}], NOW)
+    header, row, bare = _lines(table, label_columns=("orch.io/tier",), labels=True)
+    assert header.split()[-2:] == ["TIER", "LABELS"]
+    assert row.split()[-2:] == ["front", "app=x,orch.io/tier=front"]
+    assert bare.split()[-1] == "<none>"
+    assert len(_lines(table, headers=False)) == 2
+
+
+def test_rows_that_come_later_stay_aligned() -> None:
+    widths: list[int] = []
+    assert printing.columns([("A", "B")], widths) == ["A     B"]
+    assert printing.columns([("longer", "x")], widths) == ["longer   x"]
+    assert printing.columns([("s", "y")], widths) == ["s        y"]
 
 
 def test_yaml_and_json_read_back() -> None:

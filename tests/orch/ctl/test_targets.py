@@ -23,6 +23,8 @@ def _paths(api: HttpApi) -> list[str]:
 async def test_words_name_objects(
     orchctl: Orchctl, api: HttpApi, words: tuple[str, ...], paths: list[str]
 ) -> None:
+    for path in paths:
+        api.put(f"/api/v1/{path}", {"metadata": {"name": path[-1]}})
     await orchctl("get", *words)
     assert _paths(api) == [f"/api/v1/{path}" for path in paths]
 
@@ -39,4 +41,10 @@ async def test_words_that_do_not_fit_together_are_usage_errors(
 async def test_commands_that_need_a_name_say_so(orchctl: Orchctl) -> None:
     result = await orchctl("patch", "node", "-p", "{}")
     assert result.code == 2
-    assert result.err == "error: name the object as well: node/NAME or node NAME\n"
+    assert result.err == "error: name the object as well: nodes/NAME or nodes NAME\n"
+
+
+async def test_a_category_stands_for_its_types(orchctl: Orchctl, api: HttpApi) -> None:
+    api.put("/api/v1/namespaces/default/pods/web", {"metadata": {"name": "web"}})
+    result = await orchctl("get", "all", "-o", "name")
+    assert (result.code, result.out) == (0, "pod/web\n")

@@ -1,0 +1,164 @@
+"""`orchctl config set-cluster|set-credentials|set-context|set|unset`: change the kubeconfig.
+
+The connection options every command takes (`--server`, `--token`, …) are here what is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+from pathlib import Path
+from typing import Any
+
+from orch.ctl import config_file
+from orch.ctl.commands import Verb
+from orch.ctl.config_file import SECTIONS, Data
+from orch.ctl.failures import CommandFailed, WrongUsage, visible
+
+_CLUSTER = ("server", "certificate-authority", "tls-server-name", "insecure-skip-tls-verify")
+_USER = ("token", "username", "password", "client-certificate", "client-key")
+_CONTEXT = ("cluster", "user", "namespace")
+_FILES = ("certificate-authority", "client-certificate", "client-key")
+_FLAGS = ("insecure-skip-tls-verify",)
+
+
+def _entry_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name of the entry")
+    parser.add_argument(
+        "--embed-certs", action="store_true", help="keep the content of files, not their paths"
+    )
+
+
+def _context_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="name of the context")
+    parser.add_argument("--current", action="store_true", help="the context in use")
+
+
+def _set_cluster(args: argparse.Namespace) -> int:
+    return _set_entry(args, "clusters", args.name, _given(args, _CLUSTER))
+
+
+def _set_credentials(args: argparse.Namespace) -> int:
+    if args.token and (args.username or args.password):
+        raise WrongUsage("--token and --username exclude each other: give one of them")
+    return _set_entry(args, "users", args.name, _given(args, _USER))
+
+
+def _set_context(args: argparse.Namespace) -> int:
+    if bool(args.name) == args.current:
+        raise WrongUsage("say which context: either NAME or --current")
+    name = args.name or str(config_file.read(args).get("current-context") or "")
+    if not name:
+        raise CommandFailed("no context is in use: name one")
+    return _set_entry(args, "contexts", name, _given(args, _CONTEXT))
+
+
+def _given(args: argparse.Namespace, fields: tuple[str, ...]) -> Data:
+    found = {field: getattr(args, field.replace("-", "_")) for field in fields}
+    return {field: value for field, value in found.items() if value}
+
+
+def _set_entry(args: argparse.Namespace, section: str, name: str, wanted: Data) -> int:
+    data = config_file.read(args, required=False)
+    known = name in config_file.names(data, section)
+    fields = config_file.entry(data, section, name) if known else {}
+    for field, value in wanted.items():
+        _put_field(fields, field, value, embed=getattr(args, "embed_certs", False))
+    config_file.put(data, section, name, fields)
+    config_file.write(args, data)
+    word = "modified" if known else "created"
+    one = {"clusters": "Cluster", "users": "User", "contexts": "Context"}[section]
+    print(visible(f'{one} "{name}" {word}.' if section == "contexts" else f'{one} "{name}" set.'))
+    return 0
+
+
+def _put_field(fields: Data, field: str, value: Any, *, embed: bool) -> None:
+    """Set a field; a file's path absolute, or with `embed` its content in the -data field."""
+    if field not in _FILES:
+        fields[field] = value
+        return
+    fields.pop(f"{field}-data", None)
+    fields.pop(field, None)
+    if not embed:
+        fields[field] = str(Path(value).absolute())
+        return
+    try:
+        content = Path(value).read_bytes()
+    except OSError as error:
+        raise CommandFailed(f"cannot read {value}: {error.strerror}") from None
+    fields[f"{field}-data"] = base64.b64encode(content).decode()
+
+
+def _set_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("property", metavar="PROPERTY", help="section.NAME.field, current-context")
+    parser.add_argument("value", metavar="VALUE", help="what it becomes")
+
+
+def _unset_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("property", metavar="PROPERTY", help="section.NAME[.field]")
+
+
+def _set(args: argparse.Namespace) -> int:
+    data = config_file.read(args, required=False)
+    section, name, field = _parts(args.property)
+    if not section:
+        data[args.property] = args.value
+    elif not field:
+        raise WrongUsage(
+            f"{args.property!r} names no field: write {section}.{name or 'NAME'}.field"
+        )
+    else:
+        known = name in config_file.names(data, section)
+        fields = config_file.entry(data, section, name) if known else {}
+        fields[field] = args.value == "true" if field in _FLAGS else args.value
+        config_file.put(data, section, name, fields)
+    config_file.write(args, data)
+    print(visible(f'Property "{args.property}" set.'))
+    return 0
+
+
+def _unset(args: argparse.Namespace) -> int:
+    data = config_file.read(args)
+    section, name, field = _parts(args.property)
+    if not section:
+        data.pop(args.property, None)
+    elif not name:
+        data[section] = []
+    elif not field:
+        config_file.drop(data, section, name)
+    else:
+        fields = config_file.entry(data, section, name)
+        fields.pop(field, None)
+    config_file.write(args, data)
+    print(visible(f'Property "{args.property}" unset.'))
+    return 0
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """(section, name, field) of a property; ("", "", "") for current-context. WrongUsage."""
+    if text == "current-context":
+        return "", "", ""
+    section, _, rest = text.partition(".")
+    if section not in SECTIONS:
+        known = ", ".join((*SECTIONS, "current-context"))
+        raise WrongUsage(f"{text!r} is no property: it begins with one of {known}")
+    name, dot, field = rest.rpartition(".")  # names may hold dots, fields do not
+    return (section, name, field) if dot else (section, rest, "")
+
+
+SET_CLUSTER = Verb(
+    _entry_arguments, _set_cluster,
+    "orchctl config set-cluster lab --server https://10.0.0.1:6443 --certificate-authority ca.crt",
+)  # fmt: skip
+SET_CREDENTIALS = Verb(
+    _entry_arguments, _set_credentials,
+    "orchctl config set-credentials jane --client-certificate jane.crt --client-key jane.key "
+    "--embed-certs",
+)  # fmt: skip
+SET_CONTEXT = Verb(
+    _context_arguments, _set_context,
+    "orchctl config set-context lab --cluster lab --user jane --namespace shop\n"
+    "orchctl config set-context --current --namespace shop",
+)  # fmt: skip
+SET = Verb(_set_arguments, _set, "orchctl config set contexts.lab.namespace shop")
+UNSET = Verb(_unset_arguments, _unset, "orchctl config unset users.jane.token")

@@ -1,0 +1,80 @@
+"""The parsers of the command line, made from the table of commands.
+
+`main` parses with them, completion and the manual read the same definitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import NoReturn
+
+from orch.ctl import failures, options
+from orch.ctl.commands import Command, Entry
+
+_UNKNOWN = "unrecognized arguments: "
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors are one line: what does not fit, what may have been meant, where to read on."""
+
+    def error(self, message: str) -> NoReturn:
+        message = failures.one_line(self._explained(message))
+        self.exit(failures.USAGE, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
+
+    def _explained(self, message: str) -> str:
+        """Without the values of options that are unknown: one may be a misspelt `--token=…`."""
+        if not message.startswith(_UNKNOWN):
+            return message
+        words = message.removeprefix(_UNKNOWN).split()
+        shown = [w.partition("=")[0] for w in words if w.startswith("-")] or words
+        hint = failures.did_you_mean(shown[0], self._option_string_actions)
+        return f"{_UNKNOWN}{' '.join(shown)}{hint}"
+
+
+def defaults() -> argparse.Namespace:
+    """The global options as they are when none is given."""
+    parser = argparse.ArgumentParser(add_help=False)
+    options.add_to(parser, defaults=True)
+    return parser.parse_args([])
+
+
+def words_parser(prog: str, table: Mapping[str, Entry], description: str, epilog: str) -> Parser:
+    """A parser that takes global options, one word of the table, and leaves the rest."""
+    parser = Parser(
+        prog=prog,
+        usage=f"{prog} COMMAND … [options]",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=description,
+        epilog=epilog,
+    )
+    options.add_to(parser, defaults=False)
+    parser.add_argument("command", metavar="COMMAND", help=f"one of {', '.join(table)}")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def command_parser(words: str, text: str, command: Command) -> Parser:
+    """The parser of one command: its own arguments and the global options."""
+    parser = Parser(
+        prog=f"orchctl {words}",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=text,
+        epilog=f"examples:\n{_indented(command.EXAMPLES)}",
+    )
+    command.add_arguments(parser)
+    usage = parser.format_usage().removeprefix("usage: ")
+    parser.usage = f"{' '.join(usage.split())} [options]"
+    options.add_to(parser, defaults=False)
+    return parser
+
+
+def listed(table: Mapping[str, Entry]) -> str:
+    """The words of a table and what they do, for a description."""
+    return "\n\ncommands:\n" + "\n".join(f"  {word:15} {e.text}" for word, e in table.items())
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.strip().splitlines())

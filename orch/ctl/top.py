@@ -1,0 +1,181 @@
+"""`orchctl node top`: nodes, pods and containers with what they use, live on a terminal.
+
+Not on a terminal, or with --once, one table is printed and that is all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orch.ctl import colours, failures, printing, session, targets, usage
+from orch.ctl.api import Api
+from orch.ctl.colours import Colour
+from orch.ctl.failures import CommandFailed
+from orch.ctl.options import seconds
+from orch.ctl.usage import History, Row
+from orch.wire import raw
+from orch.wire.errors import ApiError
+
+EXAMPLES = """
+orchctl node top
+orchctl node top worker-1 --pressure --containers
+orchctl node top --once --sort-by memory
+"""
+_INTERVAL_S = 2.0
+_SORTS = ("name", "cpu", "memory", "pressure")
+_HIGH, _RAISED = 40.0, 10.0  # per cent of time stalled: where alerts begin, and where to look
+_BEGIN, _END, _HOME = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[J"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes")
+    parser.add_argument("-l", "--selector", default="", help="only nodes with these labels")
+    parser.add_argument("--pressure", action="store_true", help="with stalled time as sparklines")
+    parser.add_argument("--containers", action="store_true", help="with a line per container")
+    parser.add_argument("--no-pods", action="store_true", help="only the nodes")
+    parser.add_argument("--sort-by", choices=_SORTS, default="name", help="order of the pods")
+    parser.add_argument("--once", action="store_true", help="one table, no live view")
+    parser.add_argument("--no-headers", action="store_true", help="only the rows")
+    parser.add_argument(
+        "--interval", type=seconds, default=_INTERVAL_S, help="time between two looks (2s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    return session.run(args, _top)
+
+
+async def _top(api: Api, args: argparse.Namespace) -> int:
+    history = History()
+    if args.once or not sys.stdout.isatty():
+        lines, code = await _look(api, args, history)
+        print("\n".join(lines))
+        return code
+    print(_BEGIN, end="")
+    try:
+        while True:
+            lines, _ = await _look(api, args, history)
+            height = shutil.get_terminal_size().lines
+            print(_HOME + "\n".join(lines[: height - 1]), flush=True)
+            await asyncio.sleep(max(args.interval, 0.1))
+    finally:
+        print(_END, end="", flush=True)
+
+
+async def _look(api: Api, args: argparse.Namespace, history: History) -> tuple[list[str], int]:
+    """The lines of one look, and the exit code: 1 when a node could not be asked."""
+    nodes = await _nodes(api, args)
+    answers = await asyncio.gather(*(_ask(api, node) for node in nodes))
+    found = [row for answer in answers if isinstance(answer, list) for row in answer]
+    errors = [answer for answer in answers if isinstance(answer, str)]
+    history.add(found)
+    lines, code = _lines(found, args, history), failures.FAILED if errors else 0
+    if sys.stdout.isatty():
+        return [*lines, *errors], code
+    for error in errors:
+        printing.note(f"error: {error}")
+    return lines, code
+
+
+async def _nodes(api: Api, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
+    if args.nodes:
+        paths = [targets.node_path(targets.node_name(name)) for name in args.nodes]
+        return [await api.read(path) for path in paths]
+    found = await api.items("/api/v1/nodes", {"labelSelector": args.selector})
+    if not found:
+        raise CommandFailed("there are no nodes: 'orchctl get nodes' shows them when there are")
+    return found
+
+
+async def _ask(api: Api, node: Mapping[str, Any]) -> list[Row] | str:
+    """A node's rows, or why there are none."""
+    from orch.client.transport import TransportError
+
+    name = raw.text(node, "metadata", "name")
+    try:
+        summary = await api.get(targets.node_path(name, "stats/summary"))
+    except (ApiError, TransportError) as error:
+        return f"{name}: {failures.explain(error)}"
+    return usage.rows(name, summary, raw.mapping(node, "status", "capacity"))
+
+
+def _lines(found: Sequence[Row], args: argparse.Namespace, history: History) -> list[str]:
+    rows = [] if args.no_headers else [_header(args)]
+    shown = [row for row in _ordered(found, args.sort_by) if row.depth <= _depth(args)]
+    rows += [_cells(row, args, history) for row in shown]
+    lines = printing.columns(rows)
+    on = colours.wanted()
+    head = len(lines) - len(shown)
+    painted = [
+        colours.painted(line, _colour(row), on=on)
+        for line, row in zip(lines[head:], shown, strict=True)
+    ]
+    return [*lines[:head], *painted]
+
+
+def _depth(args: argparse.Namespace) -> int:
+    return 0 if args.no_pods else 2 if args.containers else 1
+
+
+def _header(args: argparse.Namespace) -> list[str]:
+    header = ["NODE/POD/CONTAINER", "CPU(cores)", "CPU(%)", "MEMORY", "MEMORY(%)"]
+    if args.pressure:
+        header += [f"{resource.upper()} SOME/FULL(%)" for resource in usage.RESOURCES]
+    return header
+
+
+def _cells(row: Row, args: argparse.Namespace, history: History) -> list[str]:
+    cells = [
+        "  " * row.depth + row.name,
+        usage.shown_cores(row.cpu_nano),
+        _percent(row.cpu_percent),
+        usage.shown_size(row.memory_bytes),
+        _percent(row.memory_percent),
+    ]
+    if args.pressure:
+        cells += [_pressure(row, resource, history) for resource in usage.RESOURCES]
+    return cells
+
+
+def _percent(share: float | None) -> str:
+    return usage.MISSING if share is None else f"{share:.0f}%"
+
+
+def _pressure(row: Row, resource: str, history: History) -> str:
+    """`0.5 ▁▂▃ 0.0 ▁▁▁`: some, then full, each with its sparkline."""
+    parts = [
+        f"{values[-1]:.1f} {usage.sparkline(values)}"
+        for kind in ("some", "full")
+        for values in [history.of(row, resource, kind)]
+        if values
+    ]
+    return " ".join(parts) or usage.MISSING
+
+
+def _colour(row: Row) -> Colour | None:
+    stalled = row.stalled()
+    return "red" if stalled >= _HIGH else "yellow" if stalled >= _RAISED else None
+
+
+def _ordered(found: Sequence[Row], by: str) -> list[Row]:
+    """Each node's pods in the order asked for, containers below their pod."""
+    if by == "name":
+        return list(found)
+    weights = {row.key: -_weight(row, by) for row in found}
+    return sorted(
+        found,
+        key=lambda row: [(weights[row.key[:n]], row.key[:n]) for n in range(1, len(row.key) + 1)],
+    )
+
+
+def _weight(row: Row, by: str) -> float:
+    return {
+        "cpu": float(row.cpu_nano or 0),
+        "memory": float(row.memory_bytes or 0),
+        "pressure": row.stalled(),
+    }[by]

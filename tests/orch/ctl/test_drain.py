@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orch.ctl import drain
+from tests.fakes.http_api import Answer, HttpApi
+from tests.orch.ctl.conftest import Orchctl
+
+PODS = "/api/v1/namespaces/d/pods"
+OK = Answer({"kind": "Status", "status": "Success"}, 201)
+BUSY = {"kind": "Status", "reason": "TooManyRequests", "message": "budget", "code": 429}
+
+
+def _pod(api: HttpApi, name: str, **metadata: Any) -> str:
+    owner = {"ownerReferences": [{"kind": "ReplicaSet", "controller": True}]}
+    path = f"{PODS}/{name}"
+    api.put(path, {"metadata": {"name": name, "namespace": "d", **owner, **metadata}})
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _node(api: HttpApi) -> None:
+    api.put("/api/v1/nodes/n1", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+
+
+async def test_a_node_is_cordoned_its_pods_evicted_and_waited_for(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    path = _pod(api, "web")
+    api.answers["POST", f"{path}/eviction"] = OK
+    here = api.objects[path]
+    gone = Answer({"kind": "Status", "reason": "NotFound", "code": 404}, 404)
+    api.answers["GET", path] = [Answer(here), gone]
+    result = await orchctl("drain", "n1", "--grace-period", "7")
+    assert (result.code, result.err) == (0, "")
+    assert result.lines == [
+        "node/n1 cordoned", "evicting pod d/web", "pod/web evicted", "node/n1 drained",
+    ]  # fmt: skip
+    (sent,) = api.sent("POST")
+    assert (sent.body["apiVersion"], sent.body["kind"]) == ("policy/v1", "Eviction")
+    assert sent.body["metadata"] == {"name": "web", "namespace": "d"}
+    assert sent.body["deleteOptions"] == {"gracePeriodSeconds": 7}
+    (listed,) = [r for r in api.sent("GET") if r.path == "/api/v1/pods"]
+    assert listed.query["fieldSelector"] == "spec.nodeName=n1"
+    assert api.objects["/api/v1/nodes/n1"]["spec"] == {"unschedulable": True}
+
+
+async def test_nothing_is_evicted_when_something_would_be_lost(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    _pod(api, "good")
+    _pod(api, "bare", ownerReferences=[])
+    result = await orchctl("drain", "n1")
+    assert (result.code, api.sent("POST")) == (1, [])
+    assert result.err == (
+        "error: node/n1 stays as it is, cordoned: d/bare (has no controller: --force deletes it "
+        "for good)\n"
+    )
+
+
+async def test_a_budget_that_is_used_up_is_asked_again(
+    orchctl: Orchctl, api: HttpApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain, "_RETRY_S", 0.01)
+    path = _pod(api, "web")
+    api.answers["POST", f"{path}/eviction"] = [Answer(BUSY, 429), OK]
+    api.answers["GET", path] = Answer({"kind": "Status", "code": 404}, 404)
+    assert (await orchctl("drain", "n1")).code == 0
+    assert len(api.sent("POST")) == 2
+
+
+async def test_a_drain_that_takes_too_long_says_how_to_see_the_rest(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    path = _pod(api, "web")
+    api.answers["POST", f"{path}/eviction"] = OK
+    result = await orchctl("drain", "n1", "--timeout", "50ms")
+    assert result.code == 1
+    assert "node/n1 is not drained after 0.05 s: 'orchctl get pods -A" in result.err
+
+
+async def test_a_pod_that_cannot_be_evicted_fails_the_node_and_the_others_go(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    broken, good = _pod(api, "broken"), _pod(api, "good")
+    api.answers["POST", f"{broken}/eviction"] = Answer("the store is full", 500)
+    api.answers["POST", f"{good}/eviction"] = OK
+    api.answers["GET", good] = Answer({"kind": "Status", "code": 404}, 404)
+    result = await orchctl("drain", "n1")
+    assert result.code == 1
+    assert "pod/good evicted" in result.lines
+    assert "node/n1 drained" not in result.lines
+    assert "the store is full" in result.err
+
+
+async def test_pods_may_be_deleted_instead(orchctl: Orchctl, api: HttpApi) -> None:
+    path = _pod(api, "web")
+    assert (await orchctl("drain", "n1", "--disable-eviction")).code == 0
+    assert (api.sent("POST"), path in api.objects) == ([], False)
+
+
+@pytest.mark.parametrize(("how", "asked"), [("client", 0), ("server", 1)])
+async def test_dry_runs_move_nothing(orchctl: Orchctl, api: HttpApi, how: str, asked: int) -> None:
+    path = _pod(api, "web")
+    api.answers["POST", f"{path}/eviction"] = OK
+    result = await orchctl("drain", "n1", f"--dry-run={how}")
+    assert (result.code, len(api.sent("POST"))) == (0, asked)
+    note = "dry run" if how == "client" else "server dry run"
+    assert result.lines[-1] == f"node/n1 drained ({note})"
+    assert all(request.query.get("dryRun") == "All" for request in api.sent("POST"))
+
+
+async def test_a_node_that_is_not_there_is_named(orchctl: Orchctl) -> None:
+    result = await orchctl("drain", "n2")
+    assert (result.code, result.err.startswith('error: nodes "n2" not found')) == (1, True)
