@@ -1,13 +1,13 @@
 """Who sends a request: whoever its TLS client certificate or token names, or nobody in particular.
 
 A chain: each authenticator knows an identity, knows nothing (None), or
-finds a credential that is not good (ApiError 401). Who presents nothing is anonymous, and whether
-that is enough is the authorizer's decision.
+finds a credential that is not good (ApiError 401). Who presents nothing is anonymous, which is
+enough for asking whether the server is well, if that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from aiohttp import web
 
@@ -18,6 +18,8 @@ from orch.wire.identity import Identity
 from orch.wire.names import GROUP_UNAUTHENTICATED, USER_ANONYMOUS
 
 ANONYMOUS = Identity(USER_ANONYMOUS, (GROUP_UNAUTHENTICATED,))
+# What is answered without credentials, unless that is switched off.
+HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
 
 Authenticator = Callable[[web.Request], Awaitable[Identity | None]]
 
@@ -45,14 +47,18 @@ def by_bearer(tokens: Tokens) -> Authenticator:
     return authenticate
 
 
-def chain(*authenticators: Authenticator) -> Callable[[web.Request], Awaitable[Identity]]:
-    """The first identity found; ANONYMOUS when no credential was presented at all."""
+def chain(
+    *authenticators: Authenticator, open_paths: Collection[str] = ()
+) -> Callable[[web.Request], Awaitable[Identity]]:
+    """The first identity found; without any credential ANONYMOUS at the open paths, else 401."""
 
     async def authenticate(request: web.Request) -> Identity:
         for authenticator in authenticators:
             identity = await authenticator(request)
             if identity is not None:
                 return identity
+        if request.path not in open_paths:
+            raise unauthorized()
         return ANONYMOUS
 
     return authenticate

@@ -1,17 +1,16 @@
 """May this identity do that? A pure decision over the request's attributes, taken before any work.
 
-A chain: the group that may do everything, nodes (which may do only what concerns themselves), the
-built-in rules of `policy`. The first that allows ends it; if none does, the request is refused
-with every reason given. What a node writes is looked at again in `admission`, which sees bodies.
+A chain: the group that may do everything, self reviews, nodes (which may do only what concerns
+themselves), roles. The first that allows ends it; if none does, the request is refused with every
+reason given. What a node writes is looked at again in `admission`, which sees bodies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from orch.server import policy
 from orch.server.requestinfo import RequestInfo
 from orch.wire.authorization import NonResourceRule, ResourceRule
 from orch.wire.errors import ApiError
@@ -126,33 +125,18 @@ class SelfReviews:
         return _SELF_RULES if GROUP_AUTHENTICATED in identity.groups else NO_RULES
 
 
-class BuiltInRules:
-    """The table in `policy`; with `anonymous_health`, health for callers without credentials."""
+class Always:
+    """Everybody may do everything, or nobody anything: for trying things out."""
 
-    def __init__(self, *, anonymous_health: bool) -> None:
-        self._groups: policy.Rules = policy.GROUPS
-        if anonymous_health:
-            self._groups = {**policy.GROUPS, **policy.ANONYMOUS_HEALTH}
+    def __init__(self, *, allow: bool) -> None:
+        self._decision = Decision(allow, "" if allow else "everything is forbidden.")
+        self._rules = _EVERYTHING if allow else NO_RULES
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
-        return Decision(policy.allows(identity, info, policy.USERS, self._groups))
+        return self._decision
 
     def rules(self, identity: Identity, namespace: str) -> RuleList:
-        held = policy.rules_of(identity, policy.USERS, self._groups)
-        return RuleList(
-            tuple(
-                ResourceRule(
-                    verbs=list(rule.verbs), apiGroups=[rule.group], resources=list(rule.resources)
-                )
-                for rule in held
-                if rule.resources
-            ),
-            tuple(
-                NonResourceRule(verbs=list(rule.verbs), nonResourceURLs=list(rule.paths))
-                for rule in held
-                if rule.paths
-            ),
-        )
+        return self._rules
 
 
 class NodeAuthorizer:
@@ -241,6 +225,20 @@ def _selects_own_pods(node: str, info: RequestInfo) -> str:
     except ValueError:
         selected = None
     return "" if selected == node else f"can only list and watch pods with spec.nodeName={node}"
+
+
+MODES = ("Node", "RBAC", "AlwaysAllow", "AlwaysDeny")
+
+
+def chain_of(modes: Sequence[str], node_of_pod: NodeOfPod, roles: Authorizer) -> Chain:
+    """The authorizers of `--authorization-mode`, after those that are always there."""
+    parts: Mapping[str, Callable[[], Authorizer]] = {
+        "Node": lambda: NodeAuthorizer(node_of_pod),
+        "RBAC": lambda: roles,
+        "AlwaysAllow": lambda: Always(allow=True),
+        "AlwaysDeny": lambda: Always(allow=False),
+    }
+    return Chain(PrivilegedGroup(), SelfReviews(), *(parts[mode]() for mode in modes))
 
 
 def forbidden(identity: Identity, info: RequestInfo, reason: str) -> ApiError:

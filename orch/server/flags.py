@@ -12,12 +12,14 @@ from orch.component.daemon import SetupError
 from orch.component.features import FeatureError, Features
 from orch.component.stability import MetricPolicy
 from orch.server import limitflags, storageflags
+from orch.server.authorizer import MODES
 from orch.server.limitflags import AuditFlags, LimitFlags
 from orch.server.storageflags import StorageFlags
 from orch.wire.durations import parse_duration
 from orch.wire.names import APISERVER_PORT
 from orch.wire.version import VERSION
 
+DEFAULT_MODES = ("Node", "RBAC")
 DEFAULT_ISSUER = "https://orch.default.svc"
 DEBUG_LEVEL = 4  # of -v
 DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
@@ -43,6 +45,7 @@ class Flags:
     node_proxy_allow_loopback: bool
     anonymous_health: bool
     serve_upstream_aliases: bool
+    authorization_mode: tuple[str, ...]
     service_account_issuer: str
     shutdown_delay_s: float
     logging_format: str
@@ -83,6 +86,7 @@ def parse(argv: Sequence[str]) -> Flags:
         node_proxy_allow_loopback=values.node_proxy_allow_loopback,
         anonymous_health=values.anonymous_health,
         serve_upstream_aliases=values.serve_upstream_aliases,
+        authorization_mode=values.authorization_mode,
         service_account_issuer=values.service_account_issuer,
         shutdown_delay_s=values.shutdown_delay_duration,
         logging_format=values.logging_format,
@@ -141,6 +145,13 @@ def _serving_flags(group: _Group) -> None:
         help="answer /healthz, /livez, /readyz and /version without credentials",
     )
     group.add_argument(
+        "--authorization-mode",
+        type=_modes,
+        default=DEFAULT_MODES,
+        metavar="MODE,…",
+        help=f"who decides, in this order: {', '.join(MODES)} (default Node,RBAC)",
+    )
+    group.add_argument(
         "--service-account-issuer",
         default=DEFAULT_ISSUER,
         metavar="URL",
@@ -186,6 +197,16 @@ def _duration(text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _modes(text: str) -> tuple[str, ...]:
+    modes = tuple(part.strip() for part in text.split(","))
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown or len(set(modes)) < len(modes):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of different modes out of {', '.join(MODES)}"
+        )
+    return modes
 
 
 def _gates(text: str) -> dict[str, bool]:

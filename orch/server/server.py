@@ -14,7 +14,7 @@ from aiohttp import web
 
 from orch.component.daemon import SetupError
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
-from orch.component.loops import Periodic
+from orch.component.loops import Loop, Periodic
 from orch.component.zpages import ZPages
 from orch.server import (
     accounts,
@@ -24,17 +24,12 @@ from orch.server import (
     bootstrap,
     expiry,
     nonresource,
+    storagehealth,
     terminating,
     usagepages,
 )
 from orch.server.admission import NodeRestriction
-from orch.server.authorizer import (
-    BuiltInRules,
-    Chain,
-    NodeAuthorizer,
-    PrivilegedGroup,
-    SelfReviews,
-)
+from orch.server.authorizer import Authorizer, chain_of
 from orch.server.flags import Flags
 from orch.server.gate import Gate
 from orch.server.handlers import ResourceHandlers
@@ -43,15 +38,20 @@ from orch.server.limitflags import make_auditor
 from orch.server.metrics import ServerMetrics
 from orch.server.nodeproxy import AgentTls, NodeProxy
 from orch.server.podlogs import PodLogs
-from orch.server.resources.backend import Backend
-from orch.server.resources.document import key_of
+from orch.server.rbac.index import RbacIndex
+from orch.server.resources.backend import Backend, Target
+from orch.server.resources.document import Document, key_of
 from orch.server.resources.selection import selectable
 from orch.server.reviews import Reviews
+from orch.server.roleguard import RoleGuard
+from orch.server.roles import Roles
 from orch.server.storage.base import Storage, StorageFailed
 from orch.server.storageflags import make_storage
+from orch.server.storagehealth import StorageHealth
 from orch.server.strategy import pods
 from orch.server.tokens import Tokens
 from orch.server.usagepages import UsagePages
+from orch.wire.errors import ApiError
 from orch.wire.kinds import PODS
 
 NAME = "orch-apiserver"
@@ -62,13 +62,15 @@ class Server:
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
+        self._opened = False
         self._stopping = False
         self._metrics = ServerMetrics(flags.features, flags.metric_policy)
         self.storage: Storage = make_storage(flags.storage, self._metrics.storage.observe_etcd)
-        restriction = NodeRestriction()
-        self._backend = Backend(
-            self.storage, admit=restriction.check, admit_deletion=restriction.check_deletion
-        )
+        index = RbacIndex()
+        self.authorizer = chain_of(flags.authorization_mode, self._node_of_pod, index)
+        self._backend = _backend(self.storage, self.authorizer, index)
+        self._roles = Roles(self._backend, index)
+        self.storage_health = StorageHealth(self.storage)
         limits = flags.limits
         self.inflight = Inflight(
             self._metrics.inflight, max_reads=limits.max_reads, max_writes=limits.max_writes
@@ -96,14 +98,27 @@ class Server:
         try:
             await self.storage.open()
             await bootstrap.make_namespaces(self._backend)
-        except StorageFailed as error:
+            await self._roles.open()
+            await self.storage_health.look()
+        except (StorageFailed, ApiError) as error:
             raise SetupError(str(error)) from error
+        self._opened = True
 
-    def loops(self) -> list[Periodic]:
+    def followers(self) -> list[Loop]:
+        """What is kept in step with storage; the server decides wrongly without these."""
+        return [*self._roles.followers, self._roles.aggregation]
+
+    def loops(self) -> list[Loop]:
         """What runs as long as the server does."""
         measuring = Periodic("usage", self._usage.refresh, interval_s=usagepages.INTERVAL_S)
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
+            *self.followers(),
+            Periodic(
+                "storage health",
+                self.storage_health.look,
+                interval_s=storagehealth.INTERVAL_S,
+            ),
             Periodic(
                 "namespaces",
                 partial(terminating.empty_terminating, self._backend),
@@ -144,17 +159,15 @@ class Server:
             await asyncio.to_thread(self._audit_log.close)
 
     def _application(self) -> web.Application:
-        authorizer = Chain(
-            PrivilegedGroup(),
-            SelfReviews(),
-            NodeAuthorizer(self._node_of_pod),
-            BuiltInRules(anonymous_health=self._flags.anonymous_health),
+        authenticate = authn.chain(
+            authn.by_certificate,
+            authn.by_bearer(self._tokens),
+            open_paths=authn.HEALTH_PATHS if self._flags.anonymous_health else (),
         )
-        authenticate = authn.chain(authn.by_certificate, authn.by_bearer(self._tokens))
         upstream = self._flags.serve_upstream_aliases
         gate = Gate(
             authenticate,
-            authorizer,
+            self.authorizer,
             self.inflight,
             self._metrics,
             auditor=self._auditor,
@@ -169,7 +182,7 @@ class Server:
         )
         others += self._usage.routes() if upstream else []
         others += ZPages(NAME, self._flags.shown).routes(self._flags.features)
-        reviews = Reviews(authorizer, self._tokens.review, self._backend.now)
+        reviews = Reviews(self.authorizer, self._tokens.review, self._backend.now)
         connectors = {
             ("nodes", "proxy"): self._proxy.handle,
             ("pods", "log"): PodLogs(self._backend, self._proxy).handle,
@@ -183,17 +196,16 @@ class Server:
         checks = HealthChecks(self._slis)
         checks.add("ping", lambda: None)
         checks.add("log", lambda: None)
-        checks.add("etcd", self._check_storage)
-        checks.add("etcd-readiness", self._check_storage, endpoints=("readyz",))
+        checks.add("etcd", self.storage_health.check)
+        checks.add("etcd-readiness", self.storage_health.check, endpoints=("readyz",))
+        checks.add("poststarthook/rbac/bootstrap-roles", self._check_opened)
         checks.add("informer-sync", lambda: None, endpoints=("readyz",))
         checks.add("shutdown", self._check_running, endpoints=("readyz",))
         return checks
 
-    async def _check_storage(self) -> None:
-        try:
-            await self.storage.check()
-        except StorageFailed as error:
-            raise CheckFailed(str(error)) from error
+    def _check_opened(self) -> None:
+        if not self._opened:
+            raise CheckFailed("the roles every cluster begins with are not made yet")
 
     def _check_running(self) -> None:
         if self._stopping:
@@ -209,3 +221,15 @@ class Server:
         """Rendered on a thread: the page has files of /proc to read."""
         self._metrics.storage.observe(self.storage)
         return await asyncio.to_thread(self._metrics.registry.render, accept)
+
+
+def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Backend:
+    """Storage behind the rules for nodes and for those who give out roles."""
+    restriction = NodeRestriction()
+    guard = RoleGuard(authorizer, index)
+
+    def admit(target: Target, new: Document, old: Document | None) -> None:
+        restriction.check(target, new, old)
+        guard.check(target, new, old)
+
+    return Backend(storage, admit=admit, admit_deletion=restriction.check_deletion)

@@ -57,6 +57,10 @@ RUNTIME_ANNOTATION_RESTART_COUNT = "orch.io/container.restartCount"
 RUNTIME_ANNOTATION_BACKOFF_STEP = "orch.io/container.backoffStep"
 RUNTIME_ANNOTATION_GRACE_PERIOD = "orch.io/pod.terminationGracePeriod"
 
+LABEL_BOOTSTRAPPING = "orch.io/bootstrapping"
+LABEL_AGGREGATE_PREFIX = "rbac.authorization.orch.io/aggregate-to-"
+ANNOTATION_AUTOUPDATE = "rbac.authorization.orch.io/autoupdate"
+
 USER_NODE_PREFIX = "system:node:"
 USER_SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 USER_ANONYMOUS = "system:anonymous"

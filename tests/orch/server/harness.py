@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import ssl
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any
 import aiohttp
 import orjson
 
+from orch.component import loops
 from orch.component.httpd import HttpServer, server_context
 from orch.component.pki import Authority, KeyPair, Subject
 from orch.server import flags
@@ -27,6 +29,7 @@ USERS = {
 }
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
+HEALTH_S = 0.2  # sooner than the server itself looks whether storage works
 LEASES = "/apis/coordination.orch.io/v1/namespaces/orch-node-lease/leases"
 EVENTS = "/api/v1/namespaces/default/events"
 NAMESPACES = "/api/v1/namespaces"
@@ -76,6 +79,7 @@ class Api:
     http: HttpServer
     pki: Pki
     port: int = 0
+    following: list[asyncio.Task[None]] = field(default_factory=list)
     _sessions: dict[str | None, aiohttp.ClientSession] = field(default_factory=dict)
 
     @classmethod
@@ -91,15 +95,19 @@ class Api:
         )  # fmt: skip
         server = Server(parsed)
         await server.open()
+        health = loops.Periodic("health", server.storage_health.look, interval_s=HEALTH_S)
+        running = (*server.followers(), health)
+        following = [loops.spawn(one.run(), name=one.name) for one in running]
         context = server_context(
             pki.server.cert_file, pki.server.key_file, client_ca_file=pki.ca_file
         )
         http = HttpServer(server.app, host="127.0.0.1", port=0, ssl_context=context, name="test")
-        return cls(server, http, pki, await http.start())
+        return cls(server, http, pki, await http.start(), following)
 
     async def stop(self) -> None:
         for session in self._sessions.values():
             await session.close()
+        await loops.cancel(*self.following)
         await self.server.wind_down()
         await self.http.stop(grace_s=1.0)
         await self.server.close()

@@ -8,15 +8,14 @@ import pytest
 
 from orch.server.authn import ANONYMOUS
 from orch.server.authorizer import (
-    BuiltInRules,
-    Chain,
     Decision,
-    NodeAuthorizer,
-    PrivilegedGroup,
+    chain_of,
     forbidden,
 )
+from orch.server.rbac.index import RbacIndex
 from orch.server.requestinfo import RequestInfo, parse_request
 from orch.wire.identity import Identity
+from tests.orch.server.rbac.worlds import default_index
 
 BOUND = {("default", "mine"): "n1", ("default", "other"): "n2", ("default", "unbound"): ""}
 
@@ -34,14 +33,15 @@ MINE = "fieldSelector=spec.nodeName%3Dn1"
 SELF = "fieldSelector=metadata.name%3Dn1"
 
 
-def decide(identity: Identity, request: str, *, anonymous_health: bool = True) -> Decision:
+def node_of_pod(namespace: str, name: str) -> str | None:
+    return BOUND.get((namespace, name))
+
+
+def decide(identity: Identity, request: str, modes: tuple[str, ...] = ("Node", "RBAC")) -> Decision:
+    """With the roles that every cluster begins with."""
     method, url = request.split(" ")
     path, _, query = url.partition("?")
-    chain = Chain(
-        PrivilegedGroup(),
-        NodeAuthorizer(lambda namespace, name: BOUND.get((namespace, name))),
-        BuiltInRules(anonymous_health=anonymous_health),
-    )
+    chain = chain_of(modes, node_of_pod, default_index())
     return chain.decide(identity, parse_request(method, path, dict(parse_qsl(query))))
 
 
@@ -134,9 +134,31 @@ def test_the_decision(identity: Identity, request_text: str, allowed: bool) -> N
     assert decide(identity, request_text).allowed is allowed
 
 
-@pytest.mark.parametrize("request_text", ANYBODY_MAY)
-def test_health_without_credentials_can_be_switched_off(request_text: str) -> None:
-    assert not decide(ANONYMOUS, request_text, anonymous_health=False).allowed
+@pytest.mark.parametrize(
+    ("modes", "identity", "allowed"),
+    [
+        (("AlwaysAllow",), STRANGER, True),
+        (("RBAC", "AlwaysAllow"), STRANGER, True),
+        (("AlwaysDeny",), STRANGER, False),
+        (("AlwaysDeny",), ADMIN, True),
+        (("RBAC",), NODE, False),
+        (("Node",), NODE, True),
+        (("Node",), CONTROLLER, False),
+    ],
+)
+def test_modes_are_asked_in_their_order(modes, identity, allowed) -> None:
+    assert decide(identity, f"GET {N}/n1", modes).allowed is allowed
+
+
+def test_the_rules_of_all_modes_are_listed() -> None:
+    everything = chain_of(("AlwaysAllow",), node_of_pod, RbacIndex()).rules(STRANGER, "default")
+    assert ["*"] in [rule.verbs for rule in everything.resources]
+    node = chain_of(("Node", "RBAC"), node_of_pod, default_index()).rules(NODE, "default")
+    assert node.incomplete
+    assert node.errors
+    assert [url for rule in node.paths for url in rule.nonResourceURLs or ()] != ["/api"]
+    nothing = chain_of(("AlwaysDeny",), node_of_pod, RbacIndex()).rules(ANONYMOUS, "default")
+    assert nothing.resources == nothing.paths == ()
 
 
 @pytest.mark.parametrize(

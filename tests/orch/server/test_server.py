@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orch.component import loops
 from orch.component.daemon import SetupError
 from orch.server import flags
 from orch.server.server import Server
@@ -18,7 +19,8 @@ from tests.orch.server.harness import NODES, Api, Pki, node
 async def test_health_names_its_checks_as_the_reference_does(api: Api) -> None:
     verbose = (await api.call("GET", "/readyz?verbose")).text
     names = [line[3:].split()[0] for line in verbose.splitlines() if line.startswith("[+]")]
-    assert names == ["ping", "log", "etcd", "etcd-readiness", "informer-sync", "shutdown"]
+    hook = "poststarthook/rbac/bootstrap-roles"
+    assert names == ["ping", "log", "etcd", "etcd-readiness", hook, "informer-sync", "shutdown"]
     assert (await api.call("GET", "/livez/etcd")).text == "ok"
     assert (await api.call("GET", "/livez/etcd-readiness")).status == 404
 
@@ -35,12 +37,25 @@ async def test_a_storage_that_cannot_write_is_unhealthy_and_answers_500(
     failed = await api.call("POST", NODES, node("n2"))
     assert (failed.status, failed.json["reason"]) == (500, "InternalError")
     assert "disk is full" in failed.json["message"]
+    await api.server.storage_health.look()
     assert (await api.call("GET", "/readyz")).status == 500
     assert "[-]etcd failed: reason withheld" in (await api.call("GET", "/healthz")).text
     assert (await api.call("GET", f"{NODES}/n1")).status == 200  # reads go on
     monkeypatch.undo()
     assert (await api.call("POST", NODES, node("n2"))).status == 201
+    await api.server.storage_health.look()
     assert (await api.call("GET", "/readyz")).status == 200
+
+
+async def test_asking_for_health_writes_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await loops.cancel(*api.following)
+
+    async def check() -> None:
+        raise AssertionError("a commit was made for somebody without credentials")
+
+    monkeypatch.setattr(api.server.storage, "check", check)
+    for path in ("/healthz", "/livez", "/readyz"):
+        assert (await api.call("GET", path, user=None)).status == 200
 
 
 async def test_readiness_fails_as_soon_as_it_winds_down(api: Api) -> None:

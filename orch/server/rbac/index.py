@@ -1,0 +1,219 @@
+"""Every role and binding, found by subject and by resource: a decision in a few look-ups; pure.
+
+Whoever feeds the index tells it each change; that makes the tables of the subjects concerned
+stale and leaves all others alone. Nothing is scanned per decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from orch.server.authorizer import NO_OPINION, Decision, RuleList
+from orch.server.rbac.rules import Binding, RoleKey, Rule, Subject
+from orch.server.rbac.table import BindingKey, Table
+from orch.server.requestinfo import RequestInfo
+from orch.wire.authorization import NonResourceRule, ResourceRule
+from orch.wire.identity import Identity
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The tables of one namespace, or of those bindings that hold everywhere."""
+
+    users: dict[str, Table] = field(default_factory=dict)
+    groups: dict[str, Table] = field(default_factory=dict)
+
+    def tables(self, identity: Identity) -> Iterator[Table]:
+        table = self.users.get(identity.name)
+        if table is not None:
+            yield table
+        for group in identity.groups:
+            table = self.groups.get(group)
+            if table is not None:
+                yield table
+
+    def of(self, subject: Subject) -> tuple[dict[str, Table], str]:
+        """Where a subject's table is, and under which name."""
+        return (self.users, subject.user) if subject.user else (self.groups, subject.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The rules of every role an identity has, and the roles that are bound but do not exist."""
+
+    roles: tuple[tuple[Rule, ...], ...]
+    errors: tuple[str, ...]
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [rule for role in self.roles for rule in role]
+
+
+class RbacIndex:
+    """An authorizer; `put_*` and `drop_*` as stored objects change, questions in between."""
+
+    def __init__(self) -> None:
+        self._roles: dict[RoleKey, tuple[Rule, ...]] = {}
+        self._bindings: dict[BindingKey, Binding] = {}
+        self._bindings_of_role: dict[RoleKey, set[BindingKey]] = {}
+        self._everywhere = Scope()
+        self._namespaces: dict[str, Scope] = {}
+        self._missing: set[RoleKey] = set()  # bound, and not there
+
+    def put_role(self, key: RoleKey, rules: tuple[Rule, ...]) -> None:
+        self._roles[key] = rules
+        self._touch(key)
+
+    def drop_role(self, key: RoleKey) -> None:
+        self._roles.pop(key, None)
+        self._touch(key)
+
+    def role(self, key: RoleKey) -> tuple[Rule, ...] | None:
+        """The rules of a role; None when there is none."""
+        return self._roles.get(key)
+
+    def put_binding(self, binding: Binding) -> None:
+        key = (binding.namespace, binding.name)
+        self.drop_binding(key)
+        self._bindings[key] = binding
+        self._bindings_of_role.setdefault(binding.role, set()).add(key)
+        scope = self._scope(binding.namespace) or self._namespaces.setdefault(
+            binding.namespace, Scope()
+        )
+        for subject in binding.subjects:
+            tables, name = scope.of(subject)
+            table = tables.setdefault(name, Table())
+            table.subjects.setdefault(key, subject)
+            table.stale = True
+        self._touch(binding.role)
+
+    def drop_binding(self, key: BindingKey) -> None:
+        binding = self._bindings.pop(key, None)
+        if binding is None:
+            return
+        users = self._bindings_of_role[binding.role]
+        users.discard(key)
+        if not users:
+            del self._bindings_of_role[binding.role]
+            self._missing.discard(binding.role)
+        scope = self._scope(binding.namespace) or Scope()
+        for subject in binding.subjects:
+            tables, name = scope.of(subject)
+            table = tables.get(name)
+            if table is not None and table.subjects.pop(key, None) is not None:
+                table.stale = True
+                if not table.subjects:
+                    del tables[name]
+        if binding.namespace and not (scope.users or scope.groups):
+            self._namespaces.pop(binding.namespace, None)
+
+    def decide(self, identity: Identity, info: RequestInfo) -> Decision:
+        """Allowed, naming the binding; else no opinion, with what could not be looked at."""
+        if not info.is_resource:
+            return self._decide_path(identity, info)
+        key = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        found = self._search(self._everywhere, identity, info, key)
+        if found is None and info.namespace:
+            scope = self._namespaces.get(info.namespace)
+            if scope is not None:
+                found = self._search(scope, identity, info, key)
+        if found is not None:
+            return found
+        return self._refusal(identity, info.namespace) if self._missing else NO_OPINION
+
+    def rules(self, identity: Identity, namespace: str) -> RuleList:
+        """Every rule of every role the identity holds, in the order of its bindings."""
+        held = self.held(identity, namespace)
+        return RuleList(
+            tuple(_resource_rule(rule) for rule in held.rules if rule.resources),
+            tuple(
+                NonResourceRule(verbs=list(rule.verbs), nonResourceURLs=list(rule.urls))
+                for rule in held.rules
+                if rule.urls
+            ),
+            errors=held.errors,
+        )
+
+    def held(self, identity: Identity, namespace: str) -> Held:
+        """What the identity holds everywhere and in the namespace, in the order of bindings."""
+        roles: list[tuple[Rule, ...]] = []
+        errors: list[str] = []
+        for key in self._held_bindings(identity, namespace):
+            role = self._bindings[key].role
+            rules = self._roles.get(role)
+            if rules is None:
+                errors.append(role.missing)
+            else:
+                roles.append(rules)
+        return Held(tuple(roles), tuple(dict.fromkeys(errors)))
+
+    def _search(
+        self, scope: Scope, identity: Identity, info: RequestInfo, key: str
+    ) -> Decision | None:
+        table = scope.users.get(identity.name)
+        if table is not None:
+            if table.stale:
+                table.compile(self._bindings, self._roles)
+            found = table.find(info, key)
+            if found is not None:
+                return found
+        groups = scope.groups
+        for group in identity.groups:
+            table = groups.get(group)
+            if table is not None:
+                if table.stale:
+                    table.compile(self._bindings, self._roles)
+                found = table.find(info, key)
+                if found is not None:
+                    return found
+        return None
+
+    def _decide_path(self, identity: Identity, info: RequestInfo) -> Decision:
+        for table in self._everywhere.tables(identity):
+            if table.stale:
+                table.compile(self._bindings, self._roles)
+            found = table.find_path(info)
+            if found is not None:
+                return found
+        return self._refusal(identity, "") if self._missing else NO_OPINION
+
+    def _refusal(self, identity: Identity, namespace: str) -> Decision:
+        errors = self.held(identity, namespace).errors
+        if not errors:
+            return NO_OPINION
+        listed = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+        return Decision(False, f"RBAC: {listed}")
+
+    def _held_bindings(self, identity: Identity, namespace: str) -> list[BindingKey]:
+        found: list[BindingKey] = []
+        for scope in (self._everywhere, self._namespaces.get(namespace)):
+            tables = scope.tables(identity) if scope is not None else ()
+            found += sorted({key for table in tables for key in table.subjects})
+        return found
+
+    def _scope(self, namespace: str) -> Scope | None:
+        return self._namespaces.get(namespace) if namespace else self._everywhere
+
+    def _touch(self, role: RoleKey) -> None:
+        """A role, or who it is bound to, changed."""
+        keys = self._bindings_of_role.get(role, ())
+        if keys and role not in self._roles:
+            self._missing.add(role)
+        else:
+            self._missing.discard(role)
+        for key in keys:
+            binding = self._bindings[key]
+            scope = self._scope(binding.namespace) or Scope()
+            for subject in binding.subjects:
+                tables, name = scope.of(subject)
+                tables[name].stale = True
+
+
+def _resource_rule(rule: Rule) -> ResourceRule:
+    return ResourceRule(
+        verbs=list(rule.verbs),
+        apiGroups=list(rule.groups),
+        resources=list(rule.resources),
+        resourceNames=list(rule.names) or None,
+    )

@@ -1,0 +1,45 @@
+"""The defaults are well formed, and grant what their users need."""
+
+from __future__ import annotations
+
+import pytest
+
+from orch.server import validate
+from orch.server.rbac import defaults
+from orch.server.requestinfo import RequestInfo
+from orch.server.strategy import rolebindings, roles
+from orch.wire.identity import Identity
+from tests.orch.server.rbac.worlds import default_index
+
+APISERVER = Identity("system:apiserver", ("system:authenticated",))
+
+
+@pytest.mark.parametrize("role", defaults.ROLES, ids=lambda one: one["metadata"]["name"])
+def test_a_role_is_valid(role) -> None:
+    assert not roles.STRATEGIES[0].validate(role, None)
+    validate.check_shape(roles.STRATEGIES[0], role)
+    assert role["metadata"]["labels"]["orch.io/bootstrapping"] == "rbac-defaults"
+
+
+@pytest.mark.parametrize("binding", defaults.BINDINGS, ids=lambda one: one["metadata"]["name"])
+def test_a_binding_is_valid_and_its_role_exists(binding) -> None:
+    assert not rolebindings.STRATEGIES[0].validate(binding, None)
+    names = {role["metadata"]["name"] for role in defaults.ROLES}
+    assert binding["roleRef"]["name"] in names
+
+
+@pytest.mark.parametrize(
+    "subresource",
+    ["proxy", "stats", "log", "metrics", "configz", "healthz", "pods", "checkpoint", "statusz"],
+)
+def test_the_api_server_may_use_every_page_of_a_node_agent(subresource) -> None:
+    for verb in ("get", "create", "delete"):
+        info = RequestInfo(
+            verb, "/x", is_resource=True, resource="nodes", name="n1", subresource=subresource
+        )
+        assert default_index().decide(APISERVER, info).allowed
+
+
+def test_a_node_holds_nothing_by_role() -> None:
+    node = Identity("system:node:n1", ("system:nodes",))
+    assert default_index().held(node, "default").rules == []
