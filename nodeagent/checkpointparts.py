@@ -12,14 +12,16 @@ from typing import Any
 from nodeagent.checkpoint import policy
 from nodeagent.checkpoint.counts import CheckpointCounts
 from nodeagent.checkpoint.encryption import EncryptionError
+from nodeagent.checkpoint.frozen import FrozenWatch, UnknownContainer
 from nodeagent.checkpoint.pruner import Pruner
 from nodeagent.checkpoint.reports import PodNews, Reports
 from nodeagent.checkpoint.service import CheckpointLimits, CheckpointService
 from nodeagent.checkpoint.shelf import Shelf
 from nodeagent.checkpoint.store import CheckpointStore
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.freezer import Reviver
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.runtime.base import ContainerRuntime
+from nodeagent.runtime.base import ContainerRuntime, ContainerState
 from nodeagent.stats.sampler import Sampler
 from orch.component.daemon import SetupError
 from orch.component.features import Features
@@ -27,6 +29,7 @@ from orch.component.loops import Periodic
 from orch.wire.pods import Pod
 
 PRUNE_INTERVAL_S = 60.0
+FROZEN_INTERVAL_S = 4.0  # twice, and the container is freed: within 15 s in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Checkpoints:
     service: CheckpointService
     shelf: Shelf
     pruner: Pruner
+    frozen: FrozenWatch
 
     @property
     def counts(self) -> CheckpointCounts:
@@ -42,7 +46,8 @@ class Checkpoints:
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What has to run for as long as the agent does, by name."""
         pruning = Periodic("checkpoint store", self.pruner.step, interval_s=PRUNE_INTERVAL_S)
-        return {"checkpoint store": pruning.run()}
+        watching = Periodic("frozen containers", self.frozen.step, interval_s=FROZEN_INTERVAL_S)
+        return {"checkpoint store": pruning.run(), "frozen containers": watching.run()}
 
     def excess_bytes(self) -> int | None:
         """What the store may not hold, yet does; None until it was looked at."""
@@ -74,8 +79,10 @@ def build(
         memory_of=lambda container_id: memory_of(sampler, container_id),
     )
     store = CheckpointStore(root_dir, encryption)
-    service = CheckpointService(registry, runtime, store, pruner, limits=limits)
-    return Checkpoints(service, shelf, pruner)
+    reviver = Reviver(runtime)
+    service = CheckpointService(registry, runtime, store, pruner, reviver=reviver, limits=limits)
+    watch = FrozenWatch(pods, reviver, pruner.reports, service.is_busy)
+    return Checkpoints(service, shelf, pruner, watch)
 
 
 def memory_of(sampler: Sampler, container_id: str) -> int:
@@ -98,3 +105,11 @@ class _KnownPods:
         if not self.registry.complete:
             return None
         return {pod.metadata.uid or "" for pod in self.registry.all_desired()}
+
+    def unknown_containers(self) -> list[UnknownContainer]:
+        return [
+            UnknownContainer(one.container.id, one.container.name, self.registry.desired(uid))
+            for uid, view in self.registry.views().items()
+            for one in view.containers
+            if one.container.state is ContainerState.UNKNOWN
+        ]

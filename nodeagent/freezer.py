@@ -26,7 +26,7 @@ from nodeagent.runtime.base import (
 log = logging.getLogger(__name__)
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
-REVIVE_LIMIT_S = 15.0  # a killed runtime is started again by its supervisor within some seconds
+REVIVE_LIMIT_S = 12.0  # a killed runtime is started again by its supervisor within some seconds
 _GONE = (errno.ENOENT, errno.ENODEV)  # of the other cgroup version, or the container just ended
 _RETRY_S = 0.5
 _SETTLE_S = 0.2
@@ -41,7 +41,7 @@ class Reviver:
 
     def __init__(self, runtime: ContainerRuntime, *, cgroup_root: Path = CGROUP_ROOT) -> None:
         self._runtime = runtime
-        self._cgroup_root = cgroup_root
+        self.cgroup_root = cgroup_root
 
     async def revive(
         self, container_id: str, *, limit_s: float = REVIVE_LIMIT_S, settled: bool = False
@@ -86,7 +86,7 @@ class Reviver:
 
     async def _thaw(self, container_id: str) -> bool:
         try:
-            return await asyncio.to_thread(thaw, self._cgroup_root, container_id)
+            return await asyncio.to_thread(thaw, self.cgroup_root, container_id)
         except OSError as error:
             log.error(
                 "container %s may be frozen and cannot be thawed: %s; write to its freezer by hand",
@@ -94,6 +94,22 @@ class Reviver:
                 error,
             )
             return False
+
+
+def is_frozen(cgroup_root: Path, container_id: str) -> bool:
+    """Whether a cgroup of a container is frozen. Blocking I/O."""
+    return any(_is_frozen(cgroup) for cgroup in _cgroups_of(cgroup_root, container_id))
+
+
+def _is_frozen(cgroup: Path) -> bool:
+    for name, (frozen, _) in _CONTROLS.items():
+        try:
+            if (cgroup / name).read_text().strip() in frozen:
+                return True
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+    return False
 
 
 def thaw(cgroup_root: Path, container_id: str) -> bool:

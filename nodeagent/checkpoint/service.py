@@ -32,7 +32,8 @@ from orch.component import clock
 from orch.component.clock import Now
 from orch.wire import times
 from orch.wire.errors import ApiError
-from orch.wire.pods import Container, Pod
+from orch.wire.meta import ObjectMeta
+from orch.wire.pods import Container, Pod, PodSpec
 from orch.wire.validation import is_dns1123_label, is_dns1123_subdomain
 
 log = logging.getLogger(__name__)
@@ -112,12 +113,22 @@ class CheckpointService:
             log.error("checkpoints cannot be stored: %s", error)
             return
         self._recovering.update(interrupted)
-        await asyncio.gather(*(self._recover_one(container_id) for container_id in interrupted))
+        await asyncio.gather(*(self._recover_one(*one) for one in interrupted.items()))
 
-    async def _recover_one(self, container_id: str) -> None:
-        await self._reviver.revive(container_id)
+    async def _recover_one(self, container_id: str, manifest: Manifest) -> None:
+        log.warning(
+            "the node agent ended while container %s (%s) was checkpointed: no archive was made",
+            container_id,
+            f"{manifest.namespace}/{manifest.pod}/{manifest.container}",
+        )
+        if await self._reviver.revive(container_id):
+            self._reports.thawed(_pod_of(manifest), manifest.container)
         await asyncio.to_thread(self._store.discard, container_id)
         self._recovering.discard(container_id)
+
+    def is_busy(self, container_id: str) -> bool:
+        """Whether a container is being checkpointed, or freed after a checkpoint, just now."""
+        return container_id in self._pods.frozen or container_id in self._recovering
 
     async def close(self) -> None:
         """Break off what is under way and free its containers; takes some seconds at most."""
@@ -172,8 +183,8 @@ class CheckpointService:
         self._store.check_name(manifest.name)
         await self._pruner.make_room(self._expected(manifest))
         try:
-            partial = await asyncio.to_thread(self._store.begin, container_id)
-            await self._dump(container_id, partial, max(float(asked_s), self._limits.timeout_s))
+            partial = await asyncio.to_thread(self._store.begin, container_id, manifest)
+            await self._dump(manifest, partial, max(float(asked_s), self._limits.timeout_s))
             manifest = await self._publish(target, manifest)
         finally:
             frozen = container_id in self._maybe_frozen  # then the next agent has to look after it
@@ -207,8 +218,9 @@ class CheckpointService:
         size = self._limits.memory_of(manifest.container_id)
         return Archive(manifest.name, size, self._now(), manifest=manifest)
 
-    async def _dump(self, container_id: str, location: str, timeout_s: float) -> None:
+    async def _dump(self, manifest: Manifest, location: str, timeout_s: float) -> None:
         """Let the runtime write the archive; whatever happens, the container runs afterwards."""
+        container_id = manifest.container_id
         self._pods.frozen.add(container_id)
         try:
             await self._call(container_id, location, timeout_s)
@@ -217,11 +229,13 @@ class CheckpointService:
         except (RuntimeCallError, asyncio.CancelledError) as error:
             self._maybe_frozen.add(container_id)
             if isinstance(error, asyncio.CancelledError):
-                await self._reviver.revive(container_id, limit_s=_STOPPING_LIMIT_S)
+                freed = await self._reviver.revive(container_id, limit_s=_STOPPING_LIMIT_S)
             else:
                 cut_off = isinstance(error, RuntimeTimeout | RuntimeUnavailable)
-                await self._reviver.revive(container_id, settled=not cut_off)
+                freed = await self._reviver.revive(container_id, settled=not cut_off)
             self._maybe_frozen.discard(container_id)
+            if freed:
+                self._reports.thawed(_pod_of(manifest), manifest.container)
             raise
         finally:
             self._pods.frozen.discard(container_id)
@@ -268,6 +282,12 @@ class CheckpointService:
             except RuntimeCallError as error:
                 log.debug("the manifest does not name the runtime: %s", error)
         return self._runtime_version
+
+
+def _pod_of(manifest: Manifest) -> Pod:
+    """The pod as far as an event needs it: it may not be known yet, or not any more."""
+    meta = ObjectMeta(name=manifest.pod, namespace=manifest.namespace, uid=manifest.uid)
+    return Pod(metadata=meta, spec=PodSpec(containers=[]))
 
 
 def _container(pod: Pod, name: str) -> Container | None:

@@ -21,13 +21,14 @@ from nodeagent.checkpoint import folder, names
 from nodeagent.checkpoint.encryption import Encryption, EncryptionError, Sealed
 from nodeagent.checkpoint.folder import StoreError as StoreError
 from nodeagent.checkpoint.follow import Follower, digest_of
-from nodeagent.checkpoint.manifest import Manifest
+from nodeagent.checkpoint.manifest import Manifest, ManifestError, parse_manifest
 
 _PREFIX = ".checkpoint-"
 _PARTIAL = ".tar.partial"
 _ENCRYPTED = ".tar.age.partial"
 _MANIFEST = ".json.partial"
 _MARKER = ".pending"
+_UNKNOWN = Manifest("")
 
 
 class NameTaken(Exception):
@@ -43,17 +44,18 @@ class CheckpointStore:
         self._under_way: dict[str, Follower | None] = {}
         self._publishing = threading.Lock()
 
-    def prepare(self) -> tuple[str, ...]:
+    def prepare(self) -> dict[str, Manifest]:
         """Make the directory and remove archives left half done by an earlier agent.
 
-        Returns the ids of the containers whose checkpoints were then under way.
+        Returns what is known of the checkpoints that were then under way, by container id.
         """
         with folder.opened(self.path) as directory:
             return self._sweep(directory)
 
-    def begin(self, container_id: str) -> str:
+    def begin(self, container_id: str, manifest: Manifest = _UNKNOWN) -> str:
         """Mark a checkpoint as under way; the absolute path that the runtime is to write.
 
+        The mark says what `manifest` does, for an agent that finds it at its start.
         Archives that a runtime wrote after it was told to stop are removed on this occasion.
         """
         self._stop_following(container_id)
@@ -62,7 +64,7 @@ class CheckpointStore:
         with folder.opened(self.path) as directory:
             self._sweep(directory)
             folder.remove(directory, path.name)
-            os.close(folder.create_file(directory, _marker(container_id)))
+            folder.write_file(directory, _marker(container_id), manifest.to_json())
         if not self._encryption:  # then it is not the runtime's file that is digested
             self._under_way[container_id] = Follower(path)
         return str(path)
@@ -141,20 +143,20 @@ class CheckpointStore:
         folder.remove(directory, _manifest(container_id))
         os.fsync(directory)
 
-    def _sweep(self, directory: int) -> tuple[str, ...]:
-        """Remove what is half done, and manifests of no archive; the container ids of markers."""
-        interrupted = []
+    def _sweep(self, directory: int) -> dict[str, Manifest]:
+        """Remove what is half done, and manifests of no archive; what the markers say."""
+        interrupted = {}
         listed = set(os.listdir(directory))
         for name in sorted(listed):
             container_id = _container_of(name)
             if container_id and container_id not in self._under_way:
                 if name == _marker(container_id):
-                    interrupted.append(container_id)
+                    interrupted[container_id] = _marked(directory, name)
                 else:
                     folder.remove(directory, name)
             elif name.endswith(names.MANIFEST) and not container_id:
                 self._remove_stray(directory, name, listed)
-        return tuple(interrupted)
+        return interrupted
 
     def _remove_stray(self, directory: int, name: str, listed: set[str]) -> None:
         archive = name.removesuffix(names.MANIFEST)
@@ -200,6 +202,14 @@ def _open_written(directory: int, name: str) -> int:
         os.close(archive)
         raise StoreError(problem)
     return archive
+
+
+def _marked(directory: int, name: str) -> Manifest:
+    """What a marker says; nothing, when its agent was killed while it wrote it."""
+    try:
+        return parse_manifest(folder.read_small(directory, name) or b"")
+    except ManifestError:
+        return _UNKNOWN
 
 
 def _partial(container_id: str) -> str:

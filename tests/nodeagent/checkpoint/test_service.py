@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
+from nodeagent.checkpoint.manifest import Manifest
 from nodeagent.checkpoint.names import archive_name
 from nodeagent.checkpoint.store import CheckpointStore
 from nodeagent.runtime import base
@@ -217,10 +218,13 @@ async def test_a_container_that_could_not_be_freed_in_time_is_left_to_the_next_a
     assert node.files() == []
 
 
-async def test_the_next_agent_frees_the_containers_of_one_that_was_killed(node: Node) -> None:
+async def test_the_next_agent_frees_the_containers_of_one_that_was_killed(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
     container_id = node.pods.running["app"]
     killed = CheckpointStore(str(node.root))
-    Path(killed.begin(container_id)).write_bytes(b"half")
+    known = Manifest("", namespace="shop", pod="web", uid="u1", container="app")
+    Path(killed.begin(container_id, known)).write_bytes(b"half")
     node.runtime.paused.add(container_id)
     service = node.service()
 
@@ -228,6 +232,8 @@ async def test_the_next_agent_frees_the_containers_of_one_that_was_killed(node: 
 
     assert node.runtime.paused == set()
     assert node.files() == []
+    assert f"ended while container {container_id} (shop/web/app) was checkpointed" in caplog.text
+    assert (node.reports.counts.thawed, node.news.reasons) == (1, ["ContainerThawed"])
     assert Path(await service.checkpoint("shop", "web", "app")).exists()
 
 

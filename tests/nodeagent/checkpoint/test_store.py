@@ -207,31 +207,31 @@ def test_a_container_that_may_be_frozen_is_remembered_without_its_archive(
     store.discard(ID, keep_marker=True)
 
     assert len(os.listdir(directory)) == 1
-    assert store.prepare() == (ID,)
+    assert store.prepare() == {ID: Manifest("")}
 
 
 def test_the_next_start_removes_rests_and_knows_which_containers_to_look_after(
     tmp_path: Path, directory: Path, store: CheckpointStore
 ) -> None:
     Path(store.begin(ID)).write_bytes(b"half")
-    Path(store.begin("another")).write_bytes(b"half")
+    Path(store.begin("another", Manifest("", pod="web"))).write_bytes(b"half")
     (directory / NAME).write_bytes(b"whole")
 
     restarted = CheckpointStore(str(tmp_path))
 
-    assert restarted.prepare() == ("another", ID)
+    assert restarted.prepare() == {"another": Manifest("", pod="web"), ID: Manifest("")}
     assert visible(directory) == [NAME]
     for container_id in (ID, "another"):
         restarted.discard(container_id)
     assert os.listdir(directory) == [NAME]
-    assert restarted.prepare() == ()
+    assert restarted.prepare() == {}
 
 
 def test_tidying_up_leaves_alone_what_is_under_way(store: CheckpointStore) -> None:
     partial = Path(store.begin(ID))
     partial.write_bytes(b"being written")
 
-    assert store.prepare() == ()
+    assert store.prepare() == {}
     assert partial.exists()
 
 

@@ -79,7 +79,6 @@ def container(name: str, profile: Any = None, **context: Any) -> dict[str, Any]:
     return {"name": name, "image": "i", "securityContext": context}
 
 
-DEFAULT_ON = ["--seccomp-default=true"]
 LOCAL = {"type": "Localhost", "localhostProfile": "team/web.json"}
 
 

@@ -1,0 +1,118 @@
+"""Containers that somebody's checkpoint left frozen are freed; nobody else's, and not too soon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodeagent import freezer
+from nodeagent.checkpoint.frozen import FrozenWatch, UnknownContainer
+from nodeagent.freezer import Reviver
+from nodeagent.runtime import base
+from tests.fakes.checkpoints import Node, checkpointable_node
+
+TOLD = "Container app was left frozen by a checkpoint; it runs again"
+
+
+class World:
+    """Containers in the state Unknown, their cgroups, and the watch."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.cgroups = node.root / "cgroup"
+        self.unknown: list[UnknownContainer] = []
+        self.busy: set[str] = set()
+        (self.cgroups).mkdir()
+        (self.cgroups / "cgroup.controllers").touch()
+        reviver = Reviver(node.runtime, cgroup_root=self.cgroups)
+        self.watch = FrozenWatch(self, reviver, node.reports, lambda one: one in self.busy)
+
+    def unknown_containers(self) -> list[UnknownContainer]:
+        return self.unknown
+
+    def add(self, name: str, *, frozen: bool) -> Path:
+        container_id = self.node.pods.running[name]
+        self.unknown.append(UnknownContainer(container_id, name, self.node.pods.pod))
+        cgroup = self.cgroups / "orchpods" / "podu1" / container_id
+        cgroup.mkdir(parents=True)
+        control = cgroup / "cgroup.freeze"
+        control.write_text("1\n" if frozen else "0\n")
+        return control
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
+    monkeypatch.setattr(freezer, "_RETRY_S", 0.001)
+    node = await checkpointable_node(tmp_path)
+    node.runtime.fail("resume_container", base.RuntimeNotFound("Resume", "state is unknown"))
+    return World(node)
+
+
+async def test_a_container_found_frozen_twice_is_freed_and_told_of(world: World) -> None:
+    control = world.add("app", frozen=True)
+
+    await world.watch.step()
+    assert control.read_text() == "1\n"
+    await world.watch.step()
+
+    assert control.read_text() == "0"
+    assert world.node.reports.counts.thawed == 1
+    assert world.node.news.told == [
+        (
+            "Warning",
+            "ContainerThawed",
+            "Container app was left frozen by a checkpoint; it runs again",
+        )
+    ]
+    await world.watch.step()
+    assert world.node.reports.counts.thawed == 1
+
+
+async def test_a_checkpoint_that_ends_by_itself_is_not_disturbed(world: World) -> None:
+    control = world.add("app", frozen=True)
+
+    await world.watch.step()
+    control.write_text("0\n")
+    await world.watch.step()
+    control.write_text("1\n")  # another one
+    await world.watch.step()
+
+    assert control.read_text() == "1\n"
+    assert world.node.reports.counts.thawed == 0
+
+
+async def test_a_container_being_checkpointed_is_left_alone(world: World) -> None:
+    control = world.add("app", frozen=True)
+    world.busy.add(world.node.pods.running["app"])
+
+    for _ in range(5):
+        await world.watch.step()
+
+    assert control.read_text() == "1\n"
+    assert world.node.runtime.called("resume_container") == []
+
+
+async def test_a_container_that_runs_is_left_alone(world: World) -> None:
+    world.add("app", frozen=False)
+
+    for _ in range(5):
+        await world.watch.step()
+
+    assert world.node.reports.counts.thawed == 0
+    assert world.node.runtime.called("resume_container") == []
+
+
+async def test_one_that_cannot_be_read_keeps_no_other_frozen(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, control = world.add("app", frozen=True), world.add("side", frozen=True)
+    broken.unlink()
+    broken.mkdir()
+
+    await world.watch.step()
+    await world.watch.step()
+
+    assert control.read_text() == "0"
+    assert "cannot see whether container" in caplog.text

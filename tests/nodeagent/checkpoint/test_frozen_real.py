@@ -1,0 +1,100 @@
+"""A real containerd killed while CRIU runs leaves containers frozen; none of them stays so.
+
+The checkpoints are made past the agent's service, as another client of the runtime makes them, so
+that only the watch is there to help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from nodeagent import freezer
+from nodeagent.checkpoint.frozen import LOOKS, FrozenWatch, UnknownContainer
+from nodeagent.checkpoint.reports import Reports
+from nodeagent.freezer import Reviver
+from nodeagent.runtime.base import ContainerState, RuntimeCallError
+from tests.conftest_runtime import RealRuntime, provisioned
+from tests.nodeagent.checkpoint.test_service_real import RealNode, a_real_node, wait_for_change
+
+QUICK_S = (0.05, 0.15, 0.3)
+SWEEP_S = tuple(number * 0.02 for number in range(1, 41))
+
+
+@pytest.fixture
+def own_runtime(tmp_path: Path) -> Iterator[RealRuntime]:
+    with provisioned(tmp_path / "rt") as runtime:
+        yield runtime
+
+
+@pytest.mark.real
+async def test_no_container_stays_frozen_when_the_runtime_is_killed(
+    own_runtime: RealRuntime, tmp_path: Path
+) -> None:
+    await sweep(own_runtime, tmp_path, QUICK_S)
+
+
+@pytest.mark.real
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_no_container_stays_frozen_whenever_the_runtime_is_killed(
+    own_runtime: RealRuntime, tmp_path: Path
+) -> None:
+    """Over the whole duration of a checkpoint, with a fresh container each time."""
+    frozen = await sweep(own_runtime, tmp_path, SWEEP_S)
+
+    assert frozen > 0, "no kill came while a container was frozen: the sweep shows nothing"
+
+
+async def sweep(real: RealRuntime, root: Path, delays_s: Sequence[float]) -> int:
+    """Kill the runtime after each delay; how many containers were left frozen, and freed."""
+    freed = 0
+    for delay_s in delays_s:
+        async with a_real_node(real.endpoint, root) as node:
+            detail = await node.runtime.container_detail(node.pods.running["app"])
+            await cut_off(real, node, root / "archive.tar", delay_s)
+            freed += await watched(node)
+            count = Path(f"/proc/{detail.pid}/root/count")
+            await asyncio.to_thread(wait_for_change, count)
+    return freed
+
+
+async def cut_off(real: RealRuntime, node: RealNode, archive: Path, delay_s: float) -> None:
+    """Begin a checkpoint, kill the runtime after a while, and start it again."""
+    pid = json.loads(real.control("status"))["pids"]["containerd"]
+    container_id = node.pods.running["app"]
+    going = asyncio.ensure_future(
+        node.runtime.checkpoint_container(container_id, location=str(archive), timeout_s=60)
+    )
+    await asyncio.sleep(delay_s)
+    os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(RuntimeCallError):
+        await going
+    await asyncio.to_thread(real.control, "start")
+    archive.unlink(missing_ok=True)
+
+
+async def watched(node: RealNode) -> int:
+    """What the agent's watch does, without its pauses; how many containers it freed."""
+    container_id = node.pods.running["app"]
+    was_frozen = await asyncio.to_thread(freezer.is_frozen, freezer.CGROUP_ROOT, container_id)
+    detail = await node.runtime.container_detail(container_id)
+    unknown = detail.container.state is ContainerState.UNKNOWN
+
+    class Pods:
+        def unknown_containers(self) -> list[UnknownContainer]:
+            return [UnknownContainer(container_id, "app", None)] if unknown else []
+
+    reports = Reports()
+    watch = FrozenWatch(Pods(), Reviver(node.runtime), reports, lambda _id: False)
+    for _ in range(LOOKS):
+        await watch.step()
+    assert not was_frozen or unknown, "a container is frozen and its state says nothing of it"
+    return reports.counts.thawed
