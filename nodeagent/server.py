@@ -64,6 +64,7 @@ def secure_app(services: Services) -> web.Application:
     app.router.add_routes(services.zpages.routes(services.features))
     ContainerLogs(services.registry).add_to(app)
     if services.checkpoints:
+        app.router.add_get("/checkpoint", handlers.checkpoints)
         app.router.add_post("/checkpoint/{namespace}/{pod}/{container}", handlers.checkpoint)
     add_health_routes(app, services.health)
     return app
@@ -151,6 +152,11 @@ class _Handlers:
 
     def config(self) -> dict[str, Any]:
         return self._services.config().model_dump(mode="json")
+
+    async def checkpoints(self, request: web.Request) -> web.Response:
+        service = self._services.checkpoints
+        assert service is not None  # noqa: S101 — the route exists only with the service
+        return _json({"kind": "CheckpointList", "items": await service.listing()})
 
     async def checkpoint(self, request: web.Request) -> web.Response:
         service = self._services.checkpoints

@@ -44,7 +44,7 @@ class Pruner:
         now: Now = clock.utc_now,
     ) -> None:
         self.reports = reports or Reports()
-        self._shelf = shelf
+        self.shelf = shelf
         self._limits = limits
         self._pods = pods
         self._now = now
@@ -85,7 +85,7 @@ class Pruner:
                 "checkpoint archives take %d bytes more than they may and are pinned: the node "
                 "reports disk pressure until some are unpinned or moved away from %s",
                 state.excess_bytes,
-                self._shelf.path,
+                self.shelf.path,
             )
 
     def _prune_now(
@@ -95,23 +95,23 @@ class Pruner:
             now = self._now()
             if live is not None:
                 self._note_gone_pods(live, now)
-            archives, space = self._shelf.archives(), self._shelf.space()
+            archives, space = self.shelf.archives(), self.shelf.space()
             chosen = bounds.removals(
                 archives, self._limits, space, now, kept=kept, need_bytes=need_bytes
             )
             for removal in chosen:
-                self._shelf.remove(removal.archive)
+                self.shelf.remove(removal.archive)
             return chosen, self._state()
 
     def _note_gone_pods(self, live: Collection[str], now: datetime) -> None:
-        for archive in self._shelf.archives():
+        for archive in self.shelf.archives():
             manifest = archive.manifest
             if manifest and manifest.uid and (manifest.uid in live) == bool(manifest.gone_since):
                 since = None if manifest.uid in live else now
-                self._shelf.note_pod(archive, gone_since=since)
+                self.shelf.note_pod(archive, gone_since=since)
 
     def _state(self) -> StoreState:
-        archives, space = self._shelf.archives(), self._shelf.space()
+        archives, space = self.shelf.archives(), self.shelf.space()
         return StoreState(
             archives=len(archives),
             pinned=sum(1 for archive in archives if archive.pinned),
@@ -122,7 +122,7 @@ class Pruner:
         )
 
     def _refusal(self, new: Archive) -> str:
-        return bounds.refusal(self._shelf.archives(), self._limits, self._shelf.space(), new)
+        return bounds.refusal(self.shelf.archives(), self._limits, self.shelf.space(), new)
 
     def _tell(self, removal: Removal) -> None:
         archive, manifest = removal.archive, removal.archive.manifest

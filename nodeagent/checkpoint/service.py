@@ -11,8 +11,9 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
+from nodeagent.checkpoint import listing
 from nodeagent.checkpoint.bounds import Archive
 from nodeagent.checkpoint.manifest import Manifest
 from nodeagent.checkpoint.names import archive_name
@@ -125,6 +126,14 @@ class CheckpointService:
             self._reports.thawed(_pod_of(manifest), manifest.container)
         await asyncio.to_thread(self._store.discard, container_id)
         self._recovering.discard(container_id)
+
+    async def listing(self) -> list[dict[str, Any]]:
+        """Every archive, oldest first, as JSON. ApiError 500 when the store cannot be used."""
+        try:
+            archives = await asyncio.to_thread(self._pruner.shelf.archives)
+        except (StoreError, OSError) as error:
+            raise ApiError(500, "InternalError", f"cannot list checkpoints: {error}") from error
+        return [listing.record_of(archive, str(self._store.path)) for archive in archives]
 
     def is_busy(self, container_id: str) -> bool:
         """Whether a container is being checkpointed, or freed after a checkpoint, just now."""

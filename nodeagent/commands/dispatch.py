@@ -18,9 +18,10 @@ from orch.component.daemon import SetupError
 
 # Word → module, what it does.
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "checkpoint": ("checkpoint", "make checkpoints, and list, verify, pin or prune them"),
     "config": ("config", "show or check the configuration"),
-    "seccomp": ("seccomp", "check seccomp profiles, and show which one each container gets"),
     "doctor": ("doctor", "say whether this host is fit to run the agent, and what is missing"),
+    "seccomp": ("seccomp", "check seccomp profiles, and show which one each container gets"),
 }
 USAGE = 2
 

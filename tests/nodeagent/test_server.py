@@ -53,6 +53,7 @@ ROUTES = {
     ("GET", "/containerLogs/{namespace}/{pod}/{container}"): Route(
         "/containerLogs/default/web/app", TEXT, "hello\n"
     ),
+    ("GET", "/checkpoint"): Route("/checkpoint", JSON, '"kind":"CheckpointList","items":['),
     ("POST", "/checkpoint/{namespace}/{pod}/{container}"): Route(
         "/checkpoint/shop/web/app", JSON, '{"items":["/'
     ),

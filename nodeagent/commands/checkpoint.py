@@ -1,0 +1,208 @@
+"""`nodeagent checkpoint`: make checkpoints on this node, and look after the archives.
+
+`create` asks the agent that runs here, over its secure port: it knows the pods, suspends their
+probes and holds the bounds. The others work on the store's directory, with or without an agent.
+Exit codes: 0 fine, 1 it failed or an archive is not what its manifest says, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from nodeagent import options
+from nodeagent.checkpoint import bounds, listing, policy
+from nodeagent.checkpoint.bounds import Archive, Removal
+from nodeagent.checkpoint.folder import StoreError
+from nodeagent.checkpoint.shelf import Shelf
+from nodeagent.commands import config as config_command
+from orch.component import clock
+from orch.component.daemon import SetupError
+
+_ACTIONS = {
+    "create": "checkpoint a running container",
+    "list": "show the archives",
+    "show": "show everything that is known of an archive",
+    "verify": "compare archives with the digests in their manifests",
+    "pin": "keep archives whatever the bounds say",
+    "unpin": "let archives go again",
+    "prune": "remove what exceeds the bounds, as the agent does every minute",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text in _ACTIONS.items():
+        action = actions.add_parser(name, help=text, description=text)
+        action.add_argument("-o", "--output", choices=("text", "json"), default="text")
+        if name in _ARGUMENTS:
+            _ARGUMENTS[name](action)
+        options.add_flags(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action == "create":
+        from nodeagent.commands.checkpointing import create  # HTTP and TLS
+
+        return create(args)
+    shelf = Shelf(str(Path(args.root_dir).absolute()))
+    try:
+        return _RUN[args.action](args, shelf)
+    except (StoreError, OSError) as error:
+        raise SetupError(str(error)) from None
+
+
+def _list(args: argparse.Namespace, shelf: Shelf) -> int:
+    archives = shelf.archives()
+    if args.output == "json":
+        return _print_json([listing.record_of(one, str(shelf.path)) for one in archives])
+    heading = ("NAME", "NAMESPACE", "CONTAINER", "SIZE", "AGE", "PINNED")
+    return _print_table([heading, *map(_row, archives)])
+
+
+def _row(archive: Archive) -> tuple[str, ...]:
+    manifest = archive.manifest
+    return (
+        archive.name,
+        (manifest and manifest.namespace) or "?",
+        (manifest and manifest.container) or "?",
+        _size(archive.size_bytes),
+        _age(clock.utc_now() - archive.created),
+        "yes" if archive.pinned else "no",
+    )
+
+
+def _show(args: argparse.Namespace, shelf: Shelf) -> int:
+    record = listing.record_of(shelf.find(args.archive), str(shelf.path))
+    if args.output == "json":
+        return _print_json(record)
+    shown = {key: value for key, value in record.items() if value not in ("", None)}
+    width = max(map(len, shown))
+    for key, value in shown.items():
+        sys.stdout.write(f"{key:{width}}  {str(value).lower() if value is False else value}\n")
+    return 0
+
+
+def _verify(args: argparse.Namespace, shelf: Shelf) -> int:
+    archives = [shelf.find(name) for name in args.archives] or shelf.archives()
+    found = {archive.name: shelf.verify(archive) for archive in archives}
+    if args.output == "json":
+        rows = [{"name": k, "valid": not why, "problem": why} for k, why in found.items()]
+        _print_json(rows)
+    else:
+        for name, why in found.items():
+            sys.stdout.write(f"{name}: {why or 'intact'}\n")
+    return 1 if any(found.values()) else 0
+
+
+def _pin(args: argparse.Namespace, shelf: Shelf) -> int:
+    archives = [shelf.find(name) for name in args.archives]  # all of them exist, or nothing is done
+    for archive in archives:
+        (shelf.pin if args.action == "pin" else shelf.unpin)(archive)
+    if args.output == "json":
+        found = [shelf.find(archive.name) for archive in archives]
+        return _print_json([listing.record_of(one, str(shelf.path)) for one in found])
+    for archive in archives:
+        sys.stdout.write(f"{archive.name}: {args.action}ned\n")
+    return 0
+
+
+def _prune(args: argparse.Namespace, shelf: Shelf) -> int:
+    limits = policy.bounds_of(config_command.load(args).checkpoint)
+    chosen = bounds.removals(shelf.archives(), limits, shelf.space(), clock.utc_now())
+    for removal in chosen if not args.explain else ():
+        shelf.remove(removal.archive)
+    if args.output == "json":
+        return _print_json([_removal(removal, removed=not args.explain) for removal in chosen])
+    done = "would remove" if args.explain else "removed"
+    for removal in chosen:
+        sys.stdout.write(f"{done} {removal.archive.name}: {removal.why}\n")
+    if not chosen:
+        sys.stdout.write("everything is within its bounds\n")
+    return 0
+
+
+def _removal(removal: Removal, *, removed: bool) -> dict[str, Any]:
+    archive = removal.archive
+    return {
+        "name": archive.name,
+        "size": archive.size_bytes,
+        "bound": removal.reason,
+        "why": removal.why,
+        "removed": removed,
+    }
+
+
+def _print_json(value: object) -> int:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    return 0
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> int:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        line = "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")
+    return 0
+
+
+def _size(size_bytes: int) -> str:
+    number = float(size_bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.0f}{unit}"
+        number /= 1024
+    return f"{number:.1f}GiB"
+
+
+def _age(age: timedelta) -> str:
+    seconds = max(0, int(age.total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def _of_create(action: argparse.ArgumentParser) -> None:
+    action.add_argument("target", metavar="NAMESPACE/POD", help="the pod")
+    action.add_argument("-c", "--container", default="", help="needed when there are several")
+    action.add_argument("--timeout", type=int, default=0, metavar="SECONDS", help="0: the agent's")
+
+
+def _of_one(action: argparse.ArgumentParser) -> None:
+    action.add_argument("archive", metavar="ARCHIVE", help="its name or its path")
+
+
+def _of_several(action: argparse.ArgumentParser) -> None:
+    action.add_argument("archives", nargs="+", metavar="ARCHIVE", help="names or paths")
+
+
+def _of_any(action: argparse.ArgumentParser) -> None:
+    action.add_argument("archives", nargs="*", metavar="ARCHIVE", help="all, when none is named")
+
+
+def _of_prune(action: argparse.ArgumentParser) -> None:
+    action.add_argument("--explain", action="store_true", help="only say what would go, and why")
+
+
+_ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+    "create": _of_create,
+    "show": _of_one,
+    "verify": _of_any,
+    "pin": _of_several,
+    "unpin": _of_several,
+    "prune": _of_prune,
+}
+_RUN: dict[str, Callable[[argparse.Namespace, Shelf], int]] = {
+    "list": _list,
+    "show": _show,
+    "verify": _verify,
+    "pin": _pin,
+    "unpin": _pin,
+    "prune": _prune,
+}
