@@ -1,6 +1,7 @@
 """What is left of nodes that are gone: their pods and Leases, removed after a quarantine; pure.
 
-Nobody else would: no agent ends these pods, and the store collects nothing by ownership. The
+Nobody else would: no agent ends these pods, and no node owns them, so that the API server, which
+collects what is owned, leaves them; Leases without an owner that it knows are removed here too. The
 quarantine outlasts a node that is deleted and registers again. Source: pkg/controller/podgc.
 """
 

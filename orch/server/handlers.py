@@ -37,12 +37,19 @@ Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 
 
 class ResourceHandlers:
-    """The verbs of every kind; `connectors` take over subresources that are not objects."""
+    """The verbs of every kind; `connectors` take over subresources that are not objects;
+    `deleted` is told whenever something was.
+    """
 
     def __init__(
-        self, backend: Backend, connectors: Mapping[tuple[str, str], Handler] | None = None
+        self,
+        backend: Backend,
+        connectors: Mapping[tuple[str, str], Handler] | None = None,
+        *,
+        deleted: Callable[[], None] = lambda: None,
     ) -> None:
         self._backend = backend
+        self._deleted = deleted
         self._connectors = dict(connectors or {})  # (plural, subresource) → handler
         self._verbs: Mapping[tuple[str, str], Handler] = {
             ("get", ""): self._get,
@@ -140,6 +147,7 @@ class ResourceHandlers:
     async def _delete(self, call: Call) -> web.Response:
         target = call.target()
         deleted = await delete.delete(self._backend, target, await read_delete_options(call))
+        self._deleted()
         if deleted.gone and not target.strategy.returns_deleted:
             status = deleted_status(target.strategy.resource, deleted.stored)
             return answer.answer(call, self._rendering(call), status)
@@ -148,6 +156,7 @@ class ResourceHandlers:
     async def _delete_collection(self, call: Call) -> web.Response:
         wanted = await read_delete_options(call)
         await delete.delete_collection(self._backend, call.target(), call.selection(), wanted)
+        self._deleted()
         return answer.answer(call, self._rendering(call), success_status())
 
     async def _bind(self, call: Call) -> web.Response:

@@ -30,6 +30,7 @@ from orch.server import (
 )
 from orch.server.admission import NodeRestriction
 from orch.server.authorizer import Authorizer, chain_of
+from orch.server.collecting import Collector
 from orch.server.flags import Flags
 from orch.server.gate import Gate
 from orch.server.handlers import ResourceHandlers
@@ -88,6 +89,7 @@ class Server:
         self._proxy = NodeProxy(
             self._backend, tls.context(), allow_local=flags.node_proxy_allow_loopback
         )
+        self._collector = Collector(self._backend)
         self._usage = UsagePages(self._backend, self._proxy)
         self.app = self._application()
 
@@ -124,6 +126,7 @@ class Server:
                 partial(terminating.empty_terminating, self._backend),
                 interval_s=terminating.INTERVAL_S,
             ),
+            self._collector.loop,
             Periodic(
                 "service accounts",
                 partial(accounts.make_default_accounts, self._backend),
@@ -188,7 +191,7 @@ class Server:
             ("pods", "log"): PodLogs(self._backend, self._proxy).handle,
             **reviews.handlers(),
         }
-        handlers = ResourceHandlers(self._backend, connectors)
+        handlers = ResourceHandlers(self._backend, connectors, deleted=self._collector.wake)
         return app.build(gate, handlers, others)
 
     def _health(self) -> HealthChecks:

@@ -22,6 +22,7 @@ from orch.wire.errors import ApiError
 from orch.wire.kinds import NAMESPACES
 
 _TRIES = 16
+PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _AT_ONCE = 64  # deletions of a collection that are under way together, so that they share commits
 
 
@@ -43,12 +44,11 @@ class Deleted:
 def decide(
     strategy: Strategy, document: Document, options: DeleteOptions, now: datetime
 ) -> Deletion:
-    """What deleting `document` (left unchanged) means.
-
-    A propagation policy changes nothing: the finalizers it would add wait for a collector of
-    dependents, and no kind served here has any.
+    """What deleting `document` (left unchanged) means; a propagation policy adds the finalizer
+    by which the object waits for what it owns (see `orch.server.collecting`).
     """
     metadata = dict(document["metadata"])
+    waiting = _propagated(metadata, options.propagation)
     grace_s = strategy.grace_s(document, options.grace_period_s)
     held = metadata.get("finalizers") or (document.get("spec") or {}).get("finalizers")
     if not held and grace_s == 0:
@@ -56,7 +56,7 @@ def decide(
     if metadata.get("deletionTimestamp"):
         previous_s = metadata.get("deletionGracePeriodSeconds") or 0
         if grace_s >= previous_s:
-            return Deletion(document)
+            return Deletion({**document, "metadata": metadata} if waiting else document)
     metadata["deletionTimestamp"] = times.format_time(now + timedelta(seconds=grace_s))
     metadata["deletionGracePeriodSeconds"] = grace_s
     if "generation" in metadata:
@@ -65,6 +65,20 @@ def decide(
     if strategy.resource is NAMESPACES:
         marked["status"] = {**(document.get("status") or {}), "phase": "Terminating"}
     return Deletion(marked)
+
+
+def _propagated(metadata: Document, propagation: str | None) -> bool:
+    """Put the policy's finalizer in the place of the other's; whether that changed anything."""
+    if propagation is None:
+        return False
+    before = metadata.get("finalizers") or []
+    wanted = [name for name in before if name not in PROPAGATION_FINALIZERS.values()]
+    if propagation in PROPAGATION_FINALIZERS:
+        wanted.append(PROPAGATION_FINALIZERS[propagation])
+    if set(wanted) == set(before):
+        return False
+    metadata["finalizers"] = wanted
+    return True
 
 
 async def delete(backend: Backend, target: Target, options: DeleteOptions) -> Deleted:

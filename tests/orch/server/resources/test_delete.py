@@ -60,8 +60,26 @@ LEAVING = {"deletionTimestamp": "2026-01-01T12:00:10Z", "deletionGracePeriodSeco
             DeleteOptions(grace_period_s=0),
             ("12:00:00", 0, ["a/b"]),
         ),
-        (running(5), DeleteOptions(grace_period_s=0, propagation="Foreground"), None),
-        (running(5), DeleteOptions(grace_period_s=0, propagation="Orphan"), None),
+        (
+            running(5),
+            DeleteOptions(grace_period_s=0, propagation="Foreground"),
+            ("12:00:00", 0, ["foregroundDeletion"]),
+        ),
+        (
+            running(5, finalizers=["a/b", "foregroundDeletion"]),
+            DeleteOptions(propagation="Orphan"),
+            ("12:00:05", 5, ["a/b", "orphan"]),
+        ),
+        (
+            running(5, finalizers=["orphan"]),
+            DeleteOptions(grace_period_s=0, propagation="Background"),
+            None,
+        ),
+        (
+            running(5, finalizers=["orphan"], **LEAVING),
+            DeleteOptions(grace_period_s=20, propagation="Foreground"),
+            ("12:00:10", 10, ["foregroundDeletion"]),
+        ),
         (running(5), DeleteOptions(grace_period_s=0, propagation="Background"), None),
     ],
 )

@@ -1,0 +1,90 @@
+"""What becomes of objects whose owners go; pure: from who owns whom to what is to be done.
+
+An object with owners lives as long as one of them does. Owners that are deleted in the foreground
+wait for their dependents, owners deleted with `orphan` let go of them first. As the reference's
+pkg/controller/garbagecollector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+
+
+class State(Enum):
+    """Of an owner, as a dependent sees it."""
+
+    THERE = "there"
+    WAITING = "waiting"  # being deleted, once its dependents are gone
+    ORPHANING = "orphaning"  # being deleted, once its dependents have let go
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One owner reference: `kind` with its group, so that it can be looked up."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    blocks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """An object with owners; `key` is where it is stored."""
+
+    key: str
+    uid: str
+    refs: tuple[Ref, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """`delete` by key, whether in the foreground; `let_go` by key, of which owners (by uid);
+    `release`: the keys of owners and the finalizer that nothing holds any more.
+    """
+
+    delete: dict[str, bool] = field(default_factory=dict)
+    let_go: dict[str, frozenset[str]] = field(default_factory=dict)
+    release: dict[str, str] = field(default_factory=dict)
+
+
+def plan(
+    owned: Iterable[Owned],
+    going: Mapping[str, tuple[str, str]],
+    state_of: Callable[[Owned, Ref], State],
+) -> Plan:
+    """`going`: uid → key and finalizer of the owners that wait."""
+    result = Plan()
+    everyone = list(owned)
+    owners = {ref.uid for one in everyone for ref in one.refs}
+    held: set[str] = set()  # uids of owners that must wait longer
+    for one in everyone:
+        states = [(ref, state_of(one, ref)) for ref in one.refs]
+        held |= {ref.uid for ref, state in states if _holds(ref, state)}
+        leaving = _leaving(states)
+        if leaving:
+            result.let_go[one.key] = leaving
+        elif all(state is not State.THERE for _, state in states):
+            waited_for = any(state is State.WAITING for _, state in states)
+            result.delete[one.key] = waited_for and one.uid in owners
+    result.release = {key: name for uid, (key, name) in going.items() if uid not in held}
+    return result
+
+
+def _holds(ref: Ref, state: State) -> bool:
+    return state is State.ORPHANING or (state is State.WAITING and ref.blocks)
+
+
+def _leaving(states: Sequence[tuple[Ref, State]]) -> frozenset[str]:
+    """The owners an object lets go of: all that orphan it, and, if it has others, all that go."""
+    orphaning = frozenset(ref.uid for ref, state in states if state is State.ORPHANING)
+    if any(state is State.THERE for _, state in states):
+        return orphaning | {ref.uid for ref, s in states if s in (State.GONE, State.WAITING)}
+    return orphaning
