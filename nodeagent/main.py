@@ -27,6 +27,7 @@ from nodeagent.serving import Listeners
 from nodeagent.startline import start_line
 from orch.component import log as logs
 from orch.component import notify, tlsrenewal, zpages
+from orch.component.allocator import give_memory_back
 from orch.component.daemon import SetupError, Stop, freeze_gc, run_daemon, supervise
 from orch.component.features import FeatureError, Features
 from orch.component.loops import Periodic, cancel, spawn
@@ -38,6 +39,7 @@ log = logging.getLogger("nodeagent")
 REMOVE_PODS_WITHIN_S = 30.0
 _ROOT_MODE = 0o750  # volumes and secrets of pods lie below
 _TRIGGER_STEP_S = 5.0  # how soon a new container is watched
+_SWITCH_S = 0.001  # how long a reading in its thread may keep the event loop waiting
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"nodeagent: error: {line}\n")
         return 1
     logs.configure(level=config.logging.level, format=config.logging.format)
+    give_memory_back()
     pages = ZPages("nodeagent", zpages.flags_of(flags, given))
     current = CurrentConfig(config)
     return run_daemon(lambda stop: _run(options, current, features, pages, stop), name="nodeagent")
@@ -97,6 +100,7 @@ async def _run(
     try:
         _say_start(options, features, built)
         freeze_gc()
+        sys.setswitchinterval(_SWITCH_S)
         _notify(lambda: notifier.ready("running"))
         loops = _loops(built, periodic) | {"reload": reloader.run()}
         if watchdog:

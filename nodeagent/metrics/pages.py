@@ -1,8 +1,10 @@
 """The three statistics pages as bytes: made once per sample, however many readers ask.
 
 A page is made in a worker thread, because that of a big node takes longer than the event loop may
-be kept; readers that come meanwhile share it. Compressed bytes are kept like plain ones. A sample
-that could not be taken makes the pages that say so; the summary alone is an error then.
+be kept; readers that come meanwhile share it. Compressed bytes are kept like plain ones. While
+readers keep coming the next sample and their pages are made before the last one is too old, so
+that none of them waits for a reading. A sample that could not be taken makes the pages that say so;
+the summary alone is an error then.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -24,9 +27,11 @@ from orch.component import loops
 
 log = logging.getLogger(__name__)
 
+_RENEW_AT = 0.6  # of the greatest age: from then on a reader has the next sample made
 _GZIP_LEVEL = 1  # 12 times smaller; level 6 makes it 14 times at three times the cost
 
 Make = Callable[[Sample | None, Sample | None], bytes]
+Key = tuple[str, bool, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,8 @@ class _Made:
     sample: Sample | None
     base: Sample | None
     task: asyncio.Task[bytes]
+    make: Make
+    asked_s: float  # loop time
 
 
 class StatsPages:
@@ -62,7 +69,8 @@ class StatsPages:
         self._psi = psi
         self._host = host
         self._max_age_s = max_age_s
-        self._made: dict[tuple[str, bool, bool], _Made] = {}
+        self._made: dict[Key, _Made] = {}
+        self._renewal: asyncio.Task[None] | None = None
 
     async def summary(
         self, *, only_cpu_and_memory: bool = False, accept_encoding: str = ""
@@ -81,7 +89,7 @@ class StatsPages:
             )
             return orjson.dumps(summary)
 
-        sample = await self._sampler.fresh(self._max_age_s)
+        sample = await self._sample()
         name = "summary of cpu and memory" if only_cpu_and_memory else "summary"
         return await self._body(name, make, sample, "application/json", accept_encoding)
 
@@ -108,7 +116,7 @@ class StatsPages:
     async def _metrics(self, name: str, make: Make, openmetrics: bool, encoding: str) -> Body:
         content_type = text.OPENMETRICS_TYPE if openmetrics else text.TEXT_TYPE
         try:
-            sample = await self._sampler.fresh(self._max_age_s)
+            sample = await self._sample()
             return await self._body(name, make, sample, content_type, encoding)
         except Exception:
             log.exception("the %s page has no statistics to show", name)
@@ -118,16 +126,58 @@ class StatsPages:
         self, name: str, make: Make, sample: Sample, content_type: str, accept_encoding: str
     ) -> Body:
         wants_gzip = "gzip" in accept_encoding
-        base = self._sampler.base_of(sample)
         key = (name, content_type == text.OPENMETRICS_TYPE, wants_gzip)
-        made = self._made.get(key)
-        if made is None or made.sample is not sample or made.base is not base:
-            task = loops.spawn(
-                asyncio.to_thread(_make, make, sample, base, wants_gzip), name=f"page {name}"
-            )
-            made = self._made[key] = _Made(sample, base, task)
-        data = await asyncio.shield(made.task)
+        data = await asyncio.shield(self._page(key, make, sample, _loop_s()).task)
         return Body(data, content_type, "gzip" if wants_gzip else "")
+
+    def _page(self, key: Key, make: Make, sample: Sample, asked_s: float) -> _Made:
+        """The page of this sample, begun now unless it was before."""
+        base = self._sampler.base_of(sample)
+        made = self._made.get(key)
+        if made is not None and made.sample is sample and made.base is base:
+            made = replace(made, asked_s=asked_s)
+        else:
+            task = loops.spawn(
+                asyncio.to_thread(_make, make, sample, base, key[2]), name=f"page {key[0]}"
+            )
+            made = _Made(sample, base, task, make, asked_s)
+            self._forget_later(key, weakref.ref(task))
+        self._made[key] = made
+        return made
+
+    def _forget_later(self, key: Key, task: weakref.ref[asyncio.Task[bytes]]) -> None:
+        """Megabytes that nobody can be sent any more are not kept until somebody asks anew."""
+
+        def forget() -> None:
+            made = self._made.get(key)
+            if made is not None and made.task is task():
+                del self._made[key]
+
+        asyncio.get_running_loop().call_later(2 * self._max_age_s, forget)
+
+    async def _sample(self) -> Sample:
+        sample = await self._sampler.fresh(self._max_age_s)
+        is_renewing = self._renewal is not None and not self._renewal.done()
+        if not is_renewing and self._sampler.age_s() > self._max_age_s * _RENEW_AT:
+            self._renewal = loops.spawn(self._renew(), name="renew statistics")
+        return sample
+
+    async def _renew(self) -> None:
+        """The next sample, and its pages for those who asked for the last one's."""
+        try:
+            sample = await self._sampler.sample()
+        except Exception:
+            log.debug("renewing the statistics failed; the next reader meets it", exc_info=True)
+            return
+        recently_s = _loop_s() - 2 * self._max_age_s
+        for key, made in tuple(self._made.items()):
+            if made.asked_s >= recently_s:
+                page = self._page(key, made.make, sample, made.asked_s)
+                await asyncio.wait([page.task])
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _make(make: Make, sample: Sample, base: Sample | None, wants_gzip: bool) -> bytes:

@@ -88,9 +88,15 @@ class Page:
 
     def __init__(self, *, openmetrics: bool = False) -> None:
         self._openmetrics = openmetrics
-        self._lines: list[str] = []
-        self.add = self._lines.append
-        self.extend = self._lines.extend
+        self._parts: list[bytes] = []
+
+    def add(self, lines: str) -> None:
+        """Whole lines, with their ends."""
+        self._parts.append(lines.encode())
+
+    def extend(self, lines: Iterable[str]) -> None:
+        """The lines of a family: joined while they are still in the processor's cache."""
+        self._parts.append("".join(lines).encode())
 
     @property
     def content_type(self) -> str:
@@ -125,4 +131,4 @@ class Page:
         """The whole page, in the order written."""
         if self._openmetrics:
             self.add("# EOF\n")
-        return "".join(self._lines).encode()
+        return b"".join(self._parts)

@@ -22,20 +22,31 @@ def pods(containers: int) -> Iterator[tuple[Layout, list[PodTarget]]]:
     """Pods of three containers each, as the sampler is given them; removed at the end."""
     layout = detect_layout("/sys/fs/cgroup")
     parent = f"/orchbench-{os.getpid()}"
-    targets = [
-        _pod(parent, index, min(CONTAINERS_PER_POD, containers - index))
-        for index in range(0, containers, CONTAINERS_PER_POD)
-    ]
+    targets = targets_below(parent, containers)
     made: list[Path] = []
     try:
         for root in sorted({file.hierarchy for file in layout.files}):
             _make(Path(root), parent, targets, made)
-        yield layout, targets
     except OSError as error:
+        _remove(made)
         raise NoCgroups(f"cannot make cgroups below /sys/fs/cgroup: {error}") from error
+    try:
+        yield layout, targets
     finally:
-        for path in reversed(made):
-            path.rmdir()
+        _remove(made)
+
+
+def targets_below(parent: str, containers: int) -> list[PodTarget]:
+    """The targets that `pods` makes cgroups for; another process finds the same."""
+    return [
+        _pod(parent, index, min(CONTAINERS_PER_POD, containers - index))
+        for index in range(0, containers, CONTAINERS_PER_POD)
+    ]
+
+
+def _remove(made: list[Path]) -> None:
+    for path in reversed(made):
+        path.rmdir()
 
 
 def _make(root: Path, parent: str, targets: list[PodTarget], made: list[Path]) -> None:

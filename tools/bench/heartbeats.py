@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
-from tools.bench.idle import _cpu_s, _status_kib
+from tools.bench import processes
+from tools.bench.table import Table
 
 NODES = int(os.environ.get("BENCH_NODES") or 5000)
 STEADY_S = float(os.environ.get("BENCH_NODES_SECONDS") or 1800)
@@ -47,14 +48,17 @@ class Control:
         return {name for name, shown in self.get("/nodes").items() if shown == status}
 
 
-def main() -> None:
-    """Print the table of issue-level limits beside what was seen."""
+def main() -> int:
+    """How many limits are missed."""
+    table = Table()
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as name,
         local_cluster(Path(name) / "run", runtime=None) as cluster,
         _hollow(cluster) as (process, control),
     ):
-        _measure(cluster, process, control)
+        _measure(cluster, process, control, table)
+    print(f"\n{table.markdown()}")
+    return table.missed
 
 
 @contextmanager
@@ -74,7 +78,9 @@ def _hollow(cluster: LocalCluster) -> Iterator[tuple[subprocess.Popen[str], Cont
         process.wait(30)
 
 
-def _measure(cluster: LocalCluster, process: subprocess.Popen[str], control: Control) -> None:
+def _measure(
+    cluster: LocalCluster, process: subprocess.Popen[str], control: Control, table: Table
+) -> None:
     eventually(
         lambda: control.get("/figures")["shown"].get("True") == NODES,
         within_s=3 * _RAMP_S + 60,
@@ -88,25 +94,26 @@ def _measure(cluster: LocalCluster, process: subprocess.Popen[str], control: Con
         f"{NODES} hollow nodes": process.pid,
     }
     control.post("/reset")
-    used, began_s = {name: _cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
+    used, began_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
     false_deaths = _watch_steady(control)
     elapsed_s = time.monotonic() - began_s
     figures = control.get("/figures")
     unknown_s, others = _silence(control)
     back_s = _heal(control)
-    _row("false Unknown in the steady time", "0", len(false_deaths))
-    _row("lateness of renewals, s (p99)", "< 1", f"{figures['late_p99_s']:.3f}")
-    _row("lateness of renewals, s (p50, max)", "",
-         f"{figures['late_p50_s']:.3f} {figures['late_max_s']:.3f}")  # fmt: skip
-    _row(f"of {SILENCED} silenced, Unknown", str(SILENCED), len(unknown_s))
-    shown = f"{min(unknown_s):.0f}..{max(unknown_s):.0f}" if unknown_s else "-"
-    _row("after their silence began, s", "40..60", shown)
-    _row("others Unknown meanwhile", "0", len(others))
-    _row("all Ready again after healing, s", "< 15", f"{back_s:.1f}")
+    table.row("false Unknown in the steady time", len(false_deaths), at_most=0)
+    table.row("lateness of renewals, s (p99)", figures["late_p99_s"], at_most=1)
+    table.note("lateness of renewals, s (p50, max)",
+               f"{figures['late_p50_s']:.3f} {figures['late_max_s']:.3f}")  # fmt: skip
+    table.row(f"of {SILENCED} silenced, Unknown", len(unknown_s), at_least=SILENCED)
+    if unknown_s:
+        table.row("the first of them after its silence began, s", min(unknown_s), at_least=40)
+        table.row("the last of them, s", max(unknown_s), at_most=60)
+    table.row("others Unknown meanwhile", len(others), at_most=0)
+    table.row("all Ready again after healing, s", back_s, at_most=15)
     for name, pid in pids.items():
-        percent = 100 * (_cpu_s(pid) - used[name]) / elapsed_s
-        _row(f"{name}: % of a core over all, MiB", "",
-             f"{percent:.0f} {_status_kib(pid, 'VmRSS') / 1024:.0f}")  # fmt: skip
+        percent = 100 * (processes.cpu_s(pid) - used[name]) / elapsed_s
+        resident = processes.resident_mib(pid)
+        table.note(f"{name}: % of a core over all, MiB", f"{percent:.0f} {resident:.0f}")
 
 
 def _watch_steady(control: Control) -> set[str]:
@@ -145,10 +152,6 @@ def _heal(control: Control) -> float:
         poll_s=0.2,
     )
     return time.monotonic() - began_s
-
-
-def _row(what: str, limit: str, seen: object) -> None:
-    print(f"{what:44} {limit:>10} {seen!s:>12}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import statistics
 import subprocess
 import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+from tools.bench import processes
+from tools.bench.client import percentile
 
 SOURCE = Path(__file__).with_name("pread.c")
 
@@ -57,65 +58,108 @@ def c_reader(paths: Sequence[str]) -> Iterator[CReader | None]:
             process.stdout.close()
 
 
-def node_exporter_row(scrapes: int = 10) -> str:
-    """One line about Debian's node exporter, with its default collectors."""
-    program = shutil.which("prometheus-node-exporter")
-    if program is None:
-        return "node exporter: not installed (apt-get install prometheus-node-exporter)"
-    port = _free_port()
-    flag = f"--web.listen-address=127.0.0.1:{port}"
-    return _scraped("node exporter", [program, flag], f"http://127.0.0.1:{port}/metrics", scrapes)
-
-
-def cadvisor_row(cgroups: int, scrapes: int = 5) -> str:
-    """One line about cAdvisor on the same cgroups, when `CADVISOR` names its binary."""
-    program = os.environ.get("CADVISOR", "")
-    if not program:
-        return "cAdvisor: not given (CADVISOR=path)"
-    port = _free_port()
-    command = [program, f"--port={port}", "--listen_ip=127.0.0.1", "--housekeeping_interval=1h"]
-    command += ["--allow_dynamic_housekeeping=false", "--docker_only=false"]
-    url = f"http://127.0.0.1:{port}/metrics"
-    return _scraped(f"cAdvisor, {cgroups} cgroups", command, url, scrapes)
-
-
-def _scraped(name: str, command: list[str], url: str, scrapes: int) -> str:
+@contextmanager
+def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The process of a command, ended at the end."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        size = _wait_for(url)
-        before = sum(psutil.Process(process.pid).cpu_times()[:2])
-        walls = []
-        for _ in range(scrapes):
-            begun = time.perf_counter()
-            with urllib.request.urlopen(url, timeout=30) as answer:
-                body = answer.read()
-            walls.append(time.perf_counter() - begun)
-        cpu = (sum(psutil.Process(process.pid).cpu_times()[:2]) - before) / scrapes
-        resident = psutil.Process(process.pid).memory_info().rss / 2**20
-    except OSError as error:
-        return f"{name}: cannot be scraped: {error}"
+        yield process
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(20)
+
+
+@contextmanager
+def cadvisor(interval: str, port: int = 0) -> Iterator[subprocess.Popen[bytes] | None]:
+    """cAdvisor when `CADVISOR` names its binary, keeping house at the given interval; else None."""
+    program = os.environ.get("CADVISOR", "")
+    if not program:
+        yield None
+        return
+    command = [
+        program, f"--port={port or free_port()}", "--listen_ip=127.0.0.1", "--docker_only=false",
+        f"--housekeeping_interval={interval}", "--allow_dynamic_housekeeping=false",
+    ]  # fmt: skip
+    with running(command) as process:
+        yield process
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """What a scrape of another exporter costs; CPU is that of its process."""
+
+    series: int
+    body_bytes: int
+    cpu_ms: float
+    p50_ms: float
+    p99_ms: float
+    resident_mib: float
+
+    @property
+    def usec_per_series(self) -> float:
+        return self.cpu_ms * 1e3 / max(self.series, 1)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.series} series, {self.body_bytes / 1e3:.0f} kB, {self.cpu_ms:.1f} ms CPU "
+            f"({self.usec_per_series:.2f} us per series), p50 {self.p50_ms:.1f} ms, "
+            f"p99 {self.p99_ms:.1f} ms, resident {self.resident_mib:.0f} MiB"
+        )
+
+
+def node_exporter(scrapes: int = 100) -> Scraped | None:
+    """Debian's node exporter with its default collectors; None where it is not installed."""
+    program = shutil.which("prometheus-node-exporter")
+    if program is None:
+        return None
+    port = free_port()
+    with running([program, f"--web.listen-address=127.0.0.1:{port}"]) as process:
+        return scraped(process.pid, f"http://127.0.0.1:{port}/metrics", scrapes)
+
+
+def scraped_cadvisor(scrapes: int = 20) -> Scraped | None:
+    """cAdvisor's own page, without housekeeping in between; None where it is not given."""
+    port = free_port()
+    with cadvisor("1h", port) as process:
+        if process is None:
+            return None
+        return scraped(process.pid, f"http://127.0.0.1:{port}/metrics", scrapes)
+
+
+def scraped(pid: int, url: str, scrapes: int) -> Scraped:
+    """Scrape it one request after the other; OSError when it never answers."""
+    _wait_for(url)
+    before_s = processes.cpu_s(pid)
+    walls, body = [], b""
+    for _ in range(scrapes):
+        begun_s = time.perf_counter()
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            body = answer.read()
+        walls.append((time.perf_counter() - begun_s) * 1e3)
+    cpu_s = processes.cpu_s(pid) - before_s
     series = sum(1 for line in body.splitlines() if line and not line.startswith(b"#"))
-    return (
-        f"{name}: {series} series, {size} bytes, {cpu * 1e3:.1f} ms CPU a scrape "
-        f"({cpu / max(series, 1) * 1e6:.2f} us per series), "
-        f"median {statistics.median(walls) * 1e3:.1f} ms, resident {resident:.0f} MiB"
+    return Scraped(
+        series,
+        len(body),
+        cpu_s / scrapes * 1e3,
+        percentile(walls, 500),
+        percentile(walls, 990),
+        processes.resident_mib(pid),
     )
 
 
-def _wait_for(url: str) -> int:
+def _wait_for(url: str) -> None:
     for _ in range(100):
         try:
             with urllib.request.urlopen(url, timeout=30) as answer:
-                return len(answer.read())
+                answer.read()
+                return
         except OSError:
             time.sleep(0.1)
     raise OSError(f"{url} does not answer")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -111,3 +111,52 @@ async def test_a_page_that_cannot_be_made_says_so(
 
     monkeypatch.setattr(pages.resource, "render_resource_metrics", fails)
     assert b"\nresource_scrape_error 1\n" in (await made.resource()).data
+
+
+async def until(done: Any) -> None:
+    async with asyncio.timeout(20):
+        while not done():
+            await asyncio.sleep(0.005)
+
+
+async def test_readers_that_keep_coming_never_wait_for_a_reading(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
+    first = await made.containers()
+    assert sampler.beats == 1, "a young sample is not renewed"
+    rendered: list[Sample | None] = []
+    render = containerstats.render_container_metrics
+
+    def noting(sample: Sample | None, **more: Any) -> bytes:
+        rendered.append(sample)
+        return render(sample, **more)
+
+    monkeypatch.setattr(containerstats, "render_container_metrics", noting)
+    monkeypatch.setattr(sampler, "age_s", lambda: 40.0)  # near its end, not beyond it
+    assert (await made.containers()).data == first.data, "served at once, from the old one"
+    await until(lambda: sampler.beats == 2 and rendered)
+    assert rendered == [sampler.latest], "the page is ready before the next reader asks"
+
+
+async def test_a_renewal_that_fails_is_left_to_the_next_reader(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
+    await made.resource()
+    monkeypatch.setattr(sampler, "age_s", lambda: 40.0)
+
+    def fail(*_: Any) -> Sample:
+        raise OSError("gone")
+
+    monkeypatch.setattr(sampler.reader, "read", fail)
+    body = await made.resource()
+    assert made._renewal
+    await made._renewal
+    assert b"resource_scrape_error 0" in body.data
+
+
+async def test_pages_nobody_can_be_sent_any_more_are_not_kept(sampler: Sampler) -> None:
+    made = StatsPages(sampler, node_name="node-a", max_age_s=0.05)
+    await asyncio.gather(made.containers(), made.summary(), made.resource())
+    await until(lambda: not made._made)

@@ -1,0 +1,48 @@
+"""What the benchmarks conclude from their figures: which limits are met, and the exit code."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from tools.bench import __main__ as bench
+from tools.bench.client import percentile
+from tools.bench.table import Table
+
+
+def test_a_figure_is_judged_by_its_limit() -> None:
+    table = Table()
+    table.row("cheap", 0.5, at_most=0.5)
+    table.row("dear", 0.51, at_most=0.5)
+    table.row("times better", 9.9, at_least=10, unit=" x")
+    table.row("shown only", 7)
+    table.note("peer", "not installed")
+    assert table.missed == 2
+    assert table.markdown().splitlines()[2:] == [
+        "| cheap | <= 0.5 | 0.5 | met |",
+        "| dear | <= 0.5 | 0.51 | **missed** |",
+        "| times better | >= 10 x | 9.9 x | **missed** |",
+        "| shown only |  | 7 |  |",
+        "| peer |  | not installed |  |",
+    ]
+
+
+@pytest.mark.parametrize(("missed", "code"), [(None, 0), (0, 0), (3, 1)])
+def test_a_missed_limit_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, missed: int | None, code: int
+) -> None:
+    module = types.SimpleNamespace(main=lambda: missed)
+    monkeypatch.setattr(bench.importlib, "import_module", lambda name: module)
+    assert bench.main(["idle"]) == code
+
+
+def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["speed"]) == 2
+    assert "no benchmark speed" in capsys.readouterr().out
+
+
+def test_percentiles_are_of_the_nearest_rank() -> None:
+    values = [float(number) for number in range(1, 1001)]
+    assert [percentile(values, rank) for rank in (500, 990, 999, 1000)] == [501, 991, 1000, 1000]
+    assert percentile([4.0], 990) == 4.0

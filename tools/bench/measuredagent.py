@@ -1,0 +1,65 @@
+"""An agent as it is installed, with one difference: its pods are cgroups that the benchmark made.
+
+    python -m tools.bench.measuredagent PARENT CONTAINERS FILE [an agent's flags…]
+
+Beside it a task of a millisecond notes how late the event loop is; at SIGUSR1 the percentiles
+since the last one are written to FILE as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from nodeagent import main as agent
+from nodeagent.pods.registry import PodRegistry
+from tools.bench import cgrouptree
+from tools.bench.client import percentile
+
+_TICK_S = 0.001
+
+
+class LoopDelays:
+    """Milliseconds by which a task that wanted to run every millisecond ran later."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._delays: list[float] = []
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, self._write)
+        while True:
+            begun_s = loop.time()
+            await asyncio.sleep(_TICK_S)
+            self._delays.append((loop.time() - begun_s - _TICK_S) * 1e3)
+
+    def _write(self) -> None:
+        delays, self._delays = self._delays or [0.0], []
+        ranks = {"p50": 500, "p99": 990, "p999": 999, "max": 1000}
+        figures = {name: percentile(delays, rank) for name, rank in ranks.items()}
+        partial = self._file.with_suffix(".partial")
+        partial.write_text(json.dumps(figures))
+        partial.rename(self._file)
+
+
+def main(parent: str, containers: int, file: Path, flags: list[str]) -> int:
+    targets = cgrouptree.targets_below(parent, containers)
+    PodRegistry.targets = lambda self: targets  # type: ignore[method-assign]
+    listed = agent._loops
+
+    def with_delays(*arguments: Any) -> dict[str, Any]:
+        return {**listed(*arguments), "loop delays": LoopDelays(file).run()}
+
+    agent._loops = with_delays
+    return agent.main(flags)
+
+
+if __name__ == "__main__":
+    os.environ.pop("NOTIFY_SOCKET", None)
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]))

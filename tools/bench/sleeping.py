@@ -1,0 +1,95 @@
+"""The whole agent with 101 sleeping pods on a real containerd: what it costs to look after them.
+
+The same set-up as that of the reference agent's figures: two containers of each pod, its own and
+the sandbox. CPU is that of the agent's process. `BENCH_SLEEPING_SECONDS` (120) sets how long is
+measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually, local_cluster, runtime_tool
+from tools.bench import processes
+from tools.bench.client import Client, percentile
+from tools.bench.table import Table
+
+PODS = int(os.environ.get("BENCH_SLEEPING_PODS") or 101)
+MEASURED_S = float(os.environ.get("BENCH_SLEEPING_SECONDS") or 120)
+SETTLING_S = 20.0  # start-up work, and the first walk of the directories
+SCRAPES = 40
+_FRESH_S = 1.1  # a reading older than a second is made anew
+_START_WITHIN_S = 600.0
+
+
+def add_rows(table: Table) -> None:
+    """Measure an agent with 101 pods."""
+    with sleeping_pods(PODS) as cluster:
+        agent = cluster.pid("nodeagent")
+        time.sleep(SETTLING_S)
+        percent = processes.cpu_percent(agent, MEASURED_S)
+        table.row(f"whole agent, {PODS} sleeping pods: CPU, % of a core", percent, at_most=0.6)
+        resident = processes.resident_mib(agent)
+        table.row(f"whole agent, {PODS} sleeping pods: resident MiB", resident, at_most=90)
+        client = Client(cluster.info)
+        walls = client.latencies(["/metrics/resource"], requests=SCRAPES, every_s=_FRESH_S)
+        client.close()
+        table.row(
+            f"/metrics/resource, {PODS} pods, a reading each: p50 ms",
+            percentile(walls, 500) * 1e3,
+            at_most=5,
+        )
+
+
+@contextmanager
+def sleeping_pods(count: int) -> Iterator[LocalCluster]:
+    """A cluster whose node runs that many pods of one sleeping container each."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed agent has its code compiled
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        runtime, run_dir = Path(name, "rt"), Path(name, "run")
+        shared = ("--share", str(run_dir / "nodeagent"))
+        up = runtime_tool("up", "--dir", str(runtime), "--base", str(RUNTIME_BASE), *shared)
+        try:
+            _write_manifests(run_dir / "manifests", count)
+            with local_cluster(run_dir, runtime=up.stdout.strip()) as cluster:
+                eventually(
+                    lambda: _running(cluster) == count,
+                    within_s=_START_WITHIN_S,
+                    what=f"{count} pods run",
+                    poll_s=2.0,
+                )
+                yield cluster
+        finally:
+            runtime_tool("down", "--dir", str(runtime))
+
+
+def _write_manifests(directory: Path, count: int) -> None:
+    directory.mkdir(parents=True)
+    for number in range(count):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"sleeping-{number}"},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {
+                        "name": "sleep",
+                        "image": "localhost/busybox:1",
+                        "command": ["sleep", "100000"],
+                    }
+                ],
+            },
+        }
+        (directory / f"{number:03d}.json").write_text(json.dumps(pod))
+
+
+def _running(cluster: LocalCluster) -> int:
+    pods = cluster.get("/api/v1/namespaces/default/pods")["items"]
+    return sum(pod.get("status", {}).get("phase") == "Running" for pod in pods)

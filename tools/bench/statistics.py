@@ -1,0 +1,70 @@
+"""Everything that is promised of the statistics, in one run of about ten minutes.
+
+Sampling beside a C program, pages beside other ways to make them, other exporters on the same
+cgroups, the served agent, and the whole agent with real pods. The last thing printed is the table
+of limits for docs/benchmarks.md. `BENCH_PARTS=sampling,rendering` runs only some parts.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+
+from orch.component.daemon import freeze_gc
+from tools.bench import (
+    cgrouptree,
+    peers,
+    rendering,
+    sampling,
+    serving,
+    sleeping,
+    steady,
+)
+from tools.bench.table import Table
+
+
+def main() -> int:
+    """How many limits are missed."""
+    _raise_descriptor_limit()
+    begun_s = time.monotonic()
+    table = Table()
+    wanted = os.environ.get("BENCH_PARTS", "")
+    parts = {
+        "sampling": sampling.add_rows,
+        "rendering": _rendering,
+        "steady": steady.add_rows,
+        "serving": serving.add_rows,
+        "sleeping": sleeping.add_rows,
+    }
+    print(f"load of the machine at the start: {os.getloadavg()[0]:.1f}\n")
+    for name in wanted.split(",") if wanted else parts:
+        parts[name](table)
+    took_s, load = time.monotonic() - begun_s, os.getloadavg()[0]
+    print(f"\n{table.markdown()}\n")
+    print(f"{table.missed} limits missed, {took_s:.0f} s, load at the end {load:.1f}")
+    return table.missed
+
+
+def _rendering(table: Table) -> None:
+    freeze_gc()  # as the daemons do when they have started
+    pages = rendering.add_rows(table)
+    exporter = peers.node_exporter()
+    if exporter is None:
+        table.note("node exporter", "not installed (Debian package prometheus-node-exporter)")
+    else:
+        table.note("node exporter, a scrape", str(exporter))
+    with cgrouptree.pods(rendering.SIZES[-1]):
+        cadvisor = peers.scraped_cadvisor()
+    if cadvisor is None:
+        table.note("cAdvisor", "not given (CADVISOR=path)")
+        return
+    table.note(f"cAdvisor, {rendering.SIZES[-1]} containers, a scrape", str(cadvisor))
+    ours = pages[rendering.SIZES[-1]].ours_usec
+    table.row("containerstats, cheaper per series than cAdvisor, x",
+              cadvisor.usec_per_series / ours, at_least=10)  # fmt: skip
+
+
+def _raise_descriptor_limit() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,57 @@
+"""Sampling alone at 330 containers, once every 10 s for a minute, in a process of its own.
+
+    python -m tools.bench.steady PARENT CONTAINERS     (what `add_rows` starts)
+
+When CADVISOR names a binary it keeps house over the same cgroups in the same minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import ExitStack
+
+from nodeagent.stats.host import raise_open_files
+from nodeagent.stats.sampler import INTERVAL_S, Sampler
+from nodeagent.stats.sources import Sources
+from orch.component.daemon import freeze_gc
+from orch.component.loops import Periodic
+from tools.bench import cgrouptree, peers, processes
+from tools.bench.table import Table
+
+CONTAINERS = 330
+MEASURED_S = 60.0
+SETTLING_S = 5.0
+
+
+def add_rows(table: Table) -> None:
+    with cgrouptree.pods(CONTAINERS) as (_, targets), ExitStack() as stack:
+        parent = targets[0].cgroup_parent.rpartition("/")[0]
+        command = [sys.executable, "-m", "tools.bench.steady", parent, str(CONTAINERS)]
+        ours = stack.enter_context(peers.running(command))
+        housekeeping = stack.enter_context(peers.cadvisor(interval="10s"))
+        time.sleep(SETTLING_S)
+        watched = [process for process in (ours, housekeeping) if process]
+        before = [processes.cpu_s(process.pid) for process in watched]
+        time.sleep(MEASURED_S)
+        used = [processes.cpu_s(p.pid) - was for p, was in zip(watched, before, strict=True)]
+    percents = [100 * seconds / MEASURED_S for seconds in used]
+    table.row(
+        f"sampling alone, {CONTAINERS} containers: CPU, % of a core", percents[0], at_most=0.3
+    )
+    if housekeeping:
+        table.row("cAdvisor's housekeeping beside it, per pass, x ours",
+                  percents[1] / max(percents[0], 1e-6), at_least=8)  # fmt: skip
+
+
+async def _sample_for_ever(parent: str, containers: int) -> None:
+    targets = cgrouptree.targets_below(parent, containers)
+    sampler = Sampler(targets=lambda: targets, sources=Sources())
+    freeze_gc()
+    await Periodic("sampling", sampler.step, interval_s=INTERVAL_S).run()
+
+
+if __name__ == "__main__":
+    raise_open_files(16_384)
+    asyncio.run(_sample_for_ever(sys.argv[1], int(sys.argv[2])))
