@@ -39,6 +39,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/test_seccomplint.py": ("nodeagent.seccomprules",),
     "nodeagent/pods/test_admission.py": ("nodeagent.pods.sysctls",),
     "nodeagent/pods/test_agent_killed.py": ("nodeagent.pods.observed",),
+    "nodeagent/pods/test_cgroups.py": ("nodeagent.pods.cgrouptree",),
     "nodeagent/pods/test_hooks.py": (
         "nodeagent.pods.endings",
         "nodeagent.pods.starting",

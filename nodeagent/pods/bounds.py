@@ -5,7 +5,7 @@ The pod gets the sum of what its containers ask for, and is limited only when ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from nodeagent.pods import qos, spec
 from orch.wire import quantity
@@ -14,12 +14,9 @@ from orch.wire.pods import Pod
 
 def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
     """The files to write in the pod's cgroup; those a hierarchy does not have are for another."""
-    containers = pod.spec.containers
-    limits = [qos.limits(c) for c in containers]
-    shares = spec.cpu_shares(
-        sum(quantity.to_milli(qos.requests(c).get("cpu", 0)) for c in containers)
-    )
-    bounds = {"cpu.weight": str(cpu_weight(shares))} if unified else {"cpu.shares": str(shares)}
+    limits = [qos.limits(c) for c in pod.spec.containers]
+    shares = spec.cpu_shares(_requested_milli(pod))
+    bounds = share_bound(shares, unified=unified)
     if all("cpu" in one for one in limits):
         quota = spec.cpu_quota_usec(sum(quantity.to_milli(one["cpu"]) for one in limits))
         if quota and unified:
@@ -31,6 +28,24 @@ def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
         total_bytes = sum(quantity.to_bytes(one["memory"]) for one in limits)
         bounds["memory.max" if unified else "memory.limit_in_bytes"] = str(total_bytes)
     return bounds
+
+
+def class_shares(pods: Iterable[Pod]) -> dict[str, int]:
+    """cpu shares of the classes that have a cgroup of their own: BestEffort gets the least."""
+    burstable = (pod for pod in pods if qos.qos_class(pod) == qos.BURSTABLE)
+    return {
+        qos.BURSTABLE: spec.cpu_shares(sum(map(_requested_milli, burstable))),
+        qos.BEST_EFFORT: spec.MIN_CPU_SHARES,
+    }
+
+
+def share_bound(shares: int, *, unified: bool) -> dict[str, str]:
+    """The file that gives a cgroup its cpu shares."""
+    return {"cpu.weight": str(cpu_weight(shares))} if unified else {"cpu.shares": str(shares)}
+
+
+def _requested_milli(pod: Pod) -> int:
+    return sum(quantity.to_milli(qos.requests(c).get("cpu", 0)) for c in pod.spec.containers)
 
 
 def cpu_weight(shares: int) -> int:

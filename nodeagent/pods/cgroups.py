@@ -1,8 +1,9 @@
 """The cgroups of pods, in every hierarchy the host has: made with the pod, gone with it.
 
 Works on cgroup v1, hybrid and v2 below an injected root. Containers' own cgroups are the
-runtime's; this module makes their parent, `<parent>/pod<uid>`, and sets what bounds the pod as a
-whole. Not being allowed to is no reason not to run the pod: it is logged once.
+runtime's; this module makes their parents, `<parent>[/burstable|/besteffort]/pod<uid>`, and sets
+what bounds each pod as a whole and what the classes of service share. Not being allowed to is no
+reason not to run the pod: it is logged once.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
-import signal
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
-from nodeagent.pods import bounds
+from nodeagent.pods import bounds, cgrouptree, qos
+from nodeagent.pods.cgrouptree import CgroupError as CgroupError
 from orch.wire.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -22,9 +24,7 @@ log = logging.getLogger(__name__)
 _TRIES = 20
 _PAUSE_S = 0.1
 
-
-class CgroupError(Exception):
-    """A cgroup cannot be removed; the text names it and the reason."""
+T = TypeVar("T")
 
 
 class PodCgroups:
@@ -34,15 +34,17 @@ class PodCgroups:
         self._parent = parent.strip("/")
         self._root = Path(root)
         self._refused = ""
+        self._shares: Mapping[str, int] = {}  # of the classes, as last written
 
     async def ensure(self, pod: Pod) -> None:
-        """Make the pod's cgroup and set its bounds."""
-        try:
-            await asyncio.to_thread(self._ensure, pod)
-        except OSError as error:
-            if str(error) != self._refused:
-                self._refused = str(error)
-                log.warning("pods run without bounds of their own: %s", error)
+        """Make the pod's cgroup where it is not, and set its bounds where they differ."""
+        await self._try(self._ensure, pod)
+
+    async def balance(self, pods: Iterable[Pod]) -> None:
+        """Give each class of service its share of the processor: what its pods ask for."""
+        shares = bounds.class_shares(pods)
+        if shares != self._shares and await self._try(self._set_shares, shares):
+            self._shares = shares
 
     async def remove(self, uid: str) -> None:
         """Remove the pod's cgroup and all below it, killing what is left in them.
@@ -58,107 +60,47 @@ class PodCgroups:
         raise CgroupError(f"cgroup {self._parent}/pod{uid} still holds processes that do not end")
 
     async def remove_parent(self) -> None:
-        """Remove the cgroup of all pods where it is empty."""
+        """Remove the cgroups of all pods where they are empty."""
         await asyncio.to_thread(self._remove_parent)
 
-    def _hierarchies(self) -> dict[str, Path]:
-        """Controller directory name → its path; v2 alone is `unified`."""
-        if (self._root / "cgroup.controllers").exists():
-            return {"unified": self._root}
-        return {
-            entry.name: Path(entry.path)
-            for entry in os.scandir(self._root)
-            if entry.is_dir(follow_symlinks=False)
-        }
+    async def _try(self, work: Callable[[T], None], about: T) -> bool:
+        try:
+            await asyncio.to_thread(work, about)
+        except OSError as error:
+            if str(error) != self._refused:
+                self._refused = str(error)
+                log.warning("pods run without bounds of their own: %s", error)
+            return False
+        return True
 
     def _ensure(self, pod: Pod) -> None:
-        below = f"{self._parent}/pod{pod.metadata.uid}"
-        for name, hierarchy in self._hierarchies().items():
+        below = qos.cgroup_path(self._parent, qos.qos_class(pod), pod.metadata.uid or "")
+        for name, hierarchy in cgrouptree.hierarchies(self._root).items():
             directory = hierarchy / below
-            if directory.exists():
-                continue
-            if name == "unified":
-                _make_unified(hierarchy, directory)
-            else:
-                directory.mkdir(parents=True, exist_ok=True)
-                if name == "cpuset":
-                    _inherit_cpuset(hierarchy, directory)
-            for file, value in bounds.pod_bounds(pod, unified=name == "unified").items():
-                if (directory / file).exists():
-                    (directory / file).write_text(value)
+            cgrouptree.make(name, hierarchy, directory)
+            cgrouptree.set_bounds(directory, bounds.pod_bounds(pod, unified=name == "unified"))
+
+    def _set_shares(self, shares: Mapping[str, int]) -> None:
+        for name, hierarchy in cgrouptree.hierarchies(self._root).items():
+            for qos_class, amount in shares.items():
+                directory = hierarchy / self._parent / qos.CGROUPS[qos_class]
+                cgrouptree.make(name, hierarchy, directory)
+                bound = bounds.share_bound(amount, unified=name == "unified")
+                cgrouptree.set_bounds(directory, bound)
 
     def _remove(self, name: str) -> bool:
         gone = True
-        for hierarchy in self._hierarchies().values():
-            gone &= _remove_tree(hierarchy / self._parent / name)
+        for hierarchy in cgrouptree.hierarchies(self._root).values():
+            for of_class in qos.CGROUPS.values():
+                gone &= cgrouptree.remove_tree(hierarchy / self._parent / of_class / name)
         return gone
 
     def _remove_parent(self) -> None:
-        for hierarchy in self._hierarchies().values():
-            try:
-                (hierarchy / self._parent).rmdir()
-            except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.EBUSY, errno.ENOTEMPTY):
-                    raise
-
-
-def _make_unified(root: Path, directory: Path) -> None:
-    """Every ancestor passes its controllers on before the child is made."""
-    current = root
-    for part in directory.relative_to(root).parts:
-        _enable_controllers(current)
-        current = current / part
-        current.mkdir(exist_ok=True)
-    _enable_controllers(current)
-
-
-def _enable_controllers(directory: Path) -> None:
-    control = directory / "cgroup.subtree_control"
-    if not control.exists():
-        return
-    available = (directory / "cgroup.controllers").read_text().split()
-    missing = set(available) - set(control.read_text().split())
-    for controller in sorted(missing):
-        try:
-            control.write_text(f"+{controller}")
-        except OSError as error:
-            log.debug("%s does not pass on %s: %s", directory, controller, error)
-
-
-def _inherit_cpuset(root: Path, directory: Path) -> None:
-    """A v1 cpuset is born empty and takes no process until it has cpus and memory nodes."""
-    current = root
-    for part in directory.relative_to(root).parts:
-        parent, current = current, current / part
-        for file in ("cpuset.cpus", "cpuset.mems"):
-            if (current / file).exists() and not (current / file).read_text().strip():
-                (current / file).write_text((parent / file).read_text())
-
-
-def _remove_tree(directory: Path) -> bool:
-    """Remove a cgroup and those below it; False when processes were in the way and got killed."""
-    gone = True
-    for path, _, _ in os.walk(directory, topdown=False):
-        try:
-            Path(path).rmdir()
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):
-                raise CgroupError(f"cannot remove cgroup {path}: {error.strerror}") from error
-            _kill_all(Path(path))
-            gone = False
-    return gone
-
-
-def _kill_all(cgroup: Path) -> None:
-    try:
-        listed = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
-    except OSError:
-        return  # the cgroup went meanwhile
-    for pid in filter(None, listed):  # 0 is a process of another namespace, and means us to kill()
-        log.warning("killing process %d, left in cgroup %s of a pod that is gone", pid, cgroup)
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        self._shares = {}
+        for hierarchy in cgrouptree.hierarchies(self._root).values():
+            for below in (*filter(None, qos.CGROUPS.values()), ""):
+                try:
+                    (hierarchy / self._parent / below).rmdir()
+                except OSError as error:
+                    if error.errno not in (errno.ENOENT, errno.EBUSY, errno.ENOTEMPTY):
+                        raise

@@ -141,6 +141,7 @@ class PodKeeper:
         for uid, worker in self._workers.items():
             if uid not in uids and worker.pod is not None:
                 worker.remove(Removal())
+        await self._services.cgroups.balance(wanted.pods)
         for pod in wanted.pods:
             self._give_worker(pod)
         self._registry.complete = all(source.ready for source in self._sources)

@@ -48,6 +48,11 @@ class ObservedPod:
         latest = self.latest(name)
         return latest if latest and latest.container.state is ContainerState.RUNNING else None
 
+    def cgroup_parent(self) -> str:
+        """Where the newest sandbox's cgroups are; "" when an agent made it that recorded none."""
+        annotations = self.sandbox.sandbox.annotations if self.sandbox else {}
+        return annotations.get(names.RUNTIME_ANNOTATION_CGROUP_PARENT, "")
+
     def grace_period_s(self) -> int:
         """How long a graceful stop may take, by the record kept on the sandbox."""
         for detail in self.sandboxes:

@@ -8,6 +8,7 @@ anything, Burstable between them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from orch.wire import quantity
@@ -16,6 +17,9 @@ from orch.wire.pods import Container, Pod
 GUARANTEED = "Guaranteed"
 BURSTABLE = "Burstable"
 BEST_EFFORT = "BestEffort"
+
+# Below the cgroup of all pods; Guaranteed pods lie in it themselves, as in the reference agent.
+CGROUPS: Mapping[str, str] = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}
 
 _COUNTED = ("cpu", "memory")
 _GUARANTEED_ADJUSTMENT = -997
@@ -31,6 +35,11 @@ def qos_class(pod: Pod) -> str:
     if all(len(limited) == len(_COUNTED) and wanted == limited for wanted, limited in asked):
         return GUARANTEED
     return BURSTABLE
+
+
+def cgroup_path(parent: str, qos_class: str, uid: str) -> str:
+    """The cgroup of a pod: `<parent>/burstable/pod<uid>`."""
+    return str(PurePosixPath(parent, CGROUPS[qos_class], f"pod{uid}"))
 
 
 def oom_score_adjustment(pod: Pod, container: Container, memory_capacity_bytes: int) -> int:

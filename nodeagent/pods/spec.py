@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from nodeagent.pods import downward, env, hashes, mounts, qos, sysctls
 from nodeagent.pods.actions import StartContainer
@@ -67,9 +66,9 @@ def log_directory(settings: PodSettings, namespace: str, name: str, uid: str) ->
     return f"{settings.pod_logs_dir}/{namespace}_{name}_{uid}"
 
 
-def cgroup_path(settings: PodSettings, uid: str) -> str:
-    """Below the root of every hierarchy: `/orchpods/pod<uid>`."""
-    return str(PurePosixPath(settings.cgroup_parent, f"pod{uid}"))
+def cgroup_path(settings: PodSettings, pod: Pod) -> str:
+    """Below the root of every hierarchy: `/orchpods/burstable/pod<uid>`."""
+    return qos.cgroup_path(settings.cgroup_parent, qos.qos_class(pod), pod.metadata.uid or "")
 
 
 def grace_period_s(pod: Pod) -> int:
@@ -95,11 +94,12 @@ def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpe
         attempt=attempt,
         hostname="" if host_network else (spec.hostname or meta.name)[:HOSTNAME_MAX].rstrip("-."),
         log_directory=log_directory(settings, namespace, meta.name, uid),
-        cgroup_parent=cgroup_path(settings, uid),
+        cgroup_parent=cgroup_path(settings, pod),
         labels={**(meta.labels or {}), **_identity(pod, settings)},
         annotations={
             **(meta.annotations or {}),
             names.RUNTIME_ANNOTATION_GRACE_PERIOD: str(grace_period_s(pod)),
+            names.RUNTIME_ANNOTATION_CGROUP_PARENT: cgroup_path(settings, pod),
         },
         port_mappings=() if host_network else _port_mappings(pod),
         sysctls={s.name: s.value for s in security.sysctls or ()},

@@ -24,7 +24,7 @@ def pod_target(view: ObservedPod, pod: Pod | None, settings: PodSettings) -> Pod
         namespace=view.namespace,
         name=view.name,
         uid=view.uid,
-        cgroup_parent=spec.cgroup_path(settings, view.uid),
+        cgroup_parent=view.cgroup_parent() or f"{settings.cgroup_parent}/pod{view.uid}",
         sandbox_id=ready.sandbox.id if ready else None,
         sandbox_pid=ready.pid if ready else None,
         started_at_ns=view.sandboxes[-1].sandbox.created_at_ns if view.sandboxes else 0,

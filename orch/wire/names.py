@@ -55,6 +55,7 @@ RUNTIME_LABEL_NODE_NAME = "orch.io/node.name"
 RUNTIME_ANNOTATION_CONTAINER_HASH = "orch.io/container.hash"
 RUNTIME_ANNOTATION_RESTART_COUNT = "orch.io/container.restartCount"
 RUNTIME_ANNOTATION_BACKOFF_STEP = "orch.io/container.backoffStep"
+RUNTIME_ANNOTATION_CGROUP_PARENT = "orch.io/pod.cgroupParent"
 RUNTIME_ANNOTATION_GRACE_PERIOD = "orch.io/pod.terminationGracePeriod"
 
 LABEL_BOOTSTRAPPING = "orch.io/bootstrapping"

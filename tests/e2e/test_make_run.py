@@ -36,7 +36,7 @@ def of(directory: Path) -> dict[str, list[str]]:
 
 
 def cgroups_of(container_ids: set[str]) -> list[Path]:
-    found = Path("/sys/fs/cgroup").glob("*/orchpods/pod*/*")
+    found = Path("/sys/fs/cgroup").glob("*/orchpods/**/pod*/*")
     return [path for path in found if path.name in container_ids]
 
 

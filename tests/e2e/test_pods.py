@@ -83,7 +83,7 @@ def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
 
     cluster.kubectl("delete", "pod", name, "--timeout=30s")
     assert not (cluster.run_dir / "nodeagent" / "pods" / uid).exists()
-    assert not list(Path("/sys/fs/cgroup").glob(f"*/orchpods/pod{uid}"))
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/orchpods/**/pod{uid}"))
     assert (told / "line").exists(), "a hostPath is the host's"
 
 

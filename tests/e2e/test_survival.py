@@ -153,6 +153,6 @@ def test_a_node_whose_agent_is_gone_becomes_unknown_and_recovers(
 
 def still_running(container_ids: Iterable[str]) -> dict[str, bool]:
     """Container id → whether the kernel still has processes in its cgroup."""
-    groups = {path.name: path for path in Path("/sys/fs/cgroup").glob("*/orchpods/pod*/*")}
+    groups = {path.name: path for path in Path("/sys/fs/cgroup").glob("*/orchpods/**/pod*/*")}
     names = [one.removeprefix("containerd://") for one in container_ids]
     return {name: bool((groups[name] / "cgroup.procs").read_text().strip()) for name in names}

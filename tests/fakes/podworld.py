@@ -181,7 +181,7 @@ class PodWorld:
         """What pods have left below the directory and in the runtime."""
         found = [
             str(path.relative_to(self.directory))
-            for pattern in ("cgroup/*/orchpods/*", "root/pods/*", "logs/*")
+            for pattern in ("cgroup/*/orchpods/**/pod*", "root/pods/*", "logs/*")
             for path in self.directory.glob(pattern)
         ]
         return [*found, *self.runtime.sandboxes, *self.runtime.containers]

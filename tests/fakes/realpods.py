@@ -126,7 +126,7 @@ class Agent:
         rows = [*await self.runtime.list_sandboxes(), *await self.runtime.list_containers()]
         mine = [row.id for row in rows if row.labels.get("orch.io/node.name") == self.node]
         left = [*self.directory.glob("root/pods/*"), *self.directory.glob("logs/*")]
-        inside = [cgroup for top in self.cgroups() for cgroup in top.iterdir() if cgroup.is_dir()]
+        inside = [cgroup for top in self.cgroups() for cgroup in top.glob("**/pod*")]
         mounts = [m.path for m in kernelmounts.mounts_below(str(self.directory))]
         return [*mine, *map(str, left), *map(str, inside), *mounts]
 

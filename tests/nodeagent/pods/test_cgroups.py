@@ -42,6 +42,57 @@ async def test_every_hierarchy_gets_the_pods_cgroup_and_loses_it(tmp_path: Path)
     assert not list(tmp_path.glob("*/orchpods"))
 
 
+CLASSES = [
+    ({"limits": {"cpu": "1", "memory": "64Mi"}}, "orchpods"),
+    ({"requests": {"cpu": "250m"}}, "orchpods/burstable"),
+    ({}, "orchpods/besteffort"),
+]
+
+
+@pytest.mark.parametrize(("resources", "parent"), CLASSES)
+async def test_each_class_of_service_has_its_place(
+    tmp_path: Path, resources: dict[str, dict[str, str]], parent: str
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    await cgroups.ensure(pod(container_data("app", resources=resources)))
+    assert (tmp_path / "cpu" / parent / f"pod{UID}").is_dir()
+    await cgroups.remove(UID)
+    assert not list(tmp_path.glob("cpu/**/pod*"))
+
+
+@pytest.mark.parametrize(("unified", "shares", "least"), [
+    (False, "768", "2"),
+    (True, "30", "1"),
+])  # fmt: skip
+async def test_the_classes_share_the_processor_by_what_their_pods_ask_for(
+    tmp_path: Path, unified: bool, shares: str, least: str
+) -> None:
+    root, file = (tmp_path, "cpu.weight") if unified else (tmp_path / "cpu", "cpu.shares")
+    for name in ("burstable", "besteffort"):
+        KernelDirectory(root / "orchpods" / name, **{file.replace(".", "__"): "1024"})
+    if unified:
+        (tmp_path / "cgroup.controllers").write_text("cpu\n")
+    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    asking = [
+        pod(container_data("app", resources={"requests": {"cpu": c}})) for c in ("250m", "500m")
+    ]
+    await cgroups.balance([*asking, LIMITED, pod()])
+    assert (root / "orchpods/burstable" / file).read_text() == shares
+    assert (root / "orchpods/besteffort" / file).read_text() == least
+    await cgroups.remove_parent()
+
+
+async def test_a_cgroup_that_is_there_gets_its_bounds_all_the_same(tmp_path: Path) -> None:
+    """As when an agent was killed between making the directory and writing to it."""
+    KernelDirectory(
+        tmp_path / f"memory/orchpods/pod{UID}", memory__limit_in_bytes="9223372036854771712"
+    )
+    await PodCgroups("/orchpods", root=str(tmp_path)).ensure(LIMITED)
+    limit = tmp_path / f"memory/orchpods/pod{UID}/memory.limit_in_bytes"
+    assert limit.read_text() == str(64 * 2**20)
+
+
 async def test_the_parent_stays_while_it_holds_another_pod(tmp_path: Path) -> None:
     (tmp_path / "cpu").mkdir()
     cgroups = PodCgroups("/orchpods", root=str(tmp_path))

@@ -87,7 +87,7 @@ async def test_a_pod_removed_from_its_source_leaves_nothing(world: PodWorld) -> 
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
     await world.start(pod(container_data("app", volumeMounts=mounts), volumes=volumes))
     await world.until(lambda: "app" in world.running())
-    assert len(list(world.directory.glob(f"cgroup/*/orchpods/pod{UID}"))) == 3
+    assert len(list(world.directory.glob(f"cgroup/*/orchpods/**/pod{UID}"))) == 3
     assert list(world.directory.glob("root/pods/*/volumes/empty-dir/scratch"))
     world.source.set()
     await world.until(lambda: not world.traces())

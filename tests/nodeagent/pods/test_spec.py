@@ -43,7 +43,7 @@ def test_a_sandbox_carries_the_pods_identity_logs_and_cgroup() -> None:
     assert sandbox.attempt == 2
     assert sandbox.hostname == "web"
     assert sandbox.log_directory == f"/logs/default_web_{UID}"
-    assert sandbox.cgroup_parent == f"/orchpods/pod{UID}"
+    assert sandbox.cgroup_parent == f"/orchpods/besteffort/pod{UID}"
     assert sandbox.labels == {
         "app": "shop",
         "orch.io/pod.name": "web",

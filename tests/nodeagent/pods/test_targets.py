@@ -27,6 +27,14 @@ def test_a_running_pod_is_measured_with_its_sandbox_and_its_running_containers()
     assert app.log_dir == f"{target.log_dir}/app"
 
 
+def test_a_pod_is_measured_in_the_cgroup_its_sandbox_was_made_in() -> None:
+    path = f"/orchpods/burstable/pod{UID}"
+    made = sandbox(annotations={"orch.io/pod.cgroupParent": path})
+    target = pod_target(seen(made, instance()), pod(), SETTINGS)
+    assert target
+    assert target.cgroup_parent == path
+
+
 def test_a_pod_of_which_nothing_runs_is_not_measured() -> None:
     assert pod_target(seen(), pod(), SETTINGS) is None
     assert pod_target(seen(sandbox(ready=False), exited()), pod(), SETTINGS) is None

@@ -1,0 +1,110 @@
+"""Making, bounding and removing single cgroups below a hierarchy's root; blocking, from a thread.
+
+Which cgroups pods have, and what bounds them, is in `cgroups` and `bounds`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+
+class CgroupError(Exception):
+    """A cgroup cannot be removed; the text names it and the reason."""
+
+
+def hierarchies(root: Path) -> dict[str, Path]:
+    """Controller directory name → its path; v2 alone is `unified`."""
+    if (root / "cgroup.controllers").exists():
+        return {"unified": root}
+    return {
+        entry.name: Path(entry.path)
+        for entry in os.scandir(root)
+        if entry.is_dir(follow_symlinks=False)
+    }
+
+
+def make(name: str, hierarchy: Path, directory: Path) -> None:
+    """Make a cgroup of the hierarchy `name`; one that is there is completed. OSError."""
+    if name == "unified":
+        _make_unified(hierarchy, directory)
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    if name == "cpuset":
+        _inherit_cpuset(hierarchy, directory)
+
+
+def set_bounds(directory: Path, bounds: Mapping[str, str]) -> None:
+    """Write what differs; files this hierarchy does not have are for another. OSError."""
+    for file, value in bounds.items():
+        path = directory / file
+        if path.exists() and path.read_text().strip() != value:
+            path.write_text(value)
+
+
+def _make_unified(root: Path, directory: Path) -> None:
+    """Every ancestor passes its controllers on before the child is made."""
+    current = root
+    for part in directory.relative_to(root).parts:
+        _enable_controllers(current)
+        current = current / part
+        current.mkdir(exist_ok=True)
+    _enable_controllers(current)
+
+
+def _enable_controllers(directory: Path) -> None:
+    control = directory / "cgroup.subtree_control"
+    if not control.exists():
+        return
+    available = (directory / "cgroup.controllers").read_text().split()
+    missing = set(available) - set(control.read_text().split())
+    for controller in sorted(missing):
+        try:
+            control.write_text(f"+{controller}")
+        except OSError as error:
+            log.debug("%s does not pass on %s: %s", directory, controller, error)
+
+
+def _inherit_cpuset(root: Path, directory: Path) -> None:
+    """A v1 cpuset is born empty and takes no process until it has cpus and memory nodes."""
+    current = root
+    for part in directory.relative_to(root).parts:
+        parent, current = current, current / part
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            if (current / file).exists() and not (current / file).read_text().strip():
+                (current / file).write_text((parent / file).read_text())
+
+
+def remove_tree(directory: Path) -> bool:
+    """Remove a cgroup and those below it; False when processes were in the way and got killed."""
+    gone = True
+    for path, _, _ in os.walk(directory, topdown=False):
+        try:
+            Path(path).rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.ENOTEMPTY):
+                raise CgroupError(f"cannot remove cgroup {path}: {error.strerror}") from error
+            _kill_all(Path(path))
+            gone = False
+    return gone
+
+
+def _kill_all(cgroup: Path) -> None:
+    try:
+        listed = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
+    except OSError:
+        return  # the cgroup went meanwhile
+    for pid in filter(None, listed):  # 0 is a process of another namespace, and means us to kill()
+        log.warning("killing process %d, left in cgroup %s of a pod that is gone", pid, cgroup)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
