@@ -17,6 +17,7 @@ from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.logrotation import LogBounds, LogRotation
 from nodeagent.pods.mirror import MirrorPods
+from nodeagent.pods.objects import PodObjects
 from nodeagent.pods.observer import Observer
 from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
@@ -48,7 +49,8 @@ def build_keeper(
         return None
     node_name = registry.settings.node_name
     api = ApiSource(client, node_name) if client else None
-    services = _services(config, registry, runtime, PodEvents(events, api.stored if api else None))
+    told = PodEvents(events, api.stored if api else None)
+    services = _services(config, registry, runtime, told, PodObjects(client))
     rotation = LogRotation(runtime, registry, _log_bounds(config))
     if client is None or api is None:
         return PodKeeper(services, _static_sources(config, node_name), further=(rotation.run,))
@@ -68,6 +70,7 @@ def _services(
     registry: PodRegistry,
     runtime: ContainerRuntime,
     events: PodEvents,
+    objects: PodObjects,
 ) -> PodServices:
     settings = registry.settings
     profiles = SeccompProfiles(f"{settings.root_dir}/seccomp", default=config.seccompDefault)
@@ -82,6 +85,7 @@ def _services(
         vitals=Vitals(prober, registry, events),
         prober=prober,
         endings=TerminationMessages(settings.root_dir),
+        objects=objects,
         events=events,
     )
 

@@ -58,7 +58,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/pods/test_qos.py": ("nodeagent.pods.bounds",),
     "nodeagent/pods/test_spec.py": ("nodeagent.pods.hashes", "nodeagent.pods.mounts"),
     "nodeagent/pods/test_status.py": ("nodeagent.pods.conditions", "nodeagent.pods.phase"),
-    "nodeagent/pods/test_volumes.py": ("nodeagent.pods.kernelmounts",),
+    "nodeagent/pods/test_volumes.py": (
+        "nodeagent.pods.hostpaths",
+        "nodeagent.pods.kernelmounts",
+    ),
     "nodeagent/runtime/test_contract.py": ("nodeagent.runtime.base",),
     "nodeagent/stats/test_cgroups.py": (
         "nodeagent.stats.assembly",

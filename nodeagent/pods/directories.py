@@ -6,7 +6,11 @@ must reach has to be opened on purpose.
 
 from __future__ import annotations
 
+import logging
+import os
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 
 def make(path: Path, mode: int = 0o755) -> bool:
@@ -22,3 +26,15 @@ def make(path: Path, mode: int = 0o755) -> bool:
         directory.mkdir(exist_ok=True)
         directory.chmod(mode)
     return bool(missing)
+
+
+def give_to(path: Path, group: int | None) -> int | None:
+    """Make a directory `group`'s; the group, None when there is none or it may not be. OSError."""
+    if group is None or path.stat().st_gid == group:
+        return group
+    try:
+        os.chown(path, -1, group)
+    except PermissionError:
+        log.warning("%s cannot be given to group %d: the agent lacks CAP_CHOWN", path, group)
+        return None
+    return group

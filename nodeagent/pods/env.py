@@ -1,4 +1,4 @@
-"""The environment of a container: literal values, `$(VAR)` references, fields of the pod; pure.
+"""The environment of a container: values, `$(VAR)`, fields of the pod, keys of objects; pure.
 
 Expansion follows the reference (`third_party/forked/golang/expansion`): `$$` is a dollar sign,
 a reference to a name that is not defined stays as it was written.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from nodeagent.pods import references
+from nodeagent.pods.references import CONFIG_MAP, SECRET, NotThere, Objects, Reference
 from orch.wire.pods import Container, EnvVar, EnvVarSource, Pod
 
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
@@ -32,17 +34,54 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def environment(
-    container: Container, value_from: Callable[[EnvVarSource], str | None]
+    container: Container,
+    value_from: Callable[[EnvVarSource], str | None],
+    objects: Objects = references.NO_OBJECTS,
 ) -> tuple[tuple[str, str], ...]:
     """Names and values in order; the last of a repeated name wins, earlier ones can be referred to.
 
-    `value_from` gives the value of a source, None for one it does not know; its SpecError is passed
-    on.
+    `value_from` gives the value of a field, None for a source it does not know; its SpecError is
+    passed on. What `envFrom` gives comes first. SpecError for what is not in `objects` and must be.
     """
-    values: dict[str, str] = {}
-    for variable in container.env or ():
-        values[variable.name] = _value(container, variable, values, value_from)
+    try:
+        values = _whole_objects(container, objects)
+        for variable in container.env or ():
+            value = _value(container, variable, values, value_from, objects)
+            if value is not None:
+                values[variable.name] = value
+    except NotThere as error:
+        raise SpecError(str(error)) from None
     return tuple(values.items())
+
+
+def _whole_objects(container: Container, objects: Objects) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for source in container.envFrom or ():
+        for kind, wanted in ((CONFIG_MAP, source.configMapRef), (SECRET, source.secretRef)):
+            if wanted is None:
+                continue
+            reference = Reference(kind, wanted.name)
+            data = references.look_up(objects, reference, optional=bool(wanted.optional))
+            for key, value in (data or {}).items():
+                name = (source.prefix or "") + key
+                if name and "=" not in name and "\0" not in name:
+                    values[name] = value.decode(errors="replace")
+    return values
+
+
+def _of_object(source: EnvVarSource, objects: Objects) -> tuple[str | None] | None:
+    """The value (None: it need not be there) of a key; None for another kind of source."""
+    for kind, wanted in ((CONFIG_MAP, source.configMapKeyRef), (SECRET, source.secretKeyRef)):
+        if wanted is None:
+            continue
+        reference = Reference(kind, wanted.name)
+        data = references.look_up(objects, reference, optional=bool(wanted.optional))
+        if data is not None and wanted.key in data:
+            return (data[wanted.key].decode(errors="replace"),)
+        if wanted.optional:
+            return (None,)
+        raise NotThere(f"couldn't find key {wanted.key} in {reference}")
+    return None
 
 
 def pod_field(pod: Pod, path: str, addresses: Mapping[str, str]) -> str:
@@ -83,13 +122,17 @@ def _value(
     variable: EnvVar,
     values: Mapping[str, str],
     value_from: Callable[[EnvVarSource], str | None],
-) -> str:
+    objects: Objects,
+) -> str | None:
+    """None for a variable that is left out."""
     if variable.valueFrom is None:
         return expand(variable.value or "", values)
+    if found_object := _of_object(variable.valueFrom, objects):
+        return found_object[0]
     if (found := value_from(variable.valueFrom)) is not None:
         return found
     asked = ", ".join(variable.valueFrom.to_wire()) or "nothing"
     raise SpecError(
         f"container {container.name}: env {variable.name}: valueFrom {asked} is not supported; "
-        "use fieldRef, resourceFieldRef or a literal value"
+        "use fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or a literal value"
     )

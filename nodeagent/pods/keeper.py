@@ -128,7 +128,12 @@ class PodKeeper:
         self._changed.set()
 
     async def _reconcile(self) -> None:
-        """Give every desired pod a worker, and tell the others' to end."""
+        """Give every desired pod a worker, and tell the others' to end.
+
+        What is wanted is judged by one moment: a source that is read to its end during this says
+        nothing about pods that were asked for before.
+        """
+        complete = all(source.ready for source in self._sources)
         wanted = desired.merge(pod for source in self._sources for pod in source.pods())
         for sentence in set(wanted.refused) - set(self._refused):
             log.error("%s", sentence)
@@ -141,12 +146,12 @@ class PodKeeper:
         for uid, worker in self._workers.items():
             if uid not in uids and worker.pod is not None:
                 worker.remove(Removal())
-        await self._services.cgroups.balance(wanted.pods)
         for pod in wanted.pods:
             self._give_worker(pod)
-        self._registry.complete = all(source.ready for source in self._sources)
-        if self._services.observer.listed and self._registry.complete:
+        self._registry.complete = complete
+        if self._services.observer.listed and complete:
             await self._remove_strays(uids)
+        await self._services.cgroups.balance(wanted.pods)
 
     def _give_worker(self, pod: Pod) -> None:
         uid = pod.metadata.uid or ""

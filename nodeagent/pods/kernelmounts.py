@@ -1,18 +1,19 @@
 """mount(2) and umount2(2), and what is mounted below a directory; blocking, called from a thread.
 
-The only mounts the agent makes are tmpfs for emptyDir volumes of medium Memory.
+The only mounts the agent makes are tmpfs for volumes in memory, and sub-paths of volumes.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 MOUNTINFO = "/proc/self/mountinfo"
-_MS_NOSUID, _MS_NODEV = 2, 4
+_MS_NOSUID, _MS_NODEV, _MS_BIND = 2, 4, 4096
 _MNT_DETACH = 2
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -33,10 +34,35 @@ def mount_tmpfs(path: str, size_bytes: int | None) -> None:
     )
 
 
-def unmount(path: str) -> None:
-    """Unmount at once, even where a process still holds a file; OSError names the path."""
+def bind(source: str, path: str) -> None:
+    """Make what `source` names visible at `path`, too; OSError names the path."""
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(libc.umount2(os.fsencode(path), _MNT_DETACH), path)
+    _checked(libc.mount(os.fsencode(source), os.fsencode(path), None, _MS_BIND, None), path)
+
+
+def is_shared(path: str, mountinfo: str = MOUNTINFO) -> bool:
+    """Whether what is mounted below a directory is seen in other mount namespaces, too."""
+    real = os.path.realpath(path)
+    above = [
+        (mount.path, shared)
+        for mount, shared in map(_parse_shared, Path(mountinfo).read_text().splitlines())
+        if mount.path == "/" or real == mount.path or real.startswith(mount.path + "/")
+    ]
+    longest = max((len(mounted) for mounted, _ in above), default=0)
+    return [shared for mounted, shared in above if len(mounted) == longest][-1:] == [True]
+
+
+def unmount(path: str) -> None:
+    """Unmount at once, even where a process still holds a file; OSError names the path.
+
+    What went together with another mount, as mounts do that show each other theirs, is gone.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        _checked(libc.umount2(os.fsencode(path), _MNT_DETACH), path)
+    except OSError as error:
+        if error.errno != errno.EINVAL or any(m.path == path for m in mounts_below(path)):
+            raise
 
 
 def mounts_below(path: str, mountinfo: str = MOUNTINFO) -> list[MountPoint]:
@@ -54,6 +80,12 @@ def _parse(line: str) -> MountPoint:
     fields = line.split(" ")
     path = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
     return MountPoint(path, fields[fields.index("-") + 1])
+
+
+def _parse_shared(line: str) -> tuple[MountPoint, bool]:
+    fields = line.split(" ")
+    optional = fields[6 : fields.index("-")]
+    return _parse(line), any(one.startswith("shared:") for one in optional)
 
 
 def _checked(result: int, path: str) -> None:

@@ -70,7 +70,7 @@ def static_pod(document: Document, origin: Origin) -> Pod:
         text = "invalid pod: name is needed for the pod"
         raise _problem(document, ("metadata", "name"), text)
     pod = with_defaults(pod, value, origin)
-    for path, message in validity.pod_problems(pod):
+    for path, message in (*validity.pod_problems(pod), *validity.static_problems(pod)):
         raise _problem(document, path, message)
     for path, message in unknownfields.unknown_fields(Pod.from_wire(value)):
         log.warning("%s", _problem(document, path, message))

@@ -14,6 +14,7 @@ from nodeagent.pods.env import SpecError
 from nodeagent.runtime.base import Mount
 from orch.wire.pods import Container, VolumeMount
 
+_WRITTEN = ("downward-api", "configmap", "secret", "projected")
 _PROPAGATION = {
     "": "private",
     "None": "private",
@@ -57,7 +58,7 @@ def _mount(
         raise SpecError(f"container {container.name}: volume {mount.name!r} is not in spec.volumes")
     below = sub_path(mount, values)
     # what the agent itself writes there must not be turned against the host by a container
-    readonly = bool(mount.readOnly) or "/volumes/downward-api/" in source
+    readonly = bool(mount.readOnly) or any(f"/volumes/{kind}/" in source for kind in _WRITTEN)
     return Mount(
         host_path=str(PurePosixPath(source, below)) if below else source,
         container_path=mount.mountPath,

@@ -9,12 +9,13 @@ from nodeagent.pods import spec
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
+from nodeagent.pods.objects import PodObjects
 from nodeagent.pods.observer import Observer
 from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import PodSettings
 from nodeagent.pods.vitals import Vitals
-from nodeagent.pods.volumes import VolumeStore
+from nodeagent.pods.volumes import Knowledge, VolumeStore
 from nodeagent.runtime.base import ContainerRuntime, SeccompSetting
 from orch.component import clock
 from orch.component.clock import Now
@@ -35,12 +36,17 @@ class PodServices:
     vitals: Vitals
     prober: Prober
     endings: TerminationMessages
+    objects: PodObjects = field(default_factory=lambda: PodObjects(None))
     events: PodEvents = field(default_factory=PodEvents)
     now: Now = field(default=clock.utc_now)
 
     @property
     def settings(self) -> PodSettings:
         return self.registry.settings
+
+    async def knowledge(self, pod: Pod) -> Knowledge:
+        """What the pod's files and variables may show, as it is now."""
+        return Knowledge(self.settings.allocatable, await self.objects.of(pod))
 
     def grace_s(self, uid: str) -> int:
         """How long a graceful stop of a pod may take, wanted or not."""

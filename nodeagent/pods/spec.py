@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from nodeagent.pods import downward, env, hashes, mounts, qos, sysctls
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.env import SpecError
+from nodeagent.pods.references import Objects
 from nodeagent.runtime.base import (
     ContainerSpec,
     LinuxResources,
@@ -60,6 +61,7 @@ class ContainerContext:
     volumes: Mapping[str, str] = field(default_factory=dict)  # volume name → path on the host
     pod_ips: Sequence[str] = ()
     seccomp: SeccompSetting = UNCONFINED
+    objects: Objects = field(default_factory=dict)
 
 
 def log_directory(settings: PodSettings, namespace: str, name: str, uid: str) -> str:
@@ -130,7 +132,7 @@ def container_spec(
             return downward.resource_field(container, source.resourceFieldRef, settings.allocatable)
         return None
 
-    variables = env.environment(container, value_from)
+    variables = env.environment(container, value_from, context.objects)
     known = dict(variables)
     pod_security = pod.spec.securityContext or PodSecurityContext()
     security = container.securityContext or SecurityContext()

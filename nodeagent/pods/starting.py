@@ -69,13 +69,18 @@ class Starting:
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
     ) -> ContainerSpec:
         services = self._services
+        known = await services.knowledge(pod)
         context = ContainerContext(
-            volumes=await services.volumes.prepare(pod, services.settings.allocatable),
+            volumes=await services.volumes.prepare(pod, known),
             pod_ips=sandbox.ips,
             seccomp=await services.seccomp_of(pod, container),
+            objects=known.objects,
         )
         wanted = spec.container_spec(pod, container, action, services.settings, context)
-        await services.volumes.check_mounts(wanted.mounts, context.volumes)
+        bound = await services.volumes.bind_sub_paths(
+            self._uid, container.name, wanted.mounts, context.volumes
+        )
+        wanted = replace(wanted, mounts=bound)
         log_dir = Path(
             spec.log_directory(
                 services.settings, pod.metadata.namespace or "", pod.metadata.name, self._uid

@@ -5,11 +5,10 @@ from __future__ import annotations
 from nodeagent.pods import spec
 from nodeagent.pods.observed import ObservedPod, is_ready
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.volumes import KINDS
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from nodeagent.stats.samples import ContainerTarget, PodTarget, VolumeTarget
 from orch.wire.pods import Pod, Volume
-
-_DIRECTORIES = {"emptyDir": "empty-dir", "configMap": "configmap", "downwardAPI": "downward-api"}
 
 
 def pod_target(view: ObservedPod, pod: Pod | None, settings: PodSettings) -> PodTarget | None:
@@ -61,5 +60,5 @@ def _kind(volume: Volume) -> str:
 def _path(uid: str, volume: Volume, kind: str, settings: PodSettings) -> str:
     if volume.hostPath is not None:
         return volume.hostPath.path
-    directory = _DIRECTORIES.get(kind, kind)
+    directory = KINDS.get(kind, kind)
     return f"{settings.root_dir}/pods/{uid}/volumes/{directory}/{volume.name}"

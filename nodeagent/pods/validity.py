@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from orch.component.yamlfile import FieldPath
 from orch.wire import quantity, validation
-from orch.wire.pods import Container, Pod
+from orch.wire.pods import Container, Pod, Volume
 
 Problem = tuple[FieldPath, str]
 
@@ -40,6 +40,42 @@ def pod_problems(pod: Pod) -> list[Problem]:
     if (grace_s := spec.terminationGracePeriodSeconds) is not None and grace_s < 0:
         problems.append((("spec", "terminationGracePeriodSeconds"), "must not be negative"))
     return problems
+
+
+def static_problems(pod: Pod) -> list[Problem]:
+    """What a pod that no API server knows cannot ask for (reference: HasAPIObjectReference)."""
+    problems: list[Problem] = [
+        (("spec", "volumes", index), f"a static pod cannot refer to a {kind}")
+        for index, volume in enumerate(pod.spec.volumes or ())
+        for kind in ("configMap", "secret")
+        if getattr(volume, kind) is not None or _projects(volume, kind)
+    ]
+    for field, listed in (
+        ("initContainers", pod.spec.initContainers or ()),
+        ("containers", pod.spec.containers),
+    ):
+        for index, container in enumerate(listed):
+            place: FieldPath = ("spec", field, index)
+            problems += [((*place, *at), text) for at, text in _environment_problems(container)]
+    if pod.spec.serviceAccountName:
+        text = "a static pod cannot refer to a ServiceAccount"
+        problems.append((("spec", "serviceAccountName"), text))
+    return problems
+
+
+def _projects(volume: Volume, kind: str) -> bool:
+    sources = (volume.projected and volume.projected.sources) or ()
+    return any(getattr(source, kind) is not None for source in sources)
+
+
+def _environment_problems(container: Container) -> Iterator[Problem]:
+    for index, variable in enumerate(container.env or ()):
+        source = variable.valueFrom
+        if source and (source.configMapKeyRef or source.secretKeyRef):
+            text = "a static pod cannot refer to a ConfigMap or a Secret"
+            yield ("env", index, "valueFrom"), text
+    if container.envFrom:
+        yield ("envFrom",), "a static pod cannot refer to a ConfigMap or a Secret"
 
 
 def _metadata(pod: Pod) -> Iterator[Problem]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import random
 from dataclasses import dataclass
 
-from nodeagent.pods import cleanup, plan, spec
+from nodeagent.pods import cleanup, payload, plan, references, spec
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
 from nodeagent.pods.display import Display
 from nodeagent.pods.observed import ObservedPod
@@ -19,7 +21,7 @@ from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.steps import Steps
 from nodeagent.pods.troubles import StepFailed, Troubles
-from nodeagent.pods.volumes import VolumeError
+from nodeagent.pods.volumes import Knowledge, VolumeError
 from nodeagent.runtime.base import RuntimeUnavailable
 from orch.component import loops
 from orch.component.loops import Backoff
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 _PAUSE_AFTER_BUG_S = 10.0
 _PAUSE_WITHOUT_PROGRESS_S = 1.0
 _UNAVAILABLE_S = (0.5, 2.0, 30.0)  # first pause, factor, longest one
+_TICK_S = 0.01
 _FILE_POLL_S = 1.0  # how often a file that a container waits for is looked for
 
 
@@ -56,6 +59,7 @@ class PodWorker:
         self._wake = asyncio.Event()
         self._removal: Removal | None = None
         self._shown_in_volumes: Pod | None = None
+        self._refresh_at_s = math.inf  # loop time when volumes are compared with the API
         self._interrupt = asyncio.Event()  # a new request to remove the pod
         self._failed_action: tuple[Action, float] | None = None  # not again before this loop time
 
@@ -161,6 +165,7 @@ class PodWorker:
             self._note(failed)
             return self._troubles.active(self._now_s())[plan.SANDBOX].remaining_s, False
         self._services.events.forget(self.uid)
+        self._services.objects.forget(self.uid)
         self._registry.counts.forget(self.uid)
         log.info("pod %s: removed", self.name)
         return None, True
@@ -242,20 +247,29 @@ class PodWorker:
                 self._troubles.retry(path)
 
     async def _refresh_volumes(self, pod: Pod, seen: ObservedPod) -> None:
-        """Files that show the pod's own fields follow it while it runs."""
-        if pod is self._shown_in_volumes or not seen.containers:
+        """Files that show the pod's own fields and objects of the API follow them as it runs."""
+        if not seen.containers or not any(map(payload.is_made_of_files, pod.spec.volumes or ())):
+            return
+        if pod is self._shown_in_volumes and self._now_s() < self._refresh_at_s:
             return
         self._shown_in_volumes = pod
-        if any(volume.downwardAPI for volume in pod.spec.volumes or ()):
-            try:
-                await self._services.volumes.prepare(pod, self._services.settings.allocatable)
-            except VolumeError as error:
-                log.warning("pod %s: %s", self.name, error)
+        shows_objects = bool(references.shown_in_volumes(pod))
+        after_s = self._services.objects.refresh_s if shows_objects else math.inf
+        self._refresh_at_s = self._now_s() + after_s * random.uniform(0.75, 1.0)  # noqa: S311
+        objects = await self._services.objects.shown_in_volumes(pod)
+        try:
+            known = Knowledge(self._services.settings.allocatable, objects)
+            await self._services.volumes.prepare(pod, known)
+        except VolumeError as error:
+            log.warning("pod %s: %s", self.name, error)
+            self._services.events.warning(pod, "FailedMount", str(error))
 
     def _until_next(self, decided: Plan) -> float | None:
-        if not self._troubles.awaited():
-            return decided.wake_in_s
-        return min(_FILE_POLL_S, decided.wake_in_s or _FILE_POLL_S)
+        wakes = [self._refresh_at_s - self._now_s(), decided.wake_in_s]
+        if self._troubles.awaited():
+            wakes.append(_FILE_POLL_S)
+        soonest = min((wake for wake in wakes if wake is not None), default=math.inf)
+        return None if math.isinf(soonest) else max(soonest, _TICK_S)
 
     async def _sleep(self, wait_s: float | None) -> None:
         """Until woken, or so long at most; a moment in any case, to let others run."""

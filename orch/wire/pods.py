@@ -59,9 +59,32 @@ class ResourceFieldRef(WireModel):
     divisor: str | int | None = None
 
 
+class KeySelector(WireModel):
+    """One value of a ConfigMap or Secret of the pod's namespace."""
+
+    name: str = ""
+    key: str
+    optional: bool | None = None
+
+
 class EnvVarSource(WireModel):
     fieldRef: FieldRef | None = None
     resourceFieldRef: ResourceFieldRef | None = None
+    configMapKeyRef: KeySelector | None = None
+    secretKeyRef: KeySelector | None = None
+
+
+class EnvObjectRef(WireModel):
+    name: str = ""
+    optional: bool | None = None
+
+
+class EnvFromSource(WireModel):
+    """Every value of an object becomes a variable, its name after the prefix."""
+
+    prefix: str | None = None
+    configMapRef: EnvObjectRef | None = None
+    secretRef: EnvObjectRef | None = None
 
 
 class EnvVar(WireModel):
@@ -115,6 +138,45 @@ class DownwardAPIVolume(WireModel):
     defaultMode: int | None = None
 
 
+class KeyToPath(WireModel):
+    key: str
+    path: str
+    mode: int | None = None
+
+
+class ConfigMapVolume(WireModel):
+    name: str = ""
+    items: list[KeyToPath] | None = None
+    defaultMode: int | None = None
+    optional: bool | None = None
+
+
+class SecretVolume(WireModel):
+    secretName: str = ""
+    items: list[KeyToPath] | None = None
+    defaultMode: int | None = None
+    optional: bool | None = None
+
+
+class SecretProjection(WireModel):
+    name: str = ""
+    items: list[KeyToPath] | None = None
+    optional: bool | None = None
+
+
+class ProjectedSource(WireModel):
+    """One of the sources is set."""
+
+    configMap: ConfigMapVolume | None = None
+    secret: SecretProjection | None = None
+    downwardAPI: DownwardAPIVolume | None = None
+
+
+class ProjectedVolume(WireModel):
+    sources: list[ProjectedSource] | None = None
+    defaultMode: int | None = None
+
+
 class Volume(WireModel):
     """One of the sources is set; a source this agent does not know stays in the extras."""
 
@@ -122,6 +184,9 @@ class Volume(WireModel):
     hostPath: HostPathVolume | None = None
     emptyDir: EmptyDirVolume | None = None
     downwardAPI: DownwardAPIVolume | None = None
+    configMap: ConfigMapVolume | None = None
+    secret: SecretVolume | None = None
+    projected: ProjectedVolume | None = None
 
 
 class ExecAction(WireModel):
@@ -146,12 +211,18 @@ class TCPSocketAction(WireModel):
     host: str | None = None
 
 
+class GRPCAction(WireModel):
+    port: int
+    service: str | None = None  # "" asks for the server as a whole
+
+
 class Probe(WireModel):
     """One of the actions is set; times are whole seconds, None the default."""
 
     exec: ExecAction | None = None
     httpGet: HTTPGetAction | None = None
     tcpSocket: TCPSocketAction | None = None
+    grpc: GRPCAction | None = None
     initialDelaySeconds: int | None = None
     periodSeconds: int | None = None
     timeoutSeconds: int | None = None
@@ -185,6 +256,7 @@ class Container(WireModel):
     command: list[str] | None = None
     args: list[str] | None = None
     workingDir: str | None = None
+    envFrom: list[EnvFromSource] | None = None
     env: list[EnvVar] | None = None
     ports: list[ContainerPort] | None = None
     resources: ResourceRequirements | None = None

@@ -15,6 +15,7 @@ from nodeagent.pods.confinement import SeccompProfiles
 from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.keeper import PodKeeper
+from nodeagent.pods.objects import PodObjects
 from nodeagent.pods.observer import Observer
 from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
@@ -28,6 +29,7 @@ from orch.wire import names
 from orch.wire.core import Node
 from orch.wire.meta import ApiObject
 from orch.wire.pods import Container, ContainerState, Pod
+from tests.fakes.api import FakeApi
 from tests.fakes.runtime import FakeContainer, FakeRuntime
 
 EPOCH = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -81,6 +83,7 @@ class PodWorld:
         self.directory = directory
         self.runtime = runtime or ClockedRuntime()
         self.source = FakeSource()
+        self.api = FakeApi()  # holds the ConfigMaps and Secrets that pods refer to
         self.removed: list[Pod] = []
         self.node: Node | None = None
         self.events: list[tuple[str, str, str]] = []  # pod, reason, message
@@ -111,6 +114,7 @@ class PodWorld:
             vitals=Vitals(prober, self.registry, events, now=now),
             prober=prober,
             endings=TerminationMessages(self.settings.root_dir),
+            objects=PodObjects(self.api),  # type: ignore[arg-type]
             events=events,
             now=now,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,9 +127,15 @@ class Agent:
         rows = [*await self.runtime.list_sandboxes(), *await self.runtime.list_containers()]
         mine = [row.id for row in rows if row.labels.get("orch.io/node.name") == self.node]
         left = [*self.directory.glob("root/pods/*"), *self.directory.glob("logs/*")]
-        inside = [cgroup for top in self.cgroups() for cgroup in top.glob("**/pod*")]
+        inside = [  # walked, because they may go meanwhile
+            os.path.join(parent, name)
+            for top in self.cgroups()
+            for parent, names, _ in os.walk(top)
+            for name in names
+            if name.startswith("pod")
+        ]
         mounts = [m.path for m in kernelmounts.mounts_below(str(self.directory))]
-        return [*mine, *map(str, left), *map(str, inside), *mounts]
+        return [*mine, *map(str, left), *inside, *mounts]
 
 
 def ready(status: PodStatus) -> bool:

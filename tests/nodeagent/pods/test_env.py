@@ -6,6 +6,7 @@ import pytest
 
 from nodeagent.pods import env
 from nodeagent.pods.env import SpecError
+from nodeagent.pods.references import ObjectData, Reference
 from orch.wire.pods import Container, EnvVarSource
 from tests.fakes.pods import UID, container_data, pod
 
@@ -95,6 +96,65 @@ def test_an_unknown_field_is_refused_by_name() -> None:
 
 
 def test_a_source_the_agent_does_not_know_is_named() -> None:
-    wanted = container({"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
-    with pytest.raises(SpecError, match="container app: env A: valueFrom secretKeyRef"):
+    wanted = container({"name": "A", "valueFrom": {"fileKeyRef": {"path": "s", "key": "k"}}})
+    with pytest.raises(SpecError, match="container app: env A: valueFrom fileKeyRef"):
         env.environment(wanted, literal)
+
+
+OBJECTS = {
+    Reference("ConfigMap", "c"): ObjectData({"color": b"red", "bad=name": b""}),
+    Reference("Secret", "s"): ObjectData({"key": b"s3cret"}),
+    Reference("ConfigMap", "gone"): ObjectData(absent=True),
+    Reference("ConfigMap", "far"): ObjectData(problem='configmap "far" cannot be read: refused'),
+}
+
+
+def from_key(kind: str, name: str, key: str, **more: object) -> dict[str, object]:
+    return {"name": "A", "valueFrom": {f"{kind}KeyRef": {"name": name, "key": key, **more}}}
+
+
+KEYS = [
+    (from_key("configMap", "c", "color"), (("A", "red"),)),
+    (from_key("secret", "s", "key"), (("A", "s3cret"),)),
+    (from_key("configMap", "gone", "x", optional=True), ()),
+    (from_key("configMap", "c", "x", optional=True), ()),
+    (from_key("configMap", "gone", "x"), 'configmap "gone" not found'),
+    (from_key("secret", "s", "x"), 'couldn\'t find key x in secret "s"'),
+    (from_key("configMap", "far", "x", optional=True), "cannot be read: refused"),
+]
+
+
+@pytest.mark.parametrize(("variable", "expected"), KEYS)
+def test_a_variable_can_be_a_key_of_an_object(
+    variable: dict[str, object], expected: tuple[tuple[str, str], ...] | str
+) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(SpecError, match=expected):
+            env.environment(container(variable), literal, OBJECTS)
+    else:
+        assert env.environment(container(variable), literal, OBJECTS) == expected
+
+
+def test_whole_objects_become_variables_and_can_be_referred_to_and_overridden() -> None:
+    wanted = Container.from_wire(
+        {
+            "name": "app",
+            "envFrom": [
+                {"prefix": "C_", "configMapRef": {"name": "c"}},
+                {"secretRef": {"name": "s"}},
+                {"configMapRef": {"name": "gone", "optional": True}},
+            ],
+            "env": [
+                {"name": "BOTH", "value": "$(C_color) $(key)"},
+                {"name": "key", "value": "own"},
+            ],
+        }
+    )
+    assert dict(env.environment(wanted, literal, OBJECTS)) == {
+        "C_color": "red",
+        "key": "own",
+        "BOTH": "red s3cret",
+    }
+    gone = Container.from_wire({"name": "a", "envFrom": [{"configMapRef": {"name": "gone"}}]})
+    with pytest.raises(SpecError, match='configmap "gone" not found'):
+        env.environment(gone, literal, OBJECTS)

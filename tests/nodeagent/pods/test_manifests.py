@@ -94,6 +94,29 @@ BAD = [
 ]
 
 
+STATIC = [
+    ("  volumes: [{name: v, configMap: {name: c}}]\n", "spec.volumes[0]: a static pod cannot"),
+    ("  volumes: [{name: v, secret: {secretName: s}}]\n", "cannot refer to a secret"),
+    (
+        "  volumes: [{name: v, projected: {sources: [{secret: {name: s}}]}}]\n",
+        "cannot refer to a secret",
+    ),
+    ("    envFrom: [{secretRef: {name: s}}]\n", "spec.containers[0].envFrom: a static pod"),
+    (
+        "    env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: k}}}]\n",
+        "spec.containers[0].env[0].valueFrom: a static pod cannot refer",
+    ),
+    ("  serviceAccountName: robot\n", "cannot refer to a ServiceAccount"),
+]
+
+
+@pytest.mark.parametrize(("more", "problem"), STATIC)
+def test_a_static_pod_cannot_refer_to_what_only_an_api_server_has(more: str, problem: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        read(PLAIN + more)
+    assert problem in str(caught.value)
+
+
 @pytest.mark.parametrize(("text", "problem"), BAD)
 def test_what_is_wrong_is_said_with_its_place(text: str, problem: str) -> None:
     with pytest.raises(ManifestError) as caught:

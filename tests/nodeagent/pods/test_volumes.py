@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods import kernelmounts, volumes
-from nodeagent.pods.downward import DownwardFile
-from nodeagent.pods.volumes import VolumeError, VolumeStore
-from nodeagent.runtime.base import Mount
+from nodeagent.pods import kernelmounts
+from nodeagent.pods.references import ObjectData, Reference
+from nodeagent.pods.volumes import Knowledge, VolumeError, VolumeStore
 from tests.fakes.pods import UID, pod
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -100,21 +99,6 @@ async def test_a_source_the_agent_does_not_know_is_named(store: VolumeStore) -> 
         await prepared(store, nfs={"server": "x", "path": "/"})
 
 
-async def test_a_missing_sub_path_is_made(store: VolumeStore) -> None:
-    path = await prepared(store, emptyDir={})
-    await store.check_mounts([Mount(f"{path}/a/b", "/data")], {"v": path})
-    assert Path(path, "a/b").is_dir()
-
-
-async def test_a_link_does_not_lead_a_sub_path_out_of_its_volume(store: VolumeStore) -> None:
-    path = await prepared(store, emptyDir={})
-    Path(path, "out").symlink_to("/etc")
-    for below in ("out", "out/ssl", "out/new"):
-        with pytest.raises(VolumeError, match="leads out of its volume through a link"):
-            await store.check_mounts([Mount(f"{path}/{below}", "/data")], {"v": path})
-    assert not Path("/etc/new").exists()
-
-
 def test_mountinfo_is_read_with_its_escapes(tmp_path: Path) -> None:
     table = tmp_path / "mountinfo"
     table.write_text(
@@ -126,14 +110,66 @@ def test_mountinfo_is_read_with_its_escapes(tmp_path: Path) -> None:
     assert [(m.path, m.filesystem) for m in found] == [("/a b/c", "ext4"), ("/a b", "tmpfs")]
 
 
-def test_a_planted_link_is_not_written_through(tmp_path: Path) -> None:
-    target = tmp_path / "host-file"
-    target.write_text("precious")
-    volume = tmp_path / "volume"
-    volume.mkdir()
-    (volume / ".labels.new").symlink_to(target)
-    (volume / "labels").symlink_to(target)
-    volumes._write_files(volume, [DownwardFile("labels", "a=b", 0o644)])
-    assert target.read_text() == "precious"
-    assert not (volume / "labels").is_symlink()
-    assert (volume / "labels").read_text() == "a=b"
+@pytest.mark.parametrize(
+    ("entry", "shared"), [("shared:5", True), ("master:5", False), ("", False)]
+)
+def test_a_mount_is_shared_when_its_table_says_so(tmp_path: Path, entry: str, shared: bool) -> None:
+    table = tmp_path / "mountinfo"
+    line = f"22 1 0:20 / /a rw {entry} - tmpfs tmpfs rw".replace("  ", " ")
+    table.write_text(f"21 0 0:19 / / rw shared:1 - ext4 /dev/x rw\n{line}\n")
+    assert kernelmounts.is_shared("/a/b", str(table)) is shared
+    assert kernelmounts.is_shared("/ab", str(table))
+
+
+@as_root
+async def test_a_group_may_write_to_the_pods_own_volumes(store: VolumeStore) -> None:
+    grouped = {"securityContext": {"fsGroup": 1234}}
+    item = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+    wanted = pod(
+        volumes=[
+            {"name": "e", "emptyDir": {}},
+            {"name": "m", "emptyDir": {"medium": "Memory"}},
+            {"name": "d", "downwardAPI": {"items": [item], "defaultMode": 0o400}},
+        ],
+        **grouped,
+    )
+    made = await store.prepare(wanted)
+    for name in "em":
+        status = Path(made[name]).stat()
+        assert (status.st_gid, status.st_mode & 0o7777) == (1234, 0o2777)
+    shown = Path(made["d"], "name").stat()
+    assert (shown.st_gid, shown.st_mode & 0o777) == (1234, 0o440)
+    await store.remove(UID)
+
+
+SETTINGS = ObjectData({"color": b"red", "size": b"9"})
+
+
+@as_root
+async def test_a_secret_never_reaches_the_disk(store: VolumeStore) -> None:
+    known = Knowledge(objects={Reference("Secret", "keys"): ObjectData({"key": b"s3cret"})})
+    wanted = pod(volumes=[{"name": "v", "secret": {"secretName": "keys"}}])
+    path = (await store.prepare(wanted, known))["v"]
+    assert [m.filesystem for m in kernelmounts.mounts_below(path)] == ["tmpfs"]
+    assert Path(path, "key").read_bytes() == b"s3cret"
+    assert (await store.prepare(wanted, known))["v"] == path
+    await store.remove(UID)
+    assert kernelmounts.mounts_below(path) == []
+
+
+async def test_a_config_map_is_files_that_follow_it(store: VolumeStore) -> None:
+    wanted = pod(volumes=[{"name": "v", "configMap": {"name": "settings"}}])
+    reference = Reference("ConfigMap", "settings")
+    path = Path((await store.prepare(wanted, Knowledge(objects={reference: SETTINGS})))["v"])
+    assert (path / "color").read_text() == "red"
+    changed = ObjectData({"color": b"blue"})
+    await store.prepare(wanted, Knowledge(objects={reference: changed}))
+    assert (path / "color").read_text() == "blue"
+    assert not (path / "size").exists()
+
+
+async def test_an_object_that_is_not_there_is_named(store: VolumeStore) -> None:
+    wanted = pod(volumes=[{"name": "v", "configMap": {"name": "settings"}}])
+    absent = {Reference("ConfigMap", "settings"): ObjectData(absent=True)}
+    with pytest.raises(VolumeError, match=r"volume 'v': configmap \"settings\" not found"):
+        await store.prepare(wanted, Knowledge(objects=absent))
