@@ -57,14 +57,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = command_line.options_of(given)
     try:
         config = load_config(options.config, options.config_dir, options.overrides)
-        features = Features(config.featureGates)
+        features = Features(config.featureGates, options.emulated_version)
     except (ConfigError, FeatureError) as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"nodeagent: error: {line}\n")
         return 1
     logs.configure(level=config.logging.level, format=config.logging.format)
     give_memory_back()
-    pages = ZPages("nodeagent", zpages.flags_of(flags, given))
+    pages = ZPages("nodeagent", zpages.flags_of(flags, given), emulated=options.emulated_version)
     current = CurrentConfig(config)
     return run_daemon(lambda stop: _run(options, current, features, pages, stop), name="nodeagent")
 

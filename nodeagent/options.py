@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from nodeagent.config.layers import FlagValue
-from orch.component import metricflags
-from orch.component.stability import MetricPolicy
+from orch.component import metricflags, versionflags
+from orch.component.stability import MetricPolicy, Release
 from orch.component.yamlfile import FieldPath
 from orch.wire import names
 
@@ -33,6 +33,7 @@ class Options:
     node_ip: str
     node_labels: dict[str, str]
     remove_pods_on_stop: bool
+    emulated_version: Release
     overrides: tuple[FlagValue, ...]
     metric_policy: MetricPolicy
 
@@ -154,6 +155,7 @@ def add_flags(flags: argparse.ArgumentParser) -> None:
         action="store_true",
         help="remove every pod when stopping (for throw-away nodes)",
     )
+    versionflags.add_to(flags, "nodeagent")
     metricflags.add_to(flags)
     for flag, path, kind, text in _OVERRIDES:
         flags.add_argument(flag, dest=_dest(path), type=kind, default=None, help=text)

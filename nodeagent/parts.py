@@ -48,7 +48,7 @@ from orch.component.daemon import SetupError
 from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
 from orch.component.notify import Notifier
-from orch.component.stability import MetricPolicy
+from orch.component.stability import MetricPolicy, Release
 from orch.component.zpages import ZPages
 from orch.wire import version
 
@@ -65,6 +65,7 @@ class Parts:
     node_name: str
     current: CurrentConfig
     features: Features
+    emulated: Release
     access: Access
     host: HostFacts
     registry: PodRegistry
@@ -94,6 +95,7 @@ class Parts:
             agent_metrics.Sources(
                 node_name=self.node_name,
                 features=self.features,
+                emulated=self.emulated,
                 sampler=self.measuring.sampler,
                 registry=self.registry,
                 runtime=self.runtime_watch,
@@ -190,6 +192,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         node_name=node_name,
         current=current,
         features=features,
+        emulated=options.emulated_version,
         access=authparts.build_access(current, features, client, node_name=node_name),
         host=host,
         registry=registry,

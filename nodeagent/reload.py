@@ -95,7 +95,7 @@ class Reloader(Collector):
     def _read(self) -> NodeAgentConfiguration:
         options = self._options
         config = load_config(options.config, options.config_dir, options.overrides)
-        Features(config.featureGates)
+        Features(config.featureGates, options.emulated_version)
         return config
 
     def _take(self, wanted: NodeAgentConfiguration) -> None:

@@ -24,7 +24,7 @@ _SPARE_DESCRIPTORS = 1024  # beside the kernel files that are kept open: connect
 
 def examine(options: Options, config: NodeAgentConfiguration, now: datetime) -> list[Finding]:
     """Everything that can be told about this host without changing it."""
-    features = Features(config.featureGates)
+    features = Features(config.featureGates, options.emulated_version)
     found = kernel.check_kernel(gather.read_kernel(), psi_wanted=features.enabled("NodeAgentPSI"))
     layout = detect_layout("/sys/fs/cgroup")
     controllers = gather.read_controllers()

@@ -6,7 +6,6 @@ family carry no promise; those of the framework keep their stated tier.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -23,9 +22,9 @@ from nodeagent.stats.sampler import Sampler
 from nodeagent.statusloop import StatusLoop
 from nodeagent.watchdog import Watchdog
 from orch.component.features import Features
+from orch.component.frameworkmetrics import FrameworkMetrics
 from orch.component.metrics import Registry
-from orch.component.stability import MetricPolicy
-from orch.wire import version
+from orch.component.stability import MetricPolicy, Release
 
 _PSI_STATES = ("supported", "disabled", "absent")
 
@@ -36,6 +35,7 @@ class Sources:
 
     node_name: str
     features: Features
+    emulated: Release
     sampler: Sampler
     registry: PodRegistry
     runtime: RuntimeWatch
@@ -53,6 +53,7 @@ def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
     registry.add_process_metrics()
     registry.register(_AgentCollector(sources))
     registry.register(sources.operations)
+    registry.register(FrameworkMetrics(sources.features, emulated=sources.emulated))
     return registry
 
 
@@ -79,23 +80,6 @@ class _AgentCollector(Collector):
         node = GaugeMetricFamily("nodeagent_node_name", _alpha("The node's name."), labels=["node"])
         node.add_metric([self._sources.node_name], 1)
         yield node
-        build = GaugeMetricFamily(
-            "orch_build_info",
-            _alpha("What this program was built as."),
-            labels=["major", "minor", "git_version", "go_version", "platform"],
-        )
-        machine = f"linux/{platform.machine()}"
-        runtime = f"python{platform.python_version()}"
-        build.add_metric([version.MAJOR, version.MINOR, version.VERSION, runtime, machine], 1)
-        yield build
-        enabled = GaugeMetricFamily(
-            "orch_feature_enabled",
-            "[BETA] 1 for a feature that is on, 0 for one that is off.",
-            labels=["name", "stage"],
-        )
-        for gate, on in self._sources.features.all():
-            enabled.add_metric([gate.name, gate.stage.value], int(on))
-        yield enabled
 
     def _heartbeat(self) -> Iterator[Metric]:
         status, lease, runtime = self._sources.status, self._sources.lease, self._sources.runtime

@@ -1,6 +1,7 @@
 """Feature gates: what is still in development, who may switch it, and since when.
 
-A gate is alpha (off), beta (on unless said otherwise) or stable (always on). `AllAlpha` and
+A gate is alpha (off), beta (on unless said otherwise) or stable (always on), and which of these
+may differ in the release that is emulated. `AllAlpha` and
 `AllBeta` switch a whole stage; a gate named by itself wins over them.
 """
 
@@ -10,6 +11,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+from orch.component.stability import CURRENT, Release, parse_release
 
 
 class Stage(Enum):
@@ -22,25 +25,54 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
+    """A feature as one release has it."""
+
     name: str
     stage: Stage
     default: bool
-    since: str  # release of the present stage
+    since: str  # release of this stage
 
 
-# spec.md, "Versioning" and "Resources"; the last ones are this project's own.
-GATES: tuple[Gate, ...] = (
-    Gate("ComponentFlagz", Stage.ALPHA, default=False, since="1.32"),
-    Gate("ComponentSLIs", Stage.STABLE, default=True, since="1.32"),
-    Gate("ComponentStatusz", Stage.ALPHA, default=False, since="1.32"),
-    Gate("ContainerCheckpoint", Stage.BETA, default=True, since="1.30"),
-    Gate("NodeDeclaredFeatures", Stage.ALPHA, default=False, since="1.35"),
-    Gate("NodeAgentFineGrainedAuthz", Stage.BETA, default=True, since="1.33"),
-    Gate("NodeAgentPSI", Stage.BETA, default=True, since="1.34"),
-    Gate("NodeAgentPSITriggers", Stage.ALPHA, default=False, since="1.35"),
-    Gate("PodAndContainerStatsFromCRI", Stage.ALPHA, default=False, since="1.23"),
-)
+_History = tuple[tuple[str, Stage, bool], ...]  # release, stage, default; oldest first
+
+
+def _alpha_beta(alpha: str, beta: str = "", stable: str = "") -> _History:
+    """Off while alpha, on from beta on."""
+    steps = ((alpha, Stage.ALPHA, False), (beta, Stage.BETA, True), (stable, Stage.STABLE, True))
+    return tuple(step for step in steps if step[0])
+
+
+# spec.md, "Versioning" and "Resources"; older stages as in the reference system. This project's own
+# is NodeAgentPSITriggers; InPlacePodVerticalScaling can only be named, there is nothing to switch.
+_HISTORIES: Mapping[str, _History] = {
+    "ComponentFlagz": _alpha_beta("1.32"),
+    "ComponentSLIs": _alpha_beta("1.26", "1.27", "1.32"),
+    "ComponentStatusz": _alpha_beta("1.32"),
+    "ContainerCheckpoint": _alpha_beta("1.25", "1.30"),
+    "InPlacePodVerticalScaling": _alpha_beta("1.27", "1.33", "1.35"),
+    "NodeAgentFineGrainedAuthz": _alpha_beta("1.32", "1.33"),
+    "NodeAgentPSI": _alpha_beta("1.33", "1.34"),
+    "NodeAgentPSITriggers": _alpha_beta("1.35"),
+    "NodeDeclaredFeatures": _alpha_beta("1.35"),
+    "PodAndContainerStatsFromCRI": _alpha_beta("1.23"),
+}
 _STAGES = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+
+
+def gates_at(release: Release) -> tuple[Gate, ...]:
+    """Every gate that release has, as it has it."""
+    gates = []
+    for name, history in _HISTORIES.items():
+        steps = [step for step in history if _is_within(step[0], release)]
+        if steps:
+            since, stage, default = steps[-1]
+            gates.append(Gate(name, stage, default, since))
+    return tuple(gates)
+
+
+def _is_within(text: str, release: Release) -> bool:
+    since = parse_release(text)
+    return (since.major, since.minor) <= (release.major, release.minor)
 
 
 class FeatureError(ValueError):
@@ -48,13 +80,18 @@ class FeatureError(ValueError):
 
 
 class Features:
-    """The gates of one program after configuration; `enabled` answers for each."""
+    """The gates of one program after configuration; `enabled` answers for each.
 
-    def __init__(self, settings: Mapping[str, bool]) -> None:
+    `release` is the one whose stages and defaults hold: this one, or an older that is emulated.
+    """
+
+    def __init__(self, settings: Mapping[str, bool], release: Release = CURRENT) -> None:
         """Apply settings by name; FeatureError for the first that does not fit."""
+        self._gates = gates_at(release)
         for name in settings:
-            _check(name, settings[name])
-        self._enabled = {gate.name: _decide(gate, settings) for gate in GATES}
+            self._check(name, settings[name], release)
+        self._enabled = dict.fromkeys(_HISTORIES, False)
+        self._enabled |= {gate.name: _decide(gate, settings) for gate in self._gates}
 
     def enabled(self, name: str) -> bool:
         """KeyError for a name that is no gate: a mistake of the program, not of the user."""
@@ -62,20 +99,23 @@ class Features:
 
     def all(self) -> Iterator[tuple[Gate, bool]]:
         """Every gate and whether it is on."""
-        for gate in GATES:
+        for gate in self._gates:
             yield gate, self._enabled[gate.name]
 
-
-def _check(name: str, value: bool) -> None:
-    if name in _STAGES:
-        return
-    gate = next((gate for gate in GATES if gate.name == name), None)
-    if gate is None:
-        known = [gate.name for gate in GATES] + list(_STAGES)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise FeatureError(f"there is no feature gate {name}; did you mean {near}?")
-    if gate.stage is Stage.STABLE and value != gate.default:
-        raise FeatureError(f"the feature {name} is stable and can no longer be switched")
+    def _check(self, name: str, value: bool, release: Release) -> None:
+        if name in _STAGES:
+            return
+        gate = next((gate for gate in self._gates if gate.name == name), None)
+        if gate is None and name in _HISTORIES:
+            emulated = f"{release.major}.{release.minor}"
+            raise FeatureError(
+                f"the feature {name} does not exist in {emulated}, which is emulated"
+            )
+        if gate is None:
+            near = difflib.get_close_matches(name, [*_HISTORIES, *_STAGES], n=1, cutoff=0.0)[0]
+            raise FeatureError(f"there is no feature gate {name}; did you mean {near}?")
+        if gate.stage is Stage.STABLE and value != gate.default:
+            raise FeatureError(f"the feature {name} is stable and can no longer be switched")
 
 
 def _decide(gate: Gate, settings: Mapping[str, bool]) -> bool:

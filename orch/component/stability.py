@@ -30,6 +30,9 @@ class Release:
     minor: int
     alpha0: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
 
 def parse_release(text: str) -> Release:
     """`1.35`, `v1.35.0-orch.1`, `1.18.0-alpha.0`; ValueError quotes what is none of these."""

@@ -22,6 +22,7 @@ from orch.component import clock, negotiation
 from orch.component.clock import Now
 from orch.component.features import Features
 from orch.component.responses import render_status, render_text
+from orch.component.stability import CURRENT, Release
 from orch.wire import times, version
 from orch.wire.errors import ApiError
 
@@ -46,8 +47,10 @@ class ZPages:
         *,
         start_s: float | None = None,
         now: Now = clock.utc_now,
+        emulated: Release = CURRENT,
     ) -> None:
         self.name = name
+        self._emulated = str(emulated)
         self._flags = dict(sorted(flags.items()))
         start_s = clock.process_start_s() if start_s is None else start_s
         self._started = datetime.fromtimestamp(start_s, UTC)
@@ -112,7 +115,7 @@ class ZPages:
             "uptimeSeconds": self._uptime_s(),
             "goVersion": _runtime(),
             "binaryVersion": version.VERSION,
-            "emulationVersion": f"{version.MAJOR}.{version.MINOR}",
+            "emulationVersion": self._emulated,
             "paths": paths,
         }
 
@@ -124,7 +127,7 @@ class ZPages:
             "Up": f"{hours} hr {minutes:02} min {seconds:02} sec",
             "Go version": _runtime(),
             "Binary version": version.VERSION,
-            "Emulation version": f"{version.MAJOR}.{version.MINOR}",
+            "Emulation version": self._emulated,
             "Paths": " ".join(paths),
         }
         delimiter = secrets.choice(_DELIMITERS)

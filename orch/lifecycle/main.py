@@ -24,9 +24,11 @@ from orch.client.transport import Transport
 from orch.component import clock, daemon
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
+from orch.component.frameworkmetrics import FrameworkMetrics
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.httpd import HttpServer
 from orch.component.notify import Notifier, NotifyError
+from orch.component.zpages import ZPages
 from orch.lifecycle import options as flags
 from orch.lifecycle import serving
 from orch.lifecycle.leader import Claim, Leader
@@ -59,11 +61,14 @@ class Files:
 
     api: ClientConfig
     tls: ssl.SSLContext
+    metrics: LifecycleMetrics  # its process metrics read /proc
 
 
 def read_files(options: Options) -> Files:
     """SetupError names the file that cannot be used."""
-    return Files(load_kubeconfig(options.kubeconfig), serving.context(options))
+    metrics = LifecycleMetrics(options.metric_policy)
+    metrics.registry.register(FrameworkMetrics(options.features, emulated=options.emulated_version))
+    return Files(load_kubeconfig(options.kubeconfig), serving.context(options), metrics)
 
 
 async def run(options: Options, files: Files, stop: Stop) -> None:
@@ -71,7 +76,7 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
     agent = f"{PROGRAM}/{VERSION}"
     client = ApiClient(Transport(files.api, user_agent=agent))
     claiming = ApiClient(Transport(files.api, user_agent=f"{agent} leader-election"))
-    controller = Controller(options, client, claiming)
+    controller = Controller(options, client, claiming, files.metrics)
     http = HttpServer(
         serving.application(controller, guarded=bool(options.client_ca_file)),
         host=options.bind_address,
@@ -101,8 +106,17 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
 class Controller:
     """One process's part in the election, the monitor of its present term, and its pages."""
 
-    def __init__(self, options: Options, client: ApiClient, claiming: ApiClient) -> None:
-        self.metrics = LifecycleMetrics()
+    def __init__(
+        self,
+        options: Options,
+        client: ApiClient,
+        claiming: ApiClient,
+        metrics: LifecycleMetrics,
+    ) -> None:
+        self.metrics = metrics
+        self.zpages = ZPages(PROGRAM, options.shown, emulated=options.emulated_version)
+        self.features = options.features
+        self.settings = options.settings
         self.events = EventRecorder(client, "node-controller")
         self.slis = SliMetrics()
         self.checks = HealthChecks(self.slis)

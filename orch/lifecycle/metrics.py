@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orch.component.metrics import Registry
+from orch.component.stability import MetricPolicy
 from orch.lifecycle import zones
 from orch.wire.core import Node
 
@@ -12,8 +13,11 @@ from orch.wire.core import Node
 class LifecycleMetrics:
     """`evictions` counts NoExecute taints put on nodes; the rest shows the last decision."""
 
-    def __init__(self) -> None:
-        self.registry = Registry()
+    def __init__(self, policy: MetricPolicy | None = None) -> None:
+        """With a policy the page has the program's own processes and withholds what it says."""
+        self.registry = Registry(policy)
+        if policy is not None:
+            self.registry.add_process_metrics()
         make = self.registry
         self.evictions = make.counter(
             "node_collector_evictions_total",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from orch.component import metricflags, versionflags, zpages
 from orch.component.daemon import SetupError
+from orch.component.features import FeatureError, Features
+from orch.component.stability import MetricPolicy, Release
 from orch.lifecycle.records import Settings
 from orch.wire import durations
-from orch.wire.version import VERSION
 
 PROGRAM = "orch-controller-manager"
 DEFAULT_PORT = 10257
@@ -33,6 +35,10 @@ class Options:
     client_ca_file: str
     logging_format: str
     log_level: str
+    features: Features
+    emulated_version: Release
+    metric_policy: MetricPolicy
+    shown: Mapping[str, str]  # every flag with its value
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -47,7 +53,8 @@ class Options:
 
 def parse(argv: Sequence[str]) -> Options:
     """Read the command line; SetupError for what cannot work, argparse exits 2 for wrong usage."""
-    values = parser().parse_args(argv)
+    flags = parser()
+    values = flags.parse_args(argv)
     settings = Settings(
         period_s=values.node_monitor_period,
         grace_s=values.node_monitor_grace_period,
@@ -60,6 +67,10 @@ def parse(argv: Sequence[str]) -> Options:
     )
     _check_settings(settings)
     _check_serving(values)
+    try:
+        features = Features(values.feature_gates, values.emulated_version)
+    except FeatureError as error:
+        raise SetupError(f"--feature-gates: {error}") from None
     return Options(
         kubeconfig=values.kubeconfig,
         settings=settings,
@@ -72,6 +83,10 @@ def parse(argv: Sequence[str]) -> Options:
         client_ca_file=values.client_ca_file,
         logging_format=values.logging_format,
         log_level=values.log_level,
+        features=features,
+        emulated_version=values.emulated_version,
+        metric_policy=metricflags.policy_of(values),
+        shown=zpages.flags_of(flags, values),
     )
 
 
@@ -82,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
         description="Judges nodes by their heartbeats: conditions, taints, eviction, cleaning up.",
         allow_abbrev=False,
     )
-    flags.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
+    versionflags.add_to(flags, PROGRAM)
     flags.add_argument("--kubeconfig", required=True, help="how to reach the API server")
     flags.add_argument(
         "--leader-elect",
@@ -96,6 +111,14 @@ def parser() -> argparse.ArgumentParser:
     _serving(flags.add_argument_group("serving /healthz, /livez, /readyz, /metrics"))
     flags.add_argument("--logging-format", choices=("text", "json"), default="text")
     flags.add_argument("--log-level", default="info", help="debug, info, warning or error")
+    flags.add_argument(
+        "--feature-gates",
+        type=_gates,
+        default={},
+        metavar="NAME=true|false,…",
+        help="features to switch on or off",
+    )
+    metricflags.add_to(flags)
     return flags
 
 
@@ -176,6 +199,14 @@ def _duration(text: str) -> float:
         return durations.parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _gates(text: str) -> dict[str, bool]:
+    gates = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = pair.partition("=")
+        gates[name.strip()] = _boolean(value.strip())
+    return gates
 
 
 def _boolean(text: str) -> bool:

@@ -5,18 +5,23 @@ On loopback whoever has the machine may; elsewhere a verified client certificate
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import tempfile
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
 from aiohttp import web
 
 from orch.component import clock, httpd, slis
+from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
+from orch.component.zpages import ZPages, configz
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.lifecycle.options import PROGRAM, Options
+from orch.lifecycle.records import Settings
 from orch.wire import errors
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -29,6 +34,9 @@ class Pages(Protocol):
     checks: HealthChecks
     slis: SliMetrics
     metrics: LifecycleMetrics
+    zpages: ZPages
+    features: Features
+    settings: Settings
 
 
 def application(pages: Pages, *, guarded: bool) -> web.Application:
@@ -39,7 +47,9 @@ def application(pages: Pages, *, guarded: bool) -> web.Application:
     app = web.Application(middlewares=middlewares)
 
     async def show_metrics(request: web.Request) -> web.Response:
-        body, content_type = pages.metrics.registry.render(request.headers.get("Accept", ""))
+        accept = request.headers.get("Accept", "")
+        # On a thread: the page has files of /proc to read.
+        body, content_type = await asyncio.to_thread(pages.metrics.registry.render, accept)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def show_slis(_request: web.Request) -> web.Response:
@@ -50,6 +60,8 @@ def application(pages: Pages, *, guarded: bool) -> web.Application:
             *pages.checks.handlers(),
             web.get("/metrics", show_metrics),
             web.get("/metrics/slis", show_slis),
+            configz("controllermanagerconfig", lambda: asdict(pages.settings)),
+            *pages.zpages.routes(pages.features),
         ]
     )
     return app

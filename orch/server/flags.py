@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch.component import metricflags, zpages
+from orch.component import metricflags, versionflags, zpages
 from orch.component.daemon import SetupError
 from orch.component.features import FeatureError, Features
-from orch.component.stability import MetricPolicy
+from orch.component.stability import MetricPolicy, Release
 from orch.server import limitflags, storageflags
 from orch.server.authorizer import MODES
 from orch.server.limitflags import AuditFlags, LimitFlags
 from orch.server.storageflags import StorageFlags
 from orch.wire.durations import parse_duration
 from orch.wire.names import APISERVER_PORT
-from orch.wire.version import VERSION
 
 DEFAULT_MODES = ("Node", "RBAC")
 DEFAULT_ISSUER = "https://orch.default.svc"
@@ -51,6 +50,7 @@ class Flags:
     logging_format: str
     verbosity: int
     features: Features
+    emulated_version: Release
     metric_policy: MetricPolicy
     shown: Mapping[str, str]  # every flag by name, as /flagz shows it
 
@@ -66,7 +66,7 @@ def parse(argv: Sequence[str]) -> Flags:
     if not 0 <= values.secure_port < 65536:
         raise SetupError(f"--secure-port={values.secure_port}: must be between 0 and 65535")
     try:
-        features = Features(values.feature_gates)
+        features = Features(values.feature_gates, values.emulated_version)
     except FeatureError as error:
         raise SetupError(f"--feature-gates: {error}") from None
     return Flags(
@@ -92,6 +92,7 @@ def parse(argv: Sequence[str]) -> Flags:
         logging_format=values.logging_format,
         verbosity=values.v,
         features=features,
+        emulated_version=values.emulated_version,
         metric_policy=metricflags.policy_of(values),
         shown=zpages.flags_of(parser, values),
     )
@@ -103,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         description="HTTPS API server: nodes, pods, leases, events, namespaces, node proxy.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"orch-apiserver {VERSION}")
+    versionflags.add_to(parser, "orch-apiserver")
     _serving_flags(parser.add_argument_group("serving"))
     storageflags.add_to(parser.add_argument_group("storage"))
     limitflags.add_limits(parser.add_argument_group("limits"))

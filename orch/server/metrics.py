@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from orch.component.features import Features
 from orch.component.metrics import Registry
 from orch.component.stability import MetricPolicy
 from orch.server.requestinfo import RequestInfo
 from orch.server.storagemetrics import StorageMetrics
 from orch.server.strategy.table import find_strategy
-from orch.wire.version import MAJOR, MINOR, VERSION
 
 _VERBS = {
     "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT",
@@ -35,7 +33,7 @@ Labels = tuple[str, ...]
 class ServerMetrics:
     """One page; `registry` also takes what other parts add."""
 
-    def __init__(self, features: Features, policy: MetricPolicy | None = None) -> None:
+    def __init__(self, policy: MetricPolicy | None = None) -> None:
         self.registry = Registry(policy)
         self.registry.add_process_metrics()
         self._total: Counter = self.registry.counter(
@@ -87,24 +85,9 @@ class ServerMetrics:
             ("plugin",),
         )
         self.storage = StorageMetrics(self.registry, _BUCKETS)
-        self._describe(features)
         self._totals: dict[tuple[Labels, int], Counter] = {}
         self._durations: dict[Labels, Histogram] = {}
         self._response_sizes: dict[Labels, Histogram] = {}
-
-    def _describe(self, features: Features) -> None:
-        """What never changes while the program runs: its version and its features."""
-        build = self.registry.gauge(
-            "orch_build_info", "The version that runs.", ("major", "minor", "git_version")
-        )
-        build.labels(MAJOR, MINOR, VERSION).set(1)
-        enabled = self.registry.gauge(
-            "orch_feature_enabled",
-            "1 for a feature that is on, 0 for one that is off.",
-            ("name", "stage"),
-        )
-        for gate, on in features.all():
-            enabled.labels(gate.name, gate.stage.value).set(int(on))
 
     def observe(
         self,

@@ -13,6 +13,7 @@ from functools import partial
 from aiohttp import web
 
 from orch.component.daemon import SetupError
+from orch.component.frameworkmetrics import FrameworkMetrics
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.loops import Loop, Periodic
 from orch.component.zpages import ZPages
@@ -65,7 +66,10 @@ class Server:
         self._flags = flags
         self._opened = False
         self._stopping = False
-        self._metrics = ServerMetrics(flags.features, flags.metric_policy)
+        self._metrics = ServerMetrics(flags.metric_policy)
+        self._metrics.registry.register(
+            FrameworkMetrics(flags.features, emulated=flags.emulated_version)
+        )
         self.storage: Storage = make_storage(flags.storage, self._metrics.storage.observe_etcd)
         index = RbacIndex()
         self.authorizer = chain_of(flags.authorization_mode, self._node_of_pod, index)
@@ -184,7 +188,8 @@ class Server:
             resources, address, self._health(), self._slis, self._metrics_page
         )
         others += self._usage.routes() if upstream else []
-        others += ZPages(NAME, self._flags.shown).routes(self._flags.features)
+        pages = ZPages(NAME, self._flags.shown, emulated=self._flags.emulated_version)
+        others += pages.routes(self._flags.features)
         reviews = Reviews(self.authorizer, self._tokens.review, self._backend.now)
         connectors = {
             ("nodes", "proxy"): self._proxy.handle,

@@ -26,7 +26,7 @@ from nodeagent.watchdog import Watchdog
 from orch.component.features import Features
 from orch.component.metrics import Registry
 from orch.component.notify import Notifier
-from orch.component.stability import MetricPolicy
+from orch.component.stability import CURRENT, MetricPolicy
 from orch.wire import metric_catalogue
 from tests.fakes import hosts, node, pods
 from tests.fakes.api import FakeApi
@@ -51,6 +51,7 @@ async def sources() -> AsyncIterator[Sources]:
     yield Sources(
         node_name="n1",
         features=Features({"NodeAgentPSI": False}),
+        emulated=CURRENT,
         sampler=sampler,
         registry=registry,
         runtime=RuntimeWatch(FakeRuntime()),

@@ -3,6 +3,7 @@
 import pytest
 
 from orch.component.features import FeatureError, Features
+from orch.component.stability import parse_release
 
 # settings → ContainerCheckpoint, NodeAgentPSI
 DECISIONS = [
@@ -35,3 +36,58 @@ def test_a_stable_gate_cannot_be_switched_off() -> None:
 
 def test_every_gate_is_listed_with_its_state() -> None:
     assert {gate.name: on for gate, on in Features({}).all()}["ContainerCheckpoint"] is True
+
+
+# spec.md, "Versioning" and "Resources": name, stage, default, since
+STATED = [
+    ("ComponentSLIs", "", True, "1.32"),
+    ("ComponentStatusz", "ALPHA", False, "1.32"),
+    ("ComponentFlagz", "ALPHA", False, "1.32"),
+    ("ContainerCheckpoint", "BETA", True, "1.30"),
+    ("PodAndContainerStatsFromCRI", "ALPHA", False, "1.23"),
+    ("NodeAgentPSI", "BETA", True, "1.34"),
+    ("InPlacePodVerticalScaling", "", True, "1.35"),
+    ("NodeAgentFineGrainedAuthz", "BETA", True, "1.33"),
+]
+
+
+@pytest.mark.parametrize(("name", "stage", "default", "since"), STATED)
+def test_every_gate_of_the_specification_is_as_stated(
+    name: str, stage: str, default: bool, since: str
+) -> None:
+    (gate,) = [gate for gate, _ in Features({}).all() if gate.name == name]
+    assert (gate.stage.value, gate.default, gate.since) == (stage, default, since)
+    assert Features({}).enabled(name) is default
+
+
+# name, emulated release, stage then (None: it did not exist), on by default then
+EMULATED = [
+    ("ComponentSLIs", "1.31", "BETA", True),
+    ("NodeAgentPSI", "1.33", "ALPHA", False),
+    ("NodeAgentPSI", "1.32", None, False),
+    ("NodeDeclaredFeatures", "1.34", None, False),
+    ("InPlacePodVerticalScaling", "1.34", "BETA", True),
+    ("InPlacePodVerticalScaling", "1.32", "ALPHA", False),
+    ("ContainerCheckpoint", "1.34", "BETA", True),
+]
+
+
+@pytest.mark.parametrize(("name", "release", "stage", "on"), EMULATED)
+def test_an_emulated_release_has_features_as_they_were_then(
+    name: str, release: str, stage: str | None, on: bool
+) -> None:
+    features = Features({}, parse_release(release))
+    stages = {gate.name: gate.stage.value for gate, _ in features.all()}
+    assert stages.get(name) == stage
+    assert features.enabled(name) is on
+
+
+def test_what_an_emulated_release_does_not_have_cannot_be_switched() -> None:
+    with pytest.raises(FeatureError, match=r"NodeDeclaredFeatures does not exist in 1\.34"):
+        Features({"NodeDeclaredFeatures": True}, parse_release("1.34"))
+    assert not Features({"AllAlpha": True}, parse_release("1.34")).enabled("NodeDeclaredFeatures")
+
+
+def test_what_became_stable_since_can_be_switched_in_the_release_before() -> None:
+    older = Features({"InPlacePodVerticalScaling": False}, parse_release("1.34"))
+    assert not older.enabled("InPlacePodVerticalScaling")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,20 +14,26 @@ import pytest
 from yarl import URL
 
 from orch.component.daemon import SetupError
+from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
 from orch.component.httpd import HttpServer
+from orch.component.zpages import ZPages
 from orch.lifecycle import options, serving
 from orch.lifecycle.metrics import LifecycleMetrics
+from orch.lifecycle.records import Settings
 from tests.conftest import Pki
 
 OPEN = ("/healthz", "/livez", "/readyz", "/healthz/ping")
-GUARDED = ("/metrics", "/metrics/slis")
+GUARDED = ("/metrics", "/metrics/slis", "/statusz", "/flagz", "/configz")
 
 
 @dataclass
 class Pages:
     slis: SliMetrics = field(default_factory=SliMetrics)
     metrics: LifecycleMetrics = field(default_factory=LifecycleMetrics)
+    zpages: ZPages = field(default_factory=lambda: ZPages("orch-controller-manager", {}))
+    features: Features = field(default_factory=lambda: Features({"AllAlpha": True}))
+    settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
         self.checks = HealthChecks(self.slis)
@@ -109,3 +116,21 @@ def test_a_certificate_that_cannot_be_used_is_named() -> None:
     )
     with pytest.raises(SetupError, match="/absent"):
         serving.context(parsed)
+
+
+async def test_debugging_pages_are_off_unless_switched_on() -> None:
+    pages = Pages(features=Features({}))
+    served = {
+        route.resource.canonical
+        for route in serving.application(pages, guarded=True).router.routes()
+        if route.resource
+    }
+    assert "/configz" in served
+    assert not {"/statusz", "/flagz"} & served
+
+
+async def test_configz_shows_how_nodes_are_judged(pki: Pki) -> None:
+    async with served(guarded=False, **contexts(pki, certificate=False)) as get:
+        status, body, content_type = await get("/configz")
+    assert (status, content_type) == (200, "application/json")
+    assert json.loads(body)["controllermanagerconfig"]["grace_s"] == 50.0

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from orch.component.features import Features
 from orch.server.metrics import ServerMetrics, request_labels
 from orch.server.requestinfo import parse_request
 
@@ -35,7 +34,7 @@ def test_labels_are_only_what_is_served(request_text, labels) -> None:
 
 
 def test_long_running_requests_are_counted_but_not_timed() -> None:
-    metrics = ServerMetrics(Features({}))
+    metrics = ServerMetrics()
     info = parse_request("GET", "/api/v1/pods", {"watch": "1"})
     metrics.observe(info, dry_run=False, code=200, seconds=1800.0)
     metrics.observe(info, dry_run=False, code=200, seconds=1800.0)
