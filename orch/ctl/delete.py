@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 
-from orch.ctl import changes, choosing, deletion, session
+from orch.ctl import changes, choosing, deletion, printing, session
 from orch.ctl.api import Api
 from orch.ctl.choosing import Chosen
 from orch.ctl.discovery import Discovery
@@ -59,6 +59,8 @@ async def _delete_all(found: Sequence[Manifest], api: Api, args: argparse.Namesp
         await _delete(api, victim, args)
 
     victims = await choosing.choose(api, Discovery(api), args, args.words, found)
+    if not victims:
+        printing.note("No resources found")
     return await changes.each(victims, delete)
 
 

@@ -87,11 +87,16 @@ async def _lines(api: Api, chosen: Chosen) -> list[str]:
         return await _node(api, record, chosen.name)
     if (group, kind) == ("", "Pod"):
         return describe_pod.lines(record, utc_now())
-    if group == RBAC_GROUP and kind in _ACCESS:
+    if _is_alias(group, RBAC_GROUP) and kind in _ACCESS:
         return _ACCESS[kind](record)
-    if group in ("", COORDINATION_GROUP) and kind in _OBJECTS:
+    if (not group or _is_alias(group, COORDINATION_GROUP)) and kind in _OBJECTS:
         return _OBJECTS[kind](record)
     return describe_object.anything(record)
+
+
+def _is_alias(group: str, own: str) -> bool:
+    """Whether a group is ours, or the same one under another domain."""
+    return group.partition(".")[0] == own.partition(".")[0]
 
 
 async def _node(api: Api, node: Mapping[str, Any], name: str) -> list[str]:

@@ -7,14 +7,12 @@ into one ClientConfig.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orch.ctl.failures import CommandFailed, WrongUsage
-from orch.wire.durations import parse_duration
 
 if TYPE_CHECKING:
     from orch.client.kubeconfig import ClientConfig
@@ -55,6 +53,8 @@ def add_to(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
 
 def seconds(text: str) -> float:
     """`30s`, `2m`, or a plain number of seconds."""
+    from orch.wire.durations import parse_duration
+
     try:
         return float(text) if text.isdecimal() else parse_duration(text)
     except ValueError as error:
@@ -101,6 +101,8 @@ _OPTIONS: tuple[tuple[tuple[str, ...], str, dict[str, Any]], ...] = (
 
 def client_config(args: argparse.Namespace) -> ClientConfig:
     """The server and credentials that the options and the kubeconfig give together."""
+    import dataclasses  # slow to import, and not needed by a command that asks no server
+
     path = kubeconfig_path(args)
     if path:
         from orch.client.kubeconfig import load_kubeconfig

@@ -10,7 +10,7 @@ from typing import Any
 from orch.ctl import changes, deletion, manifests, session
 from orch.ctl.api import Api
 from orch.ctl.discovery import Resource
-from orch.ctl.failures import WrongUsage
+from orch.ctl.failures import WrongUsage, visible
 from orch.ctl.manifests import Manifest
 from orch.ctl.options import seconds
 from orch.wire import raw
@@ -48,7 +48,7 @@ async def _replace_all(found: Sequence[Manifest], api: Api, args: argparse.Names
         namespace = manifest.namespace if resource.namespaced else ""
         path = resource.path(namespace, name)
         if args.force:
-            await _remove(api, path, resource.shown(name), args)
+            await _remove(api, path, resource, name, args)
             params = changes.parameters(args, strict=True)
             place = resource.path(namespace)
             return await api.send("POST", place, manifest.record, params=params), "replaced"
@@ -72,8 +72,12 @@ async def _replace(
     return await api.send("PUT", where, wanted, params=changes.parameters(args, strict=True))
 
 
-async def _remove(api: Api, path: str, shown: str, args: argparse.Namespace) -> None:
+async def _remove(
+    api: Api, path: str, resource: Resource, name: str, args: argparse.Namespace
+) -> None:
     if await api.find(path) is None:
         return
     uid = await deletion.ask(api, path, grace_s=args.grace_period)
-    await deletion.wait_gone(api, path, uid, shown, timeout_s=args.timeout)
+    if not args.output:
+        print(visible(f'{resource.shown("").rstrip("/")} "{name}" deleted'), flush=True)
+    await deletion.wait_gone(api, path, uid, resource.shown(name), timeout_s=args.timeout)

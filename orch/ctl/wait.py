@@ -111,11 +111,14 @@ async def _wait(
 ) -> None:
     loop = asyncio.get_running_loop()
     may_be_missing = goal_text in ("create", "delete")
+    first = True
     while True:
         record = await (api.find if may_be_missing else api.read)(chosen.path)
         if test(record):
-            print(visible(f"{chosen.shown} {_met(goal_text)}"), flush=True)
+            if not (first and goal_text == "delete"):  # it was gone before: nothing to tell
+                print(visible(f"{chosen.shown} {_met(goal_text)}"), flush=True)
             return
+        first = False
         if loop.time() >= deadline_s:
             raise CommandFailed(
                 f"{chosen.shown} is not as {goal_text} wants after {limit_s:g} s: "
@@ -125,4 +128,4 @@ async def _wait(
 
 
 def _met(goal_text: str) -> str:
-    return {"delete": "deleted", "create": "condition met"}.get(goal_text, "condition met")
+    return "deleted" if goal_text == "delete" else "condition met"

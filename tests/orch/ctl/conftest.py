@@ -32,13 +32,20 @@ Orchctl = Callable[..., Awaitable[Result]]
 
 def run_command(*words: str) -> Result:
     """Run one command in this thread."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = main.main(words)
         except SystemExit as exit_:
             code = int(exit_.code or 0)
-    return Result(code, out.getvalue(), err.getvalue())
+    return Result(code, _text(out), _text(err))
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    """What was written, also past the text layer."""
+    stream.flush()
+    stream.seek(0)
+    return stream.read()
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,8 @@ async def test_an_object_becomes_what_the_file_says(
 
 async def test_with_force_it_is_made_anew(orchctl: Orchctl, api: HttpApi, file: str) -> None:
     uid = api.objects[NODE]["metadata"]["uid"]
-    assert (await orchctl("replace", "--force", "-f", file)).out == "node/n1 replaced\n"
+    result = await orchctl("replace", "--force", "-f", file)
+    assert result.lines == ['node "n1" deleted', "node/n1 replaced"]
     assert [r.method for r in api.requests if r.method in ("DELETE", "POST")] == ["DELETE", "POST"]
     assert api.objects[NODE]["metadata"]["uid"] != uid
     del api.objects[NODE]

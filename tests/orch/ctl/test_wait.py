@@ -68,8 +68,15 @@ async def test_a_time_that_runs_out_says_how_to_see_why(orchctl: Orchctl, api: H
 
 async def test_what_is_to_be_gone_may_be_gone_already(orchctl: Orchctl) -> None:
     result = await orchctl("wait", "pod/web", "--for", "delete")
-    assert (result.code, result.out) == (0, "pod/web deleted\n")
+    assert (result.code, result.out) == (0, "")
     assert (await orchctl("wait", "pods", "-l", "a=b", "--for", "delete")).code == 0
+
+
+async def test_it_waits_until_an_object_is_gone(orchctl: Orchctl, api: HttpApi) -> None:
+    gone = Answer({"kind": "Status", "code": 404}, 404)
+    api.answers["GET", POD] = [_shown("Running"), gone]
+    result = await orchctl("wait", "pod/web", "--for", "delete")
+    assert (result.code, result.out) == (0, "pod/web deleted\n")
 
 
 async def test_nothing_to_wait_for_is_a_failure(orchctl: Orchctl) -> None:
