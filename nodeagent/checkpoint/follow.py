@@ -8,19 +8,23 @@ beginning.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
 from pathlib import Path
 
 _BLOCK = 1 << 20
-_FLUSH_BYTES = 64 << 20
-_PAUSE_S = 0.05
+_FLUSH_BYTES = 32 << 20
+_PAUSE_S = 0.02
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Follower:
-    """A thread that reads behind the writer of `path` until `digest` or `stop` is called."""
+    """Reads and flushes behind the writer of `path` until `digest` or `stop` is called.
+
+    In two threads: a flush waits for the disk, and reading must not wait for it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,9 +33,12 @@ class Follower:
         self._sha256 = hashlib.sha256()
         self._first = b""
         self._read_bytes = 0
-        self._flushed_bytes = 0
-        self._thread = threading.Thread(target=self._run, name="checkpoint digest", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=target, name="checkpoint digest", daemon=True)
+            for target in (self._read, self._flush)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def digest(self, descriptor: int) -> str:
         """SHA-256, in hex, of the finished file that is open as `descriptor`."""
@@ -48,7 +55,7 @@ class Follower:
         self._join()
         self._close()
 
-    def _run(self) -> None:
+    def _read(self) -> None:
         while not self._ending.wait(_PAUSE_S):
             try:
                 if self._descriptor < 0:
@@ -57,14 +64,20 @@ class Follower:
             except OSError:  # not there yet, or not readable: the end will tell
                 continue
 
+    def _flush(self) -> None:
+        flushed_bytes = 0
+        while not self._ending.wait(_PAUSE_S):
+            written_bytes = self._read_bytes
+            if written_bytes - flushed_bytes >= _FLUSH_BYTES:
+                flushed_bytes = written_bytes
+                with contextlib.suppress(OSError):  # a disk that fails is told at the end
+                    os.fdatasync(self._descriptor)
+
     def _catch_up(self, descriptor: int) -> None:
         while block := os.pread(descriptor, _BLOCK, self._read_bytes):
             self._sha256.update(block)
             self._first = self._first or block[:512]
             self._read_bytes += len(block)
-            if self._read_bytes - self._flushed_bytes >= _FLUSH_BYTES:
-                os.fdatasync(descriptor)
-                self._flushed_bytes = self._read_bytes
 
     def _is_of(self, descriptor: int) -> bool:
         """Whether what was read so far is how the file begins."""
@@ -79,7 +92,8 @@ class Follower:
 
     def _join(self) -> None:
         self._ending.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def _close(self) -> None:
         if self._descriptor >= 0:

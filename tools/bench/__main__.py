@@ -12,6 +12,7 @@ import sys
 BENCHMARKS = {
     "statistics": "sampling, pages, serving and the whole agent, beside C, peers and limits",
     "idle": "the whole agent with the demo pod: start, memory, CPU over five minutes",
+    "checkpoint": "a checkpoint of 512 MiB: what the agent adds to the runtime's own time",
     "heartbeats": "API server and controller under thousands of hollow nodes",
 }
 

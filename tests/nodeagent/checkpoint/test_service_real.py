@@ -31,6 +31,7 @@ from tests.fakes.checkpoints import Pods
 
 # Without other programs: CRIU cannot seize a shell that is just starting one (it waits in vfork).
 COUNTING = "i=0; while true; do i=$((i+1)); echo $i > /count; done"
+COUNTER = base.ContainerSpec("app", 0, "localhost/busybox:1", command=("sh", "-c", COUNTING))
 
 
 @dataclass
@@ -64,13 +65,14 @@ class RealNode:
 
 
 @contextlib.asynccontextmanager
-async def a_real_node(endpoint: str, root: Path) -> AsyncIterator[RealNode]:
+async def a_real_node(
+    endpoint: str, root: Path, spec: base.ContainerSpec = COUNTER
+) -> AsyncIterator[RealNode]:
     uid = str(uuid.uuid4())
     runtime, pods = CriRuntime(endpoint), Pods()
     sandbox = base.SandboxSpec(
         "web", "shop", uid, cgroup_parent=f"/orchpods/pod{uid}", host_network=True
     )
-    spec = base.ContainerSpec("app", 0, "localhost/busybox:1", command=("sh", "-c", COUNTING))
     sandbox_id = await runtime.run_sandbox(sandbox)
     try:
         pods.running["app"] = await runtime.create_container(sandbox_id, spec, sandbox)
