@@ -61,7 +61,7 @@ class ContainerLogs:
         except ConnectionError:
             log.debug("the reader of the log of %s went away", pod.key)
         finally:
-            await asyncio.to_thread(file.close)
+            file.close()  # at once: a handler that is cancelled waits for no thread any more
         return response
 
     def _instance(self, pod: Pod, container: str, options: LogOptions) -> ContainerDetail:
@@ -112,8 +112,13 @@ class ContainerLogs:
 
 
 def _waiting_reason(pod: Pod, container: str) -> str:
-    statuses = [*(pod.status.initContainerStatuses or ()), *(pod.status.containerStatuses or ())]
-    for status in statuses:
+    known = pod.status
+    listed = (
+        known.initContainerStatuses,
+        known.containerStatuses,
+        known.ephemeralContainerStatuses,
+    )
+    for status in (status for statuses in listed for status in statuses or ()):
         if status.name == container and status.state and status.state.waiting:
             return status.state.waiting.reason or "ContainerCreating"
     return "ContainerCreating"

@@ -25,6 +25,7 @@ from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import ApiSource, PodSource
 from nodeagent.pods.status_sync import StatusSync
 from nodeagent.pods.urlsource import UrlSource
+from nodeagent.pods.verdicts import VerdictFiles
 from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.base import ContainerRuntime
@@ -82,7 +83,7 @@ def _services(
         volumes=VolumeStore(settings.root_dir),
         cgroups=PodCgroups(settings.cgroup_parent),
         seccomp_of=profiles.setting_of,
-        vitals=Vitals(prober, registry, events),
+        vitals=Vitals(prober, registry, events, files=VerdictFiles(settings.root_dir)),
         prober=prober,
         endings=TerminationMessages(settings.root_dir),
         objects=objects,

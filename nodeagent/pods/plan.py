@@ -134,6 +134,8 @@ def _run_containers(pod: Pod, seen: ObservedPod, judge: restarts.Judge) -> Plan:
             continue
         verdicts[container.name] = judge.verdict(container)
         blocked = judge.blocks_later_ones(container)
+    for container in pod.spec.ephemeralContainers or ():
+        verdicts[container.name] = judge.verdict_on_ephemeral(container)
     action = next((v.action for v in verdicts.values() if v.action), None)
     wakes = [v.wake_in_s for v in verdicts.values() if v.wake_in_s is not None]
     return Plan(
@@ -159,7 +161,9 @@ def _all_waiting(pod: Pod) -> dict[str, Waiting]:
     inits = [c.name for c in pod.spec.initContainers or ()]
     waiting = dict.fromkeys(inits, _WAITING_FOR_INIT)
     later = _WAITING_FOR_INIT if inits else _WAITING
-    return {**waiting, **dict.fromkeys((c.name for c in pod.spec.containers), later)}
+    ephemeral = [c.name for c in pod.spec.ephemeralContainers or ()]
+    waiting |= dict.fromkeys((c.name for c in pod.spec.containers), later)
+    return {**waiting, **dict.fromkeys(ephemeral, _WAITING)}
 
 
 def _tidy(seen: ObservedPod) -> Action | None:

@@ -12,9 +12,9 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
-from nodeagent.pods import probing
+from nodeagent.pods import grpcprobe, probing
 from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeTimeout
-from orch.wire.pods import Container, ExecAction, HTTPGetAction, Probe, TCPSocketAction
+from orch.wire.pods import Container, ExecAction, GRPCAction, HTTPGetAction, Probe, TCPSocketAction
 
 USER_AGENT = "orch-probe/1.35"
 _MAX_BODY_BYTES = 10 * 1024
@@ -57,12 +57,15 @@ class Prober:
                     return await self._http(target, probe.httpGet)
                 if probe.tcpSocket is not None:
                     return await _tcp(target, probe.tcpSocket)
+                if probe.grpc is not None:
+                    return await _grpc(target, probe.grpc, timeout_s)
         except TimeoutError:
             return Outcome(False, f"no answer within {timeout_s} s")
         except ValueError as error:
             return Outcome(None, str(error))
         asked = ", ".join(key for key in probe.to_wire() if not key.endswith("onds")) or "nothing"
-        return Outcome(None, f"the probe {asked} is not supported; use exec, httpGet or tcpSocket")
+        supported = "exec, httpGet, tcpSocket or grpc"
+        return Outcome(None, f"the probe {asked} is not supported; use {supported}")
 
     async def close(self) -> None:
         if self._session is not None:
@@ -119,6 +122,12 @@ class Prober:
                 connector=connector, timeout=aiohttp.ClientTimeout(total=None)
             )
         return self._session
+
+
+async def _grpc(target: Target, action: GRPCAction, timeout_s: int) -> Outcome:
+    port = probing.port_number(action.port, target.container)
+    problem = await grpcprobe.check(target.address, port, action.service or "", timeout_s)
+    return Outcome(not problem, problem)
 
 
 async def _tcp(target: Target, action: TCPSocketAction) -> Outcome:

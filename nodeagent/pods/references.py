@@ -45,7 +45,8 @@ class NotThere(Exception):
 
 def references(pod: Pod) -> set[Reference]:
     """Everything the pod refers to, whether it must be there or not."""
-    containers = [*(pod.spec.initContainers or ()), *pod.spec.containers]
+    spec = pod.spec
+    containers = [*(spec.initContainers or ()), *spec.containers, *(spec.ephemeralContainers or ())]
     found = {reference for container in containers for reference in _of_container(container)}
     found.update(_of_volumes(pod))
     return {reference for reference in found if reference.name}

@@ -121,6 +121,16 @@ class Judge:
             return _stop(latest, unhealthy.why, unhealthy.grace_s)
         return Verdict()
 
+    def verdict_on_ephemeral(self, container: Container) -> Verdict:
+        """Started once, whatever the others do, and never again."""
+        latest = self._seen.latest(container.name)
+        if latest is None:
+            return self._start(container, attempt=0, step=0)
+        here = latest.container.sandbox_id == self._sandbox_id
+        if latest.container.state is ContainerState.CREATED and here:
+            return self._created(container, latest, here=here)
+        return Verdict()
+
     def blocks_later_ones(self, container: Container) -> bool:
         """Whether containers after this one must wait: for an init container not yet done."""
         if container.name not in self._init_names:

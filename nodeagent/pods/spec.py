@@ -206,13 +206,17 @@ def cpu_quota_usec(milli: int) -> int | None:
 
 
 def all_containers(pod: Pod) -> list[Container]:
-    return [*(pod.spec.initContainers or ()), *pod.spec.containers]
+    spec = pod.spec
+    return [*(spec.initContainers or ()), *spec.containers, *(spec.ephemeralContainers or ())]
 
 
 def container_type(pod: Pod | None, name: str) -> str:
-    """`container` or `init_container`, as metrics name them."""
-    inits = (pod and pod.spec.initContainers) or ()
-    return "init_container" if any(c.name == name for c in inits) else "container"
+    """`container`, `init_container` or `ephemeral_container`, as metrics name them."""
+    if any(c.name == name for c in (pod and pod.spec.initContainers) or ()):
+        return "init_container"
+    if any(c.name == name for c in (pod and pod.spec.ephemeralContainers) or ()):
+        return "ephemeral_container"
+    return "container"
 
 
 def find_container(pod: Pod, name: str) -> Container | None:

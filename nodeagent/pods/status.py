@@ -76,6 +76,10 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
         startTime=before.startTime or _started(seen) or facts.now,
         initContainerStatuses=inits or None,
         containerStatuses=apps,
+        ephemeralContainerStatuses=[
+            _container_status(c, seen, facts, over) for c in pod.spec.ephemeralContainers or ()
+        ]
+        or None,
         qosClass=qos.qos_class(pod),
         reason=pod.status.reason,
         message=pod.status.message,
@@ -97,8 +101,12 @@ def _statuses_of_the_past(pod: Pod, before: PodStatus) -> Mapping[str, Container
     """How the containers of a pod that is over were last seen, for those nobody holds any more."""
     if pod.status.phase not in FINAL_PHASES:
         return {}
-    listed = [*(before.initContainerStatuses or ()), *(before.containerStatuses or ())]
-    return {status.name: status for status in listed}
+    listed = (
+        before.initContainerStatuses,
+        before.containerStatuses,
+        before.ephemeralContainerStatuses,
+    )
+    return {status.name: status for statuses in listed for status in statuses or ()}
 
 
 def _container_status(

@@ -47,7 +47,7 @@ _NOT_SUPPORTED: Mapping[type[WireModel], frozenset[str]] = {
         " subdomain hostAliases readinessGates runtimeClassName overhead setHostnameAsFQDN os"
         " hostUsers resourceClaims resources hostnameOverride"
     ),
-    Container: _words("resizePolicy restartPolicyRules volumeDevices"),
+    Container: _words("targetContainerName resizePolicy restartPolicyRules volumeDevices"),
     PodSecurityContext: _words(
         "fsGroupChangePolicy seLinuxOptions seLinuxChangePolicy supplementalGroupsPolicy"
         " appArmorProfile windowsOptions"

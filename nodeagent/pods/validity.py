@@ -30,6 +30,7 @@ def pod_problems(pod: Pod) -> list[Problem]:
     for field, listed in (
         ("initContainers", spec.initContainers or ()),
         ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeralContainers or ()),
     ):
         for index, container in enumerate(listed):
             place: FieldPath = ("spec", field, index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nodeagent.pods import probing, spec
@@ -20,6 +20,7 @@ from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.probes import Outcome, Prober, Target
 from nodeagent.pods.probing import Kind, Tally
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.verdicts import Verdict, VerdictFiles
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component import clock, loops
 from orch.component.clock import Now
@@ -54,8 +55,11 @@ class Vitals:
         registry: PodRegistry,
         events: PodEvents,
         *,
+        files: VerdictFiles,
         now: Now = clock.utc_now,
     ) -> None:
+        self._files = files
+        self._recalled: dict[str, Mapping[str, Verdict]] = {}  # of pods found at the start, by uid
         self._prober = prober
         self._registry = registry
         self._events = events
@@ -65,6 +69,11 @@ class Vitals:
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         self._listeners.append(listener)
+
+    async def recall(self, uid: str) -> None:
+        """Read what a former agent knew of a pod, before it is followed for the first time."""
+        if uid not in self._recalled:
+            self._recalled[uid] = await self._files.load(uid)
 
     def follow(self, pod: Pod, seen: ObservedPod) -> None:
         """Probe the pod's running containers, and stop probing those that run no more."""
@@ -77,6 +86,7 @@ class Vitals:
                 self._begin(_Watched(pod, container, detail, address))
 
     def leave(self, uid: str) -> None:
+        self._recalled.pop(uid, None)
         for container_id in self._of(uid, without=set()):
             self._end(container_id)
 
@@ -106,15 +116,28 @@ class Vitals:
         container_id = watched.detail.container.id
         self._watched[container_id] = watched
         probes = probing.probes_of(watched.container)
-        if Kind.STARTUP not in probes:
+        known = self._known(watched)
+        if Kind.STARTUP not in probes or known.started:
             watched.started.set()
+            probes.pop(Kind.STARTUP, None)
         for kind, probe in probes.items():
             first = _READY_AT_FIRST[kind]
             if kind is Kind.READINESS:
-                first = _was_ready(watched)
+                first = known.ready
             watched.tallies[kind] = Tally(first)
             name = f"{kind.value} probe of {watched.pod.key}/{watched.container.name}"
             watched.tasks.append(loops.spawn(self._probe(watched, kind, probe), name=name))
+
+    def _known(self, watched: _Watched) -> Verdict:
+        """What a former agent, or the API, holds of this very container."""
+        container_id = watched.detail.container.id
+        recalled = self._recalled.get(watched.pod.metadata.uid or "", {})
+        return recalled.get(container_id) or _shown_by_api(watched)
+
+    async def _keep(self, uid: str) -> None:
+        own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
+        verdicts = {k: Verdict(w.started.is_set(), _is_ready(w)) for k, w in own.items()}
+        await self._files.save(uid, verdicts)
 
     def _end(self, container_id: str) -> None:
         for task in self._watched.pop(container_id).tasks:
@@ -151,7 +174,9 @@ class Vitals:
             text = f"{kind.value} probe failed: {outcome.text}"
             self._events.warning(watched.pod, "Unhealthy", text)
         if after.good is not before.good:
-            self._judge(watched, kind, probe, outcome)
+            self._apply(watched, kind, probe, outcome)
+            await self._keep(watched.pod.metadata.uid or "")  # before anyone is told
+            self._tell(watched, kind, outcome)
 
     def _count(self, watched: _Watched, kind: Kind, outcome: Outcome) -> None:
         meta = watched.pod.metadata
@@ -165,9 +190,8 @@ class Vitals:
         )
         self._registry.counts.probes[key] += 1
 
-    def _judge(self, watched: _Watched, kind: Kind, probe: Probe, outcome: Outcome) -> None:
+    def _apply(self, watched: _Watched, kind: Kind, probe: Probe, outcome: Outcome) -> None:
         """What is thought of a container changed."""
-        name = f"{watched.pod.key}: container {watched.container.name}"
         if kind is Kind.STARTUP and outcome.good:
             watched.started.set()
         elif kind is not Kind.READINESS and not outcome.good:
@@ -176,6 +200,9 @@ class Vitals:
                 "will be restarted",
                 probe.terminationGracePeriodSeconds,
             )
+
+    def _tell(self, watched: _Watched, kind: Kind, outcome: Outcome) -> None:
+        name = f"{watched.pod.key}: container {watched.container.name}"
         passed = "succeeds" if outcome.good else f"fails: {outcome.text}"
         log.info("pod %s: its %s probe %s", name, kind.value.lower(), passed)
         for listener in self._listeners:
@@ -207,11 +234,10 @@ def _address(pod: Pod, seen: ObservedPod, host_ip: str) -> str:
     return seen.sandbox.ips[0] if seen.sandbox and seen.sandbox.ips else ""
 
 
-def _was_ready(watched: _Watched) -> bool:
-    """Whether the API already holds this very container as ready: an agent that restarts must not
-    take a serving pod out of service."""
+def _shown_by_api(watched: _Watched) -> Verdict:
+    """What the pod's status in the API says of this very container."""
     container_id = watched.detail.container.id
-    return any(
-        status.ready and (status.containerID or "").endswith(container_id)
-        for status in watched.pod.status.containerStatuses or ()
-    )
+    for status in watched.pod.status.containerStatuses or ():
+        if (status.containerID or "").endswith(container_id):
+            return Verdict(bool(status.started), status.ready)
+    return Verdict(started=False, ready=False)

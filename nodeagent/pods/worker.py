@@ -141,6 +141,7 @@ class PodWorker:
             return None, False
         await self._look_for_files()
         await self._refresh_volumes(self.pod, seen)
+        await self._services.vitals.recall(self.uid)
         self._services.vitals.follow(self.pod, seen)
         signs = self._services.vitals.signs(self.uid)
         troubles = self._troubles.active(self._now_s())

@@ -361,6 +361,7 @@ class PodStatus(WireModel):
     startTime: str | None = None
     initContainerStatuses: list[ContainerStatus] | None = None
     containerStatuses: list[ContainerStatus] | None = None
+    ephemeralContainerStatuses: list[ContainerStatus] | None = None
     qosClass: str | None = None
 
 

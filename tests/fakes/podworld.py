@@ -22,6 +22,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import Changed
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.verdicts import VerdictFiles
 from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from orch.component import loops
@@ -111,7 +112,13 @@ class PodWorld:
             volumes=VolumeStore(self.settings.root_dir),
             cgroups=PodCgroups("/orchpods", root=str(self.directory / "cgroup")),
             seccomp_of=SeccompProfiles(str(self.seccomp_root), default=False).setting_of,
-            vitals=Vitals(prober, self.registry, events, now=now),
+            vitals=Vitals(
+                prober,
+                self.registry,
+                events,
+                files=VerdictFiles(self.settings.root_dir),
+                now=now,
+            ),
             prober=prober,
             endings=TerminationMessages(self.settings.root_dir),
             objects=PodObjects(self.api),  # type: ignore[arg-type]

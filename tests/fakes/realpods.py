@@ -21,6 +21,7 @@ from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.verdicts import VerdictFiles
 from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.cri import CriRuntime
@@ -68,7 +69,7 @@ class Agent:
             volumes=VolumeStore(settings.root_dir),
             cgroups=PodCgroups(self.cgroup),
             seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
-            vitals=Vitals(prober, self.registry, events),
+            vitals=Vitals(prober, self.registry, events, files=VerdictFiles(settings.root_dir)),
             prober=prober,
             endings=TerminationMessages(settings.root_dir),
             events=events,

@@ -143,6 +143,6 @@ async def test_a_command_probe(
 
 
 async def test_a_probe_the_agent_does_not_know_is_no_result(check: Callable[..., Any]) -> None:
-    outcome = await check({"grpc": {"port": 1}, "periodSeconds": 5})
+    outcome = await check({"udpSocket": {"port": 1}, "periodSeconds": 5})
     assert outcome.good is None
-    assert "the probe grpc is not supported" in outcome.text
+    assert "the probe udpSocket is not supported" in outcome.text

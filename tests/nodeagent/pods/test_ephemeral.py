@@ -1,0 +1,56 @@
+"""Ephemeral containers: added to a pod that runs, started once, never again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orch.wire.pods import Pod
+from tests.fakes.pods import container_data, pod
+from tests.fakes.podworld import PodWorld
+
+pytestmark = pytest.mark.looptime
+
+DEBUG = container_data("debug")
+
+
+def debugged(**spec: object) -> Pod:
+    return pod(container_data("app"), ephemeralContainers=[DEBUG], **spec)
+
+
+async def test_one_added_to_a_running_pod_starts_and_touches_no_other(world: PodWorld) -> None:
+    await world.start(pod(container_data("app")))
+    await world.until(lambda: "app" in world.running())
+    before = world.running()
+    world.source.set(debugged())
+    await world.until(lambda: "debug" in world.running())
+    assert world.running()["app"] == before["app"]
+    [status] = world.status().status.ephemeralContainerStatuses or []
+    assert status.name == "debug"
+    assert status.state and status.state.running
+    assert world.registry.counts.started_containers["ephemeral_container"] == 1
+
+
+async def test_one_that_ended_is_not_started_again(world: PodWorld) -> None:
+    await world.start(debugged())
+    await world.until(lambda: len(world.running()) == 2)
+    world.runtime.exit(world.running()["debug"], 1)
+    await asyncio.sleep(600)
+    assert list(world.running()) == ["app"]
+    [status] = world.status().status.ephemeralContainerStatuses or []
+    assert status.state and status.state.terminated
+    assert status.state.terminated.exitCode == 1
+    assert world.status().status.phase == "Running"
+
+
+async def test_one_does_not_wait_for_init_containers_nor_keep_a_pod_from_its_end(
+    world: PodWorld,
+) -> None:
+    await world.start(debugged(initContainers=[container_data("init")], restartPolicy="Never"))
+    await world.until(lambda: {"init", "debug"} <= set(world.running()))
+    world.runtime.exit(world.running()["init"])
+    await world.until(lambda: "app" in world.running())
+    world.runtime.exit(world.running()["app"])
+    await world.until(lambda: world.status().status.phase == "Succeeded")
+    await world.until(lambda: not world.running())
