@@ -127,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(
         prog="nodeagent",
         description="The node agent: runs the host's pods, measures them, reports the node.",
-        epilog="Offline: nodeagent checkpoint, config, doctor, seccomp (see their --help).",
+        epilog="Offline: nodeagent checkpoint, config, debug, doctor, seccomp (see their --help).",
         allow_abbrev=False,
     )
     add_flags(flags)

@@ -20,6 +20,7 @@ from orch.component.daemon import SetupError
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "checkpoint": ("checkpoint", "make checkpoints, and list, verify, pin or prune them"),
     "config": ("config", "show or check the configuration"),
+    "debug": ("debug", "gather what a support case asks for"),
     "doctor": ("doctor", "say whether this host is fit to run the agent, and what is missing"),
     "seccomp": ("seccomp", "check seccomp profiles, and show which one each container gets"),
 }

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from orch.component.secret import SHOWN
 from orch.wire import durations, quantity
 
 
@@ -45,6 +46,16 @@ def _read_threshold(value: Any) -> str:
     return _read_quantity(value)
 
 
+def _without_credentials(address: str) -> str:
+    """`https://user:password@host/` as it may be shown."""
+    scheme, found, rest = address.partition("://")
+    authority, slash, path = rest.partition("/")
+    if not found or "@" not in authority:
+        return address
+    return f"{scheme}://{SHOWN}@{authority.rpartition('@')[2]}{slash}{path}"
+
+
+Address = Annotated[str, PlainSerializer(_without_credentials)]  # of something to fetch
 Duration = Annotated[
     float, BeforeValidator(_read_duration), PlainSerializer(durations.format_duration)
 ]

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from nodeagent.config.access import Authentication, Authorization
 from nodeagent.config.fields import (
+    Address,
     ConfigModel,
     Duration,
     OptionalPort,
@@ -101,7 +102,7 @@ class NodeAgentConfiguration(ConfigModel):
     # pods
     staticPodPath: str = ""
     fileCheckFrequency: Duration = 20.0
-    staticPodURL: str = ""
+    staticPodURL: Address = ""
     staticPodURLHeader: dict[str, list[Secret]] = Field(default={})
     httpCheckFrequency: Duration = 20.0
     podLogsDir: str = "/var/log/pods"

@@ -1,0 +1,103 @@
+"""`nodeagent debug bundle`: everything a support case asks for, in one archive without secrets.
+
+Takes the daemon's own flags and changes nothing. What cannot be had (no running agent, no right to
+read a page, no journal) is said in its place in the archive. Exit codes: 0 written, 1 not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import sys
+from collections.abc import Iterator
+
+from nodeagent import options
+from nodeagent.commands import config as config_command
+from nodeagent.config import show
+from nodeagent.config.current import digest_of
+from nodeagent.config.layers import ConfigError, read_layers
+from nodeagent.config.load import load_config
+from nodeagent.config.origin import leaves
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.debug.bundle import write_bundle
+from nodeagent.debug.hostfiles import Entry, host_entries, log_entry
+from nodeagent.debug.pages import Target, page_entries
+from nodeagent.debug.scrub import scrubber, secrets_of
+from nodeagent.doctor import findings
+from nodeagent.doctor.examination import examine
+from nodeagent.options import Options
+from nodeagent.serving import certificate_files
+from orch.component import clock
+from orch.wire import times, version
+
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 — where to ask, not to listen
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    bundle = actions.add_parser("bundle", help="write an archive for a support case")
+    bundle.add_argument("--output", default="", help="file to write (nodeagent-debug-TIME.tar.gz)")
+    bundle.add_argument("--client-certificate", default="", help="shown to the agent for its pages")
+    bundle.add_argument("--client-key", default="", help="its key")
+    bundle.add_argument("--token-file", default="", help="or a file with a bearer token")
+    bundle.add_argument("--log-file", default="", help="the agent's log, where it is no journal")
+    bundle.add_argument("--unit", default="nodeagent", help="whose journal to read otherwise")
+    options.add_flags(bundle)
+
+
+def run(args: argparse.Namespace) -> int:
+    now = clock.utc_now()
+    given = options.options_of(args)
+    config, problem = _configuration(args)
+    path = args.output or f"nodeagent-debug-{now:%Y%m%dT%H%M%SZ}.tar.gz"
+    clean = scrubber(secrets_of(config))
+    count = write_bundle(path, _entries(args, given, config, problem), clean, now=now)
+    sys.stdout.write(f"{path}: {count} files, without secrets; look at it before you pass it on\n")
+    return 0
+
+
+def _entries(
+    args: argparse.Namespace, given: Options, config: NodeAgentConfiguration, problem: str
+) -> Iterator[Entry]:
+    now = clock.utc_now()
+    about = {
+        "time": times.format_time(now),
+        "version": version.VERSION,
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "configurationDigest": digest_of(config),
+        "configurationProblem": problem,
+    }
+    yield "about.json", (json.dumps(about, indent=2) + "\n").encode()
+    yield "configuration.yaml", _shown(given, config, problem)
+    yield "doctor.json", findings.as_json(examine(given, config, now)).encode()
+    target = Target(
+        _ANY_ADDRESS.get(config.address, config.address),
+        config.port,
+        certificate_files(given, config)[0],
+        args.client_certificate,
+        args.client_key,
+        args.token_file,
+    )
+    yield from asyncio.run(page_entries(target))
+    yield log_entry(args.log_file, args.unit)
+    yield from host_entries()
+
+
+def _configuration(args: argparse.Namespace) -> tuple[NodeAgentConfiguration, str]:
+    """The configuration, or the defaults and what is wrong with the given one."""
+    try:
+        return config_command.load(args), ""
+    except ConfigError as error:
+        return load_config(None, None), str(error)
+
+
+def _shown(given: Options, config: NodeAgentConfiguration, problem: str) -> bytes:
+    """The effective configuration with who set each field; secrets show as such."""
+    if problem:
+        return f"{problem}\n".encode()
+    layers = read_layers(given.config, given.config_dir, given.overrides)
+    found = leaves(config.model_dump(mode="json"), layers)
+    return show.as_yaml(found, origins=True).encode()

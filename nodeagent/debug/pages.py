@@ -1,0 +1,87 @@
+"""The pages of the agent that runs on this host, asked for with the operator's own credential.
+
+The agent is known by its certificate file, so that no authority is needed. A page that is refused
+says so in its place.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodeagent.debug.hostfiles import MAX_BYTES, Entry
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_TIMEOUT_S = 30.0
+# Not /pods: the environment of containers is full of secrets that nothing marks as such.
+PAGES = (
+    "/healthz?verbose", "/statusz", "/flagz", "/configz", "/metrics", "/metrics/slis",
+    "/metrics/resource", "/stats/summary",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the agent serves, the certificate it shows, and what the operator shows."""
+
+    address: str
+    port: int
+    serving_cert: str
+    client_cert: str = ""
+    client_key: str = ""
+    token_file: str = ""
+
+
+async def page_entries(target: Target) -> list[Entry]:
+    """One entry for each page, whatever its status."""
+    import aiohttp
+
+    host = f"[{target.address}]" if ":" in target.address else target.address
+    timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
+    try:
+        context, headers = _context(target), dict(_headers(target))
+    except (OSError, ValueError) as error:
+        return [("pages/error.txt", f"the agent cannot be asked: {error}\n".encode())]
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with aiohttp.ClientSession(
+        connector=connector, headers=headers, timeout=timeout
+    ) as session:
+        base = f"https://{host}:{target.port}"
+        return [(_name(page), await _page(session, f"{base}{page}")) for page in PAGES]
+
+
+async def _page(session: aiohttp.ClientSession, url: str) -> bytes:
+    import aiohttp
+
+    try:
+        async with session.get(url, allow_redirects=False) as response:
+            body = await response.content.read(MAX_BYTES)
+            if response.status != 200:
+                return f"{url}: {response.status}\n".encode() + body
+            return body
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return f"{url}: {str(error) or 'no answer in time'}\n".encode()
+
+
+def _context(target: Target) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # the certificate itself is pinned, whatever names it has
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(target.serving_cert)
+    if target.client_cert:
+        context.load_cert_chain(target.client_cert, target.client_key or None)
+    return context
+
+
+def _headers(target: Target) -> Iterator[tuple[str, str]]:
+    if target.token_file:
+        yield "Authorization", f"Bearer {Path(target.token_file).read_text().strip()}"
+
+
+def _name(page: str) -> str:
+    return f"pages/{page.partition('?')[0].strip('/').replace('/', '-')}.txt"
