@@ -1,0 +1,60 @@
+"""What operators type into an unmodified kubectl.
+
+The table in docs/kubectl.md is made from this list (`python -m tests.e2e.kubectltable`), and
+test_kubectl_commands.py runs every entry with the versions that the machine has.
+"""
+
+from __future__ import annotations
+
+from tests.e2e import kubectlaccess as access
+from tests.e2e import kubectlobjects as objects
+from tests.e2e.kubectlworld import Case
+
+_LABELS = '{"metadata":{"labels":{"how":"HOW"}}}'
+_OPERATION = '[{"op":"add","path":"/metadata/labels/how","value":"json"}]'
+CASES = (
+    Case("get, -o wide/json/name, -l, --field-selector", objects.reading),
+    Case("describe pod/node", objects.describe),
+    Case("create -f, configmap, secret, serviceaccount", objects.create),
+    Case("create with a misspelt field: refused by its path", objects.misspelt),
+    Case("create/delete namespace", objects.namespace),
+    Case("create -f of a review", access.review),
+    Case("create --dry-run=server", objects.dry_run),
+    Case("run", objects.running_a_pod),
+    Case("apply", objects.apply),
+    Case("diff", objects.diff),
+    Case("replace", objects.replacing),
+    Case(
+        "patch --type=strategic", objects.patching("strategic", _LABELS.replace("HOW", "strategic"))
+    ),
+    Case("patch --type=merge", objects.patching("merge", _LABELS.replace("HOW", "merge"))),
+    Case("patch --type=json", objects.patching("json", _OPERATION)),
+    Case("patch --subresource=status", objects.patching_status),
+    Case("edit", objects.editing),
+    Case("delete, --all", objects.deleting),
+    Case("delete --cascade=background/foreground/orphan", objects.cascade),
+    Case("label", objects.label),
+    Case("annotate", objects.annotate),
+    Case("cordon, uncordon", objects.cordon),
+    Case("taint", objects.taint),
+    Case("drain", objects.drain),
+    Case("wait --for=condition/delete", objects.wait),
+    Case("events", objects.events),
+    Case("logs, -f, --tail, --timestamps", objects.logs),
+    Case("get --raw", objects.raw_paths),
+    Case("api-resources, api-versions", objects.api_resources),
+    Case("explain", objects.explain),
+    Case("auth can-i, --list", access.can_i, aliases=True),
+    Case("auth whoami", access.whoami, aliases=True, since="1.28"),
+    Case("create role, rolebinding; describe role", access.roles, aliases=True),
+    Case("create clusterrole, clusterrolebinding", access.cluster_roles, aliases=True),
+    Case("the Lease in describe node", access.lease, aliases=True),
+    Case("top node", access.top_node, aliases=True),
+    Case("top pod", access.top_pod, aliases=True),
+    Case("apply --server-side", access.server_side, never="server-side apply is not offered"),
+    Case(
+        "exec, attach, cp, port-forward",
+        access.entering,
+        never="nothing is run in containers from here",
+    ),
+)
