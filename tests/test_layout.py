@@ -94,6 +94,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "orch.lifecycle.metrics",
     ),
     "orch/server/resources/test_delete.py": ("orch.server.resources.backend",),
+    "orch/server/test_credentials.py": ("orch.server.authflags",),
     "orch/server/rbac/test_index.py": ("orch.server.rbac.table",),
     "orch/server/storage/test_sqlite.py": (
         "orch.server.storage.base",

@@ -7,7 +7,7 @@ enough for asking whether the server is well, if that.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -22,6 +22,7 @@ ANONYMOUS = Identity(USER_ANONYMOUS, (GROUP_UNAUTHENTICATED,))
 HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
 
 Authenticator = Callable[[web.Request], Awaitable[Identity | None]]
+Authenticate = Callable[[web.Request], Awaitable[Identity]]
 
 
 async def by_certificate(request: web.Request) -> Identity | None:
@@ -47,18 +48,14 @@ def by_bearer(tokens: Tokens) -> Authenticator:
     return authenticate
 
 
-def chain(
-    *authenticators: Authenticator, open_paths: Collection[str] = ()
-) -> Callable[[web.Request], Awaitable[Identity]]:
-    """The first identity found; without any credential ANONYMOUS at the open paths, else 401."""
+def chain(*authenticators: Authenticator) -> Authenticate:
+    """The first identity found; ANONYMOUS when no credential was presented at all."""
 
     async def authenticate(request: web.Request) -> Identity:
         for authenticator in authenticators:
             identity = await authenticator(request)
             if identity is not None:
                 return identity
-        if request.path not in open_paths:
-            raise unauthorized()
         return ANONYMOUS
 
     return authenticate

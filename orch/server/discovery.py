@@ -15,6 +15,7 @@ import orjson
 
 from orch.server import media
 from orch.wire.kinds import Resource
+from orch.wire.names import AUTHENTICATION_GROUP
 
 _GROUP = "apidiscovery.k8s.io"
 _KIND = "APIGroupDiscoveryList"
@@ -37,6 +38,7 @@ SUBRESOURCES: Mapping[str, Subresource] = {
     "binding": Subresource(("create",), "Binding", "v1"),
     "eviction": Subresource(("create",), "Eviction", "policy/v1"),
     "log": Subresource(("get",)),
+    "token": Subresource(("create",), "TokenRequest", f"{AUTHENTICATION_GROUP}/v1"),
     "proxy": Subresource(("create", "delete", "get", "patch", "update"), "NodeProxyOptions", "v1"),
 }
 

@@ -11,15 +11,13 @@ from orch.component import metricflags, versionflags, zpages
 from orch.component.daemon import SetupError
 from orch.component.features import FeatureError, Features
 from orch.component.stability import MetricPolicy, Release
-from orch.server import limitflags, storageflags
-from orch.server.authorizer import MODES
+from orch.server import authflags, limitflags, storageflags
+from orch.server.authflags import AuthFlags
 from orch.server.limitflags import AuditFlags, LimitFlags
 from orch.server.storageflags import StorageFlags
 from orch.wire.durations import parse_duration
 from orch.wire.names import APISERVER_PORT
 
-DEFAULT_MODES = ("Node", "RBAC")
-DEFAULT_ISSUER = "https://orch.default.svc"
 DEBUG_LEVEL = 4  # of -v
 DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
 
@@ -42,10 +40,8 @@ class Flags:
     nodeagent_client_certificate: str | None
     nodeagent_client_key: str | None
     node_proxy_allow_loopback: bool
-    anonymous_health: bool
+    auth: AuthFlags
     serve_upstream_aliases: bool
-    authorization_mode: tuple[str, ...]
-    service_account_issuer: str
     shutdown_delay_s: float
     logging_format: str
     verbosity: int
@@ -84,10 +80,8 @@ def parse(argv: Sequence[str]) -> Flags:
         nodeagent_client_certificate=values.nodeagent_client_certificate,
         nodeagent_client_key=values.nodeagent_client_key,
         node_proxy_allow_loopback=values.node_proxy_allow_loopback,
-        anonymous_health=values.anonymous_health,
+        auth=authflags.flags_of(values),
         serve_upstream_aliases=values.serve_upstream_aliases,
-        authorization_mode=values.authorization_mode,
-        service_account_issuer=values.service_account_issuer,
         shutdown_delay_s=values.shutdown_delay_duration,
         logging_format=values.logging_format,
         verbosity=values.v,
@@ -106,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     versionflags.add_to(parser, "orch-apiserver")
     _serving_flags(parser.add_argument_group("serving"))
+    authflags.add_to(parser.add_argument_group("authentication and authorization"))
     storageflags.add_to(parser.add_argument_group("storage"))
     limitflags.add_limits(parser.add_argument_group("limits"))
     limitflags.add_audit(parser.add_argument_group("audit"))
@@ -138,25 +133,6 @@ def _serving_flags(group: _Group) -> None:
     group.add_argument("--tls-private-key-file", required=True, help="its key, PEM")
     group.add_argument(
         "--client-ca-file", help="CA whose client certificates are identities; none without it"
-    )
-    group.add_argument(
-        "--anonymous-health",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="answer /healthz, /livez, /readyz and /version without credentials",
-    )
-    group.add_argument(
-        "--authorization-mode",
-        type=_modes,
-        default=DEFAULT_MODES,
-        metavar="MODE,…",
-        help=f"who decides, in this order: {', '.join(MODES)} (default Node,RBAC)",
-    )
-    group.add_argument(
-        "--service-account-issuer",
-        default=DEFAULT_ISSUER,
-        metavar="URL",
-        help="who makes and accepts tokens: the name of this cluster's API",
     )
     group.add_argument(
         "--serve-upstream-aliases",
@@ -198,16 +174,6 @@ def _duration(text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _modes(text: str) -> tuple[str, ...]:
-    modes = tuple(part.strip() for part in text.split(","))
-    unknown = [mode for mode in modes if mode not in MODES]
-    if unknown or len(set(modes)) < len(modes):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of different modes out of {', '.join(MODES)}"
-        )
-    return modes
 
 
 def _gates(text: str) -> dict[str, bool]:

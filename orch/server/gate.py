@@ -8,7 +8,7 @@ nothing else decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,7 +19,7 @@ from orch.component import httpd
 from orch.server import audit, authorizer
 from orch.server.audit import Auditor, Trail
 from orch.server.authn import ANONYMOUS
-from orch.server.authorizer import Authorizer
+from orch.server.authorizer import NO_OPINION, Authorizer
 from orch.server.impersonation import impersonate
 from orch.server.inflight import Inflight
 from orch.server.metrics import ServerMetrics
@@ -44,6 +44,8 @@ class Gate:
     own_request: Callable[[RequestInfo], RequestInfo] = field(default=lambda info: info)
     auditor: Auditor = field(default_factory=Auditor)
     timeout_s: float = 60.0
+    open_paths: Collection[str] = ()  # where nobody in particular may ask, if roles allow it
+    challenge: str = ""  # what an unknown caller is asked for
 
     def middleware(self) -> Middleware:
         @web.middleware
@@ -67,6 +69,8 @@ class Gate:
         try:
             response = await httpd.api_errors(request, enter)
             code = response.status
+            if code == 401 and self.challenge:
+                response.headers.setdefault("WWW-Authenticate", self.challenge)
             return response
         finally:
             self.metrics.observe(
@@ -104,7 +108,7 @@ class Gate:
             self.auditor.begin(request, info, None)
             raise
         trail = self.auditor.begin(request, info, caller)
-        identity = impersonate(caller, request.headers)
+        identity = impersonate(caller, request.headers, self.authorizer)
         if trail is not None:
             trail.impersonated(identity)
         return identity, trail
@@ -125,7 +129,10 @@ class Gate:
             raise ApiError(504, "Timeout", text) from None
 
     def _authorize(self, identity: Identity, info: RequestInfo, trail: Trail | None) -> None:
-        decision = self.authorizer.decide(identity, info)
+        if identity is ANONYMOUS and info.path not in self.open_paths:
+            decision = NO_OPINION
+        else:
+            decision = self.authorizer.decide(identity, info)
         if trail is not None:
             trail.decided(allowed=decision.allowed, reason=decision.reason)
         if decision.allowed:

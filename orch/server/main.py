@@ -21,6 +21,7 @@ from orch.component.daemon import SetupError, Stop
 from orch.component.loops import Periodic
 from orch.component.notify import Notifier, NotifyError
 from orch.server import flags as server_flags
+from orch.server import passwords
 from orch.server.flags import Flags
 from orch.server.server import NAME, Server
 from orch.wire.version import VERSION
@@ -30,8 +31,11 @@ _OTHER_FILES = 256  # storage, logs, connections to agents
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    given = sys.argv[1:] if argv is None else argv
+    if list(given[:1]) == ["hash-password"]:
+        return _hash_password()
     try:
-        flags = server_flags.parse(sys.argv[1:] if argv is None else argv)
+        flags = server_flags.parse(given)
         logs.configure(
             level="debug" if flags.verbosity >= server_flags.DEBUG_LEVEL else "info",
             format=flags.logging_format,
@@ -40,6 +44,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{NAME}: error: {error}\n")
         return 1
     return daemon.run_daemon(lambda stop: run(flags, stop), name=NAME)
+
+
+def _hash_password() -> int:
+    """For `--basic-auth-file`: the first line of standard input, hashed."""
+    password = sys.stdin.readline().rstrip("\n")
+    if not password:
+        sys.stderr.write(f"{NAME} hash-password: error: give the password on standard input\n")
+        return 1
+    sys.stdout.write(f"{passwords.hash_password(password)}\n")
+    return 0
 
 
 async def run(flags: Flags, stop: Stop) -> None:

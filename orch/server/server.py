@@ -21,7 +21,6 @@ from orch.server import (
     accounts,
     aliases,
     app,
-    authn,
     bootstrap,
     expiry,
     nonresource,
@@ -32,6 +31,7 @@ from orch.server import (
 from orch.server.admission import NodeRestriction
 from orch.server.authorizer import Authorizer, chain_of
 from orch.server.collecting import Collector
+from orch.server.credentials import Credentials
 from orch.server.flags import Flags
 from orch.server.gate import Gate
 from orch.server.handlers import ResourceHandlers
@@ -51,7 +51,7 @@ from orch.server.storage.base import Storage, StorageFailed
 from orch.server.storageflags import make_storage
 from orch.server.storagehealth import StorageHealth
 from orch.server.strategy import pods
-from orch.server.tokens import Tokens
+from orch.server.tokenrequests import TokenRequests
 from orch.server.usagepages import UsagePages
 from orch.wire.errors import ApiError
 from orch.wire.kinds import PODS
@@ -72,7 +72,7 @@ class Server:
         )
         self.storage: Storage = make_storage(flags.storage, self._metrics.storage.observe_etcd)
         index = RbacIndex()
-        self.authorizer = chain_of(flags.authorization_mode, self._node_of_pod, index)
+        self.authorizer = chain_of(flags.auth.modes, self._node_of_pod, index)
         self._backend = _backend(self.storage, self.authorizer, index)
         self._roles = Roles(self._backend, index)
         self.storage_health = StorageHealth(self.storage)
@@ -84,7 +84,7 @@ class Server:
             flags.audit, self._metrics, self._metrics.count_audit_error
         )
         self._slis = SliMetrics()
-        self._tokens = Tokens((), (flags.service_account_issuer,))
+        self._credentials = Credentials(flags.auth, self.storage, self._backend.now)
         tls = AgentTls(
             flags.nodeagent_certificate_authority,
             flags.nodeagent_client_certificate,
@@ -166,19 +166,16 @@ class Server:
             await asyncio.to_thread(self._audit_log.close)
 
     def _application(self) -> web.Application:
-        authenticate = authn.chain(
-            authn.by_certificate,
-            authn.by_bearer(self._tokens),
-            open_paths=authn.HEALTH_PATHS if self._flags.anonymous_health else (),
-        )
         upstream = self._flags.serve_upstream_aliases
         gate = Gate(
-            authenticate,
+            self._credentials.authenticate,
             self.authorizer,
             self.inflight,
             self._metrics,
             auditor=self._auditor,
             timeout_s=self._flags.limits.timeout_s,
+            open_paths=self._credentials.open_paths,
+            challenge=self._credentials.challenge,
         )
         if upstream:
             gate = replace(gate, own_request=aliases.own_request)
@@ -190,10 +187,13 @@ class Server:
         others += self._usage.routes() if upstream else []
         pages = ZPages(NAME, self._flags.shown, emulated=self._flags.emulated_version)
         others += pages.routes(self._flags.features)
-        reviews = Reviews(self.authorizer, self._tokens.review, self._backend.now)
+        who = self._credentials
+        reviews = Reviews(self.authorizer, who.tokens.review, self._backend.now)
+        issuing = TokenRequests(self._backend, who.accounts, self._flags.auth.audiences)
         connectors = {
             ("nodes", "proxy"): self._proxy.handle,
             ("pods", "log"): PodLogs(self._backend, self._proxy).handle,
+            ("serviceaccounts", "token"): issuing.handle,
             **reviews.handlers(),
         }
         handlers = ResourceHandlers(self._backend, connectors, deleted=self._collector.wake)

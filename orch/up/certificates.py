@@ -20,6 +20,7 @@ class Certificates:
     controller: KeyPair
     admin: KeyPair
     monitoring: KeyPair
+    service_account: KeyPair  # its key signs the tokens of service accounts
 
 
 def issue_certificates(directory: Path, node: str, *, now: datetime) -> Certificates:
@@ -39,4 +40,5 @@ def issue_certificates(directory: Path, node: str, *, now: datetime) -> Certific
         controller=client("controller-manager", names.USER_CONTROLLER_MANAGER),
         admin=client("admin", "admin", names.GROUP_MASTERS),
         monitoring=client("monitoring", "prometheus", names.GROUP_MONITORING),
+        service_account=authority.issue(Subject("service-account", "service-account")),
     )

@@ -34,6 +34,7 @@ def apiserver(layout: Layout, ports: Ports, certificates: Certificates) -> Comma
         f"--nodeagent-certificate-authority={certificates.ca_file}",
         f"--nodeagent-client-certificate={certificates.proxy.cert_file}",
         f"--nodeagent-client-key={certificates.proxy.key_file}",
+        f"--service-account-signing-key-file={certificates.service_account.key_file}",
         "--node-proxy-allow-loopback",
     )
 

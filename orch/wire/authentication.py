@@ -49,3 +49,32 @@ class SelfSubjectReview(ApiObject):
     apiVersion: str = _API_VERSION
     kind: str = "SelfSubjectReview"
     status: SelfSubjectReviewStatus | None = None
+
+
+class BoundObjectReference(WireModel):
+    """An object that a token is good as long as it exists: a Pod, Secret or Node."""
+
+    kind: str | None = None
+    apiVersion: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class TokenRequestSpec(WireModel):
+    """`audiences` empty: the API server; a lifetime of an hour unless said otherwise."""
+
+    audiences: list[str] = Field(default_factory=list)
+    expirationSeconds: int | None = None
+    boundObjectRef: BoundObjectReference | None = None
+
+
+class TokenRequestStatus(WireModel):
+    token: str = ""
+    expirationTimestamp: str | None = None
+
+
+class TokenRequest(ApiObject):
+    apiVersion: str = _API_VERSION
+    kind: str = "TokenRequest"
+    spec: TokenRequestSpec = Field(default_factory=TokenRequestSpec)
+    status: TokenRequestStatus | None = None

@@ -92,7 +92,7 @@ LEASES = Resource(
 CONFIG_MAPS = Resource("", "v1", "configmaps", "configmap", ConfigMap, True, ("cm",))
 SECRETS = Resource("", "v1", "secrets", "secret", Secret, True)
 SERVICE_ACCOUNTS = Resource(
-    "", "v1", "serviceaccounts", "serviceaccount", ServiceAccount, True, ("sa",)
+    "", "v1", "serviceaccounts", "serviceaccount", ServiceAccount, True, ("sa",), ("token",)
 )
 
 

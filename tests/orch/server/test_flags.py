@@ -14,7 +14,7 @@ def test_defaults_are_those_of_the_reference_and_secure() -> None:
     parsed = flags.parse(REQUIRED)
     assert (parsed.bind_address, parsed.secure_port) == ("0.0.0.0", 6443)
     assert parsed.storage.file == Path("/var/lib/orch-apiserver/state.db")
-    assert parsed.anonymous_health
+    assert parsed.auth.anonymous_health
     assert not parsed.node_proxy_allow_loopback
     assert parsed.client_ca_file is None
     assert (parsed.logging_format, parsed.verbosity) == ("text", 0)
@@ -24,7 +24,6 @@ def test_defaults_are_those_of_the_reference_and_secure() -> None:
     ("argument", "field", "value"),
     [
         ("--secure-port=0", "secure_port", 0),
-        ("--no-anonymous-health", "anonymous_health", False),
         ("--node-proxy-allow-loopback", "node_proxy_allow_loopback", True),
         ("--shutdown-delay-duration=1m30s", "shutdown_delay_s", 90.0),
         ("--logging-format=json", "logging_format", "json"),

@@ -23,6 +23,19 @@ async def test_health_needs_no_credentials(api: Api, path: str) -> None:
     assert (await api.call("GET", path, user=None)).status == 200
 
 
+async def test_no_role_lets_anybody_in_without_credentials(api: Api) -> None:
+    everybody = {"kind": "Group", "name": "system:unauthenticated"}
+    binding = {
+        "metadata": {"name": "open"},
+        "roleRef": {"kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [everybody],
+    }
+    path = "/apis/rbac.authorization.orch.io/v1/clusterrolebindings"
+    assert (await api.call("POST", path, binding)).status == 201
+    assert (await api.call("GET", NODES, user=None)).status == 401
+    assert (await api.call("GET", "/healthz/etcd", user=None)).status == 401
+
+
 async def test_health_can_need_credentials(server_pki: Pki, tmp_path: Path) -> None:
     api = await Api.start(server_pki, tmp_path / "data", "--no-anonymous-health")
     assert (await api.call("GET", "/healthz", user=None)).status == 401

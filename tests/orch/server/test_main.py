@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import resource
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from orch.component import loops
 from orch.component.daemon import SetupError, Stop
 from orch.server import flags, main
+from orch.server.passwords import parse_hash
 from tests.orch.server.harness import Pki
 
 
@@ -139,3 +141,14 @@ def test_the_limit_of_open_files_is_raised_as_far_as_allowed(
         main._raise_file_limit(hard)
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
         assert "the limit is" in caplog.text
+
+
+def test_a_password_is_hashed_for_the_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hunter2\n"))
+    assert main.main(["hash-password"]) == 0
+    assert parse_hash(capsys.readouterr().out.strip()).fits("hunter2")
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    assert main.main(["hash-password"]) == 1
+    assert "give the password" in capsys.readouterr().err

@@ -21,6 +21,7 @@ SUBJECTS = {
     "controller": ("system:controller-manager", []),
     "admin": ("admin", ["system:masters"]),
     "monitoring": ("prometheus", ["system:monitoring"]),
+    "service_account": ("service-account", []),
 }
 HOSTS = {
     "apiserver": ["localhost", "127.0.0.1", "::1"],

@@ -1,0 +1,123 @@
+"""`serviceaccounts/token`: K:pkg/registry/core/serviceaccount/storage/token_test.go, validation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+
+from tests.orch.server.harness import NODES, PODS, Answer, Api, Pki, node, pod
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+
+
+@pytest.fixture
+async def api(server_pki: Pki, tmp_path: Path) -> AsyncIterator[Api]:
+    """A server that signs tokens, with the account `bot`."""
+    key = f"--service-account-signing-key-file={server_pki.server.key_file}"
+    api = await Api.start(server_pki, tmp_path / "data", key, "--api-audiences=api,own")
+    await api.call("POST", ACCOUNTS, {"metadata": {"name": "bot"}})
+    yield api
+    await api.stop()
+
+
+async def request(api: Api, body: dict[str, Any], name: str = "bot", query: str = "") -> Answer:
+    return await api.call("POST", f"{ACCOUNTS}/{name}/token{query}", body)
+
+
+def claims_of(answer: Answer) -> dict[str, Any]:
+    assert answer.status == 201
+    token = answer.json["status"]["token"]
+    found: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
+    return found
+
+
+async def test_a_token_has_the_audiences_and_the_lifetime_asked_for(api: Api) -> None:
+    claims = claims_of(await request(api, {}))
+    assert claims["aud"] == ["api", "own"]
+    assert claims["exp"] - claims["iat"] == 3600
+    assert claims["sub"] == "system:serviceaccount:default:bot"
+    spec = {"audiences": ["agent"], "expirationSeconds": 600}
+    claims = claims_of(await request(api, {"spec": spec}))
+    assert (claims["aud"], claims["exp"] - claims["iat"]) == (["agent"], 600)
+
+
+@pytest.mark.parametrize("version", ["authentication.orch.io/v1", "authentication.k8s.io/v1"])
+async def test_it_is_answered_in_the_group_it_was_asked_in(api: Api, version: str) -> None:
+    answer = await request(api, {"kind": "TokenRequest", "apiVersion": version, "spec": {}})
+    assert (answer.status, answer.json["apiVersion"]) == (201, version)
+    assert answer.json["status"]["expirationTimestamp"]
+
+
+async def test_a_token_is_bound_to_a_pod_and_its_node(api: Api) -> None:
+    await api.call("POST", NODES, node("n1"))
+    body = pod("p", node="n1")
+    body["spec"]["serviceAccountName"] = "bot"
+    created = (await api.call("POST", PODS, body)).json
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+    claims = claims_of(await request(api, {"spec": {"boundObjectRef": bound}}))
+    assert claims["orch.io"]["pod"] == {"name": "p", "uid": created["metadata"]["uid"]}
+    assert claims["orch.io"]["node"]["name"] == "n1"
+    bound["uid"] = "other"
+    assert (await request(api, {"spec": {"boundObjectRef": bound}})).status == 409
+    bound["name"] = "missing"
+    assert (await request(api, {"spec": {"boundObjectRef": bound}})).status == 404
+
+
+async def test_a_pod_of_another_account_is_no_bond(api: Api) -> None:
+    await api.call("POST", PODS, pod("p"))
+    bound = {"kind": "Pod", "name": "p"}
+    assert (await request(api, {"spec": {"boundObjectRef": bound}})).status == 400
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"expirationSeconds": 599}, "spec.expirationSeconds"),
+        ({"expirationSeconds": 2**32 + 1}, "spec.expirationSeconds"),
+        ({"boundObjectRef": {"kind": "Lease", "name": "x"}}, "spec.boundObjectRef.kind"),
+    ],
+)
+async def test_what_may_not_be_asked_for(api: Api, spec: dict[str, Any], field: str) -> None:
+    answer = await request(api, {"spec": spec})
+    assert answer.status == 422
+    assert answer.json["details"]["causes"][0]["field"] == field
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "Token"},
+        {"apiVersion": "v1"},
+        {"metadata": {"name": "other"}},
+        {"metadata": {"namespace": "other"}},
+        {"metadata": []},
+        {"spec": {"audiences": "x"}},
+    ],
+)
+async def test_what_is_no_request_for_this_account(api: Api, body: dict[str, Any]) -> None:
+    assert (await request(api, body)).status == 400
+
+
+async def test_there_must_be_an_account_and_a_right(api: Api) -> None:
+    assert (await request(api, {}, name="nobody")).status == 404
+    refused = await api.call("POST", f"{ACCOUNTS}/bot/token", {}, user="stranger")
+    assert refused.status == 403
+    assert (await api.call("GET", f"{ACCOUNTS}/bot/token")).status == 405
+
+
+async def test_a_dry_run_issues_nothing(api: Api) -> None:
+    answer = await request(api, {}, query="?dryRun=All")
+    assert (answer.status, answer.json["status"]["token"]) == (201, "")
+
+
+async def test_without_a_key_nothing_is_signed(server_pki: Pki, tmp_path: Path) -> None:
+    api = await Api.start(server_pki, tmp_path / "other")
+    await api.call("POST", ACCOUNTS, {"metadata": {"name": "bot"}})
+    answer = await request(api, {})
+    assert answer.status == 503
+    assert "--service-account-signing-key-file" in answer.json["message"]
+    await api.stop()
