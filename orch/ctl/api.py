@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -189,4 +190,5 @@ def refusal(answer: Response) -> ApiError:
 def _warnings(answer: Response) -> list[str]:
     """The texts of `Warning: 299 - "text"` headers."""
     value = answer.headers.get("Warning", "")
-    return [one_line(part) for part in value.split('"')[1::2]]
+    quoted = re.findall(r'"((?:\\.|[^"\\])*)"', value)
+    return [one_line(re.sub(r"\\(.)", r"\1", text)) for text in quoted]

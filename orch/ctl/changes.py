@@ -19,6 +19,9 @@ from orch.wire.tables import table_of
 
 T = TypeVar("T")
 
+_VALIDATION = {
+    "strict": "Strict", "warn": "Warn", "ignore": "Ignore", "true": "Strict", "false": "Ignore",
+}  # fmt: skip
 _NOTES = {"client": " (dry run)", "server": " (server dry run)"}
 
 
@@ -34,6 +37,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show-managed-fields", action="store_true", help="show who set what")
 
 
+def add_validate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--validate", choices=_VALIDATION, default="strict", nargs="?", const="strict",
+        help="unknown fields are refused, only warned of, or ignored",
+    )  # fmt: skip
+
+
 def add_field_manager(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("--field-manager", default=default, help="who the change is recorded for")
 
@@ -47,7 +57,7 @@ def parameters(args: argparse.Namespace, *, strict: bool = False) -> dict[str, s
     """The query parameters of a write."""
     params = {"fieldManager": args.field_manager}
     if strict:
-        params["fieldValidation"] = "Strict"
+        params["fieldValidation"] = _VALIDATION[getattr(args, "validate", "strict")]
     if args.dry_run == "server":
         params["dryRun"] = "All"
     return params

@@ -20,6 +20,7 @@ orchctl create -f - --dry-run=server -o yaml
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     manifests.add_filename(parser, required=True)
+    changes.add_validate(parser)
     changes.add_dry_run(parser)
     changes.add_output(parser)
     changes.add_field_manager(parser, "cli-create")

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=seconds, default=0.0, help="with --force: longest wait; 0 is for ever"
     )
     parser.add_argument("--subresource", default="", help="replace this part: status, …")
+    changes.add_validate(parser)
     changes.add_dry_run(parser)
     changes.add_output(parser)
     changes.add_field_manager(parser, "cli-replace")

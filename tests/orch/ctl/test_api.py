@@ -22,6 +22,13 @@ async def test_warnings_of_the_server_are_shown(orchctl: Orchctl, api: HttpApi) 
     assert result.err.splitlines() == ["Warning: unknown field [1m", "Warning: old version"]
 
 
+async def test_quotes_in_a_warning_are_part_of_it(orchctl: Orchctl, api: HttpApi) -> None:
+    headers = {"Warning": '299 - "unknown field \\"spec.x\\"", 299 - "a \\\\ b"'}
+    api.answers[NODES] = Answer({"items": []}, headers=headers)
+    result = await orchctl("get", "nodes", "-o", "name")
+    assert result.err.splitlines() == ['Warning: unknown field "spec.x"', "Warning: a \\ b"]
+
+
 async def test_a_status_is_told_in_the_server_s_words(orchctl: Orchctl, api: HttpApi) -> None:
     body = {"kind": "Status", "message": "nodes is forbidden", "reason": "Forbidden", "code": 403}
     api.answers[NODES] = Answer(body, status=403)

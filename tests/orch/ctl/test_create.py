@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.http_api import HttpApi
 from tests.orch.ctl.conftest import Orchctl
 
@@ -12,6 +14,16 @@ def _file(tmp_path: Path, *names: str, kind: str = "Pod") -> str:
     documents = [f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: {name}}}\n" for name in names]
     (tmp_path / "f.yaml").write_text("---\n".join(documents))
     return str(tmp_path / "f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("word", "asked"), [("warn", "Warn"), ("ignore", "Ignore"), ("false", "Ignore")]
+)
+async def test_unknown_fields_may_be_let_through(
+    orchctl: Orchctl, api: HttpApi, tmp_path: Path, word: str, asked: str
+) -> None:
+    await orchctl("create", f"--validate={word}", "-f", _file(tmp_path, "a"))
+    assert api.sent("POST")[0].query["fieldValidation"] == asked
 
 
 async def test_objects_are_created_strictly(orchctl: Orchctl, api: HttpApi, tmp_path: Path) -> None:
