@@ -37,21 +37,33 @@ _CONTROLS = {"freezer.state": (("FROZEN", "FREEZING"), "THAWED"), "cgroup.freeze
 
 
 class Reviver:
-    """Sees to it that containers run; `cgroup_root` is where the host's cgroups are mounted."""
+    """Sees to it that containers run; `cgroup_root` is where the host's cgroups are mounted.
 
-    def __init__(self, runtime: ContainerRuntime, *, cgroup_root: Path = CGROUP_ROOT) -> None:
+    A runtime that does not answer is waited for `patience_s`; then the cgroup is thawed.
+    """
+
+    def __init__(
+        self,
+        runtime: ContainerRuntime,
+        *,
+        cgroup_root: Path = CGROUP_ROOT,
+        patience_s: float = REVIVE_LIMIT_S,
+    ) -> None:
         self._runtime = runtime
+        self._patience_s = patience_s
         self.cgroup_root = cgroup_root
 
     async def revive(
-        self, container_id: str, *, limit_s: float = REVIVE_LIMIT_S, settled: bool = False
+        self, container_id: str, *, limit_s: float | None = None, settled: bool = False
     ) -> bool:
         """See to it that a container runs; True when it was paused or frozen.
 
         `settled`: the runtime has ended the checkpoint itself, so one look is enough; otherwise a
         freeze may still come, and it is looked for several times, for some tenths of a second.
-        Takes up to `limit_s` while the runtime does not answer. Failures are logged, not raised.
+        Takes up to `limit_s` (the reviver's patience) while the runtime does not answer. Failures
+        are logged, not raised.
         """
+        limit_s = self._patience_s if limit_s is None else limit_s
         resumed = False
         try:
             async with asyncio.timeout(limit_s):

@@ -24,7 +24,7 @@ from nodeagent.runtime.base import ContainerState, RuntimeCallError
 from tests.conftest_runtime import RealRuntime, provisioned
 from tests.nodeagent.checkpoint.test_service_real import RealNode, a_real_node, wait_for_change
 
-QUICK_S = (0.05, 0.15, 0.3)
+QUICK_S = (0.1, 0.25)
 SWEEP_S = tuple(number * 0.02 for number in range(1, 41))
 
 

@@ -68,7 +68,7 @@ async def test_a_runtime_that_hangs_in_the_middle_keeps_no_container_frozen(
         async with a_real_node(real.endpoint, root) as node:
             count = await count_of(node)
             going = asyncio.ensure_future(
-                node.service(timeout_s=3).checkpoint("shop", "web", "app")
+                node.service(timeout_s=2, patience_s=2).checkpoint("shop", "web", "app")
             )
             await asyncio.sleep(0.1)
             os.kill(pid, signal.SIGSTOP)

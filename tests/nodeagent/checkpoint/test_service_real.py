@@ -23,6 +23,7 @@ from nodeagent.checkpoint.pruner import Pruner
 from nodeagent.checkpoint.service import CheckpointLimits, CheckpointService
 from nodeagent.checkpoint.shelf import Shelf
 from nodeagent.checkpoint.store import CheckpointStore
+from nodeagent.freezer import Reviver
 from nodeagent.runtime import base
 from nodeagent.runtime.cri import CriRuntime
 from orch.wire.errors import ApiError
@@ -42,12 +43,13 @@ class RealNode:
     pods: Pods
     root: Path
 
-    def service(self, *, timeout_s: float = 60) -> CheckpointService:
+    def service(self, *, timeout_s: float = 60, patience_s: float = 12) -> CheckpointService:
         return CheckpointService(
             self.pods,
             self.runtime,
             CheckpointStore(str(self.root)),
             Pruner(Shelf(str(self.root)), Bounds(), self.pods),
+            reviver=Reviver(self.runtime, patience_s=patience_s),
             limits=CheckpointLimits(timeout_s),
         )
 

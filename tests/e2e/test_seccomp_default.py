@@ -1,0 +1,41 @@
+"""`seccompDefault` on the real runtime: what says nothing is confined by default."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.harness import LocalCluster, local_cluster
+from tests.e2e.test_seccomp import OFF, ON, PRIVILEGED, UNCONFINED, found_in, pod, prepare
+
+WITH_DEFAULT = {
+    "plain": (None, ON),
+    "unconfined": (UNCONFINED, OFF),
+    "privileged": (PRIVILEGED, OFF),
+}
+
+
+@pytest.fixture(scope="module")
+def by_default(
+    tmp_path_factory: pytest.TempPathFactory, runtime_endpoint: str
+) -> Iterator[LocalCluster]:
+    """A cluster whose agent runs with `seccompDefault`."""
+    run_dir = tmp_path_factory.mktemp("seccomp-default") / "run"
+    prepare(run_dir, [pod("of-none", None, WITH_DEFAULT)])
+    config = {"kind": "NodeAgentConfiguration", "seccompDefault": True}
+    config["apiVersion"] = "nodeagent.config.orch.io/v1beta1"
+    (run_dir / "nodeagent.conf.d").mkdir()
+    (run_dir / "nodeagent.conf.d" / "90-seccomp.conf").write_text(json.dumps(config))
+    with local_cluster(run_dir, runtime=runtime_endpoint) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    ("container_name", "found"), [(key, found) for key, (_, found) in WITH_DEFAULT.items()]
+)
+def test_the_agents_default_confines_what_says_nothing(
+    by_default: LocalCluster, container_name: str, found: str
+) -> None:
+    assert found_in(by_default, "of-none", container_name) == found
