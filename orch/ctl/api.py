@@ -61,10 +61,10 @@ class Api:
             return await self.get(path, accept=accept)
         except ApiError as error:
             if error.code == 404 and error.name:
-                error.message += await self._near(path, error.name)
+                error.message += await self.near(path, error.name)
             raise
 
-    async def _near(self, path: str, name: str) -> str:
+    async def near(self, path: str, name: str) -> str:
         """`: did you mean 'web-0'?`, or "" when nothing is near or the list may not be read."""
         collection = path.rpartition(f"/{segment(name)}")[0]
         try:

@@ -70,6 +70,8 @@ async def _delete(api: Api, victim: Chosen, args: argparse.Namespace) -> None:
     except ApiError as error:
         if error.code == 404 and args.ignore_not_found:
             return
+        if error.code == 404 and args.dry_run != "client":
+            error.message += await api.near(victim.path, victim.name)
         raise
     word = "force deleted" if args.force else "deleted"
     shown = victim.resource.shown("").rstrip("/")

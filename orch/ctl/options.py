@@ -155,6 +155,8 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
 
 def _server_url(text: str) -> str:
     url = text if "://" in text else f"https://{text}"
+    if "@" in url.partition("://")[2].partition("/")[0]:  # not quoted: it is a secret
+        raise WrongUsage("--server holds credentials: give them by --username and --password")
     if not url.startswith(("https://", "http://")):
         raise WrongUsage(f"--server {text!r} is not an http(s) URL")
     return url.rstrip("/")
