@@ -121,7 +121,15 @@ def _check_pod(node: str, target: Target, new: Document, old: Document | None) -
         )
     if node_of(new) != node:
         return f'node "{node}" can only create pods with spec.nodeName set to itself'
+    owners = new["metadata"].get("ownerReferences") or []
+    if owners and not (len(owners) == 1 and _is_own_node(node, owners[0])):
+        return f'node "{node}" can only create pods whose one owner and controller is itself'
     return _references(new)
+
+
+def _is_own_node(node: str, owner: Document) -> bool:
+    kind, name = owner.get("kind"), owner.get("name")
+    return (kind, name) == ("Node", node) and owner.get("controller") is True
 
 
 def _references(pod: Document) -> str:

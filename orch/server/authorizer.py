@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from orch.server.nodegraph import NodeGraph
 from orch.server.requestinfo import RequestInfo
 from orch.wire.authorization import NonResourceRule, ResourceRule
 from orch.wire.errors import ApiError
@@ -140,15 +141,19 @@ class Always:
 
 
 class NodeAuthorizer:
-    """A node: its own Node and Lease, the pods bound to it, events, and reading namespaces."""
+    """A node: its own Node and Lease, the pods bound to it and what they need, events."""
 
-    def __init__(self, node_of_pod: NodeOfPod) -> None:
+    def __init__(self, node_of_pod: NodeOfPod, graph: NodeGraph) -> None:
         self._node_of_pod = node_of_pod
+        self._graph = graph
         self._rules: Mapping[tuple[str, str], Callable[[str, RequestInfo], str]] = {
             ("", "nodes"): _own_node,
             ("", "pods"): self._own_pods,
             ("", "events"): _events,
             ("", "namespaces"): _namespaces,
+            ("", "secrets"): self._needed,
+            ("", "configmaps"): self._needed,
+            ("", "serviceaccounts"): self._accounts,
             (COORDINATION_GROUP, "leases"): _own_lease,
             (AUTHORIZATION_GROUP, "subjectaccessreviews"): _reviews,
             (AUTHORIZATION_GROUP, "localsubjectaccessreviews"): _reviews,
@@ -172,12 +177,33 @@ class NodeAuthorizer:
                 return ""  # only mirror pods of itself: admission sees the body
             case "", "list" | "watch":
                 return _selects_own_pods(node, info)
-            case ("", "get" | "delete") | ("status", "get" | "update" | "patch"):
+            case (
+                ("", "get" | "delete")
+                | ("status", "get" | "update" | "patch")
+                | ("eviction", "create")
+            ):
                 # A pod that is gone is not found, which is what its node needs to hear.
                 if self._node_of_pod(info.namespace, info.name) in (node, None):
                     return ""
                 return "the pod is not bound to this node"
         return "a node may not do this with pods"
+
+    def _needed(self, node: str, info: RequestInfo) -> str:
+        if info.subresource or info.verb not in ("get", "list", "watch"):
+            return f"a node may only read {info.resource}"
+        if not info.name:
+            return f"a node can only read an individual object of {info.resource}, by its name"
+        return self._reached(node, info)
+
+    def _accounts(self, node: str, info: RequestInfo) -> str:
+        if (info.subresource, info.verb) not in (("", "get"), ("token", "create")):
+            return "a node may only get service accounts and create their tokens"
+        return self._reached(node, info)
+
+    def _reached(self, node: str, info: RequestInfo) -> str:
+        if self._graph.reaches(node, info.resource, info.namespace, info.name):
+            return ""
+        return f"no relationship found between node {node!r} and this object"
 
 
 def _own_node(node: str, info: RequestInfo) -> str:
@@ -230,10 +256,10 @@ def _selects_own_pods(node: str, info: RequestInfo) -> str:
 MODES = ("Node", "RBAC", "AlwaysAllow", "AlwaysDeny")
 
 
-def chain_of(modes: Sequence[str], node_of_pod: NodeOfPod, roles: Authorizer) -> Chain:
+def chain_of(modes: Sequence[str], nodes: Authorizer, roles: Authorizer) -> Chain:
     """The authorizers of `--authorization-mode`, after those that are always there."""
     parts: Mapping[str, Callable[[], Authorizer]] = {
-        "Node": lambda: NodeAuthorizer(node_of_pod),
+        "Node": lambda: nodes,
         "RBAC": lambda: roles,
         "AlwaysAllow": lambda: Always(allow=True),
         "AlwaysDeny": lambda: Always(allow=False),

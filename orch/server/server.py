@@ -29,25 +29,27 @@ from orch.server import (
     usagepages,
 )
 from orch.server.admission import NodeRestriction
-from orch.server.authorizer import Authorizer, chain_of
+from orch.server.authorizer import Authorizer, NodeAuthorizer, chain_of
 from orch.server.collecting import Collector
 from orch.server.credentials import Credentials
 from orch.server.flags import Flags
+from orch.server.follower import Follower
 from orch.server.gate import Gate
 from orch.server.handlers import ResourceHandlers
 from orch.server.inflight import Inflight
 from orch.server.limitflags import make_auditor
 from orch.server.metrics import ServerMetrics
+from orch.server.nodegraph import NodeGraph
 from orch.server.nodeproxy import AgentTls, NodeProxy
 from orch.server.podlogs import PodLogs
 from orch.server.rbac.index import RbacIndex
 from orch.server.resources.backend import Backend, Target
-from orch.server.resources.document import Document, key_of
+from orch.server.resources.document import Document, decode, key_of
 from orch.server.resources.selection import selectable
 from orch.server.reviews import Reviews
 from orch.server.roleguard import RoleGuard
 from orch.server.roles import Roles
-from orch.server.storage.base import Storage, StorageFailed
+from orch.server.storage.base import Storage, StorageFailed, Stored
 from orch.server.storageflags import make_storage
 from orch.server.storagehealth import StorageHealth
 from orch.server.strategy import pods
@@ -72,7 +74,10 @@ class Server:
         )
         self.storage: Storage = make_storage(flags.storage, self._metrics.storage.observe_etcd)
         index = RbacIndex()
-        self.authorizer = chain_of(flags.auth.modes, self._node_of_pod, index)
+        graph = NodeGraph()
+        nodes = NodeAuthorizer(self._node_of_pod, graph)
+        self.authorizer = chain_of(flags.auth.modes, nodes, index)
+        self._pods = Follower(self.storage, PODS, partial(_tell_of_pod, graph))
         self._backend = _backend(self.storage, self.authorizer, index)
         self._roles = Roles(self._backend, index)
         self.storage_health = StorageHealth(self.storage)
@@ -105,6 +110,7 @@ class Server:
             await self.storage.open()
             await bootstrap.make_namespaces(self._backend)
             await self._roles.open()
+            self._pods.load()
             await self.storage_health.look()
         except (StorageFailed, ApiError) as error:
             raise SetupError(str(error)) from error
@@ -112,7 +118,7 @@ class Server:
 
     def followers(self) -> list[Loop]:
         """What is kept in step with storage; the server decides wrongly without these."""
-        return [*self._roles.followers, self._roles.aggregation]
+        return [self._pods, *self._roles.followers, self._roles.aggregation]
 
     def loops(self) -> list[Loop]:
         """What runs as long as the server does."""
@@ -241,3 +247,10 @@ def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Back
         guard.check(target, new, old)
 
     return Backend(storage, admit=admit, admit_deletion=restriction.check_deletion)
+
+
+def _tell_of_pod(graph: NodeGraph, key: str, stored: Stored | None) -> None:
+    if stored is None:
+        graph.drop(key)
+    else:
+        graph.put(key, decode(stored))

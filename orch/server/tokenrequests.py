@@ -19,7 +19,8 @@ from orch.server.storage.base import Stored
 from orch.wire import errors, times
 from orch.wire.authentication import TokenRequest, TokenRequestSpec
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
-from orch.wire.kinds import NODES, PODS, SECRETS, Resource
+from orch.wire.identity import node_name_of
+from orch.wire.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
 from orch.wire.names import AUTHENTICATION_GROUP
 
 DEFAULT_S, MIN_S, MAX_S = 3600, 600, 2**32
@@ -49,6 +50,7 @@ class TokenRequests:
             raise invalid("TokenRequest", call.info.name, found, AUTHENTICATION_GROUP)
         account = decode(self._backend.find(call.target()))
         bound = self._bound(account, request.spec, call.info.namespace)
+        _restrict(call, bound, request.spec)
         if not self._tokens.can_sign:
             raise errors.service_unavailable(
                 "no tokens are issued: the server runs without --service-account-signing-key-file"
@@ -125,6 +127,22 @@ def _fit(document: Document, call: Call) -> None:
         TokenRequest.model_validate(document)
     except ValueError as error:
         raise ApiError(400, "BadRequest", f"TokenRequest cannot be handled: {error}") from None
+
+
+def _restrict(call: Call, bound: Bound, spec: TokenRequestSpec) -> None:
+    """ApiError 403 unless a node asks for a token of one of its own pods, known by its uid."""
+    node = node_name_of(call.identity)
+    if node is None:
+        return
+    kinds = {kind: name for kind, name, _ in bound.objects}
+    reference = spec.boundObjectRef
+    if "pod" not in kinds or kinds.get("node") != node or not (reference and reference.uid):
+        raise errors.forbidden(
+            f'serviceaccounts "{call.info.name}" is forbidden: node "{node}" may only ask for'
+            " tokens bound to a pod that is bound to it, with the uid of the pod",
+            name=call.info.name,
+            kind=SERVICE_ACCOUNTS.plural,
+        )
 
 
 def _causes(spec: TokenRequestSpec) -> Iterator[Cause]:

@@ -166,3 +166,23 @@ async def test_a_deletion_is_judged_by_the_pod_that_is_there_when_it_happens(api
     rest.set()
     assert await deletion == 403
     assert (await api.call("GET", path)).json["spec"]["nodeName"] == "n2"
+
+
+OWN = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "1", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("owners", "allowed"),
+    [
+        ([], True),
+        ([OWN], True),
+        ([{**OWN, "name": "n2"}], False),
+        ([{**OWN, "kind": "Pod"}], False),
+        ([{**OWN, "controller": False}], False),
+        ([OWN, {**OWN, "kind": "Pod", "controller": False}], False),
+    ],
+)
+def test_a_mirror_pod_is_owned_by_its_node_if_by_any(owners, allowed) -> None:
+    new = pod()
+    new["metadata"]["ownerReferences"] = owners
+    assert (refusal(pods.STRATEGY, new) == "") is allowed

@@ -9,9 +9,11 @@ import pytest
 from orch.server.authn import ANONYMOUS
 from orch.server.authorizer import (
     Decision,
+    NodeAuthorizer,
     chain_of,
     forbidden,
 )
+from orch.server.nodegraph import NodeGraph
 from orch.server.rbac.index import RbacIndex
 from orch.server.requestinfo import RequestInfo, parse_request
 from orch.wire.identity import Identity
@@ -26,6 +28,7 @@ MONITOR = Identity("prometheus", ("system:monitoring", "system:authenticated"))
 STRANGER = Identity("stranger", ("system:authenticated",))
 
 P = "/api/v1/namespaces/default/pods"
+D = "/api/v1/namespaces/default"
 N = "/api/v1/nodes"
 L = "/apis/coordination.orch.io/v1/namespaces/orch-node-lease/leases"
 E = "/api/v1/namespaces/default/events"
@@ -37,11 +40,26 @@ def node_of_pod(namespace: str, name: str) -> str | None:
     return BOUND.get((namespace, name))
 
 
+GRAPH = NodeGraph()
+GRAPH.put(
+    "/pods/default/mine",
+    {
+        "metadata": {"namespace": "default"},
+        "spec": {
+            "nodeName": "n1",
+            "serviceAccountName": "bot",
+            "volumes": [{"secret": {"secretName": "s"}}, {"configMap": {"name": "c"}}],
+        },
+    },
+)
+NODES_RULE = NodeAuthorizer(node_of_pod, GRAPH)
+
+
 def decide(identity: Identity, request: str, modes: tuple[str, ...] = ("Node", "RBAC")) -> Decision:
     """With the roles that every cluster begins with."""
     method, url = request.split(" ")
     path, _, query = url.partition("?")
-    chain = chain_of(modes, node_of_pod, default_index())
+    chain = chain_of(modes, NODES_RULE, default_index())
     return chain.decide(identity, parse_request(method, path, dict(parse_qsl(query))))
 
 
@@ -56,6 +74,11 @@ NODE_MAY = [
     f"POST {P}",
     f"POST {E}", f"PATCH {E}/e1", f"PUT {E}/e1",
     "GET /api/v1/namespaces/default",
+    f"POST {P}/mine/eviction", f"POST {P}/gone/eviction",
+    f"GET {D}/secrets/s", f"GET {D}/configmaps/c", f"GET {D}/serviceaccounts/bot",
+    f"GET {D}/secrets?fieldSelector=metadata.name%3Ds",
+    f"GET {D}/configmaps?watch=1&fieldSelector=metadata.name%3Dc",
+    f"POST {D}/serviceaccounts/bot/token",
     "GET /api", "GET /apis", "GET /apis/coordination.orch.io/v1", "GET /version", "GET /healthz",
     "GET /openapi/v3",
 ]  # fmt: skip
@@ -74,7 +97,12 @@ NODE_MAY_NOT = [
     "GET /api/v1/pods?labelSelector=spec.nodeName%3Dn1",
     f"GET {P}/other", f"DELETE {P}/other", f"PATCH {P}/other/status", f"PATCH {P}/mine",
     f"PUT {P}/mine", f"GET {P}/unbound", f"DELETE {P}?{MINE}", f"POST {P}/mine/binding",
-    f"GET {E}", f"GET {E}/e1", f"DELETE {E}/e1",
+    f"GET {E}", f"GET {E}/e1", f"DELETE {E}/e1", f"POST {P}/other/eviction",
+    f"GET {D}/secrets/other", f"GET {D}/secrets", f"GET {D}/secrets?watch=1",
+    "GET /api/v1/secrets", "GET /api/v1/namespaces/orch-system/secrets/s",
+    f"PUT {D}/secrets/s", f"PATCH {D}/configmaps/c", f"DELETE {D}/secrets/s",
+    f"GET {D}/serviceaccounts", f"POST {D}/serviceaccounts", f"GET {D}/serviceaccounts/default",
+    f"POST {D}/serviceaccounts/default/token",
     "GET /api/v1/namespaces", "POST /api/v1/namespaces", "DELETE /api/v1/namespaces/default",
     "PUT /api/v1/namespaces/default/finalize",
     "GET /metrics", "GET /flagz", "GET /apis/other.io/v1/things",
@@ -151,13 +179,13 @@ def test_modes_are_asked_in_their_order(modes, identity, allowed) -> None:
 
 
 def test_the_rules_of_all_modes_are_listed() -> None:
-    everything = chain_of(("AlwaysAllow",), node_of_pod, RbacIndex()).rules(STRANGER, "default")
+    everything = chain_of(("AlwaysAllow",), NODES_RULE, RbacIndex()).rules(STRANGER, "default")
     assert ["*"] in [rule.verbs for rule in everything.resources]
-    node = chain_of(("Node", "RBAC"), node_of_pod, default_index()).rules(NODE, "default")
+    node = chain_of(("Node", "RBAC"), NODES_RULE, default_index()).rules(NODE, "default")
     assert node.incomplete
     assert node.errors
     assert [url for rule in node.paths for url in rule.nonResourceURLs or ()] != ["/api"]
-    nothing = chain_of(("AlwaysDeny",), node_of_pod, RbacIndex()).rules(ANONYMOUS, "default")
+    nothing = chain_of(("AlwaysDeny",), NODES_RULE, RbacIndex()).rules(ANONYMOUS, "default")
     assert nothing.resources == nothing.paths == ()
 
 

@@ -109,6 +109,26 @@ async def test_there_must_be_an_account_and_a_right(api: Api) -> None:
     assert (await api.call("GET", f"{ACCOUNTS}/bot/token")).status == 405
 
 
+async def test_a_node_gets_tokens_of_its_own_pods_only(api: Api) -> None:
+    bound = {}
+    for name in ("n1", "n2"):
+        await api.call("POST", NODES, node(name))
+        body = pod(f"on-{name}", node=name)
+        body["spec"]["serviceAccountName"] = "bot"
+        created = (await api.call("POST", PODS, body)).json
+        bound[name] = {"kind": "Pod", "name": f"on-{name}", "uid": created["metadata"]["uid"]}
+
+    async def status(reference: dict[str, Any] | None) -> int:
+        spec = {"spec": {"boundObjectRef": reference} if reference else {}}
+        answer = await api.call("POST", f"{ACCOUNTS}/bot/token", spec, user="n1")
+        return answer.status
+
+    assert await status(bound["n1"]) == 201
+    assert await status(bound["n2"]) == 403
+    assert await status({**bound["n1"], "uid": None}) == 403
+    assert await status(None) == 403
+
+
 async def test_a_dry_run_issues_nothing(api: Api) -> None:
     answer = await request(api, {}, query="?dryRun=All")
     assert (answer.status, answer.json["status"]["token"]) == (201, "")
