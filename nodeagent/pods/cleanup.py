@@ -14,11 +14,14 @@ from nodeagent.pods.volumes import VolumeError
 
 
 async def remove_traces(uid: str, services: PodServices) -> None:
-    """Volumes, cgroups and logs; StepFailed names what would not go."""
+    """Volumes, cgroups and logs; StepFailed names what would not go.
+
+    The pod's directory goes last: by it the next agent knows that something is left.
+    """
     try:
-        await services.volumes.remove(uid)
         await services.cgroups.remove(uid)
         await asyncio.to_thread(_remove_logs, services.settings.pod_logs_dir, uid)
+        await services.volumes.remove(uid)
     except (VolumeError, CgroupError, OSError) as error:
         raise StepFailed(plan.SANDBOX, "FailedCleanup", str(error)) from error
 

@@ -87,6 +87,7 @@ class VolumeStore:
 
     def _prepare(self, pod: Pod, known: Knowledge) -> dict[str, str]:
         places: dict[str, str] = {}
+        directories.make(self.pod_dir(pod.metadata.uid or ""))  # first of all traces, and last
         for volume in pod.spec.volumes or ():
             try:
                 places[volume.name] = self._make(pod, volume, known)

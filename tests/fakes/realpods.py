@@ -46,13 +46,13 @@ def manifest(name: str, *containers: dict[str, Any], **spec: Any) -> dict[str, A
 class Agent:
     """The agent's pods, with directories and a node of its own on a shared containerd."""
 
-    def __init__(self, directory: Path, endpoint: str) -> None:
+    def __init__(self, directory: Path, endpoint: str, runtime: CriRuntime | None = None) -> None:
         self.directory = directory
         self.manifests = directory / "manifests"
         self.manifests.mkdir(exist_ok=True)
         self.node = directory.name.replace("_", "-").lower()
         self.cgroup = f"/orchpods-{self.node}"
-        self.runtime = CriRuntime(endpoint)
+        self.runtime = runtime or CriRuntime(endpoint)
         settings = PodSettings(
             node_name=self.node,
             root_dir=str(directory / "root"),

@@ -165,6 +165,108 @@ async def test_a_pod_wanted_again_after_a_broken_off_removal_runs(
     await heir.stop()
 
 
+# What the agent does on the host between its calls: part of the services, method, which time.
+HOST_STEPS = [
+    *(("volumes", "prepare", n) for n in range(4)),
+    ("cgroups", "ensure", 0),
+    *(("volumes", "bind_sub_paths", n) for n in range(2)),
+    *(("endings", "mount", n) for n in range(3)),
+    *(("observer", "refresh", n) for n in range(7)),
+]
+HOST_REMOVALS = [
+    ("volumes", "remove"),
+    ("cgroups", "remove"),
+    ("observer", "refresh"),
+]
+
+
+def die_in(world: PodWorld, part: str, method: str, number: int, *, done: bool) -> asyncio.Event:
+    """The agent's `number`th such step hangs, before it began or after it is done."""
+    owner = getattr(world.keeper._services, part)
+    original = getattr(owner, method)
+    died = asyncio.Event()
+    left = number
+
+    async def deadly(*arguments: Any, **named: Any) -> Any:
+        nonlocal left
+        left -= 1
+        result = await original(*arguments, **named) if done or left >= 0 else None
+        if left < 0:
+            died.set()
+            await asyncio.Event().wait()
+        return result
+
+    setattr(owner, method, deadly)
+    return died
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize(("part", "method", "number"), HOST_STEPS)
+async def test_a_start_broken_off_on_the_host_is_finished_by_the_next_agent(
+    tmp_path: Path, part: str, method: str, number: int, done: bool
+) -> None:
+    world = PodWorld(tmp_path, DeadlyRuntime())
+    died = die_in(world, part, method, number, done=done)
+    await world.start(wanted())
+    while not died.is_set():
+        for key, container in list(world.runtime.containers.items()):
+            if container.spec.name == "init" and container.state.value == "running":
+                world.runtime.exit(key)
+        await asyncio.sleep(0.1)
+    await world.stop()
+    heir = world.successor()
+    await heir.start(wanted())
+    await settled(heir)
+    heir.source.set()
+    await heir.until(lambda: not heir.traces(), within_s=60)
+    await heir.stop()
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize(("part", "method"), HOST_REMOVALS)
+async def test_a_removal_broken_off_on_the_host_is_finished_by_the_next_agent(
+    tmp_path: Path, part: str, method: str, done: bool
+) -> None:
+    world = PodWorld(tmp_path, DeadlyRuntime())
+    await world.start(wanted())
+    await settled(world)
+    died = die_in(world, part, method, 0, done=done)
+    world.source.set()
+    await asyncio.wait_for(died.wait(), 60)
+    await world.stop()
+    heir = world.successor()
+    await heir.start()
+    await heir.until(lambda: not heir.traces(), within_s=60)
+    await heir.stop()
+
+
+BEGINNINGS = [
+    ("volumes", "prepare"),
+    ("cgroups", "ensure"),
+    ("runtime", "run_sandbox"),
+    ("endings", "mount"),
+    ("runtime", "create_container"),
+]
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize(("part", "method"), BEGINNINGS)
+async def test_a_start_broken_off_of_a_pod_nobody_wants_any_more_leaves_nothing(
+    tmp_path: Path, part: str, method: str, done: bool
+) -> None:
+    world = PodWorld(tmp_path, DeadlyRuntime())
+    died = die_in(world, part, method, 0, done=done)
+    await world.start(pod())
+    await asyncio.wait_for(died.wait(), 60)
+    await world.stop()
+    for operation in ("run_sandbox", "create_container"):
+        world.runtime.__dict__.pop(operation, None)
+    heir = world.successor()
+    await heir.start()
+    await heir.until(lambda: not heir.traces(), within_s=60)
+    await heir.stop()
+
+
 async def test_a_thousand_churned_pods_leave_nothing(world: PodWorld) -> None:
     await world.start()
     for round_ in range(50):

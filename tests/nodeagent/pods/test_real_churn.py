@@ -1,0 +1,179 @@
+"""Pods that come and go on a real containerd leave no process, cgroup, mount, directory or
+descriptor behind; agents that end in the middle of it are followed by ones that finish it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.pods import kernelmounts
+from nodeagent.runtime.cri import CriRuntime
+from tests.conftest_runtime import RealRuntime
+from tests.fakes.realpods import Agent, manifest, ready
+
+pytestmark = pytest.mark.real
+
+AT_ONCE = 10
+MOUNTS = [
+    {"name": "memory", "mountPath": "/memory"},
+    {"name": "disk", "mountPath": "/part", "subPath": "a/b"},
+]
+VOLUMES = [
+    {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+    {"name": "disk", "emptyDir": {}},
+]
+LIMITS = {"limits": {"cpu": "100m", "memory": "16Mi"}}
+
+
+def churned(name: str) -> dict[str, Any]:
+    container = {"name": "app", "volumeMounts": MOUNTS, "resources": LIMITS}
+    return manifest(name, container, volumes=VOLUMES)
+
+
+def processes_of(runtime: RealRuntime) -> list[str]:
+    """What runs for the pods of a private containerd: shims, by their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if "containerd-shim" in line and str(runtime.directory) in line:
+            found.append(f"{entry.name} {line}")
+    return found
+
+
+def descriptors() -> Counter[str]:
+    """What this process holds open, by kind: numbers of sockets and pipes differ."""
+    kinds: Counter[str] = Counter()
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{entry}")
+        except OSError:
+            continue
+        kinds[target.partition(":[")[0]] += 1
+    return kinds
+
+
+async def settle(done: Callable[[], bool], *, within_s: float = 90) -> None:
+    async with asyncio.timeout(within_s):
+        while not done():
+            await asyncio.sleep(0.2)
+
+
+async def one_round(agent: Agent, number: int) -> None:
+    names = [f"r{number}-{n}" for n in range(AT_ONCE)]
+    paths = [agent.put(churned(name)) for name in names]
+    for name in names:
+        await agent.until(lambda name=name: agent.status(name).phase == "Running", within_s=120)
+    for path in paths:
+        path.unlink()
+    async with asyncio.timeout(120):
+        while await agent.traces():
+            await asyncio.sleep(0.2)
+
+
+async def churn(tmp_path: Path, runtime: RealRuntime, rounds: int) -> None:
+    before = processes_of(runtime)
+    agent = Agent(tmp_path, runtime.endpoint)
+    agent.start()
+    await one_round(agent, 0)
+    open_before, mounts_before = descriptors(), len(kernelmounts.mounts_below("/"))
+    for number in range(1, rounds):
+        await one_round(agent, number)
+    await settle(lambda: sum((descriptors() - open_before).values()) == 0)
+    await settle(lambda: len(processes_of(runtime)) <= len(before))
+    assert len(kernelmounts.mounts_below("/")) <= mounts_before
+    services = agent.keeper._services
+    observer = services.observer
+    await settle(lambda: not observer._details and not observer._sandbox_of)
+    assert not agent.keeper._workers
+    assert not agent.registry._statuses
+    assert not services.vitals._watched
+    assert not services.vitals._recalled
+    assert not services.endings._known
+    await agent.close()
+    assert agent.cgroups() == []
+
+
+async def test_ten_pods_leave_nothing_behind(tmp_path: Path, real_runtime: RealRuntime) -> None:
+    await churn(tmp_path, real_runtime, 1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+async def test_a_thousand_pods_leave_nothing_behind(
+    tmp_path: Path, real_runtime: RealRuntime
+) -> None:
+    await churn(tmp_path, real_runtime, 1000 // AT_ONCE)
+
+
+class DyingRuntime(CriRuntime):
+    """One call hangs, before it was made or after its answer came; then the agent is ended."""
+
+    def __init__(self, endpoint: str, deadly: str, *, done: bool) -> None:
+        super().__init__(endpoint)
+        self.died = asyncio.Event()
+        original = getattr(self, deadly)
+
+        async def hang(*arguments: Any, **named: Any) -> Any:
+            result = await original(*arguments, **named) if done else None
+            if not self.died.is_set():
+                self.died.set()
+                await asyncio.Event().wait()
+            return result or await original(*arguments, **named)
+
+        setattr(self, deadly, hang)
+
+
+@pytest.mark.parametrize(
+    ("deadly", "done"),
+    [("run_sandbox", True), ("create_container", True), ("start_container", False)],
+)
+async def test_a_start_that_an_agents_end_broke_off_is_finished_by_the_next(
+    tmp_path: Path, real_runtime: RealRuntime, deadly: str, done: bool
+) -> None:
+    dying = DyingRuntime(real_runtime.endpoint, deadly, done=done)
+    agent = Agent(tmp_path, real_runtime.endpoint, dying)
+    agent.put(churned("web"))
+    agent.start()
+    await asyncio.wait_for(dying.died.wait(), 60)
+    await agent.stop()
+    await dying.close()
+    heir = Agent(tmp_path, real_runtime.endpoint)
+    heir.start()
+    await heir.runs("web")
+    assert ready(heir.status("web"))
+    rows = await heir.runtime.list_containers()
+    mine = [row for row in rows if row.labels.get("orch.io/node.name") == heir.node]
+    assert len(mine) == 1, "nothing was made twice"
+    await heir.close()
+    assert await Agent(tmp_path, real_runtime.endpoint, heir.runtime).traces() == []
+
+
+@pytest.mark.parametrize("deadly", ["stop_container", "remove_sandbox"])
+async def test_a_removal_that_an_agents_end_broke_off_is_finished_by_the_next(
+    tmp_path: Path, real_runtime: RealRuntime, deadly: str
+) -> None:
+    dying = DyingRuntime(real_runtime.endpoint, deadly, done=True)
+    agent = Agent(tmp_path, real_runtime.endpoint, dying)
+    path = agent.put(churned("web"))
+    agent.start()
+    await agent.runs("web")
+    path.unlink()
+    await asyncio.wait_for(dying.died.wait(), 60)
+    await agent.stop()
+    await dying.close()
+    heir = Agent(tmp_path, real_runtime.endpoint)
+    heir.start()
+    async with asyncio.timeout(60):
+        while await heir.traces():
+            await asyncio.sleep(0.2)
+    await heir.close()
