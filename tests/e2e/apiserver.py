@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ class ApiServer:
     directory: Path
     process: subprocess.Popen[bytes]
     port: int
+    ca_file: str
+    admin: KeyPair
+    start_s: float = 0.0  # from its start until it listened
 
     def log(self) -> str:
         return (self.directory / "log").read_text()
@@ -76,6 +80,7 @@ def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
     admin = authority.issue(Subject("admin", "admin", ("system:masters",)))
     port_file = directory / "port"
     port_file.unlink(missing_ok=True)
+    began_s = time.perf_counter()
     with (directory / "log").open("ab") as log:
         process = subprocess.Popen(
             [
@@ -87,13 +92,14 @@ def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
             ],
             cwd=ROOT, stdout=log, stderr=log,
         )  # fmt: skip
-    server = ApiServer(directory, process, 0)
+    server = ApiServer(directory, process, 0, authority.ca_file, admin)
     try:
         eventually(
             lambda: port_file.exists() or process.poll() is not None,
             within_s=20, what="the API server listens", poll_s=0.02,
         )  # fmt: skip
         assert process.poll() is None, server.log()
+        server.start_s = time.perf_counter() - began_s
         server.port = int(port_file.read_text())
         write_kubeconfig(directory / "kubeconfig", server.port, authority.ca_file, admin)
         yield server

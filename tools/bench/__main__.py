@@ -14,6 +14,7 @@ BENCHMARKS = {
     "idle": "the whole agent with the demo pod: start, memory, CPU over five minutes",
     "checkpoint": "a checkpoint of 512 MiB: what the agent adds to the runtime's own time",
     "pods": "110 pods on one node: what the agent costs for each, and adds to the runtime",
+    "apiserver": "durable writes beside etcd, starts, a large cluster, watch fan-out",
     "heartbeats": "API server and controller under thousands of hollow nodes",
 }
 

@@ -81,10 +81,13 @@ def free_ports() -> tuple[int, int, int]:
 
 
 @contextmanager
-def running_etcd(*arguments: str, scheme: str = "http") -> Iterator[EtcdServer]:
+def running_etcd(
+    *arguments: str, scheme: str = "http", on_disk: bool = False
+) -> Iterator[EtcdServer]:
+    """`on_disk`: with a disk to sync to, as it is measured."""
     if shutil.which("etcd") is None:
         pytest.skip("needs etcd (Debian package etcd-server)")
-    parent = str(_MEMORY) if _MEMORY.is_dir() else None
+    parent = str(_MEMORY) if _MEMORY.is_dir() and not on_disk else None
     with tempfile.TemporaryDirectory(prefix="etcd-", dir=parent) as name:
         server = EtcdServer(Path(name), *free_ports(), arguments, scheme)
         server.start()

@@ -1,0 +1,182 @@
+"""The API server: durable writes against etcd, starts, a cluster of 5,000 nodes, watch fan-out.
+
+Real parts: the program over TLS with client certificates on one core, its load on another. Figures
+beside a limit that is a ratio are of one run. `BENCH_APISERVER_SECONDS` (60) is how long the large
+cluster is kept up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import ssl
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e import apiserver
+from tests.e2e.apiserver import ApiServer
+from tests.orch.server.storage import etcdserver
+from tools.bench import httpload, processes, storedcluster
+from tools.bench.httpload import Figures, NextRequest
+from tools.bench.table import Table
+
+CLIENTS = (1, 10, 100)
+SECONDS = 5.0
+STARTS = 5
+LEASES_PATH = f"/apis/coordination.orch.io/v1/namespaces/{storedcluster.LEASE_NAMESPACE}/leases"
+
+
+def main() -> int:
+    """How many limits are missed."""
+    from tools.bench import apiservercluster  # which uses this module
+
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed server has its code compiled
+    table = Table()
+    table.note("load average at the start", f"{os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        _writes(Path(name) / "writes", table)
+        _starts(Path(name), table)
+        apiservercluster.run(Path(name) / "cluster", table)
+    print(f"\n{table.markdown()}")
+    return table.missed
+
+
+@contextmanager
+def pinned_server(directory: Path) -> Iterator[ApiServer]:
+    """The server on the first core, this process then on the others."""
+    with contextlib.ExitStack() as stack:
+        with one_core():
+            server = stack.enter_context(apiserver.running(directory))
+        yield server
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """What is started inside runs on the first core; this process on the others."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[:1])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores[1:] or cores)
+
+
+def client_context(server: ApiServer) -> ssl.SSLContext:
+    """TLS as the cluster's administrator."""
+    context = ssl.create_default_context(cafile=server.ca_file)
+    context.load_cert_chain(server.admin.cert_file, server.admin.key_file)
+    return context
+
+
+def _writes(directory: Path, table: Table) -> None:
+    directory.mkdir()
+    ours: dict[int, Measured] = {}
+    with pinned_server(directory) as server:
+        context = client_context(server)
+        for clients in CLIENTS:
+            makers = [_renewals(f"c{clients}-{number}") for number in range(clients)]
+            ours[clients] = _measured(server.process.pid, server.port, makers, context)
+    etcd = _etcd_writes()
+    for clients in CLIENTS:
+        mine, theirs = ours[clients], etcd[clients]
+        of = f"at {clients} clients"
+        table.note(f"durable Lease PUTs a second over TLS {of}; etcd's gateway, plain",
+                   f"{mine.per_second:.0f}; {theirs.per_second:.0f}")  # fmt: skip
+        table.note(f"p99 {of}, ms; etcd's", f"{mine.ms(0.99):.1f}; {theirs.ms(0.99):.1f}")
+        table.note(f"CPU a PUT {of}, µs; etcd's", f"{mine.cpu_us:.0f}; {theirs.cpu_us:.0f}")
+    most = CLIENTS[-1]
+    ratio = ours[most].per_second / etcd[most].per_second
+    table.row(f"durable Lease PUTs against etcd's gateway at {most} clients", ratio, at_least=3)
+    table.row(f"p99 of a Lease PUT at {most} clients, ms", ours[most].ms(0.99), at_most=25)
+
+
+def _renewals(name: str) -> NextRequest:
+    """Create a Lease, then put it back as it was answered, with another time each turn."""
+    lease = storedcluster.lease(name)
+    turn = 0
+
+    def make(answered: bytes) -> bytes:
+        nonlocal turn
+        if not answered:
+            body = json.dumps(lease).encode()
+            return httpload.request("POST", LEASES_PATH, body, "application/json")
+        turn += 1
+        body = renewed(answered, turn)
+        return httpload.request("PUT", f"{LEASES_PATH}/{name}", body, "application/json")
+
+    return make
+
+
+def renewed(lease: bytes, turn: int) -> bytes:
+    """The Lease with the time of that turn, a microsecond each."""
+    place = lease.index(b'"renewTime":"') + len(b'"renewTime":"')
+    time_of_turn = b"2026-01-01T%02d:%02d:%02d.%06dZ" % (
+        turn // 3_600_000_000 % 24, turn // 60_000_000 % 60, turn // 1_000_000 % 60,
+        turn % 1_000_000,
+    )  # fmt: skip
+    return lease[:place] + time_of_turn + lease[place + len(time_of_turn) :]
+
+
+@dataclass
+class Measured(Figures):
+    """With the server's CPU for one request, in µs."""
+
+    cpu_us: float = 0.0
+
+
+def _measured(
+    pid: int, port: int, makers: list[NextRequest], context: ssl.SSLContext | None = None
+) -> Measured:
+    used_s = processes.cpu_s(pid)
+    figures, requests = asyncio.run(httpload.closed_loop(port, makers, SECONDS, context))
+    assert not figures.refused
+    cpu_us = 1e6 * (processes.cpu_s(pid) - used_s) / requests
+    return Measured(figures.seconds, 0, figures.elapsed_s, cpu_us)
+
+
+def _etcd_writes() -> dict[int, Measured]:
+    with contextlib.ExitStack() as stack:
+        with one_core():
+            server = stack.enter_context(etcdserver.running_etcd(on_disk=True))
+        assert server.process is not None
+        return {
+            clients: _measured(server.process.pid, server.port, [_put(n) for n in range(clients)])
+            for clients in CLIENTS
+        }
+
+
+def _put(number: int) -> NextRequest:
+    key, value = (
+        base64.b64encode(part).decode() for part in (b"/registry/leases/n%d" % number, b"x" * 443)
+    )
+    body = json.dumps({"key": key, "value": value}).encode()
+    whole = httpload.request("POST", "/v3/kv/put", body, "application/json")
+    return lambda _answered: whole
+
+
+def _starts(directory: Path, table: Table) -> None:
+    for what, nodes, pods, limit_s in (
+        ("of an empty server", 0, 0, 0.7), ("with 50,000 objects", 5000, 40_000, 3.0),
+    ):  # fmt: skip
+        taken, resident_mib = _start(directory / f"start-{nodes}", nodes, pods)
+        table.row(f"start {what} until it listens, s (median)", statistics.median(taken),
+                  at_most=limit_s)  # fmt: skip
+        table.note("the slowest of them, s; resident, MiB", f"{max(taken):.2f}; {resident_mib:.0f}")
+
+
+def _start(place: Path, nodes: int, pods: int) -> tuple[list[float], float]:
+    (place / "data").mkdir(parents=True)
+    storedcluster.fill(place / "data" / "state.db", nodes=nodes, pods=pods)
+    taken, resident_mib = [], 0.0
+    for _ in range(STARTS + 1):
+        with pinned_server(place) as server:
+            taken.append(server.start_s)
+            resident_mib = processes.resident_mib(server.process.pid)
+    return taken[1:], resident_mib  # the first one compiles, and fills the disk's cache
