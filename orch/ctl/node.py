@@ -10,8 +10,9 @@ from typing import Any
 from orch.ctl import forms, printing, session, targets, usage
 from orch.ctl.api import Api
 from orch.ctl.commands import Verb
-from orch.ctl.failures import visible
+from orch.ctl.failures import CommandFailed, visible
 from orch.wire import raw
+from orch.wire.errors import ApiError
 from orch.wire.names import DIAGNOSTICS_GROUP
 
 
@@ -56,15 +57,24 @@ async def _text(page: str, api: Api, args: argparse.Namespace) -> int:
 
 
 def _run_zpage(args: argparse.Namespace, page: str, kind: str) -> int:
-    if not args.output:
-        return _run_text(args, page)
     return session.run(args, partial(_zpage, page, kind))
 
 
 async def _zpage(page: str, kind: str, api: Api, args: argparse.Namespace) -> int:
-    """The record of a page; 406 when the agent serves its text only."""
-    accept = f"application/json;v=v1alpha1;g={DIAGNOSTICS_GROUP};as={kind}"
-    forms.show(args.output, await api.get(_page(args, page), accept=accept))
+    """The text of a page, or its record; 406 when the agent serves its text only."""
+    try:
+        if not args.output:
+            return await _text(page, api, args)
+        accept = f"application/json;v=v1alpha1;g={DIAGNOSTICS_GROUP};as={kind}"
+        forms.show(args.output, await api.get(_page(args, page), accept=accept))
+    except ApiError as error:
+        if error.code != 404 or error.name:  # a name is that of a node that is not there
+            raise
+        node = targets.node_name(args.node)
+        raise CommandFailed(
+            f"the agent of {node} does not serve {page}: its feature gate Component{kind} is off "
+            "by default"
+        ) from None
     return 0
 
 

@@ -153,7 +153,7 @@ def test_examples_of_rfc_7386(twice: Twice, document: Any, patch: Any, result: A
 
 
 SLOW = settings(
-    max_examples=30, deadline=None, derandomize=True,
+    max_examples=20, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 SCALARS = st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "x", "y"])

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.fakes.http_api import Answer, HttpApi
 from tests.orch.ctl.conftest import Orchctl
 
@@ -71,3 +73,36 @@ async def test_an_unhealthy_agent_is_a_failure(orchctl: Orchctl, api: HttpApi) -
 
 async def test_health_has_no_other_form(orchctl: Orchctl) -> None:
     assert (await orchctl("node", "healthz", "n1", "-o", "json")).code == 2
+
+
+@pytest.mark.parametrize(("page", "kind"), [("statusz", "Statusz"), ("flagz", "Flagz")])
+async def test_pages_for_people_are_records_on_demand(
+    orchctl: Orchctl, api: HttpApi, page: str, kind: str
+) -> None:
+    path = f"/api/v1/nodes/n1/proxy/{page}"
+    api.answers["GET", path] = Answer("nodeagent\nup: 3 s\x1b[1m")
+    assert (await orchctl("node", page, "n1")).out == "nodeagent\nup: 3 s\\x1b[1m\n"
+    api.answers["GET", path] = Answer({"kind": kind})
+    assert json.loads((await orchctl("node", page, "n1", "-o", "json")).out) == {"kind": kind}
+    accept = api.requests[-1].headers["Accept"]
+    assert accept == f"application/json;v=v1alpha1;g=config.orch.io;as={kind}"
+
+
+async def test_the_agent_s_configuration_is_shown_without_its_wrapper(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    config = {"kind": "NodeAgentConfiguration", "featureGates": {"A": True}}
+    api.answers["GET", "/api/v1/nodes/n1/proxy/configz"] = Answer({"nodeagentconfig": config})
+    assert (await orchctl("node", "configz", "n1")).lines[0] == "featureGates:"
+    result = await orchctl("node", "configz", "node/n1", "-o", "jsonpath={.featureGates.A}")
+    assert result.out == "true"
+
+
+async def test_an_agent_without_the_page_says_so(orchctl: Orchctl, api: HttpApi) -> None:
+    api.answers["GET", "/api/v1/nodes/n1/proxy/statusz"] = Answer("404: Not Found", 404)
+    result = await orchctl("node", "statusz", "n1")
+    assert (result.code, result.err) == (
+        1,
+        "error: the agent of n1 does not serve statusz: its feature gate ComponentStatusz is off "
+        "by default\n",
+    )
