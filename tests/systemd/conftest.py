@@ -34,7 +34,7 @@ _NOT_ON_THIS_MACHINE = (
 @pytest.fixture(scope="session")
 def machine_root() -> Path:
     """The root filesystem of test machines; skips where it cannot be made."""
-    return _or_skip(lambda: ensure(BASE))
+    return or_skip(lambda: ensure(BASE))
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +42,13 @@ def machine(
     machine_root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BootedMachine]:
     scratch = tmp_path_factory.mktemp("machine")
-    shown = _or_skip(installed.shown)
+    shown = or_skip(installed.shown)
     with booted(machine_root, scratch, shown) as running:
         installed.install(running, scratch / "pki", now=clock.utc_now())
         yield running
 
 
-def _or_skip(make: Callable[[], Made]) -> Made:
+def or_skip(make: Callable[[], Made]) -> Made:
     try:
         return make()
     except RuntimeToolError as error:

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 AGENT = "nodeagent.service"
 DAEMONS = ("orch-apiserver.service", "orch-controller-manager.service", AGENT)
+DROP_INS = "/etc/nodeagent/config.d"
+HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 DROP_IN = f"/run/systemd/system/{AGENT}.d/test.conf"
 
 # The agent with one fault: its sampling loop hangs after the first reading.
@@ -134,13 +136,9 @@ def test_a_stalled_check_is_named_before_the_agent_is_started_again(
     quick_watchdog: BootedMachine,
 ) -> None:
     quick_watchdog.write("/opt/stalled.py", STALLED)
-    script = installed.wrapper("nodeagent.main").replace("-m nodeagent.main", "/opt/stalled.py")
+    script = installed.wrapper("/opt/stalled.py")
     quick_watchdog.write("/usr/bin/nodeagent-stalled", script, mode=0o755)
-    quick_watchdog.write(
-        "/etc/nodeagent/config.d/quick.conf",
-        "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
-        "housekeepingInterval: 1s\n",
-    )
+    quick_watchdog.write(f"{DROP_INS}/quick.conf", f"{HEAD}housekeepingInterval: 1s\n")
     original = quick_watchdog.path(DROP_IN).read_text()
     command = quick_watchdog.path(f"/usr/lib/systemd/system/{AGENT}").read_text()
     start = next(line for line in command.splitlines() if line.startswith("ExecStart="))
@@ -156,7 +154,7 @@ def test_a_stalled_check_is_named_before_the_agent_is_started_again(
         )
         until(lambda: int(quick_watchdog.show(AGENT, "NRestarts")) > restarts, "the restart")
     finally:
-        quick_watchdog.path("/etc/nodeagent/config.d/quick.conf").unlink()
+        quick_watchdog.path(f"{DROP_INS}/quick.conf").unlink()
         quick_watchdog.write(DROP_IN, original)
         quick_watchdog.check("systemctl", "daemon-reload")
     journal = quick_watchdog.journal(AGENT)
@@ -175,6 +173,34 @@ def test_a_dead_api_server_is_no_reason_to_restart(quick_watchdog: BootedMachine
         quick_watchdog.check("systemctl", "start", "orch-apiserver.service")
 
 
+def test_a_reload_takes_what_is_good_and_names_what_is_not(running: BootedMachine) -> None:
+    running.check("systemctl", "start", AGENT)
+    first, drop_in = main_pid(running), f"{DROP_INS}/reloaded.conf"
+    try:
+        running.write(drop_in, f"{HEAD}logging: {{level: debug}}\nport: 10251\n")
+        running.check("systemctl", "reload", AGENT)
+        until(
+            lambda: (
+                "logging.level changed" in running.journal(AGENT)
+                and "these need a restart to change: port" in running.journal(AGENT)
+            ),
+            "what was reloaded and what was not, in the journal",
+        )
+        running.write(drop_in, f"{HEAD}logging: {{level: loud}}\n")
+        running.check("systemctl", "reload", AGENT)
+        until(
+            lambda: "the last reload failed" in running.show(AGENT, "StatusText"),
+            "the failed reload in STATUS",
+        )
+        assert f"{drop_in}:3: logging.level" in running.journal(AGENT)
+    finally:
+        running.path(drop_in).unlink()
+    running.check("systemctl", "reload", AGENT)
+    until(lambda: running.show(AGENT, "StatusText") == "running", "the mended configuration")
+    assert main_pid(running) == first
+    assert running.show(AGENT, "ActiveState") == "active"
+
+
 @pytest.mark.parametrize("unit", DAEMONS[::-1])
 def test_a_stop_is_quick_and_clean(running: BootedMachine, unit: str) -> None:
     running.check("systemctl", "start", unit)
@@ -187,11 +213,8 @@ def test_a_stop_is_quick_and_clean(running: BootedMachine, unit: str) -> None:
 
 
 def test_a_mistake_in_the_configuration_stands_in_the_journal(running: BootedMachine) -> None:
-    mistake = "/etc/nodeagent/config.d/mistake.conf"
-    running.write(
-        mistake,
-        "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\nport: many\n",
-    )
+    mistake = f"{DROP_INS}/mistake.conf"
+    running.write(mistake, f"{HEAD}port: many\n")
     try:
         assert running.run("systemctl", "restart", AGENT).returncode != 0
         assert f"{mistake}:3: port" in running.journal(AGENT)

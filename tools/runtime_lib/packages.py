@@ -48,15 +48,22 @@ class Apt:
 
     def download(self, suite: str, mirror: str, packages: Iterable[str]) -> Sequence[Path]:
         """Download `packages` of `suite` with all they depend on; return the package files."""
-        signed = f"[signed-by={_KEYRING}] " if _KEYRING.exists() else ""
-        source = self._directory / "sources.list"
-        source.write_text(f"deb {signed}{mirror} {suite} main\n")
-        options = (*self._options(), "-o", f"Dir::Etc::sourcelist={source}")
-        options += ("-o", "Dir::Etc::sourceparts=/dev/null")
-        run(["apt-get", *options, "-q", "update"], timeout_s=120)
+        options = self._use(suite, mirror)
         install = ("-q", "-y", "--download-only", "--no-install-recommends", "install")
         run(["apt-get", *options, *install, *packages], timeout_s=300)
         return sorted(self._archives.glob("*.deb"))
+
+    def download_alone(self, suite: str, mirror: str, pattern: str) -> Path:
+        """Download the newest package whose name fits `pattern`, without what it depends on."""
+        options = self._use(suite, mirror)
+        listed = run(["apt-cache", *options, "pkgnames"]).split()
+        fitting = sorted((name for name in listed if re.fullmatch(pattern, name)), key=_numbers)
+        if not fitting:
+            raise RuntimeToolError(f"cannot download: {suite} has no package like {pattern}")
+        place = self._directory / "alone"
+        place.mkdir(exist_ok=True)
+        run(["apt-get", *options, "-q", "download", fitting[-1]], timeout_s=300, cwd=place)
+        return next(place.glob(f"{fitting[-1]}_*.deb"))
 
     def download_first(
         self, suites: Sequence[str], mirror: str, packages: Sequence[str]
@@ -74,6 +81,16 @@ class Apt:
                 told = str(error)
                 say(told)
         raise RuntimeToolError(f"cannot download packages from {mirror}: {told}")
+
+    def _use(self, suite: str, mirror: str) -> Sequence[str]:
+        """Fetch the lists of one suite; the options that make apt look there alone."""
+        signed = f"[signed-by={_KEYRING}] " if _KEYRING.exists() else ""
+        source = self._directory / "sources.list"
+        source.write_text(f"deb {signed}{mirror} {suite} main\n")
+        options = (*self._options(), "-o", f"Dir::Etc::sourcelist={source}")
+        options += ("-o", "Dir::Etc::sourceparts=/dev/null")
+        run(["apt-get", *options, "-q", "update"], timeout_s=120)
+        return options
 
     def _options(self) -> Sequence[str]:
         settings = {
@@ -106,6 +123,11 @@ def choose_mirror(listed: str, codename: str) -> str | None:
         if label == "Debian" and component == "main" and codename in (release, code):
             return address
     return None
+
+
+def _numbers(name: str) -> list[int]:
+    """What orders versions within package names: their numbers."""
+    return [int(number) for number in re.findall(r"\d+", name)]
 
 
 def unpack(archives: Iterable[Path], root: Path) -> None:

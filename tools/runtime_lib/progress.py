@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 _STARTED_S = time.monotonic()
 
@@ -27,6 +28,7 @@ def run(
     timeout_s: float = 60,
     env: Mapping[str, str] | None = None,
     given: bytes = b"",
+    cwd: Path | None = None,
 ) -> str:
     """Run a command to its end with `given` as its input; return what it wrote to its output.
 
@@ -35,7 +37,9 @@ def run(
     """
     shown = f"{command[0]} … {command[-1]}"
     try:
-        done = subprocess.run(command, input=given, capture_output=True, timeout=timeout_s, env=env)
+        done = subprocess.run(
+            command, input=given, capture_output=True, timeout=timeout_s, env=env, cwd=cwd
+        )
     except FileNotFoundError as error:
         raise RuntimeToolError(f"{command[0]} is not installed on this machine") from error
     except subprocess.TimeoutExpired as error:

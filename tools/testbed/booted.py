@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.runtime_lib.progress import RuntimeToolError
+from tools.testbed.machine import Machine
 
 _BOOT_S = 60.0
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin", "HOME": "/root", "LANG": "C.UTF-8"}
@@ -59,7 +60,7 @@ exec env -i container=testbed PATH=/usr/sbin:/usr/bin /usr/lib/systemd/systemd -
 
 
 @dataclass(frozen=True)
-class BootedMachine:
+class BootedMachine(Machine):
     """A running system; `init` is the id of its process 1 as this machine sees it."""
 
     init: int
@@ -68,39 +69,18 @@ class BootedMachine:
         """Where a file of the machine is for us."""
         return Path(f"/proc/{self.init}/root{absolute}")
 
-    def write(self, absolute: str, text: str, *, mode: int = 0o644) -> None:
-        """Write a file of the machine, its directories included."""
-        path = self.path(absolute)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(mode)
-
-    def run(self, *command: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-        """Run a command in it; never raises for its exit code."""
-        return subprocess.run(
+    def run(
+        self, *command: str, given: bytes = b"", timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
             [*_inside(self.init), *command],
+            input=given,
             capture_output=True,
-            text=True,
             timeout=timeout_s,
-            stdin=subprocess.DEVNULL,
             env=_ENVIRONMENT,
         )
-
-    def check(self, *command: str, timeout_s: float = 60.0) -> str:
-        """Run a command that must succeed; what it printed."""
-        done = self.run(*command, timeout_s=timeout_s)
-        if done.returncode != 0:
-            raise RuntimeToolError(f"`{' '.join(command)}` failed: {done.stdout}{done.stderr}")
-        return done.stdout
-
-    def show(self, unit: str, name: str) -> str:
-        """A property of a unit, as `systemctl show` prints it."""
-        return self.check("systemctl", "show", "--value", "-p", name, unit).strip()
-
-    def journal(self, unit: str) -> str:
-        """The lines of a unit's journal so far."""
-        self.run("journalctl", "--sync")
-        return self.check("journalctl", "--no-pager", "-o", "cat", "-u", unit)
+        out, errors = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        return subprocess.CompletedProcess(command, done.returncode, out, errors)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ The programs run with the interpreter and the packages of the tests, shown below
 
 from __future__ import annotations
 
+import json
 import sys
 import sysconfig
 from datetime import datetime
@@ -14,10 +15,11 @@ from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.pki import KeyPair
 from orch.up.certificates import Certificates, issue_certificates
 from tools.runtime_lib.progress import RuntimeToolError
-from tools.testbed.booted import BootedMachine
+from tools.testbed.machine import Machine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NODE = "testbed"
+PYTHON = "/usr/bin/python-of-the-tests"
 ADMIN_KUBECONFIG = "/root/admin.kubeconfig"
 APISERVER = "https://127.0.0.1:6443"
 _PROGRAMS = {
@@ -32,13 +34,12 @@ kind: NodeAgentConfiguration
 authentication: {x509: {clientCAFile: /etc/nodeagent/ca.crt}}
 tlsCertFile: /etc/nodeagent/tls.crt
 tlsPrivateKeyFile: /etc/nodeagent/tls.key
-containerRuntimeEndpoint: ""
 staticPodPath: /etc/nodeagent/manifests
 """
 _WRAPPER = """#!/bin/sh
 export PYTHONHOME=/opt/python LD_LIBRARY_PATH=/opt/python/lib PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH=/opt/nodeagent:/opt/nodeagent/site-packages
-exec /opt/python/bin/python{version} -m {module} "$@"
+exec /opt/python/bin/python{version} {arguments} "$@"
 """
 
 
@@ -62,50 +63,61 @@ def shown() -> list[tuple[Path, str]]:
     ]
 
 
-def wrapper(module: str) -> str:
-    """The shell script that starts a module of the project with the interpreter of the tests."""
+def wrapper(arguments: str) -> str:
+    """The shell script that starts the interpreter of the tests with these arguments."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return _WRAPPER.format(version=version, module=module)
+    return _WRAPPER.format(version=version, arguments=arguments)
 
 
-def install(machine: BootedMachine, pki: Path, *, now: datetime) -> Certificates:
-    """Put programs, units, configuration and credentials into place; nothing is started."""
+def install(machine: Machine, pki: Path, *, now: datetime, runtime: str = "") -> Certificates:
+    """Put programs, units, configuration and credentials into place; nothing is started.
+
+    `runtime` is the CRI endpoint of the machine; without it the agent runs no pods.
+    """
     for name, module in _PROGRAMS.items():
-        machine.write(f"/usr/bin/{name}", wrapper(module), mode=0o755)
+        machine.write(f"/usr/bin/{name}", wrapper(f"-m {module}"), mode=0o755)
+    machine.write(PYTHON, wrapper(""), mode=0o755)
     for unit in (REPOSITORY / "systemd").glob("*.service"):
         machine.write(f"/usr/lib/systemd/system/{unit.name}", unit.read_text())
     certificates = issue_certificates(pki, NODE, now=now)
-    _configure_agent(machine, certificates)
+    _configure_agent(machine, certificates, runtime)
     _configure_apiserver(machine, certificates)
     machine.write(
         "/etc/orch-controller-manager/kubeconfig",
         _kubeconfig(certificates, certificates.controller),
         mode=0o600,
     )
+    for source in (
+        certificates.ca_file,
+        certificates.admin.cert_file,
+        certificates.admin.key_file,
+    ):
+        text = Path(source).read_text()
+        machine.write(f"/root/pki/{Path(source).name}", text, mode=0o600)
     admin = _kubeconfig(certificates, certificates.admin)
     machine.write(ADMIN_KUBECONFIG, admin, mode=0o600)
     machine.check("systemctl", "daemon-reload")
     return certificates
 
 
-def _configure_agent(machine: BootedMachine, certificates: Certificates) -> None:
+def _configure_agent(machine: Machine, certificates: Certificates, runtime: str) -> None:
     for name, source in (
         ("ca.crt", certificates.ca_file),
         ("tls.crt", certificates.nodeagent.cert_file),
         ("tls.key", certificates.nodeagent.key_file),
     ):
         machine.write(f"/etc/nodeagent/{name}", Path(source).read_text(), mode=0o600)
-    machine.write("/etc/nodeagent/config.yaml", _AGENT_CONFIG, mode=0o600)
+    config = f"{_AGENT_CONFIG}containerRuntimeEndpoint: {json.dumps(runtime)}\n"
+    machine.write("/etc/nodeagent/config.yaml", config, mode=0o600)
     kubeconfig = _kubeconfig(certificates, certificates.node)
     machine.write("/etc/nodeagent/kubeconfig", kubeconfig, mode=0o600)
-    machine.path("/etc/nodeagent").chmod(0o700)
-    machine.path("/etc/nodeagent/config.d").mkdir(mode=0o700, exist_ok=True)
-    machine.path("/etc/nodeagent/manifests").mkdir(mode=0o700, exist_ok=True)
+    machine.check("mkdir", "-p", "/etc/nodeagent/config.d", "/etc/nodeagent/manifests")
+    machine.check("chmod", "-R", "go=", "/etc/nodeagent")
     arguments = f"--kubeconfig=/etc/nodeagent/kubeconfig --hostname-override={NODE}"
     machine.write("/etc/default/nodeagent", f'NODEAGENT_ARGS="{arguments}"\n')
 
 
-def _configure_apiserver(machine: BootedMachine, certificates: Certificates) -> None:
+def _configure_apiserver(machine: Machine, certificates: Certificates) -> None:
     for name, source in (
         ("tls.crt", certificates.apiserver.cert_file),
         ("tls.key", certificates.apiserver.key_file),

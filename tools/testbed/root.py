@@ -30,6 +30,7 @@ PACKAGES = (
     "dbus-system-bus-common",
     "findutils",
     "grep",
+    "gzip",
     "hostname",
     "iproute2",
     "iptables",
