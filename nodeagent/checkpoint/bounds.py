@@ -104,10 +104,27 @@ def removals(
     return tuple(chosen.removals)
 
 
-def refusal(archives: Collection[Archive], bounds: Bounds, space: Space, new: Archive) -> str:
+def after(
+    archives: Collection[Archive], space: Space, removed: Collection[Removal]
+) -> tuple[list[Archive], Space]:
+    """What is left, and the space there is, once these are removed."""
+    gone = {removal.archive.name for removal in removed}
+    freed_bytes = sum(removal.archive.size_bytes for removal in removed)
+    left = [archive for archive in archives if archive.name not in gone]
+    return left, Space(space.free_bytes + freed_bytes, space.capacity_bytes)
+
+
+def refusal(
+    archives: Collection[Archive],
+    bounds: Bounds,
+    space: Space,
+    new: Archive,
+    *,
+    need_bytes: int,
+) -> str:
     """Why there is no room for an archive like `new` (its size is a guess); "" when there is.
 
-    Asked after what can go is gone.
+    Asked of what is left after what can go is gone. `need_bytes` are written to make it.
     """
     pinned = [archive for archive in archives if archive.pinned]
     for limit, field, key in (
@@ -129,11 +146,11 @@ def refusal(archives: Collection[Archive], bounds: Bounds, space: Space, new: Ar
             f"the archive may take {new.size_bytes} bytes, {over} more than the store has room "
             f"for beside what is pinned (checkpoint.maxTotal is {limit})"
         )
-    missing = missing_bytes(bounds, space, new.size_bytes)
+    missing = missing_bytes(bounds, space, need_bytes)
     if missing:
         floor = bounds.min_free.of(space.capacity_bytes)
         return (
-            f"the archive may take {new.size_bytes} bytes and {space.free_bytes} are free; "
+            f"making the archive may take {need_bytes} bytes and {space.free_bytes} are free; "
             f"{missing} more are needed to leave {floor} free (checkpoint.minFree)"
         )
     return ""

@@ -57,13 +57,14 @@ class Pruner:
         except (StoreError, OSError) as error:
             log.error("the checkpoint store cannot be kept within its bounds: %s", error)
 
-    async def make_room(self, new: Archive) -> None:
+    async def make_room(self, new: Archive, need_bytes: int) -> None:
         """Make room for an archive like `new`, whose size is a guess.
 
-        StoreError says what there is no room for, and how much is missing.
+        `need_bytes` are written meanwhile. StoreError says what there is no room for, and how much
+        is missing; nothing is removed then but what has to go anyway.
         """
-        await self._prune(need_bytes=new.size_bytes)
-        refused = await asyncio.to_thread(self._refusal, new)
+        refused = await asyncio.to_thread(self._refusal, new, need_bytes)
+        await self._prune(need_bytes=0 if refused else need_bytes)
         if refused:
             raise StoreError(refused)
 
@@ -121,8 +122,12 @@ class Pruner:
             excess_bytes=bounds.excess_bytes(archives, self._limits, space),
         )
 
-    def _refusal(self, new: Archive) -> str:
-        return bounds.refusal(self.shelf.archives(), self._limits, self.shelf.space(), new)
+    def _refusal(self, new: Archive, need_bytes: int) -> str:
+        """Why there would be no room even after everything that can go for it is gone."""
+        archives, space = self.shelf.archives(), self.shelf.space()
+        gone = bounds.removals(archives, self._limits, space, self._now(), need_bytes=need_bytes)
+        left, freed = bounds.after(archives, space, gone)
+        return bounds.refusal(left, self._limits, freed, new, need_bytes=need_bytes)
 
     def _tell(self, removal: Removal) -> None:
         archive, manifest = removal.archive, removal.archive.manifest

@@ -190,7 +190,8 @@ class CheckpointService:
             raise CheckpointFailed("CheckpointContainer requires the timeout value to be > 0")
         manifest = self._manifest(target, pod, container_id)
         self._store.check_name(manifest.name)
-        await self._pruner.make_room(self._expected(manifest))
+        expected = self._expected(manifest)
+        await self._pruner.make_room(expected, expected.size_bytes * self._store.copies)
         try:
             partial = await asyncio.to_thread(self._store.begin, container_id, manifest)
             await self._dump(manifest, partial, max(float(asked_s), self._limits.timeout_s))

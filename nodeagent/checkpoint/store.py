@@ -115,6 +115,11 @@ class CheckpointStore:
         """What follows the documented name of every archive made here."""
         return names.ENCRYPTED if self._encryption else ""
 
+    @property
+    def copies(self) -> int:
+        """How often an archive lies on the disk while it is made: open and encrypted, or once."""
+        return 2 if self._encryption else 1
+
     def check_name(self, name: str) -> None:
         """StoreError when the file system cannot hold an archive of that name."""
         if over := names.excess_bytes(name):

@@ -59,6 +59,15 @@ class CheckpointEncryption(ConfigModel):
     recipients: list[str] = Field(default=[])
     recipientsFile: str = ""
 
+    @model_validator(mode="after")
+    def _recipients_look_like_keys(self) -> CheckpointEncryption:
+        for text in self.recipients:
+            if not text.startswith(("age1", "ssh-")):
+                raise ValueError(
+                    f"recipient {text[:15]!r} is no public key of age; it begins with age1 or ssh-"
+                )
+        return self
+
 
 class CheckpointPolicy(ConfigModel):
     """How many checkpoints at a time, and what the store may hold; 0 is "no bound"."""

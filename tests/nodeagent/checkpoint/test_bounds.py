@@ -128,7 +128,9 @@ REFUSALS = [
 def test_no_archive_is_made_that_there_is_no_room_for(
     limits: Bounds, archives: list[Archive], space: Space, told: str
 ) -> None:
-    refused = bounds.refusal(archives, limits, space, archive(0))
+    new = archive(0)
+
+    refused = bounds.refusal(archives, limits, space, new, need_bytes=new.size_bytes)
 
     assert told in refused
     assert bool(told) == bool(refused)

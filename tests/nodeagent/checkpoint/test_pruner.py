@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyrage
 import pytest
 
 from nodeagent.checkpoint.bounds import Bounds, Space
+from nodeagent.checkpoint.encryption import Encryption
 from nodeagent.checkpoint.shelf import Shelf
 from nodeagent.node.pressure import Amount
 from tests.fakes.checkpoints import NOON, Node, checkpointable_node, refusal
@@ -76,6 +78,33 @@ async def test_too_little_free_space_is_said_with_what_is_missing(
     assert code == 500
     assert "may take 500 bytes and 1200 are free; 300 more are needed to leave 1000" in message
     assert node.runtime.called("checkpoint_container") == []
+
+
+async def test_nothing_goes_for_a_checkpoint_that_has_no_room_even_then(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await make(node)
+    node.bounds, node.memory_bytes = Bounds(min_free=Amount(1000)), 50_000
+    monkeypatch.setattr(Shelf, "space", lambda _self: Space(1200, 100_000))
+
+    code, _, message = await refusal(node.service(), "shop", "web", "app")
+
+    assert (code, "more are needed" in message) == (500, True)
+    assert node.files() == [first]
+
+
+async def test_an_encrypted_archive_needs_its_room_twice_while_it_is_made(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = str(pyrage.x25519.Identity.generate().to_public())
+    node.bounds, node.memory_bytes = Bounds(min_free=Amount(1000)), 500
+    monkeypatch.setattr(Shelf, "space", lambda _self: Space(1999, 10_000))
+    node.shelf.pin(node.shelf.find(await make(node)))
+    node.encryption = Encryption([key])
+
+    _, _, message = await refusal(node.service(), "shop", "web", "app")
+
+    assert "may take 1000 bytes and 1999 are free; 1 more are needed" in message
 
 
 async def test_older_archives_make_room_on_a_disk_that_runs_full(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nodeagent.config.types import NodeAgentConfiguration, PsiTrigger
+from nodeagent.config.types import CheckpointPolicy, NodeAgentConfiguration, PsiTrigger
 
 
 def config_with(**trigger: Any) -> NodeAgentConfiguration:
@@ -76,3 +76,19 @@ def test_access_is_closed_by_default() -> None:
 def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         NodeAgentConfiguration.model_validate(fields)
+
+
+def encrypted_for(recipient: str) -> CheckpointPolicy:
+    return CheckpointPolicy.model_validate({"encryption": {"recipients": [recipient]}})
+
+
+@pytest.mark.parametrize("recipient", ["age1qqq", "ssh-ed25519 AAAA node", "ssh-rsa AAAA"])
+def test_a_recipient_is_a_public_key(recipient: str) -> None:
+    assert encrypted_for(recipient).encryption.recipients == [recipient]
+
+
+@pytest.mark.parametrize("recipient", ["", "AGE-SECRET-KEY-1QQQQQQ", "me@example.org"])
+def test_what_is_no_public_key_is_refused_and_a_secret_not_repeated(recipient: str) -> None:
+    with pytest.raises(ValidationError, match="is no public key of age") as caught:
+        encrypted_for(recipient)
+    assert "1QQQQQQ" not in str(caught.value.errors()[0]["msg"])
