@@ -208,3 +208,27 @@ def test_a_field_fixed_by_the_selector_is_known() -> None:
 def test_an_escaped_field_value_reads_back(value: str) -> None:
     escaped = value.replace("\\", r"\\").replace(",", r"\,").replace("=", r"\=")
     assert parse_field_selector(f"p={escaped}").requirements == (FieldRequirement("p", "=", value),)
+
+
+_VALUES = st.sampled_from(("a", "b", "c"))
+_LABELS = st.dictionaries(st.sampled_from(("x", "y")), _VALUES)
+
+
+@given(_LABELS, st.lists(_VALUES, min_size=1, max_size=3))
+def test_of_a_requirement_and_its_opposite_exactly_one_matches(
+    labels: dict[str, str], values: list[str]
+) -> None:
+    listed = ",".join(values)
+    for text, opposite in (
+        (f"x in ({listed})", f"x notin ({listed})"),
+        ("x", "!x"),
+        (f"x={values[0]}", f"x!={values[0]}"),
+    ):
+        matched = parse_label_selector(text).matches(labels)
+        assert parse_label_selector(opposite).matches(labels) is not matched
+
+
+@given(_LABELS, st.lists(st.sampled_from(("x", "!y", "x=a", "y in (b,c)")), max_size=4))
+def test_requirements_joined_match_when_each_does(labels: dict[str, str], texts: list[str]) -> None:
+    joined = parse_label_selector(",".join(texts)) if texts else LabelSelector()
+    assert joined.matches(labels) is all(parse_label_selector(t).matches(labels) for t in texts)
