@@ -18,6 +18,7 @@ from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component import clock
 from orch.component.clock import Now
+from orch.component.health import CheckFailed
 from orch.component.loops import Backoff
 from orch.wire import names, times
 from orch.wire.coordination import Lease, LeaseSpec
@@ -40,7 +41,8 @@ class LeaseLoop:
     """Keeps the node's Lease renewed; `client` must have a transport of its own.
 
     Read for metrics: `renewals` and `failures` (single tries), `last_renew_s` (loop time, None
-    before the first), `late_s` (how long after its planned time the last renewal came).
+    before the first), `late_s` (how long after its planned time the last renewal came). `alive`
+    is its health: that it goes on trying, whatever the API server answers.
     """
 
     def __init__(
@@ -68,6 +70,16 @@ class LeaseLoop:
         self._planned_s = 0.0
         self._failed_in_row = 0
         self._lost_s: float | None = None  # since when renewing fails
+        self._stirred_s: float | None = None  # loop time of the last call, or of going to sleep
+
+    def alive(self) -> None:
+        """CheckFailed when the loop has done nothing for longer than any call or pause lasts."""
+        if self._stirred_s is None:
+            return  # it has not begun
+        limit_s = self.interval_s * (1 + JITTER) + LONGEST_DELAY_S + 2 * self._timeout_s
+        still_s = asyncio.get_running_loop().time() - self._stirred_s
+        if still_s > limit_s:
+            raise CheckFailed(f"the Lease loop has not stirred for {still_s:.0f} s")
 
     async def run(self) -> None:
         """Renew for ever, each time one interval after the last renewal was done."""
@@ -81,7 +93,8 @@ class LeaseLoop:
                 self._lease = None
                 log.exception("renewing the Lease of node %s failed unexpectedly", self._node_name)
             wait_s = self.interval_s * (1 + self._rand() * JITTER)
-            self._planned_s = loop.time() + wait_s
+            self._stirred_s = loop.time()
+            self._planned_s = self._stirred_s + wait_s
             await asyncio.sleep(wait_s)
 
     async def _round(self) -> None:
@@ -172,6 +185,7 @@ class LeaseLoop:
 
     async def _try(self, call: Awaitable[T]) -> T:
         """One call under the loop's own deadline, whatever the transport believes."""
+        self._stirred_s = asyncio.get_running_loop().time()
         async with asyncio.timeout(self._timeout_s):
             return await call
 

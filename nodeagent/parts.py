@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,7 @@ from nodeagent.stats.hugepages import read_hugepages
 from nodeagent.stats.sampler import Sampler
 from nodeagent.statusloop import StatusLoop, StatusTimes
 from nodeagent.triggers import PressureTriggers
-from nodeagent.watchdog import Watchdog
+from nodeagent.watchdog import Check, Watchdog
 from orch.client.events import EventRecorder
 from orch.client.kubeconfig import load_kubeconfig
 from orch.client.resources import ApiClient
@@ -87,7 +88,14 @@ class Parts:
 
     def watchdog(self, notifier: Notifier, *, interval_s: float) -> Watchdog:
         """Keep-alives that depend on this process alone, not on API server or runtime."""
-        return Watchdog(notifier, {"sampling": self._sampling_alive}, interval_s=interval_s)
+        return Watchdog(notifier, self.liveness(), interval_s=interval_s)
+
+    def liveness(self) -> dict[str, Check]:
+        """What must go on for this process to count as alive, by name; a check raises to fail."""
+        checks = {"sampling": self.sampling.__call__}
+        if self.lease:
+            checks["lease"] = self.lease.alive
+        return {name: _at_once(check) for name, check in checks.items()}
 
     def services(self, watchdog: Watchdog | None, policy: MetricPolicy, zpages: ZPages) -> Services:
         """What the HTTP handlers call."""
@@ -146,9 +154,6 @@ class Parts:
         if self.runtime:
             await self.runtime.close()
 
-    async def _sampling_alive(self) -> None:
-        self.sampling()
-
 
 def build(options: Options, current: CurrentConfig, features: Features) -> Parts:
     """Construct and connect everything; SetupError for what cannot work on this host."""
@@ -187,7 +192,8 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         settled=lambda: _settled(watch, sampler),
     )
     sampling = SamplingCheck(sampler, lambda: current.value.housekeepingInterval)
-    health, slis = _health(sampling)
+    lease = _lease(lease_client, node_name, config)
+    health, slis = _health(sampling, lease)
     return Parts(
         node_name=node_name,
         current=current,
@@ -203,7 +209,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         runtime_watch=watch,
         triggers=_triggers(config, features, node_name, sampler, registry, events),
         status=status,
-        lease=_lease(lease_client, node_name, config),
+        lease=lease,
         keeper=keeper,
         checkpoints=checkpoints,
         events=events if client else None,
@@ -294,13 +300,24 @@ async def _settled(watch: RuntimeWatch, sampler: Sampler) -> None:
             await sampler.fresh()
 
 
-def _health(sampling: SamplingCheck) -> tuple[HealthChecks, SliMetrics]:
+def _health(sampling: SamplingCheck, lease: LeaseLoop | None) -> tuple[HealthChecks, SliMetrics]:
     """What /healthz says: that this process works, not that what it depends on does."""
     slis = SliMetrics()
     checks = HealthChecks(slis)
     checks.add("ping", lambda: None)
     checks.add("sampling", sampling)
+    if lease:
+        checks.add("lease", lease.alive)
     return checks, slis
+
+
+def _at_once(check: Callable[[], None]) -> Check:
+    """The check as the watchdog runs it, beside others and under a deadline."""
+
+    async def run() -> None:
+        check()
+
+    return run
 
 
 def _lease(

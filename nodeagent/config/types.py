@@ -160,6 +160,10 @@ class NodeAgentConfiguration(ConfigModel):
     )
     evictionHard: dict[EvictionSignal, Threshold] = DEFAULT_EVICTION_HARD
     mergeDefaultEvictionSettings: bool = False  # evictionHard keeps the defaults it does not set
+    evictionSoft: dict[EvictionSignal, Threshold] = Field(default={})
+    evictionSoftGracePeriod: dict[EvictionSignal, Duration] = Field(default={})
+    evictionMaxPodGracePeriod: int = Field(default=0, ge=0)  # of soft evictions; 0: the pod's own
+    evictionMinimumReclaim: dict[EvictionSignal, Threshold] = Field(default={})
     evictionPressureTransitionPeriod: Duration = 300.0
 
     # features
@@ -175,6 +179,9 @@ class NodeAgentConfiguration(ConfigModel):
         for name in _POSITIVE_DURATIONS:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than 0s")
+        for signal in self.evictionSoft:
+            if signal not in self.evictionSoftGracePeriod:
+                raise ValueError(f"evictionSoft {signal!r} needs an evictionSoftGracePeriod")
         if self.readOnlyPort and self.readOnlyPort in (self.port, self.healthzPort):
             raise ValueError(f"readOnlyPort {self.readOnlyPort} is another port's number")
         if not self.podLogsDir.startswith("/"):

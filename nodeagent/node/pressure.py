@@ -84,8 +84,8 @@ def parse_amount(text: str) -> Amount:
 def parse_thresholds(
     values: Mapping[Any, str],
     *,
-    grace_s: Mapping[str, float] | None = None,
-    min_reclaim: Mapping[str, str] | None = None,
+    grace_s: Mapping[Any, float] | None = None,
+    min_reclaim: Mapping[Any, str] | None = None,
 ) -> tuple[Threshold, ...]:
     """Signal → value, as the configuration writes them; those switched off are left out.
 

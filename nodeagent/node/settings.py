@@ -49,6 +49,7 @@ def node_settings(
     problems = labels.node_label_problems(node_labels)
     if problems:
         raise ValueError("; ".join(problems))
+    reclaim = config.evictionMinimumReclaim
     return NodeSettings(
         node_name=node_name,
         agent_version=agent_version,
@@ -59,7 +60,10 @@ def node_settings(
         pods_per_core=config.podsPerCore,
         reserved=capacity.parse_reserved(config.systemReserved, config.nodeagentReserved),
         thresholds=(
-            *pressure.parse_thresholds(config.evictionHard),
+            *pressure.parse_thresholds(config.evictionHard, min_reclaim=reclaim),
+            *pressure.parse_thresholds(
+                config.evictionSoft, grace_s=config.evictionSoftGracePeriod, min_reclaim=reclaim
+            ),
             pressure.CHECKPOINT_STORE,
         ),
         pressure_transition_s=config.evictionPressureTransitionPeriod,

@@ -11,6 +11,7 @@ import pytest
 from nodeagent.heartbeat import LeaseLoop
 from orch.client.transport import TransportError
 from orch.component import loops
+from orch.component.health import CheckFailed
 from orch.wire.coordination import Lease, LeaseSpec
 from orch.wire.core import Node
 from orch.wire.errors import ApiError
@@ -266,3 +267,16 @@ async def test_a_loss_and_its_end_are_one_sentence_each(
     assert len(said) == 2
     assert said[0] == f"cannot renew the Lease of node n1, trying on: {REFUSED}"
     assert said[1].startswith("the Lease of node n1 is renewed again after 11")
+
+
+async def test_it_counts_as_alive_through_an_outage_and_not_when_it_has_ended(beat: Beat) -> None:
+    beat.loop.alive()  # before it begins
+    beat.api.fail(REFUSED, plural="leases", times=float("inf"))
+    beat.start()
+    for _ in range(60):
+        await asyncio.sleep(10)
+        beat.loop.alive()
+    await loops.cancel(*beat.tasks)
+    await asyncio.sleep(60)
+    with pytest.raises(CheckFailed, match="has not stirred for"):
+        beat.loop.alive()

@@ -101,6 +101,8 @@ async def test_an_agent_that_does_not_register_still_renews_its_lease(
 ) -> None:
     built = build(kubeconfig, "--register-node=false")
     assert built.lease
+    assert list(built.liveness()) == ["sampling", "lease"]
+    assert "lease" in [check.name for check in await built.health.run("healthz")]
     await built.close()
 
 
@@ -122,10 +124,12 @@ async def test_what_cannot_work_is_one_clear_error(build: Build, flag: str, text
 async def test_health_and_watchdog_ask_whether_the_machine_is_read(build: Build) -> None:
     built = build()
     assert [check.name for check in await built.health.run("healthz")] == ["ping", "sampling"]
-    await built._sampling_alive()
+    alive = built.liveness()
+    assert list(alive) == ["sampling"]
+    await alive["sampling"]()
     built.sampling._started_s -= 31
     with pytest.raises(CheckFailed, match="there is no reading of statistics after 31 s"):
-        await built._sampling_alive()
+        await alive["sampling"]()
     assert [check.ok for check in await built.health.run("healthz")] == [True, False]
     await built.close()
 
