@@ -20,7 +20,6 @@ from orch.component.httpd import HttpServer, server_context
 from orch.component.tlsrenewal import TlsRenewal
 
 MAX_CONNECTIONS = 1024  # of TLS, at some 42 kB each
-MAX_PLAIN_CONNECTIONS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,6 @@ def _plain(config: NodeAgentConfiguration, services: Services) -> list[HttpServe
                 host=config.healthzBindAddress,
                 port=config.healthzPort,
                 name="healthz",
-                max_connections=MAX_PLAIN_CONNECTIONS,
             )
         )
     if config.readOnlyPort:
@@ -116,7 +114,6 @@ def _plain(config: NodeAgentConfiguration, services: Services) -> list[HttpServe
                 host=config.address,
                 port=config.readOnlyPort,
                 name="read-only",
-                max_connections=MAX_PLAIN_CONNECTIONS,
             )
         )
     return listeners

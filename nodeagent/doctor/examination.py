@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.doctor import certificates, checks, criu, gather, kernel, probes
+from nodeagent.doctor import certificates, checks, criu, gather, hardening, kernel, probes
 from nodeagent.doctor.checks import CriuFacts, RuntimeFacts
 from nodeagent.doctor.findings import Finding, fail, note, ok, warn
 from nodeagent.options import Options
@@ -61,9 +61,11 @@ def _settings(options: Options, config: NodeAgentConfiguration, now: datetime) -
         found += checks.check_certificate(facts, now)
     pid, problem = gather.read_lock(options.lock_file)
     found.append(checks.check_lock(options.lock_file, pid, problem))
+    found += _opened(options, config, api)
     ports = [
         ("serving", config.address, config.port),
         ("health", config.healthzBindAddress, config.healthzPort),
+        ("read-only", config.address, config.readOnlyPort),
     ]
     found += [
         checks.check_port(gather.read_port(*one), agent_runs=pid is not None)
@@ -71,6 +73,25 @@ def _settings(options: Options, config: NodeAgentConfiguration, now: datetime) -
         if one[2]
     ]
     return found
+
+
+def _opened(
+    options: Options, config: NodeAgentConfiguration, api: ClientConfig | None
+) -> Iterator[Finding]:
+    """What is open wider than needed, and gates that this host cannot serve."""
+    rotates = api is None or not (api.cert_data or api.token)
+    yield from hardening.check_hardening(
+        config, hostname_override=options.hostname_override, rotates=rotates
+    )
+    yield from hardening.check_gates(
+        config,
+        Features(config.featureGates, options.emulated_version),
+        unified=detect_layout("/sys/fs/cgroup").version == "v2",
+        pressure=Path("/proc/pressure/cpu").exists(),
+    )
+    ca_file = config.authentication.x509.clientCAFile
+    if ca_file and gather.writable_by_others(ca_file):
+        yield warn("client CA file", f"others can write {ca_file}", f"chmod 644 {ca_file}")
 
 
 def _paths(options: Options, config: NodeAgentConfiguration) -> Iterator[Finding]:

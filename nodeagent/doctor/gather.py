@@ -118,6 +118,14 @@ def readable_by_others(path: str) -> bool:
         return False
 
 
+def writable_by_others(path: str) -> bool:
+    """Whether group or others may write a file; False when there is none."""
+    try:
+        return bool(os.stat(path).st_mode & 0o022)
+    except OSError:
+        return False
+
+
 def _profile_problem(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_PROFILE_BYTES:

@@ -36,8 +36,20 @@ class Connection(web.RequestHandler):
         self.identity_known = False
         self.identity: Identity | None = None
         self.on_end: Callable[[], None] | None = None
+        self.cut: Callable[[], None] | None = None  # closes the socket at once, TLS or not
         self.ended = False
         self.only_for_client = False  # what is being done ends when nobody waits for its answer
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing was asked that is not answered."""
+        return self._current_request is None and not self._messages
+
+    def drop(self) -> None:
+        """Cut the connection without another word."""
+        if self.cut is not None:
+            self.cut()
+        self.end()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End what only the client wanted: a read or a watch stops, a write is carried through."""

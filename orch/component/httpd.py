@@ -100,7 +100,7 @@ async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) 
 class HttpServer:
     """One listener with its own application; `ssl_context` makes it HTTPS.
 
-    Beyond `max_connections` (one address: half of it) new connections are closed at once.
+    At `max_connections` (one address: half of it) an idle connection gives its place to a new one.
     """
 
     def __init__(

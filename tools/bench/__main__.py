@@ -12,6 +12,7 @@ import sys
 BENCHMARKS = {
     "statistics": "sampling, pages, serving and the whole agent, beside C, peers and limits",
     "idle": "the whole agent with the demo pod: start, memory, CPU over five minutes",
+    "slowclients": "10,000 slow clients, 1,000 of them more over TLS: health, memory, the Lease",
     "checkpoint": "a checkpoint of 512 MiB: what the agent adds to the runtime's own time",
     "pods": "110 pods on one node: what the agent costs for each, and adds to the runtime",
     "apiserver": "durable writes beside etcd, starts, a large cluster, watch fan-out",

@@ -11,9 +11,11 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
+from orch.component import httpd
 from orch.component.httpd import HttpServer
 
 HOST = b"Host: x\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 class Served:
@@ -92,6 +94,21 @@ MALFORMED = {
     "long header": b"GET / HTTP/1.1\r\n" + HOST + b"A: " + b"b" * 9000 + b"\r\n\r\n",
     "long path": b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
     "TLS hello": bytes.fromhex("16030100c8010000c40303") + b"\x00" * 50 + b"\r\n\r\n",
+    "vertical tab before the encoding": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Transfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n",
+    "comma in the method": b"GE,T / HTTP/1.1\r\n" + HOST + b"\r\n",
+    **{
+        what: CHUNKED + chunks
+        for what, chunks in {
+            "chunk size +1": b"+1\r\na\r\n0\r\n\r\n",
+            "chunk size of 40 digits": b"f" * 40 + b"\r\na\r\n0\r\n\r\n",
+            "LF in a chunk extension": b"1;a\nb\r\na\r\n0\r\n\r\n",
+            "chunks with LF only": b"1\na\n0\n\n",
+            "nothing after a chunk": b"1\r\nab\r\n0\r\n\r\n",
+            "200 trailers": b"1\r\na\r\n0\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+        }.items()
+    },
     "HTTP/2.0": b"GET / HTTP/2.0\r\n" + HOST + b"\r\n",
     "chunks in HTTP/1.0": b"POST / HTTP/1.0\r\n"
     + HOST
@@ -108,6 +125,43 @@ async def test_malformed_framing_is_refused_closed_and_never_handled(
     assert answer.split(b" ")[1] in (b"400", b"505"), answer
     assert b"handled" not in answer
     assert caplog.messages == []
+
+
+# Odd, but framed without doubt: answered, and nothing of it acted on.
+ACCEPTED = {
+    "another authority in the target": b"GET http://elsewhere/ HTTP/1.1\r\n" + HOST,
+    "an upgrade to HTTP/2": b"GET / HTTP/1.1\r\nUpgrade: h2c\r\n" + HOST,
+}
+
+
+@pytest.mark.parametrize("raw", ACCEPTED.values(), ids=ACCEPTED.keys())
+async def test_what_is_odd_but_clear_is_answered(raw: bytes, served: Served) -> None:
+    answer = await served.send(raw + b"Connection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert served.requests == 1
+
+
+async def test_a_header_that_dribbles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time counts from the first byte, however many follow."""
+    monkeypatch.setattr(httpd, "KEEPALIVE_S", 0.3)
+    server = HttpServer(web.Application(), host="127.0.0.1", port=0, name="test")
+    port = await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        ended = asyncio.ensure_future(reader.read())
+        async with asyncio.timeout(30):
+            for byte in b"GET / HTTP/1.1\r\nX: " + b"a" * 10_000:
+                if ended.done():
+                    break
+                with suppress(OSError):
+                    writer.write(bytes([byte]))
+                await asyncio.sleep(0.02)
+        assert ended.done()
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        await server.stop(0.1)
 
 
 async def test_the_table_is_not_refused_for_another_reason(served: Served) -> None:

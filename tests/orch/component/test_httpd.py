@@ -204,25 +204,44 @@ async def test_a_stop_ends_handshakes_under_way(pki: Pki) -> None:
 
 
 @pytest.mark.parametrize("secure", [False, True])
-async def test_connections_beyond_the_limit_are_closed_at_once_and_leave_room_when_they_end(
+async def test_at_the_limit_the_oldest_idle_connection_gives_its_place(
     pki: Pki, *, secure: bool
 ) -> None:
     context = server_context(pki) if secure else None
     # One address may have half of the connections.
-    async with serving(whoami, context=context, max_connections=4) as (server, port):
-        async with AsyncExitStack() as held:
-            for _ in range(2):
-                await held.enter_async_context(connected(port))
-            while server.admission.open < 2:
+    async with (
+        serving(whoami, context=context, max_connections=4) as (server, port),
+        AsyncExitStack() as held,
+    ):
+        readers = []
+        for number in range(5):
+            reader, _ = await held.enter_async_context(connected(port))
+            readers.append(reader)
+            while server.admission.open + server.admission.shed < number + 1:
                 await asyncio.sleep(0)
-            async with connected(port) as (reader, _):
-                assert await reader.read() == b""
-            assert (server.admission.open, server.admission.refused) == (2, 1)
-        while server.admission.open:
-            await asyncio.sleep(0)
-        async with connected(port):
-            while not server.admission.open:
-                await asyncio.sleep(0)
+        assert [await reader.read() for reader in readers[:3]] == [b"", b"", b""]
+        assert (server.admission.open, server.admission.shed, server.admission.refused) == (2, 3, 0)
+
+
+async def test_a_request_under_way_is_not_cut_for_another_connection() -> None:
+    arrived, finish = asyncio.Event(), asyncio.Event()
+
+    async def slow(_request: web.Request) -> web.Response:
+        arrived.set()
+        await finish.wait()
+        return web.Response(text="finished")
+
+    async with (
+        serving(slow, max_connections=2) as (server, port),
+        aiohttp.ClientSession() as session,
+    ):
+        request = asyncio.ensure_future(session.get(f"http://127.0.0.1:{port}/"))
+        await arrived.wait()
+        async with connected(port) as (reader, _):
+            assert await reader.read() == b""
+        assert (server.admission.open, server.admission.refused) == (1, 1)
+        finish.set()
+        assert await (await request).text() == "finished"
 
 
 async def test_a_stop_lets_running_requests_end() -> None:

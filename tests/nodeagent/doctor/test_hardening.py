@@ -1,0 +1,70 @@
+"""Settings that open the agent, and gates that cannot be served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.doctor.hardening import check_gates, check_hardening
+from orch.component.features import Features
+
+CLOSED: dict[str, Any] = {
+    "authentication": {"x509": {"clientCAFile": "/ca.crt"}},
+    "seccompDefault": True,
+}
+TRIGGER = {"resource": "io", "threshold": "150ms"}
+
+
+def config(**fields: Any) -> NodeAgentConfiguration:
+    return NodeAgentConfiguration.model_validate({**CLOSED, **fields})
+
+
+# fields, hostname override, credential can be renewed → verdict, part of the text
+OPENED = [
+    ({}, "", True, "ok", "nothing is open"),
+    ({"authentication": {"x509": {"clientCAFile": "/ca"}, "anonymous": {"enabled": True}}},
+     "", True, "warn", "anonymous"),
+    ({"authorization": {"mode": "AlwaysAllow"}}, "", True, "warn", "may do everything"),
+    ({"readOnlyPort": 10255}, "", True, "warn", "port 10255"),
+    ({"authentication": {}}, "", True, "note", "no client CA"),
+    ({"seccompDefault": False}, "", True, "note", "unconfined"),
+    ({}, "node-1", True, "note", "node-1"),
+    ({}, "", False, "note", "kubeconfig"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "override", "rotates", "verdict", "text"), OPENED)
+def test_each_opening_is_told_by_itself(
+    fields: dict[str, Any], override: str, rotates: bool, verdict: str, text: str
+) -> None:
+    (found,) = check_hardening(config(**fields), hostname_override=override, rotates=rotates)
+    assert (found.verdict, text in found.message) == (verdict, True)
+    assert bool(found.advice) == (verdict != "ok")
+
+
+# gates, fields, cgroup v2, pressure → verdict, part of the text
+GATES = [
+    ({}, {}, True, True, "ok", "can serve"),
+    ({}, {}, False, False, "ok", "can serve"),
+    ({}, {"psiTriggers": [TRIGGER]}, True, True, "warn", "gate is off"),
+    ({"NodeAgentPSITriggers": True}, {"psiTriggers": [TRIGGER]}, True, True, "ok", "can serve"),
+    ({"NodeAgentPSITriggers": True}, {"psiTriggers": [TRIGGER]}, False, True, "warn", "need"),
+    ({"NodeAgentPSITriggers": True}, {"psiTriggers": [TRIGGER]}, True, False, "warn", "need"),
+    ({"PodAndContainerStatsFromCRI": True}, {"containerRuntimeEndpoint": ""}, True, True,
+     "warn", "no runtime"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("gates", "fields", "unified", "pressure", "verdict", "text"), GATES)
+def test_gates_are_held_against_the_host(
+    gates: dict[str, bool],
+    fields: dict[str, Any],
+    unified: bool,
+    pressure: bool,
+    verdict: str,
+    text: str,
+) -> None:
+    (found,) = check_gates(config(**fields), Features(gates), unified=unified, pressure=pressure)
+    assert (found.verdict, text in found.message) == (verdict, True)
