@@ -169,7 +169,13 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     watch = RuntimeWatch(runtime, on_change=lambda: status.wake())
     events = EventRecorder(client, "nodeagent", host=node_name)
     keeper = podparts.build_keeper(
-        config, registry, runtime, client, events, node=lambda: status.node
+        config,
+        registry,
+        runtime,
+        client,
+        events,
+        node=lambda: status.node,
+        sampled=lambda: sampler.latest,
     )
     checkpoints = checkpointparts.build(
         config, features, registry, runtime, sampler, keeper.events if keeper else None

@@ -15,6 +15,7 @@ from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
+from nodeagent.pods.localstorage import RESOURCE, LocalStorage
 from nodeagent.pods.logrotation import LogBounds, LogRotation
 from nodeagent.pods.mirror import MirrorPods
 from nodeagent.pods.objects import PodObjects
@@ -29,6 +30,7 @@ from nodeagent.pods.verdicts import VerdictFiles
 from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.base import ContainerRuntime
+from nodeagent.stats.samples import Sample
 from orch.client.events import EventRecorder
 from orch.client.resources import ApiClient
 from orch.component.daemon import SetupError
@@ -44,6 +46,7 @@ def build_keeper(
     events: EventRecorder,
     *,
     node: Callable[[], Node | None],
+    sampled: Callable[[], Sample | None] = lambda: None,
 ) -> PodKeeper | None:
     """None when there is no runtime to keep pods in."""
     if runtime is None:
@@ -53,17 +56,25 @@ def build_keeper(
     told = PodEvents(events, api.stored if api else None)
     services = _services(config, registry, runtime, told, PodObjects(client))
     rotation = LogRotation(runtime, registry, _log_bounds(config))
+
+    def evict(uid: str, message: str) -> None:
+        registry.counts.evictions[RESOURCE] += keeper.evict(uid, message)
+
+    storage = LocalStorage(registry, sampled, evict)
+    further = (rotation.run, storage.run)
     if client is None or api is None:
-        return PodKeeper(services, _static_sources(config, node_name), further=(rotation.run,))
+        keeper = PodKeeper(services, _static_sources(config, node_name), further=further)
+        return keeper
     statuses = StatusSync(client, registry, api)
     mirrors = MirrorPods(client, registry, api, node_name)
-    return PodKeeper(
+    keeper = PodKeeper(
         services,
         [*_static_sources(config, node_name), api],
-        further=(rotation.run, statuses.run, mirrors.run),
+        further=(*further, statuses.run, mirrors.run),
         on_removed=statuses.removed,
         node=node,
     )
+    return keeper
 
 
 def _services(

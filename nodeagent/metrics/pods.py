@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from nodeagent.pods import manifests
 from nodeagent.pods.counts import ProbeKey
+from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.timings import FAMILIES
 
 _ALPHA, _BETA = "[ALPHA] ", "[BETA] "
 
@@ -18,6 +26,7 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
     """Desired, running and started pods and containers, refusals, probes."""
     static = Counter("true" if manifests.is_static(pod) else "" for pod in registry.pods())
     yield _gauges("nodeagent_desired_pods", "Pods that should run.", "static", static)
+    yield from _lifecycles(registry)
     views = registry.views().values()
     running = GaugeMetricFamily("nodeagent_running_pods", _ALPHA + "Pods with a running container.")
     running.add_metric([], sum(1 for view in views if view.active))
@@ -30,12 +39,49 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
         states,
     )
     yield from _starts(registry)
+    yield from _timings(registry)
     yield _counters(
         "prober_probe",
         _BETA + "Probes of containers, by their result.",
         ProbeKey._fields,
         registry.counts.probes.items(),
     )
+
+
+def _lifecycles(registry: PodRegistry) -> Iterator[Metric]:
+    """Pods that are not over, and what is being done about each of them."""
+    active: Counter[str] = Counter()
+    working: Counter[tuple[str, str, str]] = Counter()
+    for pod in registry.pods():
+        static = "true" if manifests.is_static(pod) else ""
+        over = pod.status.phase in FINAL_PHASES
+        active[static] += not over
+        ends = bool(over or pod.metadata.deletionTimestamp)
+        working["terminating" if ends else "sync", "desired", static] += 1
+    for uid, view in registry.views().items():
+        if view.active and registry.desired(uid) is None:
+            working["terminating", "orphan", "unknown"] += 1
+    yield _gauges("nodeagent_active_pods", "Pods that are not over.", "static", active)
+    family = GaugeMetricFamily(
+        "nodeagent_working_pods",
+        _ALPHA + "Pods by what is done about them, and whether anyone wants them.",
+        labels=["lifecycle", "config", "static"],
+    )
+    for labels, count in sorted(working.items()):
+        family.add_metric(list(labels), count)
+    yield family
+
+
+def _timings(registry: PodRegistry) -> Iterator[Metric]:
+    for family in FAMILIES:
+        labels = [family.label] if family.label else []
+        shown = HistogramMetricFamily(family.name, _ALPHA + family.text, labels=labels)
+        for value, held in sorted(registry.counts.timings.of(family).items()):
+            bounds = [*(f"{bound:g}" for bound in family.buckets_s), "+Inf"]
+            sums = itertools.accumulate(held.counts)
+            buckets = list(zip(bounds, map(float, sums), strict=True))
+            shown.add_metric([value] if family.label else [], buckets, held.total_s)
+        yield shown
 
 
 def _starts(registry: PodRegistry) -> Iterator[Metric]:
@@ -60,6 +106,12 @@ def _starts(registry: PodRegistry) -> Iterator[Metric]:
         _ALPHA + "Containers that could not be started, by their waiting reason.",
         ("container_type", "code"),
         counts.started_container_errors.items(),
+    )
+    yield _counters(
+        "nodeagent_evictions",
+        _ALPHA + "Pods evicted, by what they used too much of.",
+        ("eviction_signal",),
+        [((signal,), count) for signal, count in counts.evictions.items()],
     )
     yield _counters(
         "nodeagent_admission_rejections",

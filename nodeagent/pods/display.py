@@ -31,6 +31,7 @@ class Display:
             messages=await self._services.endings.of(seen, spec.all_containers(pod)),
         )
         self._services.events.crash_loops(pod, _crash_looping(seen, decided))
+        self._services.events.pull_backoffs(pod, _waiting_for_pulls(pod, decided))
         before = self._registry.status(self._uid)
         self._registry.set_status(self._uid, status.pod_status(pod, seen, facts, before))
 
@@ -40,3 +41,9 @@ def _crash_looping(seen: ObservedPod, decided: Plan) -> dict[str, int]:
     names = [name for name, w in decided.waiting.items() if w.reason == "CrashLoopBackOff"]
     latest = {name: seen.latest(name) for name in names}
     return {name: detail.container.attempt for name, detail in latest.items() if detail}
+
+
+def _waiting_for_pulls(pod: Pod, decided: Plan) -> dict[str, str]:
+    """Containers that wait for another pull, with their image."""
+    names = {name for name, w in decided.waiting.items() if w.reason == "ImagePullBackOff"}
+    return {c.name: c.image for c in spec.all_containers(pod) if c.name in names}

@@ -35,6 +35,7 @@ class PodEvents:
         self._recorder = recorder
         self._stored = stored
         self._told: dict[tuple[str, str], object] = {}
+        self._waits_for_pull: dict[tuple[str, str], str] = {}
 
     def normal(self, pod: Pod | None, reason: str, message: str) -> None:
         self._note(pod, NORMAL, reason, message)
@@ -66,9 +67,20 @@ class PodEvents:
                     f"{meta.name}_{meta.namespace}({meta.uid})",
                 )
 
+    def pull_backoffs(self, pod: Pod, images: Mapping[str, str]) -> None:
+        """Tell once of every wait for another pull; `images`: name of the container → image."""
+        uid = pod.metadata.uid or ""
+        for name, image in images.items():
+            if self._waits_for_pull.get((uid, name)) != image:
+                self.normal(pod, "BackOff", f'Back-off pulling image "{image}"')
+        others = {k: v for k, v in self._waits_for_pull.items() if k[0] != uid}
+        self._waits_for_pull = others | {(uid, name): image for name, image in images.items()}
+
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._told = {key: told for key, told in self._told.items() if key[0] != uid}
+        waits = self._waits_for_pull
+        self._waits_for_pull = {key: image for key, image in waits.items() if key[0] != uid}
 
     def _note(self, pod: Pod | None, kind: str, reason: str, message: str) -> None:
         if self._recorder is None or pod is None:

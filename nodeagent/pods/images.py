@@ -72,3 +72,14 @@ async def _is_present(runtime: ContainerRuntime, reference: str) -> bool:
         raise
     except RuntimeCallError as error:
         raise ImageProblem("ImageInspectError", str(error)) from error
+
+
+async def size_bytes(runtime: ContainerRuntime, reference: str) -> int:
+    """How large an image is; 0 where that is not known. RuntimeUnavailable."""
+    try:
+        found = await runtime.image(reference)
+    except RuntimeUnavailable:
+        raise
+    except RuntimeCallError:
+        return 0
+    return found.size_bytes if found else 0

@@ -18,7 +18,7 @@ from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import PodSource
-from nodeagent.pods.worker import PodWorker, Removal
+from nodeagent.pods.worker import Ending, PodWorker, Removal
 from orch.component import loops
 from orch.wire import names, times
 from orch.wire.core import Node
@@ -27,6 +27,8 @@ from orch.wire.pods import Pod
 log = logging.getLogger(__name__)
 
 _RECHECK_S = 10.0  # leftovers and late answers are looked for again so often
+
+EVICTED = "Evicted"
 
 Removed = Callable[[Pod], None]
 
@@ -82,6 +84,14 @@ class PodKeeper:
                 group.create_task(self._begin_when_listed())
         finally:
             await self._stop_workers()
+
+    def evict(self, uid: str, message: str) -> bool:
+        """Let a pod fail with the reason Evicted; False when there is none, or it is over."""
+        worker = self._workers.get(uid)
+        if worker is None or not worker.end(Ending(EVICTED, message)):
+            return False
+        self._services.events.warning(worker.pod, EVICTED, message)
+        return True
 
     async def remove_all(self, timeout_s: float) -> None:
         """Remove every pod of this agent, gracefully as far as the time allows; after `run`.

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from nodeagent.pods import timings
 from nodeagent.pods.details import Details, Rows, shows
 from nodeagent.pods.eventstream import EventStream
 from nodeagent.pods.observed import ObservedPod, observed_pod
@@ -91,13 +92,14 @@ class Observer:
         """List once; an error of the runtime is kept in `error`, and logged when it changes."""
         self._began += 1
         number, since = self._began, self._clock
+        began_s = asyncio.get_running_loop().time()
         try:
             sandboxes = await self._runtime.list_sandboxes()
             containers = await self._runtime.list_containers()
         except RuntimeCallError as error:
             self._failed(error)
             return
-        self._succeeded()
+        self._succeeded(began_s)
         rows = self._group(sandboxes, containers)
         for uid in {*rows, *self._details}:
             self._compare(uid, rows.get(uid) or Rows(), since)
@@ -284,11 +286,16 @@ class Observer:
             log.warning("the container runtime does not answer; pods stay as they are: %s", error)
         self.error = str(error)
 
-    def _succeeded(self) -> None:
+    def _succeeded(self, began_s: float) -> None:
         if self.error:
             log.info("the container runtime answers again")
         self.error = ""
-        self.last_success_s = asyncio.get_running_loop().time()
+        now_s = asyncio.get_running_loop().time()
+        observe = self._registry.counts.timings.observe
+        observe(timings.RELIST, now_s - began_s)
+        if self.last_success_s is not None:
+            observe(timings.RELIST_INTERVAL, now_s - self.last_success_s)
+        self.last_success_s = now_s
 
     def _turn(self) -> None:
         """Let everyone who waits look again."""

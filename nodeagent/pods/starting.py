@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from nodeagent.pods import directories, endings, hooks, images, spec
+from nodeagent.pods import directories, endings, hooks, images, spec, timings
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.env import SpecError
 from nodeagent.pods.images import ImageProblem
@@ -24,6 +24,7 @@ class Starting:
     """Starts the containers of one pod; StepFailed with the waiting reason users know."""
 
     def __init__(self, uid: str, services: PodServices) -> None:
+        self.pulled_s = 0.0
         self._uid = uid
         self._services = services
         self._runtime = services.runtime
@@ -99,8 +100,16 @@ class Starting:
             events.normal(pod, "Pulled", f'Container image "{image}" already present on machine')
             return
         events.normal(pod, "Pulling", f'Pulling image "{image}"')
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         await images.pull(self._runtime, image)
-        events.normal(pod, "Pulled", f'Successfully pulled image "{image}"')
+        took_s = loop.time() - began_s
+        self.pulled_s += took_s
+        size_bytes = await images.size_bytes(self._runtime, image)
+        counts = self._services.registry.counts
+        counts.timings.observe(timings.IMAGE_PULL, took_s, timings.size_class(size_bytes))
+        text = f'Successfully pulled image "{image}" in {took_s:.3f}s'
+        events.normal(pod, "Pulled", f"{text}. Image size: {size_bytes} bytes.")
 
     async def _after_start(
         self, container_id: str, pod: Pod, container: Container, sandbox: SandboxDetail

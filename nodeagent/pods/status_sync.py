@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from nodeagent.pods import timings
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources import ApiSource, is_mirror
 from orch.client.resources import ApiClient
@@ -57,6 +58,7 @@ class StatusSync:
         self._backoff = _delays()
         self._refused: dict[str, _Refused] = {}  # by uid
         self._next_sweep_s = 0.0
+        self._noted_s: dict[str, float] = {}  # loop time when a status changed that is not sent yet
         self._trouble = ""
         self._silences = 0  # of the API, in this round
         registry.on_status(self.note)
@@ -64,6 +66,7 @@ class StatusSync:
 
     def note(self, uid: str) -> None:
         """The status of a pod changed."""
+        self._noted_s.setdefault(uid, asyncio.get_running_loop().time())
         self._due[uid] = None
         self._work.set()
 
@@ -163,6 +166,7 @@ class StatusSync:
         pod, wanted = self._registry.desired(uid), self._registry.status(uid)
         if pod is None or wanted is None:
             self._sent_to.pop(uid, None)
+            self._noted_s.pop(uid, None)
             return
         stored = self._stored(pod)
         self._sent_to[uid] = (stored and stored.metadata.uid) or ""
@@ -177,6 +181,9 @@ class StatusSync:
                 namespace=pod.metadata.namespace or "",
                 subresource="status",
             )
+        if (noted_s := self._noted_s.pop(uid, None)) is not None and patch:
+            took_s = asyncio.get_running_loop().time() - noted_s
+            self._registry.counts.timings.observe(timings.STATUS_SYNC, took_s)
 
     async def _delete(self, pod: Pod) -> None:
         meta = pod.metadata

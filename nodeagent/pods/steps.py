@@ -40,6 +40,11 @@ class Steps:
         self._starting = Starting(uid, services)
         self._stopping = Stopping(uid, services)
 
+    @property
+    def pulled_s(self) -> float:
+        """How long the pod's images took to pull, in all."""
+        return self._starting.pulled_s
+
     async def perform(self, action: Action, pod: Pod | None, seen: ObservedPod) -> None:
         """StepFailed, RuntimeUnavailable."""
         match action:
@@ -66,6 +71,8 @@ class Steps:
         await self._services.cgroups.ensure(pod)
         async with failing_as("FailedCreatePodSandBox"):
             if action.replaces:
+                text = "Pod sandbox changed, it will be killed and re-created."
+                self._services.events.normal(pod, "SandboxChanged", text)
                 await self._runtime.stop_sandbox(action.replaces)
             made = await self._runtime.run_sandbox(wanted)
             await self._services.observer.refresh(self._uid, sandboxes=(made,))

@@ -13,11 +13,11 @@ import math
 import random
 from dataclasses import dataclass
 
-from nodeagent.pods import cleanup, payload, plan, references, spec
+from nodeagent.pods import cleanup, payload, plan, references, spec, timings
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
 from nodeagent.pods.display import Display
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.phase import FINAL_PHASES
+from nodeagent.pods.phase import FAILED, FINAL_PHASES, RUNNING
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.steps import Steps
 from nodeagent.pods.troubles import StepFailed, Troubles
@@ -33,6 +33,7 @@ _PAUSE_AFTER_BUG_S = 10.0
 _PAUSE_WITHOUT_PROGRESS_S = 1.0
 _UNAVAILABLE_S = (0.5, 2.0, 30.0)  # first pause, factor, longest one
 _TICK_S = 0.01
+_ENDING_GRACE_S = 1  # of a pod that is evicted, as in the reference agent
 _FILE_POLL_S = 1.0  # how often a file that a container waits for is looked for
 
 
@@ -41,6 +42,14 @@ class Removal:
     """The pod is to go; `grace_s` None means its own grace period."""
 
     grace_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The pod is over before its time: why, as its status shows it."""
+
+    reason: str
+    message: str
 
 
 class PodWorker:
@@ -56,8 +65,12 @@ class PodWorker:
         self._display = Display(uid, services)
         self._troubles = Troubles()
         self._unavailable = Backoff(*_UNAVAILABLE_S)
+        self._timings = services.registry.counts.timings
+        self._seen_s = asyncio.get_running_loop().time()  # when the agent saw the pod first
+        self._starts = False  # made here, and not shown as running yet
         self._wake = asyncio.Event()
         self._removal: Removal | None = None
+        self._ending: Ending | None = None
         self._shown_in_volumes: Pod | None = None
         self._refresh_at_s = math.inf  # loop time when volumes are compared with the API
         self._interrupt = asyncio.Event()  # a new request to remove the pod
@@ -87,6 +100,8 @@ class PodWorker:
 
     def update(self, pod: Pod) -> None:
         """The pod's newest definition; the one that is known already is no reason to look again."""
+        if self._ending:
+            pod = _ended(pod, self._ending)
         known, self.pod = self.pod, pod
         if pod is known or pod == known:
             return
@@ -95,6 +110,18 @@ class PodWorker:
             if before != container:
                 self._troubles.clear(container.name)  # what was wrong may be right now
         self.poke()
+
+    def end(self, ending: Ending) -> bool:
+        """Let the pod fail: its containers stop and stay so. False when it is over already."""
+        if self.pod is None or self._ending or not self.occupies:
+            return False
+        log.warning("pod %s: %s: %s", self.name, ending.reason, ending.message.strip())
+        self._ending = ending
+        self.pod = _ended(self.pod, ending)
+        self._failed_action = None
+        self._interrupt.set()
+        self.poke()
+        return True
 
     def remove(self, removal: Removal) -> None:
         """Stop and remove the pod; a second request can only shorten the grace period."""
@@ -112,8 +139,11 @@ class PodWorker:
         """Work until the pod is removed and nothing is left of it."""
         while True:
             self._wake.clear()
+            began_s = self._now_s()
             try:
                 wait_s, done = await self._turn()
+                operation = "terminate" if self.removing else "sync"
+                self._timings.observe(timings.WORKER, self._now_s() - began_s, operation)
             except RuntimeUnavailable as error:
                 await self._wait_for_runtime(error)
                 continue
@@ -147,9 +177,18 @@ class PodWorker:
         troubles = self._troubles.active(self._now_s())
         decided = plan.next_step(self.pod, seen, troubles, self._now_ns(), signs)
         await self._display.show(self.pod, seen, decided)
+        self._observe_start()
         if decided.action is None:
             return self._until_next(decided), False
         return await self._perform(decided.action, seen), False
+
+    def _observe_start(self) -> None:
+        shown = self._registry.status(self.uid)
+        if self._starts and shown and shown.phase == RUNNING:
+            self._starts = False
+            took_s = self._now_s() - self._seen_s
+            self._timings.observe(timings.POD_START, took_s)
+            self._timings.observe(timings.POD_START_SLI, took_s - self._steps.pulled_s)
 
     async def _remove(self, seen: ObservedPod, removal: Removal) -> tuple[float | None, bool]:
         self._services.vitals.leave(self.uid)
@@ -192,7 +231,7 @@ class PodWorker:
         return _PAUSE_WITHOUT_PROGRESS_S if unchanged else 0.0
 
     async def _do(self, action: Action, seen: ObservedPod) -> bool:
-        """False when a new request to remove the pod interrupted the step."""
+        """False when a new request to end or remove the pod interrupted the step."""
         self._interrupt.clear()
         step = self._steps.perform(action, self.pod, seen)
         task = loops.spawn(step, name=f"pod {self.name}: {type(action).__name__}")
@@ -214,6 +253,7 @@ class PodWorker:
         counts = self._registry.counts
         if isinstance(action, CreateSandbox):
             counts.started_pods += 1
+            self._starts = self._starts or action.attempt == 0
         if isinstance(action, StartContainer):
             counts.started_containers[spec.container_type(self.pod, action.name)] += 1
             log.info("pod %s: started container %s", self.name, action.name)
@@ -288,3 +328,12 @@ class PodWorker:
 
     def _now_ns(self) -> int:
         return int(self._services.now().timestamp() * 1e9)
+
+
+def _ended(pod: Pod, ending: Ending) -> Pod:
+    """The pod as the API will hold it: failed, and with no time left to go gracefully."""
+    status = pod.status.model_copy(
+        update={"phase": FAILED, "reason": ending.reason, "message": ending.message}
+    )
+    hurried = pod.spec.model_copy(update={"terminationGracePeriodSeconds": _ENDING_GRACE_S})
+    return pod.model_copy(update={"status": status, "spec": hurried})

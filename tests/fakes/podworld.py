@@ -5,6 +5,7 @@ below a temporary directory, and sources a test sets by hand.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -192,8 +193,14 @@ class PodWorld:
         """What pods have left below the directory and in the runtime."""
         found = [
             str(path.relative_to(self.directory))
-            for pattern in ("cgroup/*/orchpods/**/pod*", "root/pods/*", "logs/*")
+            for pattern in ("root/pods/*", "logs/*")
             for path in self.directory.glob(pattern)
+        ]
+        found += [  # walked, because they may go meanwhile
+            os.path.join(parent, name)
+            for parent, names, _ in os.walk(self.directory / "cgroup")
+            for name in names
+            if name.startswith("pod")
         ]
         return [*found, *self.runtime.sandboxes, *self.runtime.containers]
 

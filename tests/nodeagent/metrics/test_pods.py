@@ -40,6 +40,18 @@ def page(world: PodWorld) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
+async def test_durations_are_histograms(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: world.status().status.phase == "Running")
+    lines = page(world)
+    for begins in (
+        'nodeagent_pleg_relist_duration_seconds_bucket{le="+Inf"} ',
+        'nodeagent_pod_worker_duration_seconds_count{operation_type="sync"} ',
+        "nodeagent_pod_start_sli_duration_seconds_count 1.0",
+    ):
+        assert any(line.startswith(begins) for line in lines), begins
+
+
 async def test_starts_failures_and_states_are_counted(world: PodWorld) -> None:
     world.runtime.fail("run_sandbox", "no", times=1)
     bad = container_data("bad", image="localhost/absent:1", imagePullPolicy="Never")
@@ -50,6 +62,8 @@ async def test_starts_failures_and_states_are_counted(world: PodWorld) -> None:
     lines = page(world)
     for expected in (
         'nodeagent_desired_pods{static="true"} 1.0',
+        'nodeagent_active_pods{static="true"} 1.0',
+        'nodeagent_working_pods{config="desired",lifecycle="sync",static="true"} 1.0',
         "nodeagent_running_pods 1.0",
         'nodeagent_running_containers{container_state="exited"} 1.0',
         'nodeagent_running_containers{container_state="running"} 1.0',

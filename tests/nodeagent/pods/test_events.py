@@ -26,7 +26,11 @@ async def test_a_pod_that_starts_tells_how(world: PodWorld) -> None:
         ("web", "Created", "Created container: here"),
         ("web", "Started", "Started container here"),
         ("web", "Pulling", 'Pulling image "localhost/later:1"'),
-        ("web", "Pulled", 'Successfully pulled image "localhost/later:1"'),
+        (
+            "web",
+            "Pulled",
+            'Successfully pulled image "localhost/later:1" in 0.000s. Image size: 4096 bytes.',
+        ),
         ("web", "Created", "Created container: later"),
         ("web", "Started", "Started container later"),
     ]

@@ -1,0 +1,79 @@
+"""Durations in buckets, and what is observed of a pod on a runtime in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nodeagent.pods import timings
+from nodeagent.pods.timings import Timings
+from tests.fakes.pods import container_data, pod
+from tests.fakes.podworld import PodWorld
+
+
+def test_a_duration_counts_in_the_first_bucket_that_holds_it() -> None:
+    held = Timings()
+    for duration_s in (0.004, 0.005, 0.006, 100):
+        held.observe(timings.RELIST, duration_s)
+    [histogram] = held.of(timings.RELIST).values()
+    assert histogram.counts == [2, 1, *[0] * 9, 1]
+    assert histogram.total_s == pytest.approx(100.015)
+    assert held.of(timings.WORKER) == {}
+
+
+SIZES = [(0, "0-10MB"), (10_000_000, "0-10MB"), (10_000_001, "10MB-100MB"), (10**12, "GT100GB")]
+
+
+@pytest.mark.parametrize(("size_bytes", "label"), SIZES)
+def test_images_are_told_apart_by_size(size_bytes: int, label: str) -> None:
+    assert timings.size_class(size_bytes) == label
+
+
+@pytest.mark.looptime
+async def test_a_start_is_timed_with_and_without_its_pulls(world: PodWorld) -> None:
+    world.runtime.images_to_pull.add("localhost/later:1")
+    hold = world.runtime.hold("pull_image")
+    await world.start(pod(container_data("app", image="localhost/later:1")))
+    await hold.reached.wait()
+    await asyncio.sleep(7)
+    hold.release()
+    await world.until(lambda: world.status().status.phase == "Running")
+    held = world.registry.counts.timings
+    whole, own = (held.of(one)[""] for one in (timings.POD_START, timings.POD_START_SLI))
+    assert (sum(whole.counts), sum(own.counts)) == (1, 1)
+    assert whole.total_s - own.total_s == pytest.approx(7, abs=0.1)
+    [(_, pull)] = held.of(timings.IMAGE_PULL).items()
+    assert pull.total_s == pytest.approx(7, abs=0.1)
+    assert "sync" in held.of(timings.WORKER)
+    assert sum(held.of(timings.RELIST)[""].counts) > 0
+    world.source.set()
+    await world.until(lambda: not world.traces())
+    assert "terminate" in held.of(timings.WORKER)
+
+
+@pytest.mark.looptime
+async def test_a_pod_found_running_was_not_started_here(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: world.status().status.phase == "Running")
+    await world.stop()
+    heir = world.successor()
+    await heir.start(pod())
+    await heir.until(lambda: heir.status().status.phase == "Running")
+    await asyncio.sleep(5)
+    assert heir.registry.counts.timings.of(timings.POD_START) == {}
+
+
+@pytest.mark.looptime
+async def test_waiting_for_a_pull_and_a_new_sandbox_are_told(world: PodWorld) -> None:
+    await world.start(pod(container_data("app", image="localhost/later:1")))
+    await world.until(lambda: world.waiting() == "ImagePullBackOff")
+    await asyncio.sleep(300)
+    told = [message for _, reason, message in world.events if reason == "BackOff"]
+    assert set(told) == {'Back-off pulling image "localhost/later:1"'}
+    assert len(told) <= len(world.runtime.called("pull_image"))
+    world.runtime.images_to_pull.add("localhost/later:1")
+    await world.until(lambda: "app" in world.running(), within_s=400)
+    [sandbox] = world.runtime.sandboxes
+    await world.runtime.stop_sandbox(sandbox)
+    await world.until(lambda: "SandboxChanged" in world.reasons(), within_s=30)
