@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orch.component import yamlfile
 from orch.ctl.discovery import Discovery, Resource
 from orch.ctl.failures import CommandFailed
 from orch.wire import raw
@@ -120,6 +119,8 @@ def _documents(source: str, text: str) -> Iterator[tuple[str, Any]]:
     if text.lstrip().startswith("{"):
         yield f"{source}:1", _json(source, text)
         return
+    from orch.component import yamlfile  # slow to import, and needed for files only
+
     begins = [0, *(match.start() for match in _SEPARATOR.finditer(text))]
     for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
         line = text.count("\n", 0, begin)

@@ -62,7 +62,7 @@ def _one(words: tuple[str, ...], entry: Entry) -> Iterator[str]:
     command = entry.load()
     parser = parsing.command_parser(" ".join(words), entry.text, command)
     yield from _title("-".join(("orchctl", *words)), entry.text)
-    yield from (".SH SYNOPSIS", ".B " + _text((parser.usage or "") % {"prog": parser.prog}))
+    yield from (".SH SYNOPSIS", ".B " + _text(parser.whole_usage()))
     yield ".SH OPTIONS"
     yield from _options(parser)
     yield from (".SH EXAMPLES", ".nf", *map(_text, command.EXAMPLES.strip().splitlines()), ".fi")

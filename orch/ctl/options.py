@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orch.ctl.failures import CommandFailed, WrongUsage
@@ -125,9 +124,9 @@ def kubeconfig_path(args: argparse.Namespace) -> str:
     if args.kubeconfig:
         return str(args.kubeconfig)
     listed = [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
-    candidates = listed or [str(Path(name).expanduser()) for name in DEFAULT_FILES]
+    candidates = listed or [os.path.expanduser(name) for name in DEFAULT_FILES]
     for name in candidates:
-        if Path(name).exists():
+        if os.path.exists(name):
             return name
     return listed[0] if listed else ""
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from orch.ctl import failures, options
@@ -16,7 +16,23 @@ _UNKNOWN = "unrecognized arguments: "
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one line: what does not fit, what may have been meant, where to read on."""
+    """Errors are one line: what does not fit, what may have been meant, where to read on.
+
+    `own` are the arguments that the usage shows; of the global options it says only that they are.
+    """
+
+    own: Sequence[argparse.Action] = ()
+
+    def format_help(self) -> str:
+        if self.own:
+            self.usage = self.whole_usage()
+        return super().format_help()
+
+    def whole_usage(self) -> str:
+        """Every argument of its own, on one line."""
+        formatter = argparse.HelpFormatter(self.prog)
+        formatter.add_usage(None, self.own, [], prefix="")
+        return f"{' '.join(formatter.format_help().split())} [options]"
 
     def error(self, message: str) -> NoReturn:
         message = failures.one_line(self._explained(message))
@@ -65,8 +81,8 @@ def command_parser(words: str, text: str, command: Command) -> Parser:
         epilog=f"examples:\n{_indented(command.EXAMPLES)}",
     )
     command.add_arguments(parser)
-    usage = parser.format_usage().removeprefix("usage: ")
-    parser.usage = f"{' '.join(usage.split())} [options]"
+    parser.own = list(parser._actions)
+    parser.usage = f"{parser.prog} …"  # the whole is written when somebody wants to read it
     options.add_to(parser, defaults=False)
     return parser
 

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orch.component import yamlfile
 from orch.ctl import changes, choosing, manifests, printing, session
 from orch.ctl.api import PATCH_TYPES, Api
 from orch.ctl.choosing import Chosen
@@ -68,6 +67,8 @@ def _read_patch(args: argparse.Namespace) -> Any:
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise CommandFailed(f"cannot read {source}: {why}") from None
+    from orch.component import yamlfile  # slow to import, and needed for patches only
+
     try:
         return json.loads(text)
     except RecursionError:

@@ -16,6 +16,7 @@ BENCHMARKS = {
     "checkpoint": "a checkpoint of 512 MiB: what the agent adds to the runtime's own time",
     "pods": "110 pods on one node: what the agent costs for each, and adds to the runtime",
     "apiserver": "durable writes beside etcd, starts, a large cluster, watch fan-out",
+    "orchctl": "the client command: from the shell to its first output",
     "heartbeats": "API server and controller under thousands of hollow nodes",
 }
 
