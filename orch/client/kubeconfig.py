@@ -10,7 +10,7 @@ import base64
 import binascii
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,31 +41,76 @@ class ClientConfig:
     namespace: str = ""
 
 
+SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+
 def load_kubeconfig(
-    path: str, context: str | None = None, *, cluster: str = "", user: str = ""
+    path: str | Sequence[str], context: str | None = None, *, cluster: str = "", user: str = ""
 ) -> ClientConfig:
     """The named context of a file, or its current one; SetupError names the file and the field.
 
-    `cluster` and `user` name entries that take the place of the context's own.
+    Several files are read as one (see `merged`). `cluster` and `user` name entries that take the
+    place of the context's own.
     """
-    return _Reader(path).read(context, cluster, user)
+    paths = [path] if isinstance(path, str) else path
+    roots = [_with_absolute_paths(read_file(one), Path(one).resolve().parent) for one in paths]
+    return _Reader(os.pathsep.join(paths), merged(roots)).read(context, cluster, user)
+
+
+def read_file(path: str) -> dict[str, Any]:
+    """A file's data; SetupError when it cannot be read or is no mapping."""
+    from orch.component import yamlfile  # not needed by a client given flags
+
+    try:
+        value = yamlfile.read_yaml_file(Path(path)).value
+    except OSError as error:
+        raise SetupError(f"cannot read the kubeconfig {path}: {error.strerror}") from error
+    except yamlfile.YamlError as error:
+        raise SetupError(f"the kubeconfig does not parse: {error}") from error
+    if not isinstance(value, dict):
+        raise SetupError(f"kubeconfig {path}: is not a mapping with clusters, users and contexts")
+    return value
+
+
+def merged(roots: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several files as one: the first to say something wins, entry by entry."""
+    result: dict[str, Any] = {}
+    for root in roots:
+        for key, value in root.items():
+            known = result.get(key)
+            if key in SECTIONS and isinstance(known, list) and isinstance(value, list):
+                names = [one.get("name") for one in known if isinstance(one, dict)]
+                result[key] = [*known, *(e for e in value if _name_of(e) not in names)]
+            elif not known:
+                result[key] = value
+    return result
+
+
+def _name_of(entry: Any) -> Any:
+    return entry.get("name") if isinstance(entry, dict) else None
+
+
+def _with_absolute_paths(root: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The same data with the paths of its entries, which are relative to their file, absolute."""
+    for section, kind in SECTIONS.items():
+        entries = root.get(section)
+        for entry in entries if isinstance(entries, list) else []:
+            fields = entry.get(kind) if isinstance(entry, dict) else None
+            if isinstance(fields, dict):
+                fields.update(_absolute_paths(fields, folder))
+    return root
+
+
+def _absolute_paths(fields: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    found = {name: fields.get(name) for name in _FILES}
+    return {k: str(folder / path) for k, path in found.items() if isinstance(path, str) and path}
 
 
 class _Reader:
-    def __init__(self, path: str) -> None:
-        from orch.component import yamlfile  # not needed by a client given flags
-
+    def __init__(self, path: str, root: Mapping[str, Any]) -> None:
         self.path = path
-        self._folder = Path(path).resolve().parent
-        try:
-            value = yamlfile.read_yaml_file(Path(path)).value
-        except OSError as error:
-            raise SetupError(f"cannot read the kubeconfig {path}: {error.strerror}") from error
-        except yamlfile.YamlError as error:
-            raise SetupError(f"the kubeconfig does not parse: {error}") from error
-        if not isinstance(value, dict):
-            raise self._error("", "is not a mapping with clusters, users and contexts")
-        self._root: Mapping[str, Any] = value
+        self._root = root
 
     def read(self, wanted: str | None, cluster_name: str, user_name: str) -> ClientConfig:
         name = wanted or self._text(self._root, "current-context", "")
@@ -101,14 +146,14 @@ class _Reader:
             raise self._error(f"{at}.insecure-skip-tls-verify", "is not true or false")
         return ClientConfig(
             server=server.rstrip("/"),
-            ca_file=self._file(cluster, "certificate-authority", at),
+            ca_file=self._text(cluster, "certificate-authority", at),
             ca_data=self._data(cluster, "certificate-authority-data", at),
-            cert_file=self._file(user, "client-certificate", user_at),
+            cert_file=self._text(user, "client-certificate", user_at),
             cert_data=self._data(user, "client-certificate-data", user_at),
-            key_file=self._file(user, "client-key", user_at),
+            key_file=self._text(user, "client-key", user_at),
             key_data=self._data(user, "client-key-data", user_at),
             token=self._text(user, "token", user_at),
-            token_file=self._file(user, "tokenFile", user_at),
+            token_file=self._text(user, "tokenFile", user_at),
             username=self._text(user, "username", user_at),
             password=self._text(user, "password", user_at),
             insecure=insecure,
@@ -135,10 +180,6 @@ class _Reader:
         if not isinstance(value, str):
             raise self._error(f"{at}.{key}".lstrip("."), "is not text")
         return value
-
-    def _file(self, mapping: Mapping[str, Any], key: str, at: str) -> str:
-        name = self._text(mapping, key, at)
-        return str(self._folder / name) if name else ""
 
     def _data(self, mapping: Mapping[str, Any], key: str, at: str) -> bytes:
         try:

@@ -142,11 +142,12 @@ def _of_place(
 
 
 def _entries(before: Sequence[str], section: str) -> list[str]:
+    from orch.component.daemon import SetupError
     from orch.ctl.failures import CommandFailed
 
     try:
         return config_file.names(config_file.read(_connection(before)), section)
-    except CommandFailed:
+    except (CommandFailed, SetupError):
         return []
 
 

@@ -52,20 +52,21 @@ def _name_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _use(args: argparse.Namespace) -> int:
-    data = config_file.read(args)
-    config_file.entry(data, "contexts", args.name)
-    config_file.write(args, {**data, "current-context": args.name})
+    config_file.entry(config_file.read(args), "contexts", args.name)
+    path, data = config_file.opened(args)
+    config_file.write(path, {**data, "current-context": args.name})
     print(visible(f'Switched to context "{args.name}".'))
     return 0
 
 
 def _delete(args: argparse.Namespace) -> int:
-    data = config_file.read(args)
+    config_file.entry(config_file.read(args), "contexts", args.name)
+    path, data = config_file.opened(args, "contexts", args.name)
     config_file.drop(data, "contexts", args.name)
-    config_file.write(args, data)
-    if data.get("current-context") == args.name:
+    config_file.write(path, data)
+    if config_file.read(args).get("current-context") == args.name:
         printing.note("Warning: this was the context in use: choose another with use-context")
-    print(visible(f"deleted context {args.name} from {config_file.path_of(args)}"))
+    print(visible(f"deleted context {args.name} from {path}"))
     return 0
 
 

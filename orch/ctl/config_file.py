@@ -11,49 +11,53 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orch.component import yamlfile
+from orch.client.kubeconfig import SECTIONS
 from orch.ctl import options, printing
 from orch.ctl.failures import CommandFailed, did_you_mean
 
-SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 Data = dict[str, Any]
 
 
-def path_of(args: argparse.Namespace) -> str:
-    """The file in use, or where a new one goes; never ""."""
-    return options.kubeconfig_path(args) or str(Path(options.DEFAULT_FILES[0]).expanduser())
+def read(args: argparse.Namespace) -> Data:
+    """The data of all files together; CommandFailed when there is none."""
+    from orch.client.kubeconfig import merged
+
+    paths = options.kubeconfig_paths(args)
+    if not any(map(os.path.exists, paths)):
+        named = f" {paths[0]}" if paths else ""
+        raise CommandFailed(
+            f"there is no kubeconfig{named}: name one with --kubeconfig or $KUBECONFIG"
+        )
+    return merged([_read(path) for path in paths])
 
 
-def read(args: argparse.Namespace, *, required: bool = True) -> Data:
-    """The file's data; of one that does not exist an empty one, if that is allowed."""
-    path = path_of(args)
-    if not Path(path).exists():
-        if required:
-            raise CommandFailed(
-                f"there is no kubeconfig {path}: name one with --kubeconfig or $KUBECONFIG"
-            )
-        return {"apiVersion": "v1", "kind": "Config"}
-    try:
-        value = yamlfile.read_yaml_file(Path(path)).value
-    except OSError as error:
-        raise CommandFailed(f"cannot read the kubeconfig {path}: {error.strerror}") from None
-    except yamlfile.YamlError as error:
-        raise CommandFailed(f"the kubeconfig does not parse: {error}") from None
-    if not isinstance(value, dict):
-        raise CommandFailed(f"the kubeconfig {path} is not a mapping with clusters and users")
-    return value
+def opened(args: argparse.Namespace, section: str = "", name: str = "") -> tuple[str, Data]:
+    """The file to change and its data: the one that holds the entry, else the first.
+
+    A file that does not exist is an empty one, and begun by `write`.
+    """
+    default = os.path.expanduser(options.DEFAULT_FILES[0])
+    files = [(path, _read(path)) for path in options.kubeconfig_paths(args) or [default]]
+    holding = [file for file in files if section and name in names(file[1], section)]
+    return (holding or files)[0]
 
 
-def write(args: argparse.Namespace, data: Mapping[str, Any]) -> None:
+def _read(path: str) -> Data:
+    from orch.client.kubeconfig import read_file
+
+    return read_file(path) if os.path.exists(path) else {"apiVersion": "v1", "kind": "Config"}
+
+
+def write(path: str, data: Mapping[str, Any]) -> None:
     """Replace the file in one step, for its owner alone; a link's target, not the link."""
     from orch.client.kubeconfig import replace_file
 
-    path = Path(os.path.realpath(path_of(args)))
+    real = Path(os.path.realpath(path))
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(path, f"{printing.as_yaml(data)}\n".encode())
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(real, f"{printing.as_yaml(data)}\n".encode())
     except OSError as error:
-        raise CommandFailed(f"cannot write the kubeconfig {path}: {error.strerror}") from None
+        raise CommandFailed(f"cannot write the kubeconfig {real}: {error.strerror}") from None
 
 
 def names(data: Mapping[str, Any], section: str) -> list[str]:

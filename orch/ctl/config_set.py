@@ -10,9 +10,10 @@ import base64
 from pathlib import Path
 from typing import Any
 
+from orch.client.kubeconfig import SECTIONS
 from orch.ctl import config_file
 from orch.ctl.commands import Verb
-from orch.ctl.config_file import SECTIONS, Data
+from orch.ctl.config_file import Data
 from orch.ctl.failures import CommandFailed, WrongUsage, visible
 
 _CLUSTER = ("server", "certificate-authority", "tls-server-name", "insecure-skip-tls-verify")
@@ -59,13 +60,13 @@ def _given(args: argparse.Namespace, fields: tuple[str, ...]) -> Data:
 
 
 def _set_entry(args: argparse.Namespace, section: str, name: str, wanted: Data) -> int:
-    data = config_file.read(args, required=False)
+    path, data = config_file.opened(args, section, name)
     known = name in config_file.names(data, section)
     fields = config_file.entry(data, section, name) if known else {}
     for field, value in wanted.items():
         _put_field(fields, field, value, embed=getattr(args, "embed_certs", False))
     config_file.put(data, section, name, fields)
-    config_file.write(args, data)
+    config_file.write(path, data)
     word = "modified" if known else "created"
     one = {"clusters": "Cluster", "users": "User", "contexts": "Context"}[section]
     print(visible(f'{one} "{name}" {word}.' if section == "contexts" else f'{one} "{name}" set.'))
@@ -99,8 +100,8 @@ def _unset_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _set(args: argparse.Namespace) -> int:
-    data = config_file.read(args, required=False)
     section, name, field = _parts(args.property)
+    path, data = config_file.opened(args, section, name)
     if not section:
         data[args.property] = args.value
     elif not field:
@@ -112,14 +113,14 @@ def _set(args: argparse.Namespace) -> int:
         fields = config_file.entry(data, section, name) if known else {}
         fields[field] = args.value == "true" if field in _FLAGS else args.value
         config_file.put(data, section, name, fields)
-    config_file.write(args, data)
+    config_file.write(path, data)
     print(visible(f'Property "{args.property}" set.'))
     return 0
 
 
 def _unset(args: argparse.Namespace) -> int:
-    data = config_file.read(args)
     section, name, field = _parts(args.property)
+    path, data = config_file.opened(args, section, name)
     if not section:
         data.pop(args.property, None)
     elif not name:
@@ -129,7 +130,7 @@ def _unset(args: argparse.Namespace) -> int:
     else:
         fields = config_file.entry(data, section, name)
         fields.pop(field, None)
-    config_file.write(args, data)
+    config_file.write(path, data)
     print(visible(f'Property "{args.property}" unset.'))
     return 0
 

@@ -29,6 +29,10 @@ _HINTS: Mapping[str, str] = {
 }
 
 
+# How a server that does not trust a client certificate ends a TLS 1.3 connection.
+_REFUSED_CERTIFICATE = ("connection reset", "closed the connection", "TLS failed", "broken pipe")
+
+
 class CommandFailed(Exception):
     """The command cannot do what it was asked to; the text is the whole line."""
 
@@ -64,6 +68,8 @@ def _transport_hint(text: str) -> str:
         return "name its authority with --certificate-authority, its name with --tls-server-name"
     if "did not answer within" in text:
         return "try again with a longer --request-timeout"
+    if any(sign in text for sign in _REFUSED_CERTIFICATE):
+        return "if a client certificate is shown, see that the server trusts its authority"
     return "see that the server runs and that --server or the kubeconfig names it"
 
 

@@ -21,7 +21,7 @@ _EXIT_CODES = (
     ("130", "interrupted"),
 )
 _ENVIRONMENT = (
-    ("KUBECONFIG", "files with servers and credentials, apart by colons; the first that exists"),
+    ("KUBECONFIG", "files with servers and credentials, apart by colons and read as one"),
     ("NO_COLOR", "no colours, also on a terminal"),
 )
 

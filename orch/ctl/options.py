@@ -102,11 +102,11 @@ def client_config(args: argparse.Namespace) -> ClientConfig:
     """The server and credentials that the options and the kubeconfig give together."""
     import dataclasses  # slow to import, and not needed by a command that asks no server
 
-    path = kubeconfig_path(args)
-    if path:
+    paths = kubeconfig_paths(args)
+    if paths:
         from orch.client.kubeconfig import load_kubeconfig
 
-        config = load_kubeconfig(path, args.context or None, cluster=args.cluster, user=args.user)
+        config = load_kubeconfig(paths, args.context or None, cluster=args.cluster, user=args.user)
     elif args.server:
         from orch.client.kubeconfig import ClientConfig
 
@@ -119,16 +119,18 @@ def client_config(args: argparse.Namespace) -> ClientConfig:
     return dataclasses.replace(config, **_overrides(args))
 
 
-def kubeconfig_path(args: argparse.Namespace) -> str:
-    """The file to read: the one asked for, else the first that exists; "" when there is none."""
+def kubeconfig_paths(args: argparse.Namespace) -> list[str]:
+    """The files to read as one: the one asked for, those of $KUBECONFIG, or the default that is.
+
+    [] when there is none. Of $KUBECONFIG those that exist, or if none does the first.
+    """
     if args.kubeconfig:
-        return str(args.kubeconfig)
+        return [str(args.kubeconfig)]
     listed = [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
-    candidates = listed or [os.path.expanduser(name) for name in DEFAULT_FILES]
-    for name in candidates:
-        if os.path.exists(name):
-            return name
-    return listed[0] if listed else ""
+    if listed:
+        return [name for name in listed if os.path.exists(name)] or listed[:1]
+    defaults = map(os.path.expanduser, DEFAULT_FILES)
+    return [name for name in defaults if os.path.exists(name)][:1]
 
 
 def _overrides(args: argparse.Namespace) -> dict[str, Any]:

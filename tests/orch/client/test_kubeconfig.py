@@ -176,3 +176,22 @@ def test_the_file_is_for_its_owner_alone_and_replaces_an_open_one(tmp_path: Path
     write_kubeconfig(str(path), ClientConfig(server="https://h:1", token="x"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["kubeconfig"]
+
+
+def test_of_several_files_the_first_to_name_an_entry_wins(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "config").write_text(
+        "clusters: [{name: c, cluster: {server: 'https://a', certificate-authority: ca.crt}}]\n"
+        "current-context: x\n"
+    )
+    (tmp_path / "b" / "config").write_text(
+        "clusters: [{name: c, cluster: {server: 'https://b'}}]\n"
+        "users: [{name: u, user: {client-certificate: u.crt, client-key: /abs/u.key}}]\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: y\n"
+    )
+    config = load_kubeconfig([str(tmp_path / "a" / "config"), str(tmp_path / "b" / "config")])
+    assert config.server == "https://a"
+    assert config.ca_file == str(tmp_path / "a" / "ca.crt")
+    assert config.cert_file == str(tmp_path / "b" / "u.crt")
+    assert config.key_file == "/abs/u.key"

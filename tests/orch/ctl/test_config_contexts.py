@@ -58,3 +58,23 @@ def test_a_name_nearly_right_brings_up_the_right_one(file: Path, command: str) -
 def test_no_context_in_use_is_said(file: Path) -> None:
     file.write_text("contexts: []\n")
     assert "no context is in use" in _config(file, "current-context").err
+
+
+def test_several_files_are_read_as_one_and_the_right_one_changed(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.write_text(
+        "contexts: [{name: home, context: {cluster: h}}, {name: lab, context: {cluster: hidden}}]\n"
+    )
+    missing = tmp_path / "missing"
+    monkeypatch.setenv("KUBECONFIG", f"{missing}:{file}:{other}")
+    shown = run_command("config", "get-contexts", "--no-headers").lines
+    assert [line.split()[:3] for line in shown] == [
+        ["home", "h"], ["*", "lab", "l"], ["work", "w", "jane"],
+    ]  # fmt: skip
+    assert run_command("config", "set-context", "home", "--namespace", "n").code == 0
+    assert "namespace: n" in other.read_text()
+    assert run_command("config", "use-context", "home").code == 0
+    assert "current-context: home" in file.read_text()
+    assert run_command("config", "delete-context", "home").out.endswith(f"from {other}\n")

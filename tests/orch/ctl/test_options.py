@@ -72,21 +72,21 @@ def test_the_first_existing_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_pa
     for name in (".orch/config", ".kube/config"):
         (tmp_path / "home" / name).parent.mkdir(parents=True)
         (tmp_path / "home" / name).touch()
-    assert options.kubeconfig_path(_args()).endswith(".orch/config")
+    assert options.kubeconfig_paths(_args()) == [str(tmp_path / "home/.orch/config")]
     (tmp_path / "home/.orch/config").unlink()
-    assert options.kubeconfig_path(_args()).endswith(".kube/config")
+    assert options.kubeconfig_paths(_args()) == [str(tmp_path / "home/.kube/config")]
     other = tmp_path / "other"
     other.touch()
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing:{other}")
-    assert options.kubeconfig_path(_args()) == str(other)
-    assert options.kubeconfig_path(_args("--kubeconfig", "asked")) == "asked"
+    assert options.kubeconfig_paths(_args()) == [str(other)]
+    assert options.kubeconfig_paths(_args("--kubeconfig", "asked")) == ["asked"]
 
 
 def test_a_file_named_by_the_environment_is_not_passed_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing")
-    assert options.kubeconfig_path(_args()) == f"{tmp_path}/missing"
+    assert options.kubeconfig_paths(_args()) == [f"{tmp_path}/missing"]
 
 
 def test_impersonation_becomes_headers() -> None:
