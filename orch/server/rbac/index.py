@@ -153,21 +153,23 @@ class RbacIndex:
     ) -> Decision | None:
         table = scope.users.get(identity.name)
         if table is not None:
-            if table.stale:
-                table.compile(self._bindings, self._roles)
-            found = table.find(info, key)
+            found = self._find(table, info, key)
             if found is not None:
                 return found
         groups = scope.groups
         for group in identity.groups:
             table = groups.get(group)
-            if table is not None:
-                if table.stale:
-                    table.compile(self._bindings, self._roles)
-                found = table.find(info, key)
+            # Most tables hold nothing on the resource: a call for each would cost the most.
+            if table is not None and (table.stale or table.wild or key in table.by_resource):
+                found = self._find(table, info, key)
                 if found is not None:
                     return found
         return None
+
+    def _find(self, table: Table, info: RequestInfo, key: str) -> Decision | None:
+        if table.stale:
+            table.compile(self._bindings, self._roles)
+        return table.find(info, key)
 
     def _decide_path(self, identity: Identity, info: RequestInfo) -> Decision:
         for table in self._everywhere.tables(identity):

@@ -34,6 +34,7 @@ class Table:
 
     subjects: dict[BindingKey, Subject] = field(default_factory=dict)
     stale: bool = True
+    wild: bool = False  # has grants that are not found under the resource itself
     by_resource: dict[str, list[Grant]] = field(default_factory=dict)
     by_subresource: dict[str, list[Grant]] = field(default_factory=dict)  # of `*/scale`
     any_resource: list[Grant] = field(default_factory=list)
@@ -50,6 +51,7 @@ class Table:
             decision = Decision(True, binding.reason(self.subjects[key]))
             for rule in roles.get(binding.role, ()):
                 self._place(rule, _grant(rule, decision))
+        self.wild = bool(self.any_resource or self.by_subresource)
         self.stale = False
 
     def find(self, info: RequestInfo, key: str) -> Decision | None:
