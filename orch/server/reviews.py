@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -32,7 +33,6 @@ from orch.wire.authorization import (
     SelfSubjectRulesReview,
     SubjectAccessReview,
     SubjectAccessReviewSpec,
-    SubjectAccessReviewStatus,
     SubjectRulesReviewStatus,
 )
 from orch.wire.errors import Cause, bad_request
@@ -45,10 +45,10 @@ from orch.wire.kinds import (
     SUBJECT_ACCESS_REVIEWS,
     TOKEN_REVIEWS,
 )
-from orch.wire.meta import WireModel
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
-Answer = Callable[[Call, Document], Awaitable[WireModel]]
+# The call, its body, and the body's record → the status, as JSON data.
+Answer = Callable[[Call, Document, Any], Awaitable[dict[str, Any]]]
 # Whose token is this, for one of these audiences (none: this server)? What the status says.
 TokenReviewer = Callable[[str, Sequence[str]], Awaitable[TokenReviewStatus]]
 
@@ -80,16 +80,18 @@ class Reviews:
             wanted = options.parse_write_options(call.request.query)
             document, warnings = await read_object(call, wanted)
             metadata.fit_to_endpoint(call.strategy.resource, call.info.namespace, document)
-            validate.check_shape(call.strategy, document)
-            document["status"] = (await handle(call, document)).to_wire()
+            record = validate.check_shape(call.strategy, document)
+            document["status"] = await handle(call, document, record)
             stored = Stored("", 0, orjson.dumps(document))
             rendering = answer.rendering_of(call, self.now())
             return answer.answer_object(call, rendering, stored, status=201, warnings=warnings)
 
         return respond
 
-    async def _subject_access(self, call: Call, document: Document) -> WireModel:
-        spec = SubjectAccessReview.model_validate(document).spec
+    async def _subject_access(
+        self, call: Call, document: Document, review: SubjectAccessReview
+    ) -> dict[str, Any]:
+        spec = review.spec
         found = [
             *reviewcheck.metadata_causes(document["metadata"]),
             *reviewcheck.attribute_causes(spec),
@@ -98,8 +100,10 @@ class Reviews:
         _require(call, found)
         return self._status(_subject_of(spec), spec)
 
-    async def _local_access(self, call: Call, document: Document) -> WireModel:
-        spec = LocalSubjectAccessReview.model_validate(document).spec
+    async def _local_access(
+        self, call: Call, document: Document, review: LocalSubjectAccessReview
+    ) -> dict[str, Any]:
+        spec = review.spec
         namespace = document["metadata"]["namespace"]
         found = [
             *reviewcheck.metadata_causes(document["metadata"], allowed=("namespace",)),
@@ -110,8 +114,10 @@ class Reviews:
         _require(call, found)
         return self._status(_subject_of(spec), spec)
 
-    async def _self_access(self, call: Call, document: Document) -> WireModel:
-        spec = SelfSubjectAccessReview.model_validate(document).spec
+    async def _self_access(
+        self, call: Call, document: Document, review: SelfSubjectAccessReview
+    ) -> dict[str, Any]:
+        spec = review.spec
         found = [
             *reviewcheck.metadata_causes(document["metadata"]),
             *reviewcheck.attribute_causes(spec),
@@ -119,36 +125,43 @@ class Reviews:
         _require(call, found)
         return self._status(call.identity, spec)
 
-    async def _self_rules(self, call: Call, document: Document) -> WireModel:
-        namespace = SelfSubjectRulesReview.model_validate(document).spec.namespace
+    async def _self_rules(
+        self, call: Call, document: Document, review: SelfSubjectRulesReview
+    ) -> dict[str, Any]:
+        namespace = review.spec.namespace
         if not namespace:
             raise bad_request("no namespace on request")
         rules = self.authorizer.rules(call.identity, namespace)
         document["spec"] = {}
-        return SubjectRulesReviewStatus(
+        status = SubjectRulesReviewStatus(
             resourceRules=list(rules.resources),
             nonResourceRules=list(rules.paths),
             incomplete=rules.incomplete,
             evaluationError=", ".join(rules.errors) or None,
         )
+        return status.to_wire()
 
-    async def _token(self, call: Call, document: Document) -> WireModel:
-        spec = TokenReview.model_validate(document).spec
+    async def _token(self, call: Call, document: Document, review: TokenReview) -> dict[str, Any]:
+        spec = review.spec
         _require(call, list(reviewcheck.metadata_causes(document["metadata"])))
         if not spec.token:
             raise bad_request("token is required for TokenReview in authentication")
-        return await self.review_token(spec.token, spec.audiences)
+        return (await self.review_token(spec.token, spec.audiences)).to_wire()
 
-    async def _self(self, call: Call, document: Document) -> WireModel:
+    async def _self(self, call: Call, document: Document, _review: Any) -> dict[str, Any]:
         document["metadata"] = {"creationTimestamp": times.format_time(self.now())}
-        return SelfSubjectReviewStatus(userInfo=user_info(call.identity))
+        return SelfSubjectReviewStatus(userInfo=user_info(call.identity)).to_wire()
 
-    def _status(self, identity: Identity, spec: SelfSubjectAccessReviewSpec) -> WireModel:
+    def _status(self, identity: Identity, spec: SelfSubjectAccessReviewSpec) -> dict[str, Any]:
+        """A `SubjectAccessReviewStatus`; written down directly, for there are many of these."""
         info, note = reviewcheck.request_of(spec)
         decision = self.authorizer.decide(identity, info)
-        return SubjectAccessReviewStatus(
-            allowed=decision.allowed, reason=decision.reason or None, evaluationError=note or None
-        )
+        status: dict[str, Any] = {"allowed": decision.allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        if note:
+            status["evaluationError"] = note
+        return status
 
 
 def _require(call: Call, found: Iterable[Cause]) -> None:

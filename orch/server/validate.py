@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from orch.server import fieldcauses as causes
 from orch.server.strategy.base import Document, Strategy
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
+from orch.wire.meta import ApiObject
 from orch.wire.validation import (
     dns1123_label_problems,
     label_value_problems,
@@ -25,13 +26,14 @@ _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 
-def check_shape(strategy: Strategy, document: Document) -> None:
-    """ApiError 400 when a field has a type its record does not allow; nothing is converted.
+def check_shape(strategy: Strategy, document: Document) -> ApiObject:
+    """The document's record; ApiError 400 when a field has a type that it does not allow.
 
-    What passes here may be stored and read by everyone: `"30"` for a number would break them.
+    Nothing is converted: what passes here may be stored and read by everyone, whom `"30"` for a
+    number would break.
     """
     try:
-        strategy.resource.model.model_validate(document, strict=True)
+        return strategy.resource.model.model_validate(document, strict=True)
     except ValidationError as error:
         resource = strategy.resource
         problems = "; ".join(_shape_problem(one) for one in error.errors()[:8])
