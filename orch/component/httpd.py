@@ -86,6 +86,8 @@ async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) 
             415, "UnsupportedMediaType", f"the content encoding {encoding!r} is not supported"
         )
     try:
+        if request.content.is_eof():
+            return await request.read()  # all there: nothing to wait for, and most often so
         async with asyncio.timeout(timeout_s):
             return await request.read()
     except TimeoutError:

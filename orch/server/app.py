@@ -10,6 +10,7 @@ from orch.server import audit
 from orch.server.call import Call
 from orch.server.gate import IDENTITY, INFO, Gate
 from orch.server.handlers import ResourceHandlers
+from orch.wire.kinds import RESOURCES
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -28,6 +29,8 @@ def build(
         return await handlers.handle(Call(request, info, request[IDENTITY]))
 
     app.router.add_routes(others)
-    for root in ("/api", "/apis"):
-        app.router.add_route("*", f"{root}/{{path:.*}}", handle)
+    # Of each group first: the router finds the longest known beginning of a path soonest.
+    groups = dict.fromkeys(resource.path().rpartition("/")[0] for resource in RESOURCES)
+    for root in (*groups, "/api", "/apis"):
+        app.router.add_route("*", f"{root}/{{path:.+}}", handle)
     return app

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from aiohttp import web
 
 from orch.component import httpd
-from orch.server import answer, freshness, media, render, served, watchstream
+from orch.server import answer, freshness, media, render, renewal, served, watchstream
 from orch.server.call import Call, checked_patch, read_delete_options, read_document, read_object
 from orch.server.render import Rendering
 from orch.server.resources import (
@@ -26,12 +26,14 @@ from orch.server.resources import (
     watching,
 )
 from orch.server.resources.backend import Backend
-from orch.server.storage.base import StorageFailed, Stored
+from orch.server.resources.document import encode
+from orch.server.storage.base import KeyMissing, RevisionMismatch, StorageFailed, Stored
 from orch.server.strategy.table import find_strategy
 from orch.server.success import deleted_status, success_status
 from orch.server.watchstream import WatchRequest
 from orch.wire import aliases
 from orch.wire.errors import ApiError, bad_request
+from orch.wire.kinds import LEASES
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 
@@ -123,11 +125,30 @@ class ResourceHandlers:
         return self._answer_object(call, stored, status=201, warnings=warnings)
 
     async def _update(self, call: Call) -> web.Response:
+        if call.info.resource == LEASES.plural and not (call.request.query or call.info.alias):
+            stored = await self._renew(call)
+            if stored is not None:
+                return self._answer_object(call, stored)
         wanted = options.parse_write_options(call.request.query)
         document, warnings = await read_object(call, wanted)
         stored, created = await modify.replace(self._backend, call.target(), document, wanted)
         status = 201 if created else 200
         return self._answer_object(call, stored, status=status, warnings=warnings)
+
+    async def _renew(self, call: Call) -> Stored | None:
+        """The Lease when this only renewed it; None when it takes the ordinary way."""
+        target = call.target()
+        before = self._backend.storage.get(target.key)
+        if before is None or media.parse_media(call.content_type).type != media.JSON:
+            return None
+        found = renewal.renewed(before, await httpd.read_body(call.request))
+        if found is None:
+            return None
+        self._backend.admit(target, *found)
+        try:
+            return await self._backend.storage.update(before.key, encode(found[0]), before.revision)
+        except (KeyMissing, RevisionMismatch):
+            return None  # what the ordinary way makes of that
 
     async def _patch(self, call: Call) -> web.Response:
         wanted = options.parse_write_options(call.request.query)

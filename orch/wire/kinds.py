@@ -7,6 +7,7 @@ is one row here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from orch.wire.authentication import SelfSubjectReview, TokenReview
 from orch.wire.authorization import (
@@ -31,6 +32,11 @@ from orch.wire.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
+@cache
+def _kind_of(model: type[ApiObject]) -> str:
+    return str(model.model_fields["kind"].default)
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """One kind as the API serves it; `subresources` are those with their own path."""
@@ -50,7 +56,7 @@ class Resource:
 
     @property
     def kind(self) -> str:
-        return str(self.model.model_fields["kind"].default)
+        return _kind_of(self.model)
 
     @property
     def api_version(self) -> str:

@@ -67,7 +67,8 @@ class GroupCommitStorage:
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
         self._mirror = Mirror()
-        self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._collected: _Batch = []  # by this turn of the loop, not handed to the writer yet
         self._thread: threading.Thread | None = None
         self._writer: _Writer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -137,6 +138,7 @@ class GroupCommitStorage:
         self.end_watches()
         thread, self._thread = self._thread, None
         if thread is not None:
+            self._hand_over()
             self._queue.put(None)
             await asyncio.to_thread(thread.join)
 
@@ -150,8 +152,16 @@ class GroupCommitStorage:
         if self._thread is None or self._loop is None:
             raise StorageFailed("storage is not open")
         answer: asyncio.Future[Change | None] = self._loop.create_future()
-        self._queue.put(_Queued(write, answer))
+        if not self._collected:
+            self._loop.call_soon(self._hand_over)
+        self._collected.append(_Queued(write, answer))
         return await answer
+
+    def _hand_over(self) -> None:
+        """Once a turn: waking the writer for each write makes the threads wait for each other."""
+        collected, self._collected = self._collected, []
+        if collected:
+            self._queue.put(collected)
 
     def _run(self) -> None:
         """The writer thread: until None is queued, which `close` puts last."""
@@ -167,12 +177,12 @@ class GroupCommitStorage:
         self._medium.close()
 
     def _take(self) -> tuple[_Batch, bool]:
-        """Wait for one, then whatever else is there; False after the closing None."""
+        """Wait for some, then whatever else is there; False after the closing None."""
         batch: _Batch = []
         queued = self._queue.get()
         while queued is not None:
-            batch.append(queued)
-            if len(batch) == MAX_BATCH:
+            batch += queued
+            if len(batch) >= MAX_BATCH:
                 return batch, True
             try:
                 queued = self._queue.get_nowait()
