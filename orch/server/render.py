@@ -99,8 +99,7 @@ def render_list(rendering: Rendering, page: Page) -> bytes:
 def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:
     """One line of a watch; only the `first` of a stream of tables names the columns."""
     if rendering.is_plain:
-        body = _shown(rendering, event.stored, event.revision)
-        return b'{"type":"%b","object":%b}\n' % (event.type.encode(), body)
+        return _plain_line(rendering, event)
     document = orjson.loads(_shown(rendering, event.stored, event.revision))
     shown: Mapping[str, Any]
     if rendering.representation.form is Form.TABLE:
@@ -109,6 +108,24 @@ def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:
     else:
         shown = _partial(rendering, document)
     return orjson.dumps({"type": event.type, "object": shown}) + b"\n"
+
+
+_latest_lines: dict[tuple[int, str, int, str], tuple[Stored, bytes]] = {}
+_LATEST_LINES_MAX = 512
+
+
+def _plain_line(rendering: Rendering, event: Event) -> bytes:
+    """The same for everybody who watches, and all of them ask for it at about one time."""
+    known = (id(event.stored), event.type, event.revision, rendering.alias)
+    stored, line = _latest_lines.get(known, (None, b""))
+    if stored is event.stored:  # which it keeps alive, so that the id stays its own
+        return line
+    body = _shown(rendering, event.stored, event.revision)
+    line = b'{"type":"%b","object":%b}\n' % (event.type.encode(), body)
+    if len(_latest_lines) >= _LATEST_LINES_MAX:
+        _latest_lines.clear()
+    _latest_lines[known] = (event.stored, line)
+    return line
 
 
 def render_bookmark(rendering: Rendering, revision: int, *, ends_initial: bool = False) -> bytes:

@@ -139,7 +139,8 @@ class _Writer:
     async def write_events(self, events: Sequence[Event]) -> None:
         for start in range(0, len(events), _EVENTS_PER_WRITE):
             lines = []
-            self._rendering = replace(self._rendering, now=clock.utc_now())  # ages grow meanwhile
+            if not self._rendering.is_plain:  # ages grow meanwhile
+                self._rendering = replace(self._rendering, now=clock.utc_now())
             for event in events[start : start + _EVENTS_PER_WRITE]:
                 lines.append(render.render_event(self._rendering, event, first=self._first))
                 self._first = False

@@ -131,3 +131,21 @@ def test_json_for_human_eyes_is_the_same_json() -> None:
     pretty = render.indented(body)
     assert orjson.loads(pretty) == orjson.loads(body)
     assert pretty.startswith(b"{\n  ")
+
+
+def test_a_line_for_all_watches_is_that_of_its_event_and_form() -> None:
+    one, other = stored("a", 5), stored("b", 5)
+    for each in (one, other, one):
+        for kind, revision in (("ADDED", 5), ("MODIFIED", 5), ("DELETED", 6)):
+            line = render.render_event(rendering(), Event(kind, each, revision), first=True)
+            shown = orjson.loads(line)
+            assert shown["type"] == kind
+            assert shown["object"] == orjson.loads(each.data) | {
+                "metadata": orjson.loads(each.data)["metadata"] | {"resourceVersion": str(revision)}
+            }
+
+
+def test_lines_of_many_events_do_not_pile_up() -> None:
+    for number in range(2000):
+        render.render_event(rendering(), Event("ADDED", stored("a", number), number), first=True)
+    assert len(render._latest_lines) <= render._LATEST_LINES_MAX

@@ -40,7 +40,8 @@ def test_a_lease_with_another_time_is_a_renewal() -> None:
     [
         b"", b"[]", b"{", b"null", b'{"spec": 1}', b'{"spec": {}}', b"\xff",
         sent(renewTime=OLD), sent(renewTime=None), sent(renewTime=7), sent(renewTime="soon"),
-        sent(renewTime="2026-02-30T00:00:00.000000Z"), sent(renewTime="2026-01-01T24:00:00.000000Z"),
+        sent(renewTime="2026-02-30T00:00:00.000000Z"),
+        sent(renewTime="2026-01-01T24:00:00.000000Z"),
         sent(renewTime=NEW + "\n"), sent(renewTime="٢٠٢٦-01-01T00:00:10.123456Z"),
         sent(holderIdentity="other"), sent(leaseDurationSeconds=40.0), sent(unknown=1),
         sent(leaseTransitions=None),
@@ -61,9 +62,14 @@ def test_a_lease_that_is_going_takes_the_ordinary_way() -> None:
     assert renewed(going, orjson.dumps(document)) is None
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers(-99, 99) | st.text(max_size=3),
-                    lambda inner: st.dictionaries(st.sampled_from(["spec", "renewTime", "a"]), inner),
-                    max_leaves=8))  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text(max_size=3),
+    lambda inner: st.dictionaries(st.sampled_from(["spec", "renewTime", "a"]), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON)
 def test_no_json_is_a_surprise(data: Any) -> None:
     assert renewed(stored_lease(), orjson.dumps(data)) is None
 
