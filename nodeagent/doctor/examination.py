@@ -13,6 +13,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor import certificates, checks, criu, gather, hardening, kernel, probes
 from nodeagent.doctor.checks import CriuFacts, RuntimeFacts
 from nodeagent.doctor.findings import Finding, fail, note, ok, warn
+from nodeagent.doctor.interfaces import check_interfaces
 from nodeagent.options import Options
 from nodeagent.stats.layout import detect_layout
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
@@ -30,6 +31,7 @@ def examine(options: Options, config: NodeAgentConfiguration, now: datetime) -> 
     controllers = gather.read_controllers()
     found.append(checks.check_cgroups(layout.version, controllers, fail_v1=config.failCgroupV1))
     found += checks.check_capabilities(gather.read_capabilities(), root=os.geteuid() == 0)
+    found.append(check_interfaces())
     found += _runtime(config, checkpoint=features.enabled("ContainerCheckpoint"))
     found += _seccomp(f"{options.root_dir}/seccomp")
     api, problem = _api(options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,13 @@ _ROUTE_UP = 1
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """An interface of the machine; `kind` is empty for a physical one, else veth, bridge, …"""
+    """An interface of the machine; `kind` is empty for a physical one, else veth, bridge, …
+
+    `is_default` is that of a default route, of IPv4 or IPv6.
+    """
 
     name: str
+    is_default: bool
     kind: str
     is_up: bool
     mtu: int
@@ -36,18 +41,27 @@ class LinkFacts:
 def read_links() -> tuple[LinkFacts, ...]:
     """The interfaces of this network namespace, asked by netlink; OSError when that is refused.
 
-    Milliseconds, and the library comes with it: for diagnosis on demand, not for every pass.
+    Milliseconds, and the library comes with it: for `nodeagent doctor`, not for every pass.
     """
-    from pyroute2 import IPRoute  # 84 ms and 7 MiB that the daemon does not need
+    from pyroute2 import IPRoute, NetlinkError  # 84 ms and 7 MiB that the daemon does not need
 
-    with IPRoute() as netlink:
-        return tuple(_link(message) for message in netlink.get_links())
+    try:
+        with IPRoute() as netlink:
+            defaults = {
+                route.get_attr("RTA_OIF")
+                for family in (socket.AF_INET, socket.AF_INET6)
+                for route in netlink.get_default_routes(family=family)
+            }
+            return tuple(_link(message, defaults) for message in netlink.get_links())
+    except NetlinkError as error:
+        raise OSError(error.code, str(error)) from error
 
 
-def _link(message: Any) -> LinkFacts:
+def _link(message: Any, default_indexes: set[int]) -> LinkFacts:
     info = message.get_attr("IFLA_LINKINFO")
     return LinkFacts(
         name=str(message.get_attr("IFLA_IFNAME") or ""),
+        is_default=message["index"] in default_indexes,
         kind=str(info.get_attr("IFLA_INFO_KIND") or "") if info else "",
         is_up=message.get_attr("IFLA_OPERSTATE") == "UP",
         mtu=int(message.get_attr("IFLA_MTU") or 0),
