@@ -34,9 +34,10 @@ class CgroupSource:
         """Count an error; pressure that the kernel does not offer is no error but a fact."""
         resource = layout.PSI_POSITIONS.get(file.position)
         if resource and error.errno in (errno.EOPNOTSUPP, errno.ENOENT):
-            state = "disabled" if error.errno == errno.EOPNOTSUPP else "absent"
-            if self.psi.get(resource) != "supported":
-                self.psi[resource] = state
+            if error.errno == errno.ENOENT:
+                self.psi.setdefault(resource, "absent")  # maybe only switched off for this cgroup
+            elif self.psi.get(resource) != "supported":
+                self.psi[resource] = "disabled"
         elif error.errno != errno.ENOENT:
             self.errors[file.name] += 1
 

@@ -160,3 +160,21 @@ def local_cluster(run_dir: Path, *arguments: str, runtime: str | None) -> Iterat
         yield cluster
     finally:
         cluster.stop()
+
+
+def jobs_of(cluster: LocalCluster, *paths: str) -> list[dict[str, Any]]:
+    """Prometheus' scrape jobs for these pages of the agent, named after them."""
+    return [
+        {
+            "job_name": path,
+            "scheme": "https",
+            "metrics_path": path,
+            "tls_config": {
+                "ca_file": cluster.info["caFile"],
+                "cert_file": cluster.info["monitoringCert"],
+                "key_file": cluster.info["monitoringKey"],
+            },
+            "static_configs": [{"targets": [cluster.info["nodeagent"].removeprefix("https://")]}],
+        }
+        for path in paths
+    ]

@@ -97,10 +97,10 @@ def read_psi_totals(container_id: str, resource: str) -> dict[str, int]:
     return {line.split()[0]: int(line.rpartition("total=")[2]) for line in lines}
 
 
-def summary_of(cluster: LocalCluster, container: str) -> dict[str, Any]:
+def summary_of(cluster: LocalCluster, container: str, *, pod: str = "demo") -> dict[str, Any]:
     summary = cluster.get(cluster.proxy("/stats/summary"))
     assert summary["node"]["nodeName"] == cluster.node
-    pods = [p for p in summary["pods"] if p["podRef"]["name"] == f"demo-{cluster.node}"]
+    pods = [p for p in summary["pods"] if p["podRef"]["name"] == f"{pod}-{cluster.node}"]
     assert len(pods) == 1, [p["podRef"] for p in summary["pods"]]
     found: dict[str, Any] = next(c for c in pods[0]["containers"] if c["name"] == container)
     return found
