@@ -54,6 +54,15 @@ def test_memory_not_in_the_working_set_is_available() -> None:
     assert (usage.pids_in_use, usage.pids_max) == (400, 32768)
 
 
+@pytest.mark.parametrize("excess", [None, 0, 4096])
+async def test_what_checkpoints_hold_too_much_is_a_fact_with_and_without_a_sample(
+    excess: int | None,
+) -> None:
+    for sample in (None, SAMPLE):
+        facts = await collecting(sample=lambda: sample, store_excess=lambda: excess).collect()  # noqa: B023
+        assert facts.usage.checkpoint_excess_bytes == excess
+
+
 def test_what_was_not_sampled_is_unknown() -> None:
     assert collector.usage_facts(None) == collector.usage_facts(Sample(time_ns=1))
     assert collector.usage_facts(None).memory_available_bytes is None

@@ -40,14 +40,15 @@ def main() -> None:
         up = runtime_tool("up", "--dir", str(runtime), "--base", str(RUNTIME_BASE), *shared)
         try:
             endpoint = up.stdout.strip()
-            print(f"{'':10} {'runtime':>9} {'agent':>9} {'overhead':>9} {'counter stood':>14} "
-                  f"{'agent RSS before':>17} {'after':>7} {'peak':>7}")  # fmt: skip
+            load = os.getloadavg()[0]
+            print(f"{'':10} {'runtime':>9} {'agent':>9} {'overhead':>9} {'agent CPU':>10} "
+                  f"{'counter stood':>14} {'agent RSS before':>17} {'after':>7} {'peak':>7}")  # fmt: skip
             _measure(directory, "plain", endpoint)
             _measure(directory, "encrypted", endpoint)
         finally:
             runtime_tool("down", "--dir", str(runtime))
     print(f"limit: overhead < 5 % of the runtime's call, {MEMORY_MIB} MiB touched, "
-          f"mean of {ROUNDS}; times in s, memory in MiB")  # fmt: skip
+          f"mean of {ROUNDS}; times in s, memory in MiB; load {load:.0f} at the start")  # fmt: skip
 
 
 def compile_counter(directory: Path) -> Path:
@@ -95,13 +96,14 @@ def _measure(directory: Path, kind: str, endpoint: str) -> None:
         count = count_file(cluster.container_ids(name)["app"].rpartition("/")[2])
         agent = cluster.pid("nodeagent")
         _longest_stop(count, _checkpoint(cluster, name))  # the first loads what is loaded late
-        before, resident = _seconds(cluster), _status_mib(agent, "VmRSS")
+        before, resident, cpu_s = _seconds(cluster), _status_mib(agent, "VmRSS"), _cpu_s(agent)
         stood = [_longest_stop(count, _checkpoint(cluster, name)) for _ in range(ROUNDS)]
         after = _seconds(cluster)
         took = {key: (after[key] - before[key]) / ROUNDS for key in _METRICS}
+        cpu_s = (_cpu_s(agent) - cpu_s) / ROUNDS
         overhead = 100 * (took["agent"] - took["runtime"]) / took["runtime"]
         print(f"{kind:10} {took['runtime']:9.2f} {took['agent']:9.2f} {overhead:8.1f}% "
-              f"{max(stood):14.2f} {resident:17.1f} {_status_mib(agent, 'VmRSS'):7.1f} "
+              f"{cpu_s:10.2f} {max(stood):14.2f} {resident:17.1f} {_status_mib(agent, 'VmRSS'):7.1f} "
               f"{_status_mib(agent, 'VmHWM'):7.1f}", flush=True)  # fmt: skip
 
 
@@ -166,6 +168,11 @@ def _seconds(cluster: LocalCluster) -> dict[str, float]:
     text = cluster.kubectl("get", "--raw", cluster.proxy("/metrics")).stdout
     lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     return {key: float(lines[name]) for key, name in _METRICS.items()}
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _status_mib(pid: int, key: str) -> float:
