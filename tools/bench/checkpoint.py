@@ -26,6 +26,11 @@ _METRICS = {
 }
 
 
+_HEADINGS = (
+    "overhead", "runtime", "agent", "agent CPU", "counter stood", "RSS before", "after", "peak",
+)  # fmt: skip
+
+
 class NoCompiler(Exception):
     """There is nothing to compile the counter with."""
 
@@ -41,8 +46,7 @@ def main() -> None:
         try:
             endpoint = up.stdout.strip()
             load = os.getloadavg()[0]
-            print(f"{'':10} {'runtime':>9} {'agent':>9} {'overhead':>9} {'agent CPU':>10} "
-                  f"{'counter stood':>14} {'agent RSS before':>17} {'after':>7} {'peak':>7}")  # fmt: skip
+            print(_row("", *_HEADINGS))
             _measure(directory, "plain", endpoint)
             _measure(directory, "encrypted", endpoint)
         finally:
@@ -102,9 +106,14 @@ def _measure(directory: Path, kind: str, endpoint: str) -> None:
         took = {key: (after[key] - before[key]) / ROUNDS for key in _METRICS}
         cpu_s = (_cpu_s(agent) - cpu_s) / ROUNDS
         overhead = 100 * (took["agent"] - took["runtime"]) / took["runtime"]
-        print(f"{kind:10} {took['runtime']:9.2f} {took['agent']:9.2f} {overhead:8.1f}% "
-              f"{cpu_s:10.2f} {max(stood):14.2f} {resident:17.1f} {_status_mib(agent, 'VmRSS'):7.1f} "
-              f"{_status_mib(agent, 'VmHWM'):7.1f}", flush=True)  # fmt: skip
+        times = (took["runtime"], took["agent"], cpu_s, max(stood))
+        memory = (resident, _status_mib(agent, "VmRSS"), _status_mib(agent, "VmHWM"))
+        cells = [*(f"{one:.2f}" for one in times), *(f"{one:.1f}" for one in memory)]
+        print(_row(kind, f"{overhead:.1f}%", *cells), flush=True)
+
+
+def _row(kind: str, *cells: str) -> str:
+    return f"{kind:10}" + "".join(f"{cell:>14}" for cell in cells)
 
 
 def _config(kind: str) -> dict[str, object]:
