@@ -1,7 +1,7 @@
 """Encryption at rest: archives for age recipients, so that no key that opens one is on the node.
 
 The one door to pyrage (extra `encrypt`), which is loaded only where recipients are configured.
-Blocking: encrypting takes some 6 s per GB.
+Blocking: encrypting takes some 6 s per GB, beside the runtime that still writes.
 """
 
 from __future__ import annotations
@@ -10,24 +10,17 @@ import hashlib
 import importlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from nodeagent.checkpoint.follow import Reader, Sealed
 
 _BLOCK = 1 << 20
 
 
 class EncryptionError(Exception):
     """Recipients that cannot be used, or an archive that could not be encrypted; the text why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sealed:
-    """The file as it will lie in the store; `sha256` in hex."""
-
-    size_bytes: int
-    sha256: str
 
 
 class Encryption:
@@ -40,12 +33,11 @@ class Encryption:
         self._pyrage = _load()
         self._recipients = [_recipient(self._pyrage, text) for text in recipients]
 
-    def encrypt(self, source: int, target: int) -> Sealed:
-        """Encrypt what is open as `source` from its beginning into `target`, block by block."""
-        os.lseek(source, 0, os.SEEK_SET)
+    def encrypt(self, reader: Reader, target: int) -> Sealed:
+        """Encrypt what there is to read into the open file `target`, block by block."""
         writer = _Writer(target)
         try:
-            self._pyrage.encrypt_io(_Reader(source), writer, self._recipients)
+            self._pyrage.encrypt_io(reader, writer, self._recipients)
             writer.flush()
         except OSError as error:
             raise EncryptionError(f"the archive cannot be encrypted: {error.strerror}") from error
@@ -96,16 +88,6 @@ def _recipient(pyrage: ModuleType, text: str) -> Any:
         return kind.Recipient.from_str(text)
     except pyrage.RecipientError as error:
         raise EncryptionError(f"{text!r} is no age recipient: {error}") from None
-
-
-class _Reader:
-    """What pyrage reads from, 8 KiB at a time."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def read(self, size: int = -1) -> bytes:
-        return os.read(self._descriptor, _BLOCK if size < 0 else size)
 
 
 class _Writer:

@@ -1,9 +1,9 @@
-"""The digest of an archive, computed while the runtime still writes it.
+"""Digesting or encrypting an archive while the runtime still writes it.
 
 Hashing 512 MB and flushing them to the disk takes half a second, a tenth of what the runtime needs
-for the checkpoint; done beside it, it costs next to nothing. A tar is written from front to back. A
-file that was replaced or became shorter, or whose beginning changed, is read once more from the
-beginning.
+for the checkpoint, and encrypting them several; done beside it, it costs next to nothing. A tar is
+written from front to back. A file that was replaced or became shorter, or whose beginning changed,
+is read once more from the beginning.
 """
 
 from __future__ import annotations
@@ -12,86 +12,139 @@ import contextlib
 import hashlib
 import os
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 _BLOCK = 1 << 20
+_BEGINNING = 512  # a tar's first header
 _FLUSH_BYTES = 32 << 20
 _PAUSE_S = 0.02
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Follower:
-    """Reads and flushes behind the writer of `path` until `digest` or `stop` is called.
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The file as it will lie in the store; `sha256` in hex."""
 
-    In two threads: a flush waits for the disk, and reading must not wait for it.
+    size_bytes: int
+    sha256: str
+
+
+class Reader:
+    """An open file from its beginning, wherever its own position is; for one thread.
+
+    With `ended`, it waits at the end of the file until that is set: more may be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, descriptor: int, ended: threading.Event | None = None) -> None:
+        self.offset = 0
+        self.beginning = b""
+        self.is_broken_off = False
+        self._descriptor = descriptor
+        self._ended = ended
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes; none at the end, or once the reader is broken off."""
+        while not self.is_broken_off:
+            ended = self._ended is None or self._ended.is_set()
+            limit = _BLOCK if size < 0 else size
+            if block := os.pread(self._descriptor, limit, self.offset):
+                self.offset += len(block)
+                self.beginning = (self.beginning + block[:_BEGINNING])[:_BEGINNING]
+                return block
+            if ended or self._ended is None:
+                break
+            self._ended.wait(_PAUSE_S)
+        return b""
+
+
+Consume = Callable[[Reader], Sealed]
+
+
+def digest(reader: Reader) -> Sealed:
+    """The size and the digest of what there is to read."""
+    sha256 = hashlib.sha256()
+    while block := reader.read():
+        sha256.update(block)
+    return Sealed(reader.offset, sha256.hexdigest())
+
+
+class Follower:
+    """Has `consume` read behind the writer of `path` until `result` or `stop` is called.
+
+    `flush`: what was written is flushed to the disk meanwhile, in a thread of its own, for a flush
+    waits for the disk and reading must not.
+    """
+
+    def __init__(self, path: Path, consume: Consume = digest, *, flush: bool = True) -> None:
         self._path = path
-        self._ending = threading.Event()
+        self._consume = consume
+        self._ended = threading.Event()
+        self._reader: Reader | None = None
         self._descriptor = -1
-        self._sha256 = hashlib.sha256()
-        self._first = b""
-        self._read_bytes = 0
-        self._threads = [
-            threading.Thread(target=target, name="checkpoint digest", daemon=True)
-            for target in (self._read, self._flush)
-        ]
+        self._sealed: Sealed | None = None
+        self._threads = [threading.Thread(target=self._run, name="checkpoint seal", daemon=True)]
+        if flush:
+            self._threads.append(
+                threading.Thread(target=self._flush, name="checkpoint flush", daemon=True)
+            )
         for thread in self._threads:
             thread.start()
 
-    def digest(self, descriptor: int) -> str:
-        """SHA-256, in hex, of the finished file that is open as `descriptor`."""
+    def result(self, descriptor: int) -> Sealed:
+        """What `consume` makes of the finished file that is open as `descriptor`.
+
+        Raises what `consume` does.
+        """
         self._join()
         try:
-            if self._is_of(descriptor):
-                self._catch_up(descriptor)
-                return self._sha256.hexdigest()
+            if self._sealed and self._is_of(descriptor):
+                return self._sealed
         finally:
             self._close()
-        return digest_of(descriptor)
+        return self._consume(Reader(descriptor))
 
     def stop(self) -> None:
+        """Break off; the result is not wanted."""
+        if self._reader:
+            self._reader.is_broken_off = True
         self._join()
         self._close()
 
-    def _read(self) -> None:
-        while not self._ending.wait(_PAUSE_S):
+    def _run(self) -> None:
+        while self._reader is None:
             try:
-                if self._descriptor < 0:
-                    self._descriptor = os.open(self._path, _OPEN)
-                self._catch_up(self._descriptor)
+                self._descriptor = os.open(self._path, _OPEN)
+                self._reader = Reader(self._descriptor, self._ended)
             except OSError:  # not there yet, or not readable: the end will tell
-                continue
+                if self._ended.wait(_PAUSE_S):
+                    return
+        with contextlib.suppress(BaseException):  # it is done again in the end, and raises there
+            self._sealed = self._consume(self._reader)
 
     def _flush(self) -> None:
         flushed_bytes = 0
-        while not self._ending.wait(_PAUSE_S):
-            written_bytes = self._read_bytes
+        while not self._ended.wait(_PAUSE_S):
+            written_bytes = self._reader.offset if self._reader else 0
             if written_bytes - flushed_bytes >= _FLUSH_BYTES:
                 flushed_bytes = written_bytes
                 with contextlib.suppress(OSError):  # a disk that fails is told at the end
                     os.fdatasync(self._descriptor)
 
-    def _catch_up(self, descriptor: int) -> None:
-        while block := os.pread(descriptor, _BLOCK, self._read_bytes):
-            self._sha256.update(block)
-            self._first = self._first or block[:512]
-            self._read_bytes += len(block)
-
     def _is_of(self, descriptor: int) -> bool:
-        """Whether what was read so far is how the file begins."""
-        if self._descriptor < 0:
-            return True  # nothing was read
-        status = os.fstat(descriptor)
+        """Whether what was read is the file, from its beginning to its end."""
+        if self._reader is None:
+            return False
+        status, begun = os.fstat(descriptor), self._reader.beginning
         return (
             os.path.samestat(os.fstat(self._descriptor), status)
-            and status.st_size >= self._read_bytes
-            and os.pread(descriptor, len(self._first), 0) == self._first
+            and status.st_size == self._reader.offset
+            and os.pread(descriptor, len(begun), 0) == begun
         )
 
     def _join(self) -> None:
-        self._ending.set()
+        self._ended.set()
         for thread in self._threads:
             thread.join()
 
@@ -103,8 +156,4 @@ class Follower:
 
 def digest_of(descriptor: int) -> str:
     """SHA-256, in hex, of an open file from its beginning."""
-    sha256, offset = hashlib.sha256(), 0
-    while block := os.pread(descriptor, _BLOCK, offset):
-        sha256.update(block)
-        offset += len(block)
-    return sha256.hexdigest()
+    return digest(Reader(descriptor)).sha256

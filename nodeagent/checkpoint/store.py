@@ -18,9 +18,9 @@ import threading
 from pathlib import Path
 
 from nodeagent.checkpoint import folder, names
-from nodeagent.checkpoint.encryption import Encryption, EncryptionError, Sealed
+from nodeagent.checkpoint.encryption import Encryption, EncryptionError
 from nodeagent.checkpoint.folder import StoreError as StoreError
-from nodeagent.checkpoint.follow import Follower, digest_of
+from nodeagent.checkpoint.follow import Follower, Reader, Sealed
 from nodeagent.checkpoint.manifest import Manifest, ManifestError, parse_manifest
 
 _PREFIX = ".checkpoint-"
@@ -65,8 +65,7 @@ class CheckpointStore:
             self._sweep(directory)
             folder.remove(directory, path.name)
             folder.write_file(directory, _marker(container_id), manifest.to_json())
-        if not self._encryption:  # then it is not the runtime's file that is digested
-            self._under_way[container_id] = Follower(path)
+        self._under_way[container_id] = self._follow(container_id, path)
         return str(path)
 
     def seal(self, container_id: str) -> Sealed:
@@ -78,12 +77,14 @@ class CheckpointStore:
             archive = _open_written(directory, _partial(container_id))
             try:
                 os.fchmod(archive, folder.MODE_FILE)
-                if self._encryption:
-                    return self._encrypted(directory, container_id, archive)
-                follower = self._under_way[container_id]
-                digest = follower.digest(archive) if follower else digest_of(archive)
-                os.fsync(archive)
-                return Sealed(os.fstat(archive).st_size, digest)
+                sealed = self._follower(container_id).result(archive)
+                if self._encryption:  # what could be read is gone at once
+                    _rename(directory, _encrypted(container_id), _partial(container_id))
+                else:
+                    os.fsync(archive)
+                return sealed
+            except EncryptionError as error:
+                raise StoreError(str(error)) from error
             finally:
                 os.close(archive)
 
@@ -173,21 +174,30 @@ class CheckpointStore:
             if not os.access(archive, os.F_OK, dir_fd=directory, follow_symlinks=False):
                 folder.remove(directory, name)
 
-    def _encrypted(self, directory: int, container_id: str, archive: int) -> Sealed:
-        """Replace the archive by its encrypted form; what could be read is gone at once."""
-        assert self._encryption  # noqa: S101 — asked by the caller
-        hidden = _encrypted(container_id)
-        folder.remove(directory, hidden)
-        target = folder.create_file(directory, hidden, exclusive=True)
-        try:
-            sealed = self._encryption.encrypt(archive, target)
-            os.fsync(target)
-        except EncryptionError as error:
-            raise StoreError(str(error)) from error
-        finally:
-            os.close(target)
-        os.replace(hidden, _partial(container_id), src_dir_fd=directory, dst_dir_fd=directory)
-        return sealed
+    def _follow(self, container_id: str, path: Path) -> Follower:
+        """Digest the archive while it is written, or encrypt it."""
+        encryption = self._encryption
+        if encryption is None:
+            return Follower(path)
+
+        def encrypt(reader: Reader) -> Sealed:
+            hidden = _encrypted(container_id)
+            with folder.opened(self.path) as directory:
+                folder.remove(directory, hidden)
+                target = folder.create_file(directory, hidden, exclusive=True)
+                try:
+                    sealed = encryption.encrypt(reader, target)
+                    os.fsync(target)
+                finally:
+                    os.close(target)
+            return sealed
+
+        return Follower(path, encrypt, flush=False)
+
+    def _follower(self, container_id: str) -> Follower:
+        follower = self._under_way.get(container_id)
+        assert follower  # noqa: S101 — begin made it
+        return follower
 
 
 def _open_written(directory: int, name: str) -> int:
@@ -215,6 +225,10 @@ def _marked(directory: int, name: str) -> Manifest:
         return parse_manifest(folder.read_small(directory, name) or b"")
     except ManifestError:
         return _UNKNOWN
+
+
+def _rename(directory: int, source: str, target: str) -> None:
+    os.replace(source, target, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def _partial(container_id: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from nodeagent.checkpoint import encryption
 from nodeagent.checkpoint.encryption import Encryption, EncryptionError
+from nodeagent.checkpoint.follow import Reader
 
 SSH = (
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIYgJGbNyaySV6+Y8XjKT+dGlR1Nu2qgGf3fLrMNhGfG node@example"
@@ -26,7 +27,7 @@ def test_every_recipient_can_open_the_archive(tmp_path: Path, size: int) -> None
     with (tmp_path / "plain").open("rb") as source, (tmp_path / "cipher").open("wb") as target:
         source.seek(size // 2)  # where a reader before may have left it
         sealed = Encryption([str(key.to_public()) for key in keys]).encrypt(
-            source.fileno(), target.fileno()
+            Reader(source.fileno()), target.fileno()
         )
 
     cipher = (tmp_path / "cipher").read_bytes()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.checkpoint import follow
-from nodeagent.checkpoint.follow import Follower, digest_of
+from nodeagent.checkpoint.follow import Follower, Reader, Sealed, digest_of
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,9 @@ def test_the_digest_is_of_what_lies_there_in_the_end(
     follower = Follower(path)
     write(path)
     with path.open("rb") as archive:
-        assert follower.digest(archive.fileno()) == hashlib.sha256(path.read_bytes()).hexdigest()
+        sealed = follower.result(archive.fileno())
+        assert sealed.size_bytes == path.stat().st_size
+        assert sealed.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
         assert digest_of(archive.fileno()) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -80,3 +82,49 @@ def test_what_cannot_be_read_is_no_trouble(
     follower.stop()
     follower.stop()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_was_consumed_meanwhile_is_not_consumed_again(tmp_path: Path) -> None:
+    path, calls = tmp_path / "archive", 0
+
+    def consume(reader: Reader) -> Sealed:
+        nonlocal calls
+        calls += 1
+        return follow.digest(reader)
+
+    follower = Follower(path, consume)
+    in_pieces(path)
+    with path.open("rb") as archive:
+        follower.result(archive.fileno())
+
+    assert calls == 1
+
+
+def test_what_failed_meanwhile_is_tried_again_and_its_failure_told(tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    failures = [ValueError("first"), ValueError("second")]
+
+    def consume(reader: Reader) -> Sealed:
+        follow.digest(reader)
+        raise failures.pop(0)
+
+    follower = Follower(path, consume)
+    in_pieces(path)
+    with path.open("rb") as archive, pytest.raises(ValueError, match="second"):
+        follower.result(archive.fileno())
+
+
+def test_a_follower_that_is_stopped_reads_no_further(tmp_path: Path) -> None:
+    path, seen = tmp_path / "archive", []
+
+    def consume(reader: Reader) -> Sealed:
+        while block := reader.read(1):
+            seen.append(block)
+            time.sleep(0.001)
+        return Sealed(0, "")
+
+    path.write_bytes(b"x" * 100_000)
+    follower = Follower(path, consume)
+    follower.stop()
+
+    assert len(seen) < 1000
