@@ -38,6 +38,7 @@ WANTED = {
     "/flagz": ("/flagz", ("proxy",)),
     "/statusz": ("/statusz", ("statusz", "proxy")),
     "/containerLogs/{namespace}/{pod}/{container}": ("/containerLogs/a/b/c", ("proxy",)),
+    "/checkpoint": ("/checkpoint", ("checkpoint",)),
     "/checkpoint/{namespace}/{pod}/{container}": ("/checkpoint/a/b/c", ("checkpoint",)),
     "/healthz": ("/healthz", ("healthz", "proxy")),
     "/healthz/{check}": ("/healthz/ping", ("healthz", "proxy")),
