@@ -1,8 +1,8 @@
 """The OpenAPI documents: v3 per group and version, and v2 for older clients; pure.
 
 v3 and the JSON form of v2 are complete: every path, and the schemas of every record. The protobuf
-form of v2 is as small as old clients need it to trust the server's own validation: a PATCH of each
-kind with a `fieldValidation` parameter (reference/apiserver.md §1.3); its field numbers are
+form of v2 is as small as old clients need it to trust the server's own validation and dry run: a
+PATCH of each kind with these parameters (reference/apiserver.md §1.3); its field numbers are
 gnostic's.
 """
 
@@ -113,12 +113,17 @@ def _named_path(resource: Resource) -> bytes:
 
 
 def _patch(resource: Resource) -> bytes:
-    query = _bytes(2, b"query") + _bytes(4, b"fieldValidation") + _bytes(6, b"string")
-    parameter = _bytes(1, _bytes(2, _bytes(3, query)))
+    parameters = b"".join(_bytes(8, _query(name)) for name in (b"fieldValidation", b"dryRun"))
     gvk = f"group: {resource.group!r}\nkind: {resource.kind}\nversion: {resource.version}\n"
     extension = _bytes(1, GVK.encode()) + _bytes(2, _bytes(2, gvk.encode()))
     operation_id = f"patch{resource.version.title()}{resource.kind}".encode()
-    return _bytes(5, operation_id) + _bytes(8, parameter) + _bytes(9, b"") + _bytes(13, extension)
+    return _bytes(5, operation_id) + parameters + _bytes(9, b"") + _bytes(13, extension)
+
+
+def _query(name: bytes) -> bytes:
+    return _bytes(
+        1, _bytes(2, _bytes(3, _bytes(2, b"query") + _bytes(4, name) + _bytes(6, b"string")))
+    )
 
 
 def _bytes(number: int, content: bytes) -> bytes:

@@ -62,6 +62,12 @@ class Kubectl:
         """What it printed; fails unless it succeeded."""
         return self.run(*arguments, stdin=stdin).stdout.strip()
 
+    def set_status(self, path: str, status: dict[str, object]) -> None:
+        """Write into the status at a path, as every version can (`--subresource` is new)."""
+        shown = json.loads(self("get", "--raw", f"{path}/status"))
+        shown["status"] = {**shown.get("status", {}), **status}
+        self("replace", "--raw", f"{path}/status", "-f", "-", stdin=json.dumps(shown))
+
 
 def kubectls() -> list[str]:
     """The kubectl on the path, and other versions lying beside it."""

@@ -11,7 +11,7 @@ from typing import Any
 from tests.e2e.apiserver import Kubectl
 
 BUSY = "busy"  # a pod that is there from the start: its usage takes two readings
-VERSIONS = tuple(f"1.{minor}" for minor in range(27, 34))
+VERSIONS = ("1.20", *(f"1.{minor}" for minor in range(27, 34)))  # 1.20 is Debian 12's
 POD = """
 apiVersion: v1
 kind: Pod
@@ -58,6 +58,9 @@ class World:
 
     def gone(self, name: str) -> None:
         self.run("delete", "pod", name, "--grace-period=0", "--force")
+
+    def set_status(self, pod: str, **status: object) -> None:
+        self.kubectl.set_status(f"/api/v1/namespaces/{self.namespace}/pods/{pod}", status)
 
     def value(self, what: str, path: str) -> str:
         return self("get", *what.split("/"), "-o", f"jsonpath={{{path}}}")
