@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import http_parser, web
 
-from orch.component import loops
+from orch.component import loops, requestid
 from orch.component.connection import Connection
 from orch.component.daemon import SetupError
 from orch.component.gate import Admission, Gate
@@ -132,7 +132,8 @@ class HttpServer:
         _require_c_parser()
         if not self._app.frozen:  # it is when an earlier start found the port taken
             self._app.on_response_prepare.append(_drop_banner)
-            self._app.middlewares.insert(0, refuse_odd_requests)
+            self._app.on_response_prepare.append(requestid.show)
+            self._app.middlewares[:0] = [requestid.named, refuse_odd_requests]
         runner = web.AppRunner(self._app, access_log=None)
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it

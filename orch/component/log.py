@@ -12,10 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
 
 from orch.component.daemon import SetupError
+
+request_name: ContextVar[str] = ContextVar("request", default="")  # set by `requestid`
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
@@ -58,7 +61,7 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO nodeagent.heartbeat: sentence`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message = _escape(record.getMessage())
+        message = _escape(record.getMessage()) + _request()
         line = f"{_stamp(record)} {record.levelname} {record.name}: {message}"
         return line + _indented(_traceback(self, record))
 
@@ -68,13 +71,13 @@ class JournalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         prefix = f"<{_PRIORITIES.get(record.levelname, 6)}>"
-        text = f"{record.name}: {_escape(record.getMessage())}"
+        text = f"{record.name}: {_escape(record.getMessage())}{_request()}"
         lines = (text + _indented(_traceback(self, record))).split("\n")
         return "\n".join(prefix + line for line in lines)
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: `ts`, `level`, `logger`, `msg`, and `error` with the traceback."""
+    """One object per line: `ts`, `level`, `logger`, `msg`, `request`, `error` (the traceback)."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -83,10 +86,18 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "msg": record.getMessage(),
         }
+        if request := request_name.get():
+            entry["request"] = request
         traceback = _traceback(self, record)
         if traceback:
             entry["error"] = traceback
         return json.dumps(entry, ensure_ascii=False)
+
+
+def _request() -> str:
+    """The name of the request during which a line is written."""
+    name = request_name.get()
+    return f" (request {name})" if name else ""
 
 
 def _stamp(record: logging.LogRecord) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from nodeagent import main
 from orch.component import lockfile
+from tests.conftest import Pki
 
 PATIENCE_S = 60  # for a busy machine; an idle one needs a second
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -228,6 +229,26 @@ def test_a_watchdog_that_cannot_be_fed_is_refused(
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")
     assert "WatchdogSec of 1 s" in place.refusal()
     assert not place.root.exists()
+
+
+def test_a_fresh_agent_is_small(place: Place, manager: Manager, tmp_path: Path, pki: Pki) -> None:
+    """The limit of `python -m tools.bench idle`, which watches a whole cluster for minutes.
+
+    Like there, the certificate is given: making one takes 16 MiB for a moment.
+    """
+    pair = pki.server()
+    files = (f"--tls-cert-file={pair.cert_file}", f"--tls-private-key-file={pair.key_file}")
+    with running(place.command(*files), tmp_path / "log", NOTIFY_SOCKET=manager.path) as process:
+        assert manager.next().startswith("READY=1")
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{place.healthz_port}/healthz", timeout=PATIENCE_S
+        ) as response:
+            assert response.read() == b"ok"
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        peak_kib = int(status.partition("VmHWM:")[2].split()[0])
+        assert peak_kib <= 80 * 1024, peak_kib
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_sighup_reloads_and_tells_systemd_also_when_a_file_is_broken(
