@@ -33,6 +33,7 @@ class ApiError(Exception):
     uid: str = ""
     causes: tuple[Cause, ...] = field(default_factory=tuple)
     retry_after_s: int | None = None
+    continuation: str = ""  # where a list whose version is gone can go on as things are now
 
     def __str__(self) -> str:
         return self.message
@@ -57,7 +58,7 @@ class ApiError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continuation} if self.continuation else {},
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,
@@ -150,8 +151,8 @@ def invalid(kind: str, name: str, causes: tuple[Cause, ...], group: str = "") ->
     )
 
 
-def expired(message: str) -> ApiError:
-    return ApiError(410, "Expired", message)
+def expired(message: str, continuation: str = "") -> ApiError:
+    return ApiError(410, "Expired", message, continuation=continuation)
 
 
 def service_unavailable(message: str) -> ApiError:

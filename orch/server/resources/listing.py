@@ -15,7 +15,8 @@ from orch.wire.errors import ApiError, Cause, expired
 _START = "\0"  # after a key, and before the next one
 _CONTINUE_EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result."
-    " You can start a new list without the continue parameter."
+    " You can start a new list without the continue parameter, or use the continue token in this"
+    " response to retrieve the remainder of the results; the latter is not consistent."
 )
 
 
@@ -68,4 +69,7 @@ def _snapshot(backend: Backend, prefix: str, options: ListOptions) -> Snapshot:
     try:
         return backend.storage.list(prefix, revision)
     except Compacted as error:
-        raise expired(_CONTINUE_EXPIRED if options.continuation else str(error)) from None
+        if options.continuation is None:
+            raise expired(str(error)) from None
+        rest = Continue(-1, options.continuation.start)
+        raise expired(_CONTINUE_EXPIRED, rest.encode()) from None
