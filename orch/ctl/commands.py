@@ -73,12 +73,27 @@ _NODE = {
     "configz": Entry("node", "the configuration the agent runs with", "CONFIGZ"),
     "healthz": Entry("node", "whether the agent is healthy", "HEALTHZ"),
 }
+_CREATE = {
+    "namespace": Entry("create_kinds", "create a namespace", "NAMESPACE"),
+    "serviceaccount": Entry("create_kinds", "create a service account", "ACCOUNT"),
+    "configmap": Entry("create_kinds", "create a config map from values and files", "CONFIG_MAP"),
+    "secret": Entry("create_kinds", "create a secret from values and files", "SECRET"),
+    "token": Entry("create_kinds", "print a token for a service account", "TOKEN"),
+    "role": Entry("create_access", "create a role", "ROLE"),
+    "clusterrole": Entry("create_access", "create a cluster role", "CLUSTER_ROLE"),
+    "rolebinding": Entry("create_access", "grant a role in a namespace", "ROLE_BINDING"),
+    "clusterrolebinding": Entry(
+        "create_access", "grant a cluster role everywhere", "CLUSTER_ROLE_BINDING"
+    ),
+}
+ALIASES = {"ns": "namespace", "sa": "serviceaccount", "cm": "configmap"}  # of create
 COMMANDS: Mapping[str, Entry] = {
     "get": Entry("get", "show objects"),
     "describe": Entry("describe", "show objects in detail, with their events"),
     "events": Entry("events", "show what happened lately"),
     "logs": Entry("logs", "show what a container printed"),
-    "create": Entry("create", "create objects from files"),
+    "create": Entry("create", "create objects from files, or of some kinds from options",
+                    below=_CREATE),
     "apply": Entry("apply", "create objects from files, or change them to what the files say"),
     "replace": Entry("replace", "replace objects by those of files"),
     "delete": Entry("delete", "delete objects"),

@@ -15,6 +15,7 @@ from orch.ctl.manifests import Manifest
 EXAMPLES = """
 orchctl create -f pod.yaml
 orchctl create -f - --dry-run=server -o yaml
+orchctl create namespace shop
 """
 
 

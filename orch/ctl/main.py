@@ -53,6 +53,8 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, Command]:
     )  # fmt: skip
     args = outer.parse_args(argv, parsing.defaults())
     words, entry = _chosen(outer, commands.COMMANDS, args)
+    if entry.below and args.rest:
+        args.rest[0] = commands.ALIASES.get(args.rest[0], args.rest[0])
     if entry.below and (not entry.module or (args.rest[:1] and args.rest[0] in entry.below)):
         middle = parsing.words_parser(
             f"orchctl {words}", entry.below,

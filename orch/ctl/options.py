@@ -47,6 +47,8 @@ def add_to(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
         parser.set_defaults(**_DEFAULTS)
     group = parser.add_argument_group("options of every command")
     for names, text, settings in _OPTIONS:
+        if any(name in parser._option_string_actions for name in names):
+            continue  # the command means something else by it
         group.add_argument(*names, help=text, default=argparse.SUPPRESS, **settings)
 
 

@@ -12,12 +12,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from orch.component.pki import Authority, Subject
 from tests.e2e.apiserver import ApiServer, Kubectl, running
 from tests.e2e.harness import eventually
 from tests.orch.ctl.conftest import Result, run_command
@@ -69,6 +71,10 @@ class Both:
         assert result.code == code, result.out + result.err
         return result
 
+    def address(self) -> str:
+        config = yaml.safe_load(Path(self.kubeconfig).read_text())
+        return str(config["clusters"][0]["cluster"]["server"])
+
     def stored(self, *words: str) -> Any:
         found = json.loads(self.kubectl("get", *words, "-o", "json"))
         for name in ("uid", "resourceVersion", "creationTimestamp", "generation"):
@@ -84,7 +90,10 @@ class Both:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     folder = tmp_path_factory.mktemp("apiserver")
-    with running(folder, "--serve-upstream-aliases") as server:
+    authority = Authority(folder / "accounts", now=datetime.now(UTC))
+    key = authority.issue(Subject("accounts", "accounts", ())).key_file
+    signing = f"--service-account-signing-key-file={key}"
+    with running(folder, "--serve-upstream-aliases", signing) as server:
         both = Both(server, folder)
         objects = "---".join((NODE, POD.replace("NAME", "shown"), DATA, ROLE))
         both.ours("create", "-f", both.file(objects))
@@ -171,6 +180,12 @@ CHANGES: list[tuple[str, str, list[str]]] = [
                               '{"spec":{"containers":[{"name":"c","image":"busybox:2"}]}}']),
     ("patch the status", "pod changed", ["patch pod changed --subresource=status -p "
                                          '{"status":{"phase":"Running"}}']),
+    ("make a map", "cm settings2", ["create configmap settings2 --from-literal a=b=c"]),
+    ("make a map of a file", "cm settings2", ["create cm settings2 --from-file x=MAP"]),
+    ("make a secret", "secret made",
+     ["create secret generic made --from-literal a=b", "delete secret made"]),
+    ("make a namespace", "ns made", ["create namespace made", "delete ns made"]),
+    ("make an account", "sa made", ["create sa made", "delete sa made"]),
     ("delete", "cm settings2", ["create -f MAP", "delete cm settings2"]),
 ]  # fmt: skip
 
@@ -185,10 +200,16 @@ def test_the_same_words_leave_the_same(both: Both, name: str, what: str, lines: 
     ends = []
     for run in (both.kubectl, lambda *words: both.ours(*words).out.strip()):
         begin(both)
-        told = [plain(run(*(files.get(word, word) for word in line.split()))) for line in lines]
+        told = [plain(run(*(placed(word, files) for word in line.split()))) for line in lines]
         ends.append((told, stored(both, what)))
     begin(both)
     assert ends[1] == ends[0]
+
+
+def placed(word: str, files: dict[str, str]) -> str:
+    """A word with the name of a file in the place of FILE or MAP."""
+    key, equals, name = word.rpartition("=")
+    return f"{key}{equals}{files.get(name, name)}"
 
 
 def begin(both: Both) -> None:
@@ -261,6 +282,14 @@ def _scripts() -> str:
 
 def test_it_works_where_kubectl_cannot(both: Both) -> None:
     """Groups that kubectl has compiled in under another name."""
+    both.ours("create", "clusterrole", "made", "--verb=get", "--non-resource-url=/metrics")
+    words = ("create", "clusterrolebinding", "made", "--clusterrole", "made")
+    both.ours(*words, "--user", "jane", "--serviceaccount", "default:web")
+    assert both.ours("auth", "can-i", "get", "/metrics", "--as", "jane").out == "yes\n"
+    token = both.ours("create", "token", "default", "--duration", "1h").out.strip()
+    told = run_command("auth", "whoami", "--token", token, "-s", both.address(),
+                       "--insecure-skip-tls-verify").out  # fmt: skip
+    assert "system:serviceaccount:default:default" in told
     role = both.ours("describe", "role", "reader").out
     assert "[get list]" in role
     assert both.ours("auth", "can-i", "--list").out.startswith("Resources")
