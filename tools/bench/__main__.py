@@ -17,6 +17,7 @@ BENCHMARKS = {
     "pods": "110 pods on one node: what the agent costs for each, and adds to the runtime",
     "apiserver": "durable writes beside etcd, starts, a large cluster, watch fan-out",
     "orchctl": "the client command: from the shell to its first output",
+    "authorizer": "access decisions against a plain scan, and reviews over TLS on one core",
     "heartbeats": "API server and controller under thousands of hollow nodes",
 }
 
