@@ -51,6 +51,19 @@ class Connection(web.RequestHandler):
             self.cut()
         self.end()
 
+    def data_received(self, data: bytes) -> None:
+        """Also while the server stops, for a request whose body is still on its way."""
+        if not (self._close or self._force_close):
+            super().data_received(data)
+            return
+        request = self._current_request
+        if request is None or request.content.is_eof():
+            return
+        stopping = self._close, self._force_close
+        self._close = self._force_close = False  # else aiohttp drops what comes
+        super().data_received(data)
+        self._close, self._force_close = stopping
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """End what only the client wanted: a read or a watch stops, a write is carried through."""
         request, task = self._current_request, self._task_handler

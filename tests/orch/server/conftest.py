@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+import resource
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,3 +55,11 @@ async def api(server_pki: Pki, tmp_path: Path) -> AsyncIterator[Api]:
     api = await Api.start(server_pki, tmp_path / "data")
     yield api
     await api.stop()
+
+
+@pytest.fixture
+def same_file_limit() -> Iterator[None]:
+    """What a server that starts does to the limit of open files is undone."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -32,13 +32,6 @@ def arguments(pki: Pki, directory: Path, *more: str) -> list[str]:
 
 
 @pytest.fixture
-def same_file_limit():
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-@pytest.fixture
 def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """systemd's end of NOTIFY_SOCKET."""
     address = str(tmp_path / "notify")

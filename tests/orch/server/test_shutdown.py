@@ -1,0 +1,81 @@
+"""The order in which a server stops, as its clients see it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import orjson
+import pytest
+
+from orch.component import loops
+from orch.component.daemon import Stop
+from orch.server import flags, main
+from tests.orch.server.harness import NODES, Pki, node
+from tests.orch.server.test_main import arguments
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect(pki: Pki, port: int) -> Connection:
+    context = ssl.create_default_context(cafile=pki.ca_file)
+    context.load_cert_chain(pki.users["admin"].cert_file, pki.users["admin"].key_file)
+    return await asyncio.open_connection("127.0.0.1", port, ssl=context)
+
+
+async def ask(connection: Connection, path: str) -> int:
+    """The code of the answer."""
+    reader, writer = connection
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(
+        int(line.split(b":")[1])
+        for line in head.split(b"\r\n")
+        if line.lower().startswith(b"content-length")
+    )
+    await reader.readexactly(length)
+    return int(head.split()[1])
+
+
+async def until_ready_fails(connection: Connection) -> None:
+    while await ask(connection, "/readyz") == 200:
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.usefixtures("same_file_limit")
+async def test_readiness_fails_first_then_watches_end_and_requests_are_finished(
+    server_pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.daemon, "freeze_gc", lambda: None)
+    stop = Stop()
+    delayed = flags.parse(arguments(server_pki, tmp_path, "--shutdown-delay-duration=2s"))
+    running = loops.spawn(main.run(delayed, stop), name="server")
+    async with asyncio.timeout(60):
+        while not (tmp_path / "port").exists():
+            await asyncio.sleep(0.02)
+        port = int((tmp_path / "port").read_text())
+        prober, watcher, writer = [await connect(server_pki, port) for _ in range(3)]
+        assert await ask(prober, "/readyz") == 200
+        watcher[1].write(f"GET {NODES}?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        await watcher[0].readuntil(b"\r\n\r\n")
+        body = orjson.dumps(node("n1"))
+        head = f"POST {NODES} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer[1].write(head.encode() + body[:10])
+
+        stop.set("test")
+        await until_ready_fails(prober)
+        assert await ask(prober, NODES) == 200
+        late = await connect(server_pki, port)
+        assert await ask(late, NODES) == 200
+        assert not watcher[0].at_eof()
+
+        assert await watcher[0].readuntil(b"0\r\n\r\n")  # a clean end, not a broken connection
+        assert not running.done()
+        writer[1].write(body[10:])
+        assert (await writer[0].readline()).split()[1] == b"201"
+        await running
+        for _, end in (prober, watcher, writer, late):
+            end.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
