@@ -33,7 +33,7 @@ from nodeagent.pods.spec import PodSettings
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.cri import CriRuntime
 from nodeagent.runtime.health import RuntimeWatch
-from nodeagent.runtime.verdict import DOWN_AFTER_S
+from nodeagent.runtime.verdict import DOWN_AFTER_S, runtime_problems
 from nodeagent.server import Services
 from nodeagent.stats.host import HostFacts, read_host_facts
 from nodeagent.stats.hugepages import read_hugepages
@@ -47,7 +47,7 @@ from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.component.daemon import SetupError
 from orch.component.features import Features
-from orch.component.health import HealthChecks, SliMetrics
+from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.notify import Notifier
 from orch.component.stability import MetricPolicy, Release
 from orch.component.zpages import ZPages
@@ -199,7 +199,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     )
     sampling = SamplingCheck(sampler, lambda: current.value.housekeepingInterval)
     lease = _lease(lease_client, node_name, config)
-    health, slis = _health(sampling, lease)
+    health, slis = _health(sampling, lease, watch, status if client else None)
     return Parts(
         node_name=node_name,
         current=current,
@@ -306,14 +306,31 @@ async def _settled(watch: RuntimeWatch, sampler: Sampler) -> None:
             await sampler.fresh()
 
 
-def _health(sampling: SamplingCheck, lease: LeaseLoop | None) -> tuple[HealthChecks, SliMetrics]:
-    """What /healthz says: that this process works, not that what it depends on does."""
+def _health(
+    sampling: SamplingCheck,
+    lease: LeaseLoop | None,
+    watch: RuntimeWatch,
+    status: StatusLoop | None,
+) -> tuple[HealthChecks, SliMetrics]:
+    """/healthz and /livez: this process works; /readyz: what it depends on does too."""
     slis = SliMetrics()
     checks = HealthChecks(slis)
     checks.add("ping", lambda: None)
     checks.add("sampling", sampling)
     if lease:
         checks.add("lease", lease.alive)
+
+    def runtime_ready() -> None:
+        now_s = asyncio.get_running_loop().time()
+        if problems := runtime_problems(watch.health, now_s):
+            raise CheckFailed("; ".join(problems))
+
+    def registered() -> None:
+        if status is not None and not status.registered:
+            raise CheckFailed("the node is not registered with the API server")
+
+    checks.add("runtime", runtime_ready, endpoints=("readyz",))
+    checks.add("registered", registered, endpoints=("readyz",))
     return checks, slis
 
 

@@ -7,7 +7,7 @@ serves /healthz and nothing else. Bodies of errors are text, as the reference ag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +66,7 @@ def secure_app(services: Services) -> web.Application:
     if services.checkpoints:
         app.router.add_get("/checkpoint", handlers.checkpoints)
         app.router.add_post("/checkpoint/{namespace}/{pod}/{container}", handlers.checkpoint)
-    add_health_routes(app, services.health)
+    add_health_routes(app, services.health, ("healthz", "livez", "readyz"))
     return app
 
 
@@ -85,9 +85,13 @@ def healthz_app(health: HealthChecks) -> web.Application:
     return app
 
 
-def add_health_routes(app: web.Application, health: HealthChecks) -> None:
-    app.router.add_get("/healthz", health.handler("healthz"))
-    app.router.add_get("/healthz/{check}", health.handler("healthz"))
+def add_health_routes(
+    app: web.Application, health: HealthChecks, endpoints: Sequence[str] = ("healthz",)
+) -> None:
+    for endpoint in endpoints:
+        handler = health.handler(endpoint)
+        app.router.add_get(f"/{endpoint}", handler)
+        app.router.add_get(f"/{endpoint}/{{check}}", handler)
 
 
 def _add_readable(app: web.Application, handlers: _Handlers) -> None:

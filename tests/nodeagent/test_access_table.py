@@ -40,6 +40,10 @@ WANTED = {
     "/containerLogs/{namespace}/{pod}/{container}": ("/containerLogs/a/b/c", ("proxy",)),
     "/checkpoint": ("/checkpoint", ("checkpoint",)),
     "/checkpoint/{namespace}/{pod}/{container}": ("/checkpoint/a/b/c", ("checkpoint",)),
+    "/livez": ("/livez", ("proxy",)),
+    "/livez/{check}": ("/livez/ping", ("proxy",)),
+    "/readyz": ("/readyz", ("proxy",)),
+    "/readyz/{check}": ("/readyz/ping", ("proxy",)),
     "/healthz": ("/healthz", ("healthz", "proxy")),
     "/healthz/{check}": ("/healthz/ping", ("healthz", "proxy")),
 }

@@ -134,6 +134,25 @@ async def test_health_and_watchdog_ask_whether_the_machine_is_read(build: Build)
     await built.close()
 
 
+async def test_it_is_ready_when_what_it_depends_on_is(build: Build, kubeconfig: str) -> None:
+    built = build(kubeconfig, RUNTIME)
+    found = {one.name: one for one in await built.health.run("readyz")}
+    assert found["registered"].message == "the node is not registered with the API server"
+    assert not found["runtime"].ok
+    live = {one.name for one in await built.health.run("livez")}
+    assert not {"runtime", "registered"} & live  # not a reason to be killed
+    built.status.registered = True
+    found = {one.name: one for one in await built.health.run("readyz")}
+    assert found["registered"].ok
+    await built.close()
+
+
+async def test_alone_there_is_nothing_to_register_with(build: Build) -> None:
+    built = build()
+    assert {one.name: one.ok for one in await built.health.run("readyz")}["registered"]
+    await built.close()
+
+
 async def test_the_handlers_get_the_same_objects(build: Build) -> None:
     built = build(RUNTIME)
     services = built.services(None, MetricPolicy(), ZPages("nodeagent", {}))

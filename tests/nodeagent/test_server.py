@@ -59,6 +59,10 @@ ROUTES = {
     ),
     ("GET", "/healthz"): Route("/healthz", TEXT, "ok", True),
     ("GET", "/healthz/{check}"): Route("/healthz/ping", TEXT, "ok", True),
+    ("GET", "/livez"): Route("/livez", TEXT, "ok"),
+    ("GET", "/livez/{check}"): Route("/livez/ping", TEXT, "ok"),
+    ("GET", "/readyz"): Route("/readyz", TEXT, "ok"),
+    ("GET", "/readyz/{check}"): Route("/readyz/ping", TEXT, "ok"),
 }
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
