@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 from tests.e2e.harness import LocalCluster, eventually, jobs_of
 from tests.fakes.prometheus import Prometheus, prometheus
 
+# What the reference collector chose and promtool's advice on style does not like.
+REFERENCE_NAMES = ("container_memory_failcnt", "container_fs_inodes_total")
 PATHS = ["/metrics/resource", "/metrics/slis", "/metrics/containerstats", "/metrics"]
 
 
@@ -59,3 +63,21 @@ def test_the_pages_hold_what_they_are_scraped_for(scraper: Prometheus) -> None:
 
     (series,) = eventually(healthcheck, within_s=10, what="the health gauge is scraped")
     assert series["value"][1] == "1"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_promtool_accepts_every_page(cluster: LocalCluster, path: str) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian package prometheus)")
+    page = cluster.kubectl("get", "--raw", cluster.proxy(path)).stdout
+    checked = subprocess.run(
+        [promtool, "check", "metrics"], input=page, capture_output=True, text=True, timeout=30
+    )
+    assert page.count("\n") > 2
+    complaints = [
+        line
+        for line in (checked.stderr + checked.stdout).splitlines()
+        if not line.startswith(REFERENCE_NAMES)
+    ]
+    assert complaints == []
