@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodeagent import lock, parts, serving
+from nodeagent import evictions, lock, parts, serving
 from nodeagent import options as command_line
 from nodeagent.commands.dispatch import dispatch
 from nodeagent.config.current import CurrentConfig
@@ -134,6 +134,8 @@ def _periodic(
         steps["runtime disks"] = (measuring.disks.step, parts.DISK_INTERVAL_S)
     if measuring.stats:
         steps["runtime statistics"] = (measuring.stats.step, reading_s)
+    if built.evictions:
+        steps["evictions"] = (built.evictions.step, evictions.INTERVAL_S)
     if built.triggers:
         steps["pressure triggers"] = (built.triggers.step, _TRIGGER_STEP_S)
     return {name: Periodic(name, step, interval_s=s) for name, (step, s) in steps.items()}

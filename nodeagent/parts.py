@@ -19,6 +19,7 @@ from nodeagent.checkpointparts import Checkpoints
 from nodeagent.collector import FactsCollector
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.evictions import Evictions
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.measuringparts import Measuring, SamplingCheck, build_measuring, pods_cgroup
 from nodeagent.metrics import agent as agent_metrics
@@ -79,6 +80,7 @@ class Parts:
     status: StatusLoop
     lease: LeaseLoop | None
     keeper: PodKeeper | None
+    evictions: Evictions | None
     checkpoints: Checkpoints | None
     events: EventRecorder | None
     health: HealthChecks
@@ -217,6 +219,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         status=status,
         lease=lease,
         keeper=keeper,
+        evictions=_evictions(config, status, sampler, registry, keeper, events),
         checkpoints=checkpoints,
         events=events if client else None,
         health=health,
@@ -238,6 +241,31 @@ def _triggers(
         return None
     return stalls.pressure_triggers(
         config, node_name=node_name, sampler=sampler, registry=registry, recorder=events
+    )
+
+
+def _evictions(
+    config: NodeAgentConfiguration,
+    status: StatusLoop,
+    sampler: Sampler,
+    registry: PodRegistry,
+    keeper: PodKeeper | None,
+    events: EventRecorder,
+) -> Evictions | None:
+    if keeper is None:
+        return None
+
+    def announce(text: str) -> None:
+        if status.node is not None:
+            events.note(status.node, "Warning", "EvictionThresholdMet", text)
+
+    return Evictions(
+        registry,
+        state=lambda: status.pressure,
+        fresh=sampler.fresh,
+        evict=keeper.evict,
+        announce=announce,
+        longest_soft_grace_s=config.evictionMaxPodGracePeriod,
     )
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nodeagent.node.eviction import CRITICAL_PRIORITY
 from nodeagent.pods import manifests, qos, sysctls
+from nodeagent.pods.ending import EVICTED
 from nodeagent.pods.restarts import is_sidecar
-from orch.wire import quantity
+from orch.wire import names, quantity
 from orch.wire.core import Node, Taint
 from orch.wire.pods import Container, Pod, Toleration
 
 _COUNTED = ("cpu", "memory")
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ def refusal(pod: Pod, node: Node, others: Iterable[Pod]) -> Refusal | None:
     """Why `pod` cannot run beside `others` on `node`; None when it can."""
     listed = list(others)
     found = (
-        _pods_problem(node, listed)
+        _pressure_problem(pod, node)
+        or _pods_problem(node, listed)
         or _amount_problem(pod, node, listed)
         or _port_problem(pod, listed)
         or _selector_problem(pod, node)
@@ -41,6 +45,26 @@ def refusal(pod: Pod, node: Node, others: Iterable[Pod]) -> Refusal | None:
         problem = sysctls.sysctl_problem(pod, info.kernelVersion if info else "")
         found = Refusal("SysctlForbidden", problem) if problem else None
     return found and Refusal(found.reason, f"Pod was rejected: {found.message}")
+
+
+def _pressure_problem(pod: Pod, node: Node) -> Refusal | None:
+    """A node that evicts takes nobody it would evict next; memory is kept for who asked for it."""
+    if manifests.is_static(pod) or (pod.spec.priority or 0) >= CRITICAL_PRIORITY:
+        return None
+    under = [c.type for c in node.status.conditions or () if c.status == "True"]
+    pressures = [kind for kind in _PRESSURES if kind in under]
+    if not pressures or (pressures == ["MemoryPressure"] and _asks_for_memory(pod)):
+        return None
+    return Refusal(EVICTED, f"The node had condition: [{', '.join(pressures)}].")
+
+
+def _asks_for_memory(pod: Pod) -> bool:
+    """Of service classes above the last one, or with a toleration of the pressure."""
+    tolerated = any(
+        t.key == names.TAINT_MEMORY_PRESSURE and t.effect in (None, "", "NoSchedule")
+        for t in pod.spec.tolerations or ()
+    )
+    return tolerated or qos.qos_class(pod) != qos.BEST_EFFORT
 
 
 def requested(pod: Pod, resource: str) -> int:

@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from nodeagent.pods import admission, desired, manifests, status
+from nodeagent.pods.ending import EVICTED, HARD_GRACE_S, Ending
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import PodSource
-from nodeagent.pods.worker import Ending, PodWorker, Removal
+from nodeagent.pods.worker import PodWorker, Removal
 from orch.component import loops
 from orch.wire import names, times
 from orch.wire.core import Node
@@ -27,8 +28,6 @@ from orch.wire.pods import Pod
 log = logging.getLogger(__name__)
 
 _RECHECK_S = 10.0  # leftovers and late answers are looked for again so often
-
-EVICTED = "Evicted"
 
 Removed = Callable[[Pod], None]
 
@@ -85,12 +84,16 @@ class PodKeeper:
         finally:
             await self._stop_workers()
 
-    def evict(self, uid: str, message: str) -> bool:
+    def evict(self, uid: str, message: str, *, grace_s: int = HARD_GRACE_S) -> bool:
         """Let a pod fail with the reason Evicted; False when there is none, or it is over."""
+        return self.end(uid, Ending(EVICTED, message, grace_s))
+
+    def end(self, uid: str, ending: Ending) -> bool:
+        """Let a pod fail before its time; False when there is none, or it is over."""
         worker = self._workers.get(uid)
-        if worker is None or not worker.end(Ending(EVICTED, message)):
+        if worker is None or not worker.end(ending):
             return False
-        self._services.events.warning(worker.pod, EVICTED, message)
+        self._services.events.warning(worker.pod, ending.reason, ending.message)
         return True
 
     async def remove_all(self, timeout_s: float) -> None:

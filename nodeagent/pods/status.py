@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from nodeagent.pods import conditions, qos
 from nodeagent.pods.actions import NO_SIGNS, Plan, Signs, Waiting
 from nodeagent.pods.conditions import Moment
+from nodeagent.pods.ending import DISRUPTED
 from nodeagent.pods.observed import ObservedPod, is_ready
 from nodeagent.pods.phase import FAILED, FINAL_PHASES, is_done, pod_phase
 from nodeagent.pods.restarts import is_sidecar
@@ -25,6 +26,7 @@ from orch.wire.pods import (
     ContainerStateWaiting,
     ContainerStatus,
     Pod,
+    PodCondition,
     PodIP,
     PodStatus,
 )
@@ -69,7 +71,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     )
     return PodStatus(
         phase=phase,
-        conditions=conditions.pod_conditions(moment, before.conditions, facts.now),
+        conditions=conditions.pod_conditions(moment, _known_conditions(pod, before), facts.now),
         hostIP=facts.host_ip or None,
         podIP=ips[0] if ips else None,
         podIPs=[PodIP(ip=ip) for ip in ips] or None,
@@ -95,6 +97,14 @@ def refused_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
         startTime=pod.status.startTime or now,
         qosClass=qos.qos_class(pod),
     )
+
+
+def _known_conditions(pod: Pod, before: PodStatus) -> list[PodCondition]:
+    """Those of the last status, and what the pod's end added to them."""
+    known = list(before.conditions or ())
+    if any(one.type == DISRUPTED for one in known):
+        return known
+    return [*known, *(one for one in pod.status.conditions or () if one.type == DISRUPTED)]
 
 
 def _statuses_of_the_past(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus]:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from nodeagent.pods import cleanup, payload, plan, references, spec, timings
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
 from nodeagent.pods.display import Display
+from nodeagent.pods.ending import Ending, ended, shown
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.phase import FAILED, FINAL_PHASES, RUNNING
+from nodeagent.pods.phase import FINAL_PHASES, RUNNING
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.steps import Steps
 from nodeagent.pods.troubles import StepFailed, Troubles
@@ -25,6 +26,7 @@ from nodeagent.pods.volumes import Knowledge, VolumeError
 from nodeagent.runtime.base import RuntimeUnavailable
 from orch.component import loops
 from orch.component.loops import Backoff
+from orch.wire import times
 from orch.wire.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,6 @@ _PAUSE_AFTER_BUG_S = 10.0
 _PAUSE_WITHOUT_PROGRESS_S = 1.0
 _UNAVAILABLE_S = (0.5, 2.0, 30.0)  # first pause, factor, longest one
 _TICK_S = 0.01
-_ENDING_GRACE_S = 1  # of a pod that is evicted, as in the reference agent
 _FILE_POLL_S = 1.0  # how often a file that a container waits for is looked for
 
 
@@ -42,14 +43,6 @@ class Removal:
     """The pod is to go; `grace_s` None means its own grace period."""
 
     grace_s: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The pod is over before its time: why, as its status shows it."""
-
-    reason: str
-    message: str
 
 
 class PodWorker:
@@ -71,6 +64,7 @@ class PodWorker:
         self._wake = asyncio.Event()
         self._removal: Removal | None = None
         self._ending: Ending | None = None
+        self._ended_at = ""
         self._shown_in_volumes: Pod | None = None
         self._refresh_at_s = math.inf  # loop time when volumes are compared with the API
         self._interrupt = asyncio.Event()  # a new request to remove the pod
@@ -101,7 +95,7 @@ class PodWorker:
     def update(self, pod: Pod) -> None:
         """The pod's newest definition; the one that is known already is no reason to look again."""
         if self._ending:
-            pod = _ended(pod, self._ending)
+            pod = ended(pod, self._ending, self._ended_at)
         known, self.pod = self.pod, pod
         if pod is known or pod == known:
             return
@@ -117,7 +111,8 @@ class PodWorker:
             return False
         log.warning("pod %s: %s: %s", self.name, ending.reason, ending.message.strip())
         self._ending = ending
-        self.pod = _ended(self.pod, ending)
+        self._ended_at = times.format_time(self._services.now())
+        self.pod = ended(self.pod, ending, self._ended_at)
         self._failed_action = None
         self._interrupt.set()
         self.poke()
@@ -176,7 +171,8 @@ class PodWorker:
         signs = self._services.vitals.signs(self.uid)
         troubles = self._troubles.active(self._now_s())
         decided = plan.next_step(self.pod, seen, troubles, self._now_ns(), signs)
-        await self._display.show(self.pod, seen, decided)
+        pod = shown(self.pod, seen) if self._ending else self.pod
+        await self._display.show(pod, seen, decided)
         self._observe_start()
         if decided.action is None:
             return self._until_next(decided), False
@@ -328,12 +324,3 @@ class PodWorker:
 
     def _now_ns(self) -> int:
         return int(self._services.now().timestamp() * 1e9)
-
-
-def _ended(pod: Pod, ending: Ending) -> Pod:
-    """The pod as the API will hold it: failed, and with no time left to go gracefully."""
-    status = pod.status.model_copy(
-        update={"phase": FAILED, "reason": ending.reason, "message": ending.message}
-    )
-    hurried = pod.spec.model_copy(update={"terminationGracePeriodSeconds": _ENDING_GRACE_S})
-    return pod.model_copy(update={"status": status, "spec": hurried})

@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.pods import admission, sysctls
 from nodeagent.pods.admission import Refusal
-from orch.wire.core import Node
+from orch.wire.core import Node, NodeCondition
 from orch.wire.pods import Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld, named
@@ -172,3 +172,27 @@ async def test_a_pod_over_makes_room_for_another(world: PodWorld) -> None:
     world.source.set(first, named(asking("2"), "next", "uid-next"))
     await world.until(lambda: "app" in world.running())
     assert world.status("next").status.phase != "Failed"
+
+
+# Conditions of the node, pod → refused? After the reference's eviction_manager_test.go, Admit.
+PRESSED: list[tuple[list[str], Pod, bool]] = [
+    ([], asking(), False),
+    (["MemoryPressure"], asking(), True),
+    (["MemoryPressure"], asking(memory="1Mi"), False),
+    (["DiskPressure"], asking(memory="1Mi"), True),
+    (["PIDPressure"], asking(memory="1Mi"), True),
+    (["MemoryPressure", "DiskPressure"], asking(memory="1Mi"), True),
+    (["DiskPressure"], asking(priority=2_000_000_000), False),
+    (["DiskPressure"], asking(**STATIC), False),
+]
+
+
+@pytest.mark.parametrize(("under", "wanted", "refused"), PRESSED)
+def test_a_node_under_pressure_takes_nobody_it_would_evict_next(
+    under: list[str], wanted: Pod, refused: bool
+) -> None:
+    conditions = [NodeCondition(type=kind, status="True") for kind in under]
+    status = NODE.status.model_copy(update={"conditions": conditions})
+    found = admission.refusal(wanted, NODE.model_copy(update={"status": status}), [])
+    message = f"Pod was rejected: The node had condition: [{', '.join(under)}]."
+    assert found == (Refusal("Evicted", message) if refused else None)

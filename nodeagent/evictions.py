@@ -1,0 +1,182 @@
+"""Evicting pods, one at a time, while the node is short of something.
+
+The status loop keeps the state of the thresholds; this loop looks whether one of them has been met
+for longer than its grace, takes a new sample, and lets the first pod in `node.eviction`'s order go.
+The next goes only when the last one's containers have ended, or did not in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from nodeagent import collector
+from nodeagent.node import eviction, pressure
+from nodeagent.node.eviction import Candidate, ContainerUse
+from nodeagent.node.pressure import Observation, PressureState, Threshold
+from nodeagent.pods import manifests, qos, spec
+from nodeagent.pods.ending import HARD_GRACE_S
+from nodeagent.pods.phase import FINAL_PHASES
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.stats import summarydisks
+from nodeagent.stats.samples import ContainerSample, FsSample, PodSample, Sample
+from orch.wire import quantity
+from orch.wire.pods import Container, Pod
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 10.0
+_ENDS_WITHIN_S = 30.0  # beyond the grace period of a victim
+
+
+class Evict(Protocol):
+    def __call__(self, uid: str, message: str, *, grace_s: int) -> bool: ...
+
+
+class Evictions:
+    """`state` gives the thresholds as the status loop sees them, `fresh` a new sample.
+
+    `evict` ends a pod; False when it is over already. `announce` tells once of each resource
+    that the node begins to reclaim.
+    """
+
+    def __init__(
+        self,
+        registry: PodRegistry,
+        *,
+        state: Callable[[], PressureState],
+        fresh: Callable[[], Awaitable[Sample]],
+        evict: Evict,
+        announce: Callable[[str], None],
+        longest_soft_grace_s: int = 0,
+    ) -> None:
+        self._registry = registry
+        self._state = state
+        self._fresh = fresh
+        self._evict = evict
+        self._announce = announce
+        self._longest_soft_grace_s = longest_soft_grace_s
+        self._leaving = ""  # uid of the pod that was evicted last
+        self._wait_until_s = 0.0
+        self._reclaiming: frozenset[str] = frozenset()  # resources that were announced
+        self._helpless = ""  # the signal that no pod could help with
+
+    async def step(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        due = pressure.due_for_eviction(self._state(), now_s)
+        threshold = eviction.most_urgent(due)
+        if threshold is None:
+            self._reclaiming, self._helpless = frozenset(), ""
+            return
+        if self._still_leaving(now_s):
+            return
+        sample = await self._fresh()
+        seen = pressure.observe(collector.usage_facts(sample, None)).get(threshold.signal)
+        if seen is not None:
+            self._relieve(threshold, seen, sample, now_s)
+
+    def _still_leaving(self, now_s: float) -> bool:
+        gone = not self._registry.view(self._leaving).active
+        return bool(self._leaving) and not gone and now_s < self._wait_until_s
+
+    def _relieve(
+        self, threshold: Threshold, seen: Observation, sample: Sample, now_s: float
+    ) -> None:
+        resource = eviction.RESOURCE_OF[threshold.signal]
+        if resource not in self._reclaiming:
+            self._reclaiming |= {resource}
+            self._announce(f"Attempting to reclaim {resource}")
+        for candidate in eviction.ranked(resource, self._candidates(sample)):
+            grace_s = self._grace_s(threshold, candidate.uid)
+            text = eviction.message(threshold, seen, candidate)
+            if self._evict(candidate.uid, text, grace_s=grace_s):
+                self._registry.counts.evictions[threshold.signal] += 1
+                self._leaving, self._helpless = candidate.uid, ""
+                self._wait_until_s = now_s + grace_s + _ENDS_WITHIN_S
+                return
+        if self._helpless != threshold.signal:
+            self._helpless = threshold.signal
+            log.error("the node is low on %s and no pod is left that could be evicted", resource)
+
+    def _grace_s(self, threshold: Threshold, uid: str) -> int:
+        """A hard threshold leaves no time; a soft one the pod's own, up to the configured bound."""
+        if not threshold.grace_s:
+            return HARD_GRACE_S
+        pod = self._registry.desired(uid)
+        own_s = spec.grace_period_s(pod) if pod else HARD_GRACE_S
+        return min(own_s, self._longest_soft_grace_s) if self._longest_soft_grace_s else own_s
+
+    def _candidates(self, sample: Sample) -> list[Candidate]:
+        measured = {one.target.uid: one for one in sample.pods}
+        found = []
+        for pod in self._registry.all_desired():
+            uid = pod.metadata.uid or ""
+            shown = self._registry.status(uid)
+            over = shown is not None and shown.phase in FINAL_PHASES
+            if not over and self._registry.view(uid).active:
+                found.append(candidate_of(pod, measured.get(uid)))
+        return found
+
+
+def candidate_of(pod: Pod, sample: PodSample | None) -> Candidate:
+    """What the pod uses and asked for; what was not measured is absent."""
+    samples = {one.target.name: one for one in sample.containers} if sample else {}
+    containers = tuple(
+        ContainerUse(one.name, _container_use(samples.get(one.name)), _requested(one))
+        for one in pod.spec.containers
+    )
+    return Candidate(
+        uid=pod.metadata.uid or "",
+        priority=pod.spec.priority or 0,
+        static=manifests.is_static(pod),
+        used=_pod_use(sample, containers),
+        requested={
+            resource: sum(one.requested.get(resource, 0) for one in containers)
+            for resource in (eviction.MEMORY, eviction.STORAGE)
+        },
+        containers=containers,
+    )
+
+
+def _requested(container: Container) -> dict[str, int]:
+    asked = qos.requests(container)
+    return {
+        resource: quantity.to_bytes(asked[resource])
+        for resource in (eviction.MEMORY, eviction.STORAGE)
+        if resource in asked
+    }
+
+
+def _container_use(sample: ContainerSample | None) -> dict[str, int]:
+    if sample is None:
+        return {}
+    cgroup = sample.cgroup
+    return _known(
+        {
+            eviction.MEMORY: cgroup.memory.working_set_bytes if cgroup and cgroup.memory else None,
+            eviction.STORAGE: _disk_bytes(sample.rootfs, sample.logs),
+            eviction.PIDS: cgroup.processes.threads if cgroup and cgroup.processes else None,
+        }
+    )
+
+
+def _pod_use(sample: PodSample | None, containers: tuple[ContainerUse, ...]) -> dict[str, int]:
+    """The sum over the containers, and of disk what is kept beside them."""
+    summed = {
+        resource: sum(one.used.get(resource, 0) for one in containers)
+        for resource in (eviction.MEMORY, eviction.PIDS)
+    }
+    own = summarydisks.ephemeral_storage(sample, None) if sample else None
+    disk = {eviction.STORAGE: own.used_bytes, eviction.INODES: own.inodes_used} if own else {}
+    return summed | _known(disk)
+
+
+def _disk_bytes(*parts: FsSample | None) -> int | None:
+    used = [part.used_bytes for part in parts if part and part.used_bytes is not None]
+    return sum(used) if used else None
+
+
+def _known(amounts: dict[str, int | None]) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount is not None}
