@@ -1,4 +1,4 @@
-"""A pod that is over before its time: what the API will hold, and what is shown until it stopped."""
+"""A pod that is over before its time: what the API will hold, and what is shown meanwhile."""
 
 from __future__ import annotations
 
