@@ -44,8 +44,8 @@ _STABLE: tuple[tuple[str, str], ...] = (
         +apiserver_request_duration_seconds
         +apiserver_request_total
         apiserver_requested_deprecated_apis
-        apiserver_response_sizes
-        apiserver_storage_objects
+        +apiserver_response_sizes
+        +apiserver_storage_objects
         +apiserver_storage_size_bytes
         """,
     ),
