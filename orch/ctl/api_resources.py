@@ -17,6 +17,12 @@ orchctl api-resources -o wide
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("wide", "name"), default="", help="form")
     parser.add_argument("--no-headers", action="store_true", help="only the rows")
+    parser.add_argument("--api-group", metavar="GROUP", help="only of this group ('': the core)")
+    parser.add_argument("--verbs", default="", metavar="VERB,…", help="only with all these verbs")
+    parser.add_argument(
+        "--namespaced", choices=("true", "false"), default="", nargs="?", const="true",
+        help="only those in namespaces, or only those that are not",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _list(api: Api, args: argparse.Namespace) -> int:
-    resources = [resource async for resource in Discovery(api).resources()]
+    resources = [r async for r in Discovery(api).resources() if _is_wanted(r, args)]
     resources.sort(key=lambda resource: (resource.group, resource.plural))
     if args.output == "name":
         print("\n".join(resource.full_name for resource in resources))
@@ -36,6 +42,15 @@ async def _list(api: Api, args: argparse.Namespace) -> int:
         rows = [[*row, ",".join(r.verbs)] for row, r in zip(rows, resources, strict=True)]
     print("\n".join(printing.columns(rows if args.no_headers else [header, *rows])))
     return 0
+
+
+def _is_wanted(resource: Resource, args: argparse.Namespace) -> bool:
+    verbs = {verb for verb in args.verbs.split(",") if verb}
+    return (
+        args.api_group in (None, resource.group)
+        and verbs <= set(resource.verbs)
+        and args.namespaced in ("", str(resource.namespaced).lower())
+    )
 
 
 def _row(resource: Resource) -> list[str]:

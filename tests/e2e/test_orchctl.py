@@ -128,7 +128,9 @@ SAME = [
     "wait pod/gone --for delete", "wait node/n1 --for condition=Ready",
     "label pods --all seen=yes --dry-run=server",
     "delete pod shown --dry-run=server",
-    "cordon n1 --dry-run=server", "delete pod shown --dry-run=client -o name",
+    "api-resources --namespaced=false -o name", "api-resources --api-group= --no-headers",
+    "api-resources --verbs=list,watch -o name", "cordon n1 --dry-run=server",
+    "delete pod shown --dry-run=client -o name",
     "patch node n1 --dry-run=server -p {} -o name", "get leases -A",
 ]  # fmt: skip
 ONLY_THE_ANSWER = ("auth can-i",)  # kubectl warns on standard output of what it was asked about

@@ -6,6 +6,7 @@ As installed (code compiled), a warm file cache; the median and the worst of man
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -31,13 +32,16 @@ def main() -> int:
     empty_s = statistics.median(_starts([sys.executable, "-c", "print()"]))
     table.row("empty Python program: first output, median", empty_s * 1000, unit=" ms")
     for name, words in _SHOWN.items():
+        used_s = _children_cpu_s()
         taken_s = _starts([str(PROGRAM), *words])
+        used_s = (_children_cpu_s() - used_s) / (STARTS + 1)
         limit_ms = LIMIT_MS if words[0] == "version" else None
         what = f"orchctl {name}: first output"
         table.row(
             f"{what}, median", statistics.median(taken_s) * 1000, at_most=limit_ms, unit=" ms"
         )
         table.row(f"{what}, worst of {STARTS}", max(taken_s) * 1000, unit=" ms")
+        table.row(f"orchctl {name}: CPU, mean", used_s * 1000, unit=" ms")
     print(f"\n{table.markdown()}")
     return table.missed
 
@@ -45,6 +49,12 @@ def main() -> int:
 def _starts(command: list[str]) -> list[float]:
     """Seconds to the first byte of output, once it has been run."""
     return [_first_byte_s(command) for _ in range(STARTS + 1)][1:]
+
+
+def _children_cpu_s() -> float:
+    """What ended children have computed: the same however busy the machine is."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _first_byte_s(command: list[str]) -> float:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.fakes.http_api import GROUP
 from tests.orch.ctl.conftest import Orchctl
 
@@ -24,3 +26,19 @@ async def test_names_carry_their_group(orchctl: Orchctl) -> None:
 async def test_the_wide_form_shows_verbs(orchctl: Orchctl) -> None:
     result = await orchctl("api-resources", "-o", "wide", "--no-headers")
     assert result.lines[3].split()[-1] == "get,list"
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("--api-group", GROUP), [f"leases.{GROUP}"]),
+        (("--namespaced=false",), ["namespaces", "nodes"]),
+        (("--verbs", "get,list"), ["pods"]),
+        (("--verbs", "get,eat"), []),
+    ],
+)
+async def test_only_some_types_on_demand(
+    orchctl: Orchctl, words: tuple[str, ...], names: list[str]
+) -> None:
+    result = await orchctl("api-resources", "-o", "name", *words)
+    assert result.out.split() == names
