@@ -18,6 +18,7 @@ from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually, local_clus
 
 MEMORY_MIB = int(os.environ.get("BENCH_CHECKPOINT_MIB") or 512)
 ROUNDS = 5
+_LIMIT_PERCENT = 5
 SOURCE = Path(__file__).with_name("counter.c")
 _METRICS = {
     "runtime": "nodeagent_runtime_operations_duration_seconds_sum"
@@ -35,8 +36,8 @@ class NoCompiler(Exception):
     """There is nothing to compile the counter with."""
 
 
-def main() -> None:
-    """Print the table, for archives as they are and for encrypted ones."""
+def main() -> int:
+    """Print the table, for archives as they are and for encrypted ones; 1 for a missed limit."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         compile_counter(directory / "bin")
@@ -47,12 +48,13 @@ def main() -> None:
             endpoint = up.stdout.strip()
             load = os.getloadavg()[0]
             print(_row("", *_HEADINGS))
-            _measure(directory, "plain", endpoint)
+            overhead = _measure(directory, "plain", endpoint)
             _measure(directory, "encrypted", endpoint)
         finally:
             runtime_tool("down", "--dir", str(runtime))
-    print(f"limit: overhead < 5 % of the runtime's call, {MEMORY_MIB} MiB touched, "
+    print(f"limit: overhead < {_LIMIT_PERCENT} % of the runtime's call, {MEMORY_MIB} MiB touched, "
           f"mean of {ROUNDS}; times in s, memory in MiB; load {load:.0f} at the start")  # fmt: skip
+    return int(overhead >= _LIMIT_PERCENT)
 
 
 def compile_counter(directory: Path) -> Path:
@@ -88,7 +90,8 @@ def pod(name: str, programs: Path, memory_mib: int) -> str:
     )
 
 
-def _measure(directory: Path, kind: str, endpoint: str) -> None:
+def _measure(directory: Path, kind: str, endpoint: str) -> float:
+    """Print one row; the overhead in percent of the runtime's call."""
     run_dir = directory / kind
     (run_dir / "manifests").mkdir(parents=True)
     (run_dir / "manifests" / "big.yaml").write_text(pod("big", directory / "bin", MEMORY_MIB))
@@ -110,6 +113,7 @@ def _measure(directory: Path, kind: str, endpoint: str) -> None:
         memory = (resident, _status_mib(agent, "VmRSS"), _status_mib(agent, "VmHWM"))
         cells = [*(f"{one:.2f}" for one in times), *(f"{one:.1f}" for one in memory)]
         print(_row(kind, f"{overhead:.1f}%", *cells), flush=True)
+    return overhead
 
 
 def _row(kind: str, *cells: str) -> str:
