@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -119,3 +123,19 @@ async def test_only_one_type_can_be_watched(orchctl: Orchctl) -> None:
     assert (result.code, result.err) == (
         2, "error: -w watches one type, or one object: name one\n",
     )  # fmt: skip
+
+
+async def test_an_interrupt_ends_it_without_a_word(api: HttpApi) -> None:
+    api.answers["GET", PODS] = [_list(_pod("web", 5)), *[_events() for _ in range(200)]]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orch.ctl.main", "-s", api.url, "get", "pods", "-w", "--no-headers"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        line = await asyncio.to_thread(process.stdout.readline)
+        process.send_signal(signal.SIGINT)
+        out, err = await asyncio.to_thread(process.communicate, timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, line.split()[0], out, err) == (130, "web", "", "")
