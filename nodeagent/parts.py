@@ -18,6 +18,8 @@ from nodeagent.auth import Access
 from nodeagent.checkpointparts import Checkpoints
 from nodeagent.collector import FactsCollector
 from nodeagent.config.current import CurrentConfig
+from nodeagent.config.layers import ConfigError
+from nodeagent.config.provider import node_provider
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.evictions import Evictions
 from nodeagent.heartbeat import LeaseLoop
@@ -318,8 +320,9 @@ def _node_settings(
             agent_version=version.VERSION,
             agent_port=config.port,
             node_labels=options.node_labels,
+            provider=node_provider(config),
         )
-    except ValueError as error:
+    except (ValueError, ConfigError) as error:
         raise SetupError(str(error)) from None
     if problems := start_problems(settings, machine, options.node_ip):
         raise SetupError("; ".join(problems))

@@ -48,6 +48,14 @@ class Taint(ConfigModel):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
+class NodeProvider(ConfigModel):
+    """Where the machine is and what it is, as its provider names it; "" for what is not known."""
+
+    zone: str = ""
+    region: str = ""
+    instanceType: str = ""
+
+
 class Logging(ConfigModel):
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -148,6 +156,8 @@ class NodeAgentConfiguration(ConfigModel):
     # node and heartbeat
     registerNode: bool = True
     registerWithTaints: list[Taint] = Field(default=[])
+    nodeProvider: NodeProvider = NodeProvider()
+    nodeProviderFile: str = ""  # YAML of the same fields, for what nodeProvider leaves open
     nodeStatusUpdateFrequency: Duration = 10.0
     nodeStatusReportFrequency: Duration = 300.0
     nodeLeaseDurationSeconds: int = Field(default=40, ge=1)

@@ -23,12 +23,29 @@ ALLOWED_DOMAINS = ("nodeagent.orch.io", "node.orch.io")
 
 
 def default_labels(hostname: str, operating_system: str, architecture: str) -> dict[str, str]:
-    """The three every node has. Zone, region and instance type come with --node-labels."""
+    """The three every node has."""
     return {
         names.LABEL_HOSTNAME: hostname,
         names.LABEL_OS: operating_system,
         names.LABEL_ARCH: architecture,
     }
+
+
+def provider_labels(zone: str, region: str, instance_type: str) -> dict[str, str]:
+    """Labels of what is known; "" is not. ValueError names a value that no label can have."""
+    known = {
+        names.LABEL_ZONE: zone,
+        names.LABEL_REGION: region,
+        names.LABEL_INSTANCE_TYPE: instance_type,
+    }
+    problems = [
+        f"node provider: {key}={value}: {text}"
+        for key, value in known.items()
+        for text in validation.label_value_problems(value)
+    ]
+    if problems:
+        raise ValueError("; ".join(problems))
+    return {key: value for key, value in known.items() if value}
 
 
 def node_label_problems(labels: Mapping[str, str]) -> list[str]:

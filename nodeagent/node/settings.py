@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.config.types import NodeAgentConfiguration, NodeProvider
 from nodeagent.node import addresses, capacity, labels, pressure
 from nodeagent.node.facts import MachineFacts
 from nodeagent.node.pressure import Threshold
@@ -25,7 +25,7 @@ class NodeSettings:
     node_name: str
     agent_version: str
     agent_port: int
-    labels: Mapping[str, str] = field(default_factory=dict)  # --node-labels
+    labels: Mapping[str, str] = field(default_factory=dict)  # beyond those every node has
     taints: tuple[Taint, ...] = ()
     max_pods: int = 110
     pods_per_core: int = 0
@@ -44,6 +44,7 @@ def node_settings(
     agent_version: str,
     agent_port: int,
     node_labels: Mapping[str, str],
+    provider: NodeProvider | None = None,
 ) -> NodeSettings:
     """ValueError with one sentence per mistake: labels that must not be set, bad quantities."""
     problems = labels.node_label_problems(node_labels)
@@ -54,7 +55,7 @@ def node_settings(
         node_name=node_name,
         agent_version=agent_version,
         agent_port=agent_port,
-        labels=dict(node_labels),
+        labels={**_provided(provider or config.nodeProvider), **node_labels},
         taints=tuple(_taint(t.key, t.value, t.effect) for t in config.registerWithTaints),
         max_pods=config.maxPods,
         pods_per_core=config.podsPerCore,
@@ -80,6 +81,10 @@ def start_problems(settings: NodeSettings, machine: MachineFacts, node_ip: str) 
     problems = capacity.reservation_problems(known, settings.reserved)
     address = addresses.node_ip_problem(node_ip)
     return [*problems, *([address] if address else [])]
+
+
+def _provided(provider: NodeProvider) -> dict[str, str]:
+    return labels.provider_labels(provider.zone, provider.region, provider.instanceType)
 
 
 def _taint(key: str, value: str, effect: str) -> Taint:

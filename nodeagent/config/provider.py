@@ -1,0 +1,46 @@
+"""What the machine's provider says of it: zone, region and instance type, from the configuration
+and, for what that leaves open, from a file that the provider's tools write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from nodeagent.config.layers import ConfigError
+from nodeagent.config.types import NodeAgentConfiguration, NodeProvider
+from orch.component.yamlfile import Document, YamlError, read_yaml_file, show_path
+
+
+def node_provider(config: NodeAgentConfiguration) -> NodeProvider:
+    """ConfigError with file, line and field when the file is absent or wrong."""
+    own = config.nodeProvider
+    if not config.nodeProviderFile:
+        return own
+    file = _read(Path(config.nodeProviderFile))
+    return NodeProvider(
+        zone=own.zone or file.zone,
+        region=own.region or file.region,
+        instanceType=own.instanceType or file.instanceType,
+    )
+
+
+def _read(path: Path) -> NodeProvider:
+    try:
+        document = read_yaml_file(path)
+        return NodeProvider.model_validate(document.value or {})
+    except OSError as error:
+        raise ConfigError(f"nodeProviderFile: {path}: {error.strerror}") from None
+    except YamlError as error:
+        raise ConfigError(f"nodeProviderFile: {error}") from None
+    except ValidationError as error:
+        raise ConfigError(_explained(error, document)) from None
+
+
+def _explained(error: ValidationError, document: Document) -> str:
+    lines = []
+    for detail in error.errors(include_input=False, include_url=False):
+        path = tuple(detail["loc"])
+        said = "there is no such field" if detail["type"] == "extra_forbidden" else detail["msg"]
+        lines.append(f"nodeProviderFile: {document.place(path)}: {show_path(path)}: {said}")
+    return "\n".join(lines)
