@@ -59,24 +59,26 @@ async def _top(api: Api, args: argparse.Namespace) -> int:
     print(_BEGIN, end="")
     try:
         while True:
-            lines, _ = await _look(api, args, history)
-            height = shutil.get_terminal_size().lines
-            print(_HOME + "\n".join(lines[: height - 1]), flush=True)
+            size = shutil.get_terminal_size()
+            lines, _ = await _look(api, args, history, width=size.columns)
+            print(_HOME + "\n".join(lines[: size.lines - 1]), flush=True)
             await asyncio.sleep(max(args.interval, 0.1))
     finally:
         print(_END, end="", flush=True)
 
 
-async def _look(api: Api, args: argparse.Namespace, history: History) -> tuple[list[str], int]:
+async def _look(
+    api: Api, args: argparse.Namespace, history: History, width: int | None = None
+) -> tuple[list[str], int]:
     """The lines of one look, and the exit code: 1 when a node could not be asked."""
     nodes = await _nodes(api, args)
     answers = await asyncio.gather(*(_ask(api, node) for node in nodes))
     found = [row for answer in answers if isinstance(answer, list) for row in answer]
     errors = [answer for answer in answers if isinstance(answer, str)]
     history.add(found)
-    lines, code = _lines(found, args, history), failures.FAILED if errors else 0
+    lines, code = _lines(found, args, history, width), failures.FAILED if errors else 0
     if sys.stdout.isatty():
-        return [*lines, *errors], code
+        return [*lines, *(error[:width] for error in errors)], code
     for error in errors:
         printing.note(f"error: {error}")
     return lines, code
@@ -104,11 +106,14 @@ async def _ask(api: Api, node: Mapping[str, Any]) -> list[Row] | str:
     return usage.rows(name, summary, raw.mapping(node, "status", "capacity"))
 
 
-def _lines(found: Sequence[Row], args: argparse.Namespace, history: History) -> list[str]:
+def _lines(
+    found: Sequence[Row], args: argparse.Namespace, history: History, width: int | None
+) -> list[str]:
+    """Header and rows, cut to a terminal's width so that none takes two lines of it."""
     rows = [] if args.no_headers else [_header(args)]
     shown = [row for row in _ordered(found, args.sort_by) if row.depth <= _depth(args)]
     rows += [_cells(row, args, history) for row in shown]
-    lines = printing.columns(rows)
+    lines = [line[:width] for line in printing.columns(rows)]
     on = colours.wanted()
     head = len(lines) - len(shown)
     painted = [

@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -70,7 +71,7 @@ async def test_no_nodes_are_said(orchctl: Orchctl) -> None:
 async def test_a_terminal_is_drawn_anew_until_interrupted(api: HttpApi) -> None:
     api.answers["GET", PAGE] = [Answer(summary(45.0)) for _ in range(200)]
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 78, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
     process = subprocess.Popen(
         [sys.executable, "-m", "orch.ctl.main", "-s", api.url, "node", "top", "--pressure",
@@ -89,6 +90,8 @@ async def test_a_terminal_is_drawn_anew_until_interrupted(api: HttpApi) -> None:
     assert shown.startswith("\x1b[?1049h\x1b[?25l\x1b[H\x1b[J")
     assert "\x1b[31mn1" in shown  # stalled for 45 %: red
     assert "▂▂██" in shown  # the sparkline has grown
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+    assert max(len(line.rstrip("\r")) for line in drawn.split("\n")) == 78  # cut, not wrapped
 
 
 def _read_until(master: int, looks: int) -> str:
