@@ -11,6 +11,7 @@ from orch.server import media, render
 from orch.server.call import Call
 from orch.server.render import Rendering
 from orch.server.requestinfo import is_true
+from orch.server.slicedresponse import respond
 from orch.server.storage.base import Stored
 
 _WARNINGS_MAX = 4096  # characters in all
@@ -56,7 +57,7 @@ def answer(
         "Content-Type": rendering.representation.content_type,
         "Cache-Control": "no-cache, private",
     }
-    response = web.Response(status=status, body=body, headers=headers)
+    response = respond(status, body, headers)
     for header in warning_headers(warnings):
         response.headers.add("Warning", header)
     return response

@@ -19,6 +19,7 @@ from orch.component.clock import Now, utc_now
 from orch.server import bodies
 from orch.server.auditpolicy import AUDIT_API_VERSION, LEVEL_NAMES, Level, Policy, Stage
 from orch.server.requestinfo import RequestInfo
+from orch.server.slicedresponse import body_of
 from orch.wire.errors import ApiError
 from orch.wire.identity import Identity, user_info
 from orch.wire.times import format_micro_time
@@ -184,8 +185,8 @@ async def _request_object(request: web.Request) -> dict[str, Any] | None:
 
 
 def _response_object(response: web.StreamResponse | None) -> dict[str, Any] | None:
-    body = response.body if isinstance(response, web.Response) else None
-    return _as_object(bytes(body)) if isinstance(body, bytes | bytearray) else None
+    body = body_of(response)
+    return None if body is None else _as_object(body)
 
 
 def _as_object(body: bytes) -> dict[str, Any] | None:

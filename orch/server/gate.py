@@ -24,6 +24,7 @@ from orch.server.impersonation import impersonate
 from orch.server.inflight import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.requestinfo import RequestInfo, parse_request
+from orch.server.slicedresponse import body_of
 from orch.server.watchstream import COUNT_SENT, CountSent
 from orch.wire.durations import parse_duration
 from orch.wire.errors import ApiError, bad_request, unauthorized
@@ -154,5 +155,5 @@ def time_for(asked: str, longest_s: float) -> float:
 
 
 def _size_of(response: web.StreamResponse | None) -> int | None:
-    body = response.body if isinstance(response, web.Response) else None
-    return len(body) if isinstance(body, bytes | bytearray) else None
+    body = body_of(response)
+    return None if body is None else len(body)
