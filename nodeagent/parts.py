@@ -25,6 +25,7 @@ from nodeagent.evictions import Evictions
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.measuringparts import Measuring, SamplingCheck, build_measuring, pods_cgroup
 from nodeagent.metrics import agent as agent_metrics
+from nodeagent.metrics.http import HttpMetrics
 from nodeagent.metrics.operations import RuntimeOperations
 from nodeagent.metrics.pages import StatsPages
 from nodeagent.node.facts import MachineFacts
@@ -137,6 +138,7 @@ class Parts:
             health=self.health,
             slis=self.slis,
             metrics=metrics,
+            http=HttpMetrics(metrics),
         )
 
     async def stop_checkpoints(self) -> None:

@@ -19,6 +19,7 @@ from nodeagent.auth import Access
 from nodeagent.checkpoint.service import CheckpointService
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.containerlogs import ContainerLogs
+from nodeagent.metrics.http import HttpMetrics
 from nodeagent.metrics.pages import Body, StatsPages
 from nodeagent.pods.registry import PodRegistry
 from orch.component.features import Features
@@ -49,12 +50,14 @@ class Services:
     health: HealthChecks
     slis: SliMetrics
     metrics: Registry
+    http: HttpMetrics
 
 
 def secure_app(services: Services) -> web.Application:
     """The application behind TLS; a request without the right never reaches a handler."""
     guard = _guard(services.access)
-    app = web.Application(middlewares=[text_errors, guard], client_max_size=MAX_BODY_BYTES)
+    counted = services.http.middleware("readwrite")
+    app = web.Application(middlewares=[counted, text_errors, guard], client_max_size=MAX_BODY_BYTES)
     handlers = _Handlers(services)
     _add_readable(app, handlers)
     app.router.add_post("/stats/summary", handlers.summary)
@@ -72,7 +75,8 @@ def secure_app(services: Services) -> web.Application:
 
 def read_only_app(services: Services) -> web.Application:
     """The plain port without authentication, off by default: what only reads, and no settings."""
-    app = web.Application(middlewares=[text_errors], client_max_size=MAX_BODY_BYTES)
+    counted = services.http.middleware("readonly")
+    app = web.Application(middlewares=[counted, text_errors], client_max_size=MAX_BODY_BYTES)
     _add_readable(app, _Handlers(services))
     add_health_routes(app, services.health)
     return app

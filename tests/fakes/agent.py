@@ -25,6 +25,7 @@ from nodeagent.auth import Access
 from nodeagent.authentication import Authentication, Tokens
 from nodeagent.authorization import BuiltInGroups, Reviewed
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.metrics.http import HttpMetrics
 from nodeagent.metrics.pages import StatsPages
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import PodSettings
@@ -147,6 +148,7 @@ async def unserved(
         health=health,
         slis=slis,
         metrics=metrics,
+        http=HttpMetrics(metrics),
     )
     yield Agent(services, node.runtime, pki)
     assert services.checkpoints

@@ -32,6 +32,7 @@ from tools.bench.client import percentile
 from tools.bench.table import Table
 
 SECONDS = float(os.environ.get("BENCH_SLOW_SECONDS") or 60)
+ALONE_S = 15.0
 PLAIN, TLS = 10_000, 1_000
 _DIALLED_WITHIN_S = 20.0  # all of them
 _REDIAL_S = 30.0  # after which a client that was cut comes again, about
@@ -43,6 +44,7 @@ _LEASE_LIMIT_S = 40.0  # its duration: later than that the node is called dead
 class Seen:
     """What the honest side saw."""
 
+    alone_ms: list[float] = field(default_factory=list)  # before the slow clients come
     probes_ms: list[float] = field(default_factory=list)
     failed: int = 0
     resident_mib: float = 0.0
@@ -68,6 +70,7 @@ def main() -> int:
     table.row("agent's resident memory (peak), MiB", seen.resident_mib, at_most=300)
     table.row("probes without an answer", seen.failed, at_most=0)
     table.row("longest time between two renewals of the Lease, s", _longest(seen), at_most=15)
+    table.note("/healthz p99 before they came, ms", f"{percentile(seen.alone_ms, 990):.1f}")
     table.note("/healthz p50, ms", f"{percentile(probes, 500):.1f}")
     table.note("probes", str(len(probes)))
     table.note("connections that were opened", str(seen.opened))
@@ -80,6 +83,8 @@ async def _measure(cluster: LocalCluster) -> Seen:
     seen = Seen()
     healthz = urlsplit(cluster.info["nodeagentHealthz"]).port or 0
     secure = urlsplit(cluster.info["nodeagent"]).port or 0
+    await _probed(healthz, seen, ALONE_S)
+    seen.alone_ms, seen.probes_ms, seen.failed = seen.probes_ms, [], 0
     command = [sys.executable, "-m", "tools.bench.slowclients", str(healthz), str(secure)]
     attackers = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     tasks = [
@@ -94,6 +99,12 @@ async def _measure(cluster: LocalCluster) -> Seen:
     opened, _ = await attackers.communicate()
     seen.opened = int(opened or 0)
     return seen
+
+
+async def _probed(port: int, seen: Seen, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await _probe(port, seen)
 
 
 class Attack:
