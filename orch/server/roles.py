@@ -24,6 +24,7 @@ from orch.server.resources.delete import delete
 from orch.server.resources.document import Document, decode, prefix_of
 from orch.server.resources.modify import modify
 from orch.server.resources.options import DeleteOptions, WriteOptions
+from orch.server.resources.selection import selectable
 from orch.server.storage.base import StorageFailed, Stored
 from orch.server.strategy.rolebindings import STRATEGIES as BINDING_STRATEGIES
 from orch.server.strategy.roles import STRATEGIES as ROLE_STRATEGIES
@@ -33,6 +34,7 @@ from orch.wire.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS,
 log = logging.getLogger(__name__)
 
 AGGREGATION_INTERVAL_S = 300.0  # beside being woken
+_AGGREGATES = b'"aggregationRule"'
 _CLUSTER_ROLE, _CLUSTER_BINDING = ROLE_STRATEGIES[0], BINDING_STRATEGIES[0]
 
 
@@ -73,12 +75,18 @@ class Roles:
     async def _aggregate_once(self) -> bool:
         """Whether a role changed: others may be made of it in turn."""
         stored = self._backend.storage.list(prefix_of(CLUSTER_ROLES)).items
-        roles = [decode(one) for one in stored]
+        documents = [decode(one) for one in stored if _AGGREGATES in one.data]
+        aggregated = [role for role in documents if aggregate.is_aggregated(role)]
+        selectors = [one for role in aggregated for one in aggregate.selectors_of(role)]
+        # Labels are kept beside each object: what nobody selects is not parsed again.
+        selected = [
+            decode(one)
+            for one in stored
+            if any(s.matches(selectable(_CLUSTER_ROLE, one).labels) for s in selectors)
+        ]
         changed = False
-        for role in roles:
-            if not aggregate.is_aggregated(role):
-                continue
-            rules = aggregate.aggregated_rules(role, roles)
+        for role in aggregated:
+            rules = aggregate.aggregated_rules(role, selected)
             if rules != (role.get("rules") or []):
                 name = role["metadata"]["name"]
                 await self._change(Target(_CLUSTER_ROLE, SELF, name=name), partial(_set, rules))

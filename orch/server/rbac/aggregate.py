@@ -22,7 +22,7 @@ def aggregated_rules(role: Document, others: Iterable[Document]) -> list[Any]:
     own = role["metadata"]["name"]
     ordered = sorted(others, key=lambda one: str(one["metadata"]["name"]))
     found: list[Any] = []
-    for selector in _selectors(role):
+    for selector in selectors_of(role):
         for other in ordered:
             metadata = other["metadata"]
             if metadata["name"] != own and selector.matches(metadata.get("labels") or {}):
@@ -30,5 +30,6 @@ def aggregated_rules(role: Document, others: Iterable[Document]) -> list[Any]:
     return found
 
 
-def _selectors(role: Document) -> list[LabelSelector]:
+def selectors_of(role: Document) -> list[LabelSelector]:
+    """Of an aggregated role."""
     return [label_selector_of(one) for one in role["aggregationRule"]["clusterRoleSelectors"]]

@@ -70,6 +70,16 @@ async def test_an_aggregated_role_follows_the_roles_it_is_made_of(api: Api) -> N
             await asyncio.sleep(0.01)
 
 
+async def test_a_role_without_labels_can_be_selected_too(api: Api) -> None:
+    await api.call("POST", CLUSTER_ROLES, role("plain", READ_PODS))
+    expression = {"key": "orch.io/bootstrapping", "operator": "DoesNotExist"}
+    selectors = {"clusterRoleSelectors": [{"matchExpressions": [expression]}]}
+    await api.call("POST", CLUSTER_ROLES, {**role("sum"), "aggregationRule": selectors})
+    async with asyncio.timeout(30):
+        while (await api.call("GET", f"{CLUSTER_ROLES}/sum")).json["rules"] != [READ_PODS]:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_restart_completes_what_was_cut_and_spares_what_is_protected(
     server_pki: Pki, tmp_path: Path
 ) -> None:
