@@ -1,7 +1,7 @@
 """Tokens of service accounts: signed here, bound to an audience, a time and often to an object.
 
 A token is good while its account, and the pod, secret or node it is bound to, exist under the same
-uid. The only module that knows how a JSON Web Token is signed.
+uid. The only module that knows how a JSON Web Token is signed; imported only where there are keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from orch.component.daemon import SetupError
-from orch.server.tokens import Holder, TokenRefused
+from orch.server.tokens import Bound, Holder, TokenRefused
 from orch.wire import names
 from orch.wire.identity import Identity
 
@@ -43,16 +43,6 @@ class Key:
     key: Any
     algorithm: str
     id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What a token is for: an account, and what it is bound to (kind in lower case, name, uid)."""
-
-    namespace: str
-    account: str
-    account_uid: str
-    objects: tuple[tuple[str, str, str], ...] = ()
 
 
 def read_public_keys(paths: Sequence[Path]) -> list[Key]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orch.component.clock import Now
-from orch.server import accounttokens, authn, bootstraptokens, credentialfile
-from orch.server.accounttokens import AccountTokens
+from orch.server import authn, bootstraptokens, credentialfile
 from orch.server.authflags import AuthFlags
 from orch.server.authn import Authenticate
 from orch.server.passwords import Passwords
@@ -23,12 +22,15 @@ from orch.wire import times
 from orch.wire.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from orch.wire.names import SYSTEM_NAMESPACE
 
+if TYPE_CHECKING:
+    from orch.server.accounttokens import AccountTokens, Lookup
+
 _BY_PLURAL = {one.plural: one for one in (SERVICE_ACCOUNTS, PODS, SECRETS, NODES)}
 _BASIC = 'Basic realm="orch-apiserver"'
 
 
 class Credentials:
-    """`authenticate` is for requests, `tokens` for reviews, `accounts` makes tokens.
+    """`authenticate` is for requests, `tokens` for reviews; `accounts` (None: no key) makes tokens.
 
     `open_paths` are answered without any; `challenge` is what a refused caller is asked for.
     """
@@ -40,7 +42,9 @@ class Credentials:
         static: list[TokenAuthenticator] = []
         if flags.token_file is not None:
             static.append(credentialfile.read_tokens(flags.token_file))
-        self.tokens = Tokens((*static, self.accounts.authenticate, bootstrap), flags.audiences)
+        if self.accounts is not None:
+            static.append(self.accounts.authenticate)
+        self.tokens = Tokens((*static, bootstrap), flags.audiences)
         by_password = []
         if flags.password_file is not None:
             by_password.append(Passwords(flags.password_file).authenticate)
@@ -69,10 +73,14 @@ class Credentials:
         return None if stored is None else decode(stored)
 
 
-def _account_tokens(flags: AuthFlags, lookup: accounttokens.Lookup, now: Now) -> AccountTokens:
+def _account_tokens(flags: AuthFlags, lookup: Lookup, now: Now) -> AccountTokens | None:
     """SetupError for keys that cannot be used. What is signed here is also accepted here."""
     signing = flags.signing_key_file
-    signing_key = None if signing is None else accounttokens.read_signing_key(signing)
     files = [*flags.key_files, *([signing] if signing is not None else [])]
+    if not files:
+        return None
+    from orch.server import accounttokens  # with cryptography: 16 MiB and a part of the start
+
+    signing_key = None if signing is None else accounttokens.read_signing_key(signing)
     keys = accounttokens.read_public_keys(files)
-    return AccountTokens(flags.issuer, keys, signing_key, lookup, now)
+    return accounttokens.AccountTokens(flags.issuer, keys, signing_key, lookup, now)

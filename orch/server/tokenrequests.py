@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
 
 from orch.server import answer, fieldcauses
-from orch.server.accounttokens import AccountTokens, Bound
 from orch.server.call import Call, read_document
 from orch.server.resources import metadata, options
 from orch.server.resources.backend import Backend
 from orch.server.resources.document import Document, decode, key_of
 from orch.server.storage.base import Stored
+from orch.server.tokens import Bound
 from orch.wire import errors, times
 from orch.wire.authentication import TokenRequest, TokenRequestSpec
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
 from orch.wire.identity import node_name_of
 from orch.wire.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
 from orch.wire.names import AUTHENTICATION_GROUP
+
+if TYPE_CHECKING:
+    from orch.server.accounttokens import AccountTokens
 
 DEFAULT_S, MIN_S, MAX_S = 3600, 600, 2**32
 # The group that clients of the reference have compiled in; answered as it was asked.
@@ -32,7 +35,9 @@ _BINDABLE: dict[str, Resource] = {"Pod": PODS, "Secret": SECRETS, "Node": NODES}
 class TokenRequests:
     """`handle` is the connector of the subresource."""
 
-    def __init__(self, backend: Backend, tokens: AccountTokens, audiences: tuple[str, ...]) -> None:
+    def __init__(
+        self, backend: Backend, tokens: AccountTokens | None, audiences: tuple[str, ...]
+    ) -> None:
         self._backend = backend
         self._tokens = tokens
         self._audiences = audiences
@@ -51,21 +56,23 @@ class TokenRequests:
         account = decode(self._backend.find(call.target()))
         bound = self._bound(account, request.spec, call.info.namespace)
         _restrict(call, bound, request.spec)
-        if not self._tokens.can_sign:
+        if self._tokens is None or not self._tokens.can_sign:
             raise errors.service_unavailable(
                 "no tokens are issued: the server runs without --service-account-signing-key-file"
             )
-        document["status"] = self._status(bound, request.spec, dry_run=wanted.dry_run)
+        document["status"] = self._status(self._tokens, bound, request.spec, dry_run=wanted.dry_run)
         body = orjson.dumps(document)
         rendering = answer.rendering_of(call, self._backend.now())
         return answer.answer(call, rendering, body, status=201)
 
-    def _status(self, bound: Bound, spec: TokenRequestSpec, *, dry_run: bool) -> Document:
+    def _status(
+        self, tokens: AccountTokens, bound: Bound, spec: TokenRequestSpec, *, dry_run: bool
+    ) -> Document:
         lifetime = timedelta(seconds=spec.expirationSeconds or DEFAULT_S)
         expires = times.format_time(self._backend.now() + lifetime)
         if dry_run:
             return {"token": "", "expirationTimestamp": expires}
-        token = self._tokens.sign(bound, spec.audiences or self._audiences, lifetime)
+        token = tokens.sign(bound, spec.audiences or self._audiences, lifetime)
         return {"token": token, "expirationTimestamp": expires}
 
     def _bound(self, account: Document, spec: TokenRequestSpec, namespace: str) -> Bound:

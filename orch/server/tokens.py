@@ -26,6 +26,16 @@ class Holder:
     audiences: tuple[str, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a token is for: an account, and what it is bound to (kind in lower case, name, uid)."""
+
+    namespace: str
+    account: str
+    account_uid: str
+    objects: tuple[tuple[str, str, str], ...] = ()
+
+
 # None: not a token of this kind. May raise TokenRefused.
 TokenAuthenticator = Callable[[str], Holder | None]
 

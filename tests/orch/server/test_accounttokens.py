@@ -16,11 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from orch.component.daemon import SetupError
 from orch.server.accounttokens import (
     AccountTokens,
-    Bound,
     read_public_keys,
     read_signing_key,
 )
-from orch.server.tokens import TokenRefused
+from orch.server.tokens import Bound, TokenRefused
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ISSUER = "https://orch.default.svc"
