@@ -149,6 +149,8 @@ def _loops(built: Parts, periodic: dict[str, Periodic]) -> dict[str, Coroutine[A
     loops["node watch"] = built.status.watch()
     if built.lease:
         loops["lease"] = built.lease.run()
+    if built.shutdown:
+        loops["shutdown"] = built.shutdown.run()
     if built.events:
         loops["events"] = built.events.run()
     if built.keeper:

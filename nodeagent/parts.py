@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent import authparts, checkpointparts, collector, podparts, stalls
+from nodeagent import authparts, checkpointparts, collector, endingparts, podparts, stalls
 from nodeagent.auth import Access
 from nodeagent.checkpointparts import Checkpoints
 from nodeagent.collector import FactsCollector
@@ -39,6 +39,7 @@ from nodeagent.runtime.cri import CriRuntime
 from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.runtime.verdict import DOWN_AFTER_S, runtime_problems
 from nodeagent.server import Services
+from nodeagent.shutdown import ShutdownGuard
 from nodeagent.stats.host import HostFacts, read_host_facts
 from nodeagent.stats.hugepages import read_hugepages
 from nodeagent.stats.sampler import Sampler
@@ -84,6 +85,7 @@ class Parts:
     lease: LeaseLoop | None
     keeper: PodKeeper | None
     evictions: Evictions | None
+    shutdown: ShutdownGuard | None
     checkpoints: Checkpoints | None
     events: EventRecorder | None
     health: HealthChecks
@@ -114,6 +116,7 @@ class Parts:
                 runtime=self.runtime_watch,
                 status=self.status,
                 lease=self.lease,
+                shutdown=self.shutdown,
                 watchdog=watchdog,
                 operations=self.operations,
                 stalls=self.triggers.counts if self.triggers else {},
@@ -183,6 +186,13 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         node=lambda: status.node,
         sampled=lambda: sampler.latest,
     )
+    guard = endingparts.build_guard(
+        config,
+        registry,
+        keeper,
+        changed=lambda: status.wake(),
+        note=lambda reason, text: endingparts.note_on(status, events, reason, text),
+    )
     checkpoints = checkpointparts.build(
         config, features, registry, runtime, sampler, keeper.events if keeper else None
     )
@@ -193,6 +203,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         sample=lambda: sampler.latest,
         health=lambda: watch.health,
         runtime=runtime,
+        problems=guard.problems if guard else tuple,
         store_excess=checkpoints.excess_bytes if checkpoints else lambda: None,
     )
     status = StatusLoop(
@@ -223,7 +234,8 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         status=status,
         lease=lease,
         keeper=keeper,
-        evictions=_evictions(config, status, sampler, registry, keeper, events),
+        shutdown=guard,
+        evictions=endingparts.build_evictions(config, status, sampler, registry, keeper, events),
         checkpoints=checkpoints,
         events=events if client else None,
         health=health,
@@ -245,31 +257,6 @@ def _triggers(
         return None
     return stalls.pressure_triggers(
         config, node_name=node_name, sampler=sampler, registry=registry, recorder=events
-    )
-
-
-def _evictions(
-    config: NodeAgentConfiguration,
-    status: StatusLoop,
-    sampler: Sampler,
-    registry: PodRegistry,
-    keeper: PodKeeper | None,
-    events: EventRecorder,
-) -> Evictions | None:
-    if keeper is None:
-        return None
-
-    def announce(text: str) -> None:
-        if status.node is not None:
-            events.note(status.node, "Warning", "EvictionThresholdMet", text)
-
-    return Evictions(
-        registry,
-        state=lambda: status.pressure,
-        fresh=sampler.fresh,
-        evict=keeper.evict,
-        announce=announce,
-        longest_soft_grace_s=config.evictionMaxPodGracePeriod,
     )
 
 

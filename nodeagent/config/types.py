@@ -48,6 +48,13 @@ class Taint(ConfigModel):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
+class ShutdownGroup(ConfigModel):
+    """Pods of this priority and above have so many seconds when the machine shuts down."""
+
+    priority: int
+    shutdownGracePeriodSeconds: int = Field(ge=0)
+
+
 class NodeProvider(ConfigModel):
     """Where the machine is and what it is, as its provider names it; "" for what is not known."""
 
@@ -175,6 +182,11 @@ class NodeAgentConfiguration(ConfigModel):
     evictionMaxPodGracePeriod: int = Field(default=0, ge=0)  # of soft evictions; 0: the pod's own
     evictionMinimumReclaim: dict[EvictionSignal, Threshold] = Field(default={})
     evictionPressureTransitionPeriod: Duration = 300.0
+
+    # shutdown of the machine
+    shutdownGracePeriod: Duration = 0.0  # 0: pods are not ended in order
+    shutdownGracePeriodCriticalPods: Duration = 0.0
+    shutdownGracePeriodByPodPriority: list[ShutdownGroup] = Field(default=[])
 
     # features
     featureGates: dict[str, bool] = Field(default={})

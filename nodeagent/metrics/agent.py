@@ -18,6 +18,7 @@ from nodeagent.metrics import checkpoints, pods
 from nodeagent.metrics.operations import RuntimeOperations
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.health import RuntimeWatch
+from nodeagent.shutdown import ShutdownGuard
 from nodeagent.stats.sampler import Sampler
 from nodeagent.statusloop import StatusLoop
 from nodeagent.watchdog import Watchdog
@@ -42,6 +43,7 @@ class Sources:
     status: StatusLoop
     lease: LeaseLoop | None
     watchdog: Watchdog | None
+    shutdown: ShutdownGuard | None
     operations: RuntimeOperations
     stalls: Mapping[tuple[str, str, str], int]  # by resource, level and scope of the trigger
     checkpoints: CheckpointCounts | None = None
@@ -64,6 +66,8 @@ class _AgentCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._framework()
         yield from self._heartbeat()
+        if self._sources.shutdown:
+            yield from self._shutdown(self._sources.shutdown)
         yield from pods.pod_metrics(self._sources.registry)
         yield from self._measuring()
         if self._sources.checkpoints:
@@ -102,6 +106,18 @@ class _AgentCollector(Collector):
                 "How long after its planned time the last renewal came.",
                 lease.late_s,
             )
+
+    def _shutdown(self, guard: ShutdownGuard) -> Iterator[Metric]:
+        yield _gauge(
+            "nodeagent_graceful_shutdown_start_time_seconds",
+            "When the last graceful shutdown began, in Unix seconds; 0 for none.",
+            guard.began_s,
+        )
+        yield _gauge(
+            "nodeagent_graceful_shutdown_end_time_seconds",
+            "When the last graceful shutdown had ended its pods; 0 if it did not.",
+            guard.ended_s,
+        )
 
     def _measuring(self) -> Iterator[Metric]:
         sampler = self._sources.sampler

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodeagent.pods import admission, desired, manifests, status
+from nodeagent.pods.admission import Refusal
 from nodeagent.pods.ending import EVICTED, HARD_GRACE_S, Ending
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
@@ -202,7 +203,7 @@ class PodKeeper:
         if node is None or pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:
             return True
         others = [worker.pod for worker in self._workers.values() if worker.occupies]
-        found = admission.refusal(pod, node, [other for other in others if other is not None])
+        found = self._closed() or admission.refusal(pod, node, [o for o in others if o is not None])
         if found is None:
             return True
         self._not_taken.add(uid)
@@ -213,6 +214,11 @@ class PodKeeper:
         refused = status.refused_status(pod, found.reason, found.message, now)
         self._registry.set_status(uid, refused)
         return False
+
+    def _closed(self) -> Refusal | None:
+        reason = self._registry.closed
+        text = "Pod was rejected as the node is shutting down."
+        return Refusal(reason, text) if reason else None
 
     async def _remove_strays(self, wanted: set[str]) -> None:
         """End what the runtime or the disk holds of pods that no source asks for."""

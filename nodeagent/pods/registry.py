@@ -28,6 +28,7 @@ class PodRegistry:
         self.complete = False  # whether every source has been read at least once
         # Ids of containers that are being checkpointed: they cannot answer probes meanwhile.
         self.frozen: set[str] = set()
+        self.closed = ""  # why no further pod is taken, as their status gives it; "" takes them
         self.counts = PodCounts()
         self._desired: dict[str, Pod] = {}
         self._uids: dict[tuple[str, str], str] = {}

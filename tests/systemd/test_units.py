@@ -98,7 +98,8 @@ def test_the_agent_sees_what_it_measures_and_writes_where_it_must() -> None:
     # These would hide /proc/pressure, other processes, or the host's network.
     for hiding in ("ProcSubset", "ProtectProc", "PrivateNetwork", "PrivateUsers"):
         assert hiding not in settings
-    assert settings["ReadWritePaths"].split() == ["/run", "/sys/fs/cgroup"]
+    written = ["/run", "/sys/fs/cgroup", "-/etc/systemd/logind.conf.d"]
+    assert settings["ReadWritePaths"].split() == written
     assert settings["StateDirectory"] == "nodeagent"
     assert settings["WatchdogSec"] == "15"
 

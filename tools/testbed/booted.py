@@ -69,11 +69,15 @@ class BootedMachine(Machine):
         """Where a file of the machine is for us."""
         return Path(f"/proc/{self.init}/root{absolute}")
 
+    def entered(self) -> list[str]:
+        """What makes a command line one of the machine."""
+        return _inside(self.init)
+
     def run(
         self, *command: str, given: bytes = b"", timeout_s: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [*_inside(self.init), *command],
+            [*self.entered(), *command],
             input=given,
             capture_output=True,
             timeout=timeout_s,

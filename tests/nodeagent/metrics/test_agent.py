@@ -57,6 +57,7 @@ async def sources() -> AsyncIterator[Sources]:
         runtime=RuntimeWatch(FakeRuntime()),
         status=StatusLoop(api, node.settings(), collect),
         lease=LeaseLoop(api, "n1"),
+        shutdown=None,
         watchdog=Watchdog(Notifier(""), {}, interval_s=8),
         operations=RuntimeOperations(),
         stalls={("memory", "full", "pod"): 3},

@@ -1,0 +1,192 @@
+"""Ending the node's pods in order before the machine shuts down.
+
+The login manager is asked to wait (an inhibitor), and tells when a shutdown begins. Then the node
+is not Ready at once, takes no more pods, and its pods end group by group; after the last one the
+machine may go. A bus that is lost is dialled again; the agent works on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from nodeagent.logind import LogindError
+from nodeagent.node import shutdown
+from nodeagent.node.shutdown import Group, Member, Stage
+from nodeagent.pods import spec
+from nodeagent.pods.ending import Ending
+from nodeagent.pods.registry import PodRegistry
+from orch.component import clock, loops
+from orch.component.clock import Now
+
+log = logging.getLogger(__name__)
+
+PROBLEM = "node is shutting down"
+_MESSAGE = "Pod was terminated in response to imminent node shutdown."
+_STATE_FILE = "graceful_node_shutdown_state"
+_AGAIN_S = 5.0  # between tries to reach the bus
+_LOOK_S = 0.2
+_SETTLE_S = 1.0  # for the login manager to read its configuration
+
+
+class LoginManager(Protocol):
+    """What `logind.Logind` is."""
+
+    signals: asyncio.Queue[bool]
+
+    async def connect(self) -> None: ...
+    async def longest_delay_s(self) -> float: ...
+    async def raise_delay(self, seconds: int) -> None: ...
+    async def inhibit(self) -> int: ...
+    async def lost(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class ShutdownGuard:
+    """`end` lets a pod fail; `changed` tells that the node's readiness did; `note` an event.
+
+    Read for metrics: `began_s` and `ended_s`, Unix times of the last shutdown, 0 for none.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        registry: PodRegistry,
+        *,
+        manager: Callable[[], LoginManager],
+        end: Callable[[str, Ending], bool],
+        changed: Callable[[], None],
+        note: Callable[[str, str], None],
+        now: Now = clock.utc_now,
+    ) -> None:
+        self.active = False
+        self._groups = groups
+        self._registry = registry
+        self._manager = manager
+        self._end = end
+        self._changed = changed
+        self._note = note
+        self._now = now
+        self._state = Path(registry.settings.root_dir) / _STATE_FILE
+        self.began_s, self.ended_s = _read_state(self._state)
+
+    def problems(self) -> tuple[str, ...]:
+        """Why the node is not Ready, as its condition says it."""
+        return (PROBLEM,) if self.active else ()
+
+    async def run(self) -> None:
+        """Stand guard for ever."""
+        said = ""
+        while True:
+            manager = self._manager()
+            try:
+                await self._guard(manager)
+            except LogindError as error:
+                if str(error) != said:
+                    said = str(error)
+                    log.error("pods are not ended before a shutdown of this machine: %s", error)
+            finally:
+                manager.close()
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _guard(self, manager: LoginManager) -> None:
+        """Until the bus is lost (LogindError)."""
+        await manager.connect()
+        await self._ensure_delay(manager)
+        lost = loops.spawn(manager.lost(), name="bus")
+        try:
+            while True:
+                held = await manager.inhibit()
+                try:
+                    await self._until_shutdown(manager, lost)
+                    await self._shut_down()
+                finally:
+                    os.close(held)
+                await self._heard(manager, lost)  # a shutdown that was called off
+                log.info("the shutdown was called off: pods run here again")
+                self._set_active(active=False)
+        finally:
+            await loops.cancel(lost)
+
+    async def _ensure_delay(self, manager: LoginManager) -> None:
+        wanted_s = sum(group.seconds for group in self._groups)
+        if await manager.longest_delay_s() >= wanted_s:
+            return
+        await manager.raise_delay(wanted_s)
+        await asyncio.sleep(_SETTLE_S)
+        if (granted_s := await manager.longest_delay_s()) < wanted_s:
+            raise LogindError(
+                f"the login manager lets nobody delay a shutdown for more than {granted_s:g} s; "
+                f"set InhibitDelayMaxSec={wanted_s} in logind.conf"
+            )
+
+    async def _until_shutdown(self, manager: LoginManager, lost: asyncio.Task[None]) -> None:
+        while not await self._heard(manager, lost):
+            continue
+
+    async def _heard(self, manager: LoginManager, lost: asyncio.Task[None]) -> bool:
+        told = loops.spawn(manager.signals.get(), name="shutdown signal")
+        try:
+            await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
+            if not told.done():
+                raise LogindError("the connection to the system bus is lost")
+            return told.result()
+        finally:
+            await loops.cancel(told)
+
+    async def _shut_down(self) -> None:
+        began_s = self._now().timestamp()
+        log.warning("the machine shuts down: ending the pods of this node")
+        self._note("NodeShutdown", "Shutdown manager detected shutdown event")
+        self._set_active(active=True)
+        await self._remember(began_s, 0.0)
+        for stage in shutdown.stages(self._groups, self._members()):
+            await self._end_stage(stage)
+        await self._remember(began_s, self._now().timestamp())
+        log.info("the pods of this node have ended: the machine may shut down")
+
+    def _set_active(self, *, active: bool) -> None:
+        self.active = active
+        self._registry.closed = "NodeShutdown" if active else ""
+        self._changed()
+
+    def _members(self) -> list[Member]:
+        return [
+            Member(pod.metadata.uid or "", pod.spec.priority or 0, spec.grace_period_s(pod))
+            for pod in self._registry.all_desired()
+            if self._registry.view(pod.metadata.uid or "").active
+        ]
+
+    async def _end_stage(self, stage: Stage) -> None:
+        """Until its pods have stopped, or its time is over."""
+        for member in stage.pods:
+            grace_s = min(member.grace_s, stage.seconds)
+            self._end(member.uid, Ending("Terminated", _MESSAGE, grace_s))
+        end_s = asyncio.get_running_loop().time() + stage.seconds
+        while left := [one for one in stage.pods if self._registry.view(one.uid).active]:
+            if asyncio.get_running_loop().time() >= end_s:
+                log.error("%d pods did not end within %d s", len(left), stage.seconds)
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def _remember(self, began_s: float, ended_s: float) -> None:
+        """For the metrics of the agent that comes after the shutdown."""
+        self.began_s, self.ended_s = began_s, ended_s
+        text = json.dumps({"startTime": began_s, "endTime": ended_s})
+        try:
+            await asyncio.to_thread(self._state.write_text, text)
+        except OSError as error:
+            log.error("cannot write %s: %s", self._state, error.strerror)
+
+
+def _read_state(path: Path) -> tuple[float, float]:
+    try:
+        state = json.loads(path.read_text())
+        return float(state["startTime"]), float(state["endTime"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0, 0.0
