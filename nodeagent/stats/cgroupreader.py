@@ -181,7 +181,7 @@ class CgroupReader:
 
     def _sample(self, time_ns: int) -> CgroupSample:
         changed = self._read_files()
-        self._moved |= changed
+        self._moved |= changed and self._last is not None  # the first texts of all move nothing
         if changed or self._last is None:
             self._last = assembly.assemble(time_ns, self._values, self._settings)
         else:

@@ -69,7 +69,9 @@ class Day:
         self.clock = Clock()
         sources = hosts.sources(self.kernel.root, wall_ns=self.clock)
         self.sampler = Sampler(targets=self.world.registry.targets, sources=sources)
-        self.pages = StatsPages(self.sampler, node_name="node1", max_age_s=1e5)
+        # The loop's clock jumps while a thread reads; what was just read is young all the same.
+        self.sampler.age_s = lambda: 0.0  # type: ignore[method-assign]
+        self.pages = StatsPages(self.sampler, node_name="node1")
         self.pods = 0
 
     async def churn(self, pods: int) -> None:
@@ -116,6 +118,14 @@ class Day:
         assert shown == expected
         await asyncio.gather(self.pages.summary(), self.pages.resource(), self.pages.containers())
 
+    async def held_at_rest(self) -> tuple[int, int]:
+        """`held`, once the last pod is forgotten everywhere."""
+        for _ in range(3):
+            await asyncio.sleep(30)
+            await self.world.until(self._all_gone, within_s=120)
+            await self._measure(0)
+        return held()
+
     async def close(self) -> None:
         await self.world.stop()
         await self.sampler.close()
@@ -134,9 +144,9 @@ async def churn_and_compare(directory: Path, *, warm_up: int, pods: int) -> None
     await day.world.start()
     try:
         await day.churn(warm_up)
-        resident, descriptors = held()
+        resident, descriptors = await day.held_at_rest()
         await day.churn(pods)
-        resident_after, descriptors_after = held()
+        resident_after, descriptors_after = await day.held_at_rest()
     finally:
         await day.close()
     assert day.pods >= warm_up + pods
@@ -155,4 +165,4 @@ async def test_hundreds_of_pods_leave_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.may_block
 @pytest.mark.timeout(3600)
 async def test_a_day_of_ten_thousand_pods_leaves_nothing_behind(tmp_path: Path) -> None:
-    await churn_and_compare(tmp_path, warm_up=1_000, pods=A_DAY)
+    await churn_and_compare(tmp_path, warm_up=2_000, pods=A_DAY)
