@@ -14,6 +14,7 @@ from nodeagent.pods.confinement import SeccompProfiles
 from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.filesource import FileSource
+from nodeagent.pods.imagegc import ImageBounds, ImageCollection
 from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.localstorage import RESOURCE, LocalStorage
 from nodeagent.pods.logrotation import LogBounds, LogRotation
@@ -61,7 +62,8 @@ def build_keeper(
         registry.counts.evictions[RESOURCE] += keeper.evict(uid, message)
 
     storage = LocalStorage(registry, sampled, evict)
-    further = (rotation.run, storage.run)
+    images = ImageCollection(runtime, registry, _image_bounds(config))
+    further = (rotation.run, storage.run, images.run)
     if client is None or api is None:
         keeper = PodKeeper(services, _static_sources(config, node_name), further=further)
         return keeper
@@ -113,6 +115,15 @@ def _static_sources(config: NodeAgentConfiguration, node_name: str) -> list[PodS
         except ValueError as error:
             raise SetupError(f"staticPodURL: {error}") from None
     return sources
+
+
+def _image_bounds(config: NodeAgentConfiguration) -> ImageBounds:
+    return ImageBounds(
+        high_percent=config.imageGCHighThresholdPercent,
+        low_percent=config.imageGCLowThresholdPercent,
+        min_age_s=config.imageMinimumGCAge,
+        max_age_s=config.imageMaximumGCAge,
+    )
 
 
 def _log_bounds(config: NodeAgentConfiguration) -> LogBounds:

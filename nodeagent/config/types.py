@@ -133,6 +133,10 @@ class NodeAgentConfiguration(ConfigModel):
     containerLogMaxSize: Quantity = "10Mi"
     containerLogMaxFiles: int = Field(default=5, ge=2)
     containerLogMonitorInterval: Duration = 10.0
+    imageMinimumGCAge: Duration = 120.0
+    imageMaximumGCAge: Duration = 0.0  # 0: an unused image may grow as old as it likes
+    imageGCHighThresholdPercent: int = Field(default=85, ge=0, le=100)
+    imageGCLowThresholdPercent: int = Field(default=80, ge=0, le=100)
     maxPods: int = Field(default=110, ge=1)
     podsPerCore: int = Field(default=0, ge=0)
     seccompDefault: bool = False
@@ -204,6 +208,12 @@ class NodeAgentConfiguration(ConfigModel):
         for signal in self.evictionSoft:
             if signal not in self.evictionSoftGracePeriod:
                 raise ValueError(f"evictionSoft {signal!r} needs an evictionSoftGracePeriod")
+        if self.imageGCLowThresholdPercent >= self.imageGCHighThresholdPercent:
+            raise ValueError(
+                "imageGCLowThresholdPercent must be less than imageGCHighThresholdPercent"
+            )
+        if 0 < self.imageMaximumGCAge <= self.imageMinimumGCAge:
+            raise ValueError("imageMaximumGCAge must be greater than imageMinimumGCAge")
         if self.readOnlyPort and self.readOnlyPort in (self.port, self.healthzPort):
             raise ValueError(f"readOnlyPort {self.readOnlyPort} is another port's number")
         if not self.podLogsDir.startswith("/"):

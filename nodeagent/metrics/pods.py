@@ -108,6 +108,12 @@ def _starts(registry: PodRegistry) -> Iterator[Metric]:
         counts.started_container_errors.items(),
     )
     yield _counters(
+        "nodeagent_image_garbage_collected",
+        _ALPHA + "Unused images removed, by the reason: space or age.",
+        ("reason",),
+        [((reason,), count) for reason, count in counts.images_removed.items()],
+    )
+    yield _counters(
         "nodeagent_evictions",
         _ALPHA + "Pods evicted, by what they used too much of.",
         ("eviction_signal",),

@@ -227,6 +227,7 @@ class Image:
     tags: Sequence[str] = ()
     digests: Sequence[str] = ()
     size_bytes: int = 0
+    pinned: bool = False  # the runtime itself needs it
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,7 @@ def image(item: Any) -> Image:
         tags=tuple(item.repo_tags),
         digests=tuple(item.repo_digests),
         size_bytes=item.size,
+        pinned=item.pinned,
     )
 
 

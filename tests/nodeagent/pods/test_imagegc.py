@@ -1,0 +1,86 @@
+"""Which images go, by rows after the reference's image_gc_manager tests, and that they do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from nodeagent.pods import imagegc
+from nodeagent.pods.imagegc import Disk, ImageBounds, ImageCollection, Known
+from nodeagent.runtime.base import Image
+from tests.fakes.pods import container_data, pod
+from tests.fakes.podworld import PodWorld
+from tests.fakes.runtime_images import fake_image
+
+FULL, ROOMY = Disk(1000, 100), Disk(1000, 500)
+IMAGES = [Image(name, (f"localhost/{name}:1",), size_bytes=100) for name in "abc"]
+KNOWN = {"a": Known(0, 300), "b": Known(0, 100), "c": Known(0, 200)}
+NOW_S = 1000.0
+
+CASES: list[tuple[str, Disk | None, ImageBounds, set[str], list[tuple[str, str]]]] = [
+    ("room enough", ROOMY, ImageBounds(), set(), []),
+    ("no disk known", None, ImageBounds(), set(), []),
+    ("the longest unused goes", FULL, ImageBounds(), set(), [("b", "space")]),
+    ("two must go", FULL, ImageBounds(low_percent=70), set(), [("b", "space"), ("c", "space")]),
+    ("a used one stays", FULL, ImageBounds(), {"localhost/b:1"}, [("c", "space")]),
+    ("used by its id", FULL, ImageBounds(), {"b", "c"}, [("a", "space")]),
+    ("too young", FULL, ImageBounds(min_age_s=2000), set(), []),
+    (
+        "old ones go without need",
+        ROOMY,
+        ImageBounds(max_age_s=750),
+        set(),
+        [("b", "age"), ("c", "age")],
+    ),
+    ("exactly at the threshold", Disk(1000, 150), ImageBounds(), set(), [("b", "space")]),
+    ("just below", Disk(1000, 151), ImageBounds(), set(), []),
+]
+
+
+@pytest.mark.parametrize(("disk", "bounds", "used", "expected"), [c[1:] for c in CASES])
+def test_what_goes_and_in_which_order(
+    disk: Disk | None, bounds: ImageBounds, used: set[str], expected: list[tuple[str, str]]
+) -> None:
+    found = imagegc.removable(IMAGES, KNOWN, frozenset(used), disk, bounds, NOW_S)
+    assert [(one.image.id, one.reason) for one in found] == expected
+
+
+def test_what_the_runtime_needs_itself_is_never_touched() -> None:
+    pinned = [Image("p", ("pause",), size_bytes=100, pinned=True)]
+    known = {"p": Known(0, 0)}
+    bounds = ImageBounds(max_age_s=1)
+    assert imagegc.removable(pinned, known, frozenset(), FULL, bounds, NOW_S) == []
+
+
+@pytest.mark.looptime
+async def test_a_nearly_full_disk_is_freed_of_what_nobody_uses(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    statvfs = os.statvfs_result((1, 1, 100_000, 5_000, 5_000, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(imagegc.os, "statvfs", lambda _path: statvfs)
+    for name in ("localhost/old:1", "localhost/wanted:1"):
+        world.runtime.images_known[name] = fake_image(name)
+    await world.start(pod("here", container_data("later", image="localhost/wanted:1")))
+    await world.until(lambda: "here" in world.running())
+    collection = ImageCollection(world.runtime, world.registry, ImageBounds())
+    await collection.step()
+    assert not world.runtime.called("remove_image"), "none before it is known for two minutes"
+    await asyncio.sleep(130)
+    await collection.step()
+    gone = {fake_image(name).id for name in ("localhost/old:1", "localhost/pause:1")}
+    assert set(world.runtime.called("remove_image")) <= gone
+    assert fake_image("localhost/old:1").id in world.runtime.called("remove_image")
+    assert world.registry.counts.images_removed["space"] >= 1
+
+
+@pytest.mark.looptime
+async def test_a_runtime_that_does_not_answer_is_said_once(
+    world: PodWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.runtime.fail("images", "not now")
+    collection = ImageCollection(world.runtime, world.registry, ImageBounds())
+    await collection.step()
+    await collection.step()
+    assert caplog.text.count("images are not looked after: not now") == 1
