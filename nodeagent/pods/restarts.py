@@ -153,13 +153,14 @@ class Judge:
     def _ended(self, container: Container, latest: ContainerDetail, *, here: bool) -> Verdict:
         if not self._starts_again(container, latest, here=here):
             return Verdict()
+        attempt = latest.container.attempt + 1
         if is_changed(container, latest):
-            return self._start(container, latest.container.attempt + 1, step=0)
+            return self._start_again(container, attempt, step=0)
         step = 0 if ran_long(latest) else recorded_step(latest)
         remaining_s = self._remaining_s(latest, delay_s(step))
         if remaining_s > 0:
             return Verdict(waiting=self._crash_loop(container, step), wake_in_s=remaining_s)
-        return self._start(container, latest.container.attempt + 1, min(step + 1, _LAST_STEP))
+        return self._start_again(container, attempt, min(step + 1, _LAST_STEP))
 
     def _starts_again(self, container: Container, latest: ContainerDetail, *, here: bool) -> bool:
         if is_sidecar(container):
@@ -174,6 +175,13 @@ class Judge:
         return self._unless_in_trouble(
             container.name, StartContainer(container.name, attempt, step)
         )
+
+    def _start_again(self, container: Container, attempt: int, step: int) -> Verdict:
+        """At once: until it runs, its end is what there is to show, unless the start failed."""
+        verdict = self._start(container, attempt, step)
+        if container.name in self._troubles:
+            return verdict
+        return Verdict(verdict.action)
 
     def _unless_in_trouble(self, name: str, start: StartContainer) -> Verdict:
         trouble = self._troubles.get(name)

@@ -23,13 +23,13 @@ TCP_UP = {"tcpSocket": {"port": 8080}}
 # name → spec of the pod, spec of its container, what STATUS shows in this order (others between
 # them do not matter), and what READY says at last.
 PODS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], str]] = {
-    "always-ends": ({}, {"command": ["true"]}, ["Completed", "CrashLoopBackOff"], "0/1"),
-    "always-fails": ({}, {"command": ["false"]}, ["Error", "CrashLoopBackOff"], "0/1"),
+    "always-ends": ({}, {"command": ["true"]}, ["CrashLoopBackOff"], "0/1"),
+    "always-fails": ({}, {"command": ["false"]}, ["CrashLoopBackOff"], "0/1"),
     "onfailure-ends": ({"restartPolicy": "OnFailure"}, {"command": ["true"]}, ["Completed"], "0/1"),
     "onfailure-fails": (
         {"restartPolicy": "OnFailure"},
         {"command": ["false"]},
-        ["Error", "CrashLoopBackOff"],
+        ["CrashLoopBackOff"],
         "0/1",
     ),
     "never-ends": ({"restartPolicy": "Never"}, {"command": ["true"]}, ["Completed"], "0/1"),
@@ -42,7 +42,12 @@ PODS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], str]] = {
         ["Running"],
         "1/1",
     ),
-    "unready-grpc": ({}, {"readinessProbe": {"grpc": {"port": 8080}, **FAST}}, ["Running"], "0/1"),
+    "unready-grpc": (
+        {},
+        {"readinessProbe": {"grpc": {"port": 8080, "service": ""}, **FAST}},
+        ["Running"],
+        "0/1",
+    ),
     "unready-http": (
         {},
         {"readinessProbe": {"httpGet": {"path": "/none", "port": 8080}, **FAST}},

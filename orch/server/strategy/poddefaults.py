@@ -79,6 +79,8 @@ def _fill_probe(probe: Document) -> None:
     if probe.get("httpGet"):
         probe["httpGet"].setdefault("scheme", "HTTP")
         probe["httpGet"].setdefault("path", "/")
+    if probe.get("grpc"):
+        probe["grpc"].setdefault("service", "")  # kubectl describe does without no default
 
 
 def _request_what_is_limited(resources: Document) -> None:

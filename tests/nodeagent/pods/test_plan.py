@@ -237,6 +237,12 @@ def test_a_crash_looping_container_waits_out_its_delay_and_says_so() -> None:
     assert later.action == start(attempt=3, step=3)
 
 
+def test_a_container_that_starts_again_at_once_shows_its_end_meanwhile() -> None:
+    decided = plan.next_step(pod(), seen(sandbox(), exited()), {}, NOW_NS)
+    assert decided.action == start(attempt=1, step=1)
+    assert not decided.waiting
+
+
 def test_a_clock_set_back_behind_the_end_of_a_container_does_not_delay_its_restart() -> None:
     held = seen(sandbox(), exited(step=6, ended_ns=NOW_NS + 3600 * SECOND_NS))
     assert plan.next_step(pod(), held, {}, NOW_NS).action == start(attempt=1, step=6)

@@ -76,6 +76,7 @@ def test_probes_ports_and_variables_are_completed() -> None:
         "name": "c",
         "image": "i",
         "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 3},
+        "readinessProbe": {"grpc": {"port": 9}},
         "ports": [{"containerPort": 80}],
         "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}},
@@ -88,6 +89,7 @@ def test_probes_ports_and_variables_are_completed() -> None:
         "successThreshold": 1,
         "failureThreshold": 3,
     }
+    assert done["readinessProbe"]["grpc"] == {"port": 9, "service": ""}
     assert done["ports"] == [{"containerPort": 80, "protocol": "TCP", "hostPort": 80}]
     assert done["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] == "v1"
     assert done["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
