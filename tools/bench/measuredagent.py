@@ -34,6 +34,7 @@ class LoopDelays:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, self._write)
+        self._write()  # from now on the signal is understood
         while True:
             begun_s = loop.time()
             await asyncio.sleep(_TICK_S)

@@ -92,7 +92,7 @@ class _Agent:
         """Percentiles of the loop's delay since the last call, milliseconds."""
         self.file.unlink(missing_ok=True)
         os.kill(self.process.pid, signal.SIGUSR1)
-        eventually(self.file.exists, within_s=10, what="the agent tells its loop's delays")
+        eventually(self.file.exists, within_s=30, what="the agent tells its loop's delays")
         figures: dict[str, float] = json.loads(self.file.read_text())
         return figures
 
@@ -130,7 +130,9 @@ def _agent(targets: list[Any], containers: int) -> Iterator[_Agent]:
             process = subprocess.Popen(command, stderr=log)
         try:
             eventually(lambda: _answers(port), within_s=30, what=f"it serves ({directory}/log)")
-            yield _Agent(process, info, directory / "delays.json")
+            delays = directory / "delays.json"
+            eventually(delays.exists, within_s=30, what="its loops run")
+            yield _Agent(process, info, delays)
         finally:
             process.terminate()
             process.wait(30)
