@@ -59,6 +59,7 @@ class Vitals:
         now: Now = clock.utc_now,
     ) -> None:
         self._files = files
+        self._keeping = asyncio.Lock()
         self._recalled: dict[str, Mapping[str, Verdict]] = {}  # of pods found at the start, by uid
         self._prober = prober
         self._registry = registry
@@ -134,9 +135,18 @@ class Vitals:
         recalled = self._recalled.get(watched.pod.metadata.uid or "", {})
         return recalled.get(container_id) or _shown_by_api(watched)
 
-    async def _keep(self, uid: str) -> None:
+    async def _keep(self, changing: _Watched, kind: Kind, *, good: bool) -> None:
+        """Write down what will be thought of a pod's containers from now on."""
+        uid = changing.pod.metadata.uid or ""
         own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
-        verdicts = {k: Verdict(w.started.is_set(), _is_ready(w)) for k, w in own.items()}
+        verdicts = {}
+        for container_id, watched in own.items():
+            started, ready = watched.started.is_set(), _is_ready(watched)
+            if watched is changing and kind is Kind.STARTUP:
+                started = good
+            if watched is changing and kind is Kind.READINESS:
+                ready = good
+            verdicts[container_id] = Verdict(started, ready)
         await self._files.save(uid, verdicts)
 
     def _end(self, container_id: str) -> None:
@@ -169,14 +179,18 @@ class Vitals:
         if not outcome.good and (was_frozen or container_id in self._registry.frozen):
             return  # it is being checkpointed and cannot answer
         before = watched.tallies[kind]
-        after = watched.tallies[kind] = probing.count(before, outcome.good, probe)
+        after = probing.count(before, outcome.good, probe)
         if not outcome.good:
             text = f"{kind.value} probe failed: {outcome.text}"
             self._events.warning(watched.pod, "Unhealthy", text)
-        if after.good is not before.good:
+        if after.good is before.good:
+            watched.tallies[kind] = after
+            return
+        async with self._keeping:  # kept before anyone can see it
+            await self._keep(watched, kind, good=outcome.good)
+            watched.tallies[kind] = after
             self._apply(watched, kind, probe, outcome)
-            await self._keep(watched.pod.metadata.uid or "")  # before anyone is told
-            self._tell(watched, kind, outcome)
+        self._tell(watched, kind, outcome)
 
     def _count(self, watched: _Watched, kind: Kind, outcome: Outcome) -> None:
         meta = watched.pod.metadata
