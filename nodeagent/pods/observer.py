@@ -194,7 +194,7 @@ class Observer:
             self._unsettled.add(uid)
         else:
             self._unsettled.discard(uid)
-            if gone:
+            if gone or not listed:  # an answer that failed may have left an empty record
                 self._publish(uid)
 
     async def _fetch(self, uid: str, sandboxes: list[str], containers: list[str]) -> None:

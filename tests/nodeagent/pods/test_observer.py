@@ -24,6 +24,7 @@ from nodeagent.runtime.base import (
 from orch.component import loops
 from orch.wire.pods import Pod
 from tests.fakes.pods import UID, pod
+from tests.fakes.podworld import PodWorld
 from tests.fakes.runtime import FakeRuntime
 
 pytestmark = pytest.mark.looptime
@@ -77,6 +78,14 @@ async def observed() -> AsyncIterator[Observed]:
 
 def other() -> Pod:
     return pod(metadata={"name": "other", "uid": OTHER})
+
+
+async def test_nothing_is_kept_of_a_pod_that_is_not_listed(tmp_path: Path) -> None:
+    world = PodWorld(tmp_path)
+    observer = world.keeper._services.observer
+    observer._held("gone-before-its-details-were-read")
+    await observer.relist()
+    assert not observer._details
 
 
 async def test_pods_are_found_with_the_sandbox_of_each_container(observed: Observed) -> None:
