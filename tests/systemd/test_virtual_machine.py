@@ -1,0 +1,224 @@
+"""The agent installed as a service of a machine with a kernel of its own: cgroup v2, PSI, CRIU.
+
+One boot serves all tests, in their order. The processor is emulated: nothing here asserts how quick
+something is, but for limits that systemd itself sets.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from orch.component import clock
+from tests.systemd.conftest import ROOT, or_skip
+from tools.testbed import installed
+from tools.testbed.virtual import VirtualMachine, ensure, import_images, virtual
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+AGENT = "nodeagent.service"
+POD = f"busy-{installed.NODE}"
+CGROUPS = "/sys/fs/cgroup"
+# What `orchctl` does not print as it is: a page of the agent, through the API server's proxy.
+FETCH = """
+import ssl, sys, urllib.request
+context = ssl.create_default_context(cafile="/root/pki/ca.crt")
+context.load_cert_chain("/root/pki/admin.crt", "/root/pki/admin.key")
+sys.stdout.write(urllib.request.urlopen(sys.argv[1], context=context, timeout=60).read().decode())
+"""
+MANIFEST = """
+apiVersion: v1
+kind: Pod
+metadata: {name: busy}
+spec:
+  containers:
+  - name: main
+    image: localhost/busybox:1
+    command:
+    - sh
+    - -c
+    - 'i=0; while :; do i=$((i+1)); if [ $((i % 2000)) = 0 ]; then echo $i > /data/count; fi; done'
+    resources: {limits: {cpu: 500m, memory: 64Mi}}
+    volumeMounts: [{name: data, mountPath: /data}]
+  - name: hungry
+    image: localhost/busybox:1
+    command: [sh, -c, 'while :; do dd if=/dev/zero of=/dev/shm/block bs=1M count=8; sleep 1; done']
+    resources: {limits: {cpu: 100m}}
+  - name: reader
+    image: localhost/busybox:1
+    command:
+    - sh
+    - -c
+    - >-
+      dd if=/dev/urandom of=/data/block bs=1M count=2 conv=fsync;
+      while :; do dd if=/data/block of=/dev/null bs=64k iflag=direct; sleep 1; done
+    resources: {limits: {cpu: 100m}}
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes:
+  - name: data
+    emptyDir: {}
+"""
+
+
+@pytest.fixture(scope="module")
+def guest(machine_root: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualMachine]:
+    """The machine with all three daemons started and one pod running."""
+    base = ROOT / ".test" / "testbed" / "vm"
+    or_skip(lambda: ensure(base, machine_root, or_skip(installed.shown)))
+    scratch = tmp_path_factory.mktemp("vm")
+    with virtual(base, scratch) as running:
+        import_images(running)
+        runtime = "unix:///run/containerd/containerd.sock"
+        installed.install(running, scratch / "pki", now=clock.utc_now(), runtime=runtime)
+        running.write("/opt/fetch.py", FETCH)
+        running.write("/etc/nodeagent/manifests/busy.yaml", MANIFEST, mode=0o600)
+        for unit in ("orch-apiserver", "orch-controller-manager", "nodeagent"):
+            running.check("systemctl", "start", f"{unit}.service", timeout_s=180)
+        until(lambda: phase(running) == "Running", "the pod runs")
+        yield running
+
+
+def until(done: Callable[[], bool], what: str, within_s: float = 240.0) -> None:
+    end_s = time.monotonic() + within_s
+    while not done():
+        assert time.monotonic() < end_s, f"not within {within_s:.0f} s: {what}"
+        time.sleep(1)
+
+
+def orchctl(machine: VirtualMachine, *arguments: str) -> str:
+    kubeconfig = f"--kubeconfig={installed.ADMIN_KUBECONFIG}"
+    return machine.check("orchctl", kubeconfig, *arguments, timeout_s=180)
+
+
+def page(machine: VirtualMachine, path: str) -> str:
+    url = f"{installed.APISERVER}/api/v1/nodes/{installed.NODE}/proxy{path}"
+    return machine.check(installed.PYTHON, "/opt/fetch.py", url, timeout_s=180)
+
+
+def phase(machine: VirtualMachine) -> str:
+    listed = json.loads(orchctl(machine, "get", "pods", "-o", "json"))["items"]
+    return next((str(pod["status"].get("phase")) for pod in listed), "")
+
+
+def container(machine: VirtualMachine, name: str = "main") -> dict[str, Any]:
+    """A container of the summary that the API server's proxy gives."""
+    summary = json.loads(page(machine, "/stats/summary"))
+    pod = next(pod for pod in summary["pods"] if pod["podRef"]["name"] == POD)
+    found: dict[str, Any] = next(one for one in pod["containers"] if one["name"] == name)
+    return found
+
+
+def cgroup(machine: VirtualMachine, name: str = "main") -> str:
+    """The directory of a container's cgroup."""
+    pod = json.loads(orchctl(machine, "get", "pod", POD, "-o", "json"))
+    statuses = pod["status"]["containerStatuses"]
+    ids = {status["name"]: status["containerID"].partition("://")[2] for status in statuses}
+    found = machine.check("find", f"{CGROUPS}/orchpods", "-type", "d", "-name", ids[name])
+    return found.strip()
+
+
+def counted(machine: VirtualMachine) -> int:
+    """How far the container `main` has counted."""
+    return int(machine.check("sh", "-c", "cat /var/lib/nodeagent/pods/*/volumes/*/data/count"))
+
+
+def counters(machine: VirtualMachine, path: str) -> dict[str, int]:
+    lines = machine.check("cat", path).splitlines()
+    return {key: int(value) for key, value in (line.split() for line in lines)}
+
+
+def pressure_usec(machine: VirtualMachine, path: str) -> int:
+    some = machine.check("cat", path).splitlines()[0]
+    return int(some.partition("total=")[2])
+
+
+def test_the_host_is_one_with_a_unified_hierarchy(guest: VirtualMachine) -> None:
+    assert guest.check("stat", "-f", "-c", "%T", CGROUPS).strip() == "cgroup2fs"
+    assert "nodeagent_cgroup_version 2" in page(guest, "/metrics")
+
+
+def test_the_summary_lies_between_two_readings_of_the_kernel(guest: VirtualMachine) -> None:
+    directory = cgroup(guest)
+    before = counters(guest, f"{directory}/cpu.stat")
+    stalled_before = pressure_usec(guest, f"{directory}/cpu.pressure")
+    time.sleep(2)
+    seen = container(guest)
+    after = counters(guest, f"{directory}/cpu.stat")
+    stalled_after = pressure_usec(guest, f"{directory}/cpu.pressure")
+    used_usec = seen["cpu"]["usageCoreNanoSeconds"] / 1000
+    assert before["usage_usec"] <= used_usec <= after["usage_usec"]
+    assert stalled_before <= seen["cpu"]["psi"]["some"]["total"] <= stalled_after
+    current = int(guest.check("cat", f"{directory}/memory.current"))
+    assert seen["memory"]["usageBytes"] == pytest.approx(current, abs=2 << 20)
+
+
+def test_a_container_at_its_limit_shows_half_a_core_and_rising_pressure(
+    guest: VirtualMachine,
+) -> None:
+    first = container(guest)
+    time.sleep(12)  # a sampling interval and more
+    second = container(guest)
+    assert second["cpu"]["usageNanoCores"] == pytest.approx(0.5e9, rel=0.15)
+    some = [seen["cpu"]["psi"]["some"]["total"] for seen in (first, second)]
+    assert some[1] - some[0] > 1e6  # µs: it waits for about half of the time
+
+
+def test_a_container_above_its_high_mark_shows_memory_pressure(guest: VirtualMachine) -> None:
+    before = container(guest, "hungry")["memory"]["psi"]["some"]["total"]
+    directory = cgroup(guest, "hungry")
+    guest.check("sh", "-c", f"echo 2M > {directory}/memory.high")
+    try:
+        until(
+            lambda: container(guest, "hungry")["memory"]["psi"]["some"]["total"] > before,
+            "memory pressure in the summary",
+        )
+    finally:
+        guest.check("sh", "-c", f"echo max > {directory}/memory.high")
+
+
+def test_a_container_that_reads_past_the_cache_shows_io(guest: VirtualMachine) -> None:
+    directory = cgroup(guest, "reader")
+    before = container(guest, "reader")["io"]["psi"]["some"]["total"]
+    until(
+        lambda: container(guest, "reader")["io"]["psi"]["some"]["total"] > before,
+        "io pressure in the summary",
+    )
+    assert pressure_usec(guest, f"{directory}/io.pressure") > before
+
+
+def test_a_checkpoint_is_taken_and_the_container_goes_on(guest: VirtualMachine) -> None:
+    orchctl(guest, "checkpoint", f"default/{POD}", "-c", "main")
+    place = "/var/lib/nodeagent/checkpoints"
+    archives = guest.check("sh", "-c", f"ls {place}/checkpoint-{POD}_default-main-*.tar").split()
+    assert guest.check("stat", "-c", "%a", archives[0], place).split() == ["600", "700"]
+    assert "checkpoint/inventory.img" in guest.check("tar", "-tf", archives[0])
+    reached = counted(guest)
+    until(lambda: counted(guest) > reached, "the counter in the container")
+
+
+def test_the_watchdogs_kill_touches_no_container(guest: VirtualMachine) -> None:
+    directory = cgroup(guest)
+    processes = guest.check("cat", f"{directory}/cgroup.procs")
+    first = guest.show(AGENT, "MainPID")
+    guest.check("kill", "-STOP", first)
+    until(
+        lambda: (
+            guest.show(AGENT, "MainPID") not in ("0", first)
+            and guest.show(AGENT, "ActiveState") == "active"
+        ),
+        "another agent after the watchdog's kill",
+    )
+    assert "Watchdog timeout" in guest.journal(AGENT)
+    assert guest.check("cat", f"{directory}/cgroup.procs") == processes
+    until(lambda: phase(guest) == "Running", "the pod runs for the next agent")
+
+
+def test_a_stop_leaves_the_containers_running(guest: VirtualMachine) -> None:
+    directory = cgroup(guest)
+    guest.check("systemctl", "stop", AGENT, timeout_s=60)
+    assert guest.show(AGENT, "Result") == "success"
+    assert guest.check("cat", f"{directory}/cgroup.procs").strip()

@@ -1,0 +1,299 @@
+"""A virtual machine with a kernel of its own: cgroup v2, pressure stalls, containerd and CRIU.
+
+`ensure` makes kernel and disk image from packages; `virtual` boots them with QEMU. The processor is
+emulated, some ten times slower than this one: what runs inside is checked for what it does, never
+for how quickly. A boot never changes the image.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import platform
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tools.runtime_lib import images, locks, packages
+from tools.runtime_lib.progress import RuntimeToolError, run, say
+from tools.testbed.machine import Machine
+
+# Stable's kernel for clouds has NVMe and ext4 built in, and so needs no initial RAM disk.
+_KERNEL_SUITE = "trixie"
+_KERNEL = r"linux-image-6\.12\.\d+\+deb13-cloud-amd64"
+_KERNEL_LINE = (
+    "console=ttyS0 root=/dev/nvme0n1 rw psi=1 panic=-1 quiet mitigations=off audit=0 nokaslr"
+)
+_BOOTS = 3
+_BOOT_S = 240.0
+_IMAGE_BYTES = 4 << 30
+# Of the tests' own packages, large and of no use to the programs.
+_LEFT_OUT = ("kubernetes", "matplotlib", "numpy", "numpy.libs", "fontTools", "mypy", "pip", "PIL")
+_CONTAINERD = """version = 3
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "localhost/pause:1"
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["/usr/lib/cni"]
+"""
+_NETWORK = {
+    "cniVersion": "1.0.0",
+    "name": "pods",
+    "plugins": [
+        {
+            "type": "bridge",
+            "bridge": "pods0",
+            "isGateway": True,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}]]},
+        }
+    ],
+}
+_RUNNER = """[Unit]
+Description=Runs the commands of the tests
+After=multi-user.target
+[Service]
+Type=idle
+Environment=PYTHONHOME=/opt/python LD_LIBRARY_PATH=/opt/python/lib
+ExecStart=/opt/python/bin/python3 /opt/testbed/runner.py /dev/virtio-ports/commands
+"""
+_READY = """[Unit]
+Description=Addresses of the machine
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/sbin/ip link set lo up
+ExecStart=/usr/sbin/ip link add node0 type dummy
+ExecStart=/usr/sbin/ip address add 10.0.2.15/24 dev node0
+ExecStart=/usr/sbin/ip link set node0 up
+ExecStart=/usr/sbin/ip route add default dev node0
+"""
+# $1 is the root, $2 scratch, $3 the image; then pairs of what is shown where, as in a booted one.
+_IMAGE = """
+set -eu
+lower=$1 own=$2 image=$3
+shift 3
+mkdir -p "$own/upper" "$own/work" "$own/root"
+mount -n -t overlay -o "lowerdir=$own/extra:$lower,upperdir=$own/upper,workdir=$own/work" \
+  overlay "$own/root"
+while [ $# -gt 0 ]; do
+  mkdir -p "$own/root$2"
+  mount -n --bind "$1" "$own/root$2"
+  shift 2
+done
+for name in $LEFT_OUT; do
+  hidden="$own/root/opt/nodeagent/site-packages/$name"
+  if [ -d "$hidden" ]; then mount -n -t tmpfs tmpfs "$hidden"; fi
+done
+for hidden in "$own/root/opt/python/lib"/python3*; do
+  mount -n -t tmpfs tmpfs "$hidden/test"
+  mount -n -t tmpfs tmpfs "$hidden/site-packages"
+done
+chroot "$own/root" depmod "$KERNEL"
+mke2fs -q -t ext4 -O ^has_journal -E lazy_itable_init=1 -d "$own/root" "$image"
+"""
+
+
+class VirtualMachine(Machine):
+    """A running QEMU; commands go over its virtio port, one after the other."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._waiting = b""
+
+    def run(
+        self, *command: str, given: bytes = b"", timeout_s: float = 120.0
+    ) -> subprocess.CompletedProcess[str]:
+        request = {
+            "argv": command,
+            "given": base64.b64encode(given).decode(),
+            "timeout_s": timeout_s,
+        }
+        self._connection.settimeout(timeout_s + 60)
+        self._connection.sendall(json.dumps(request).encode() + b"\n")
+        told = self.receive()
+        out, errors = (
+            base64.b64decode(told[key]).decode(errors="replace") for key in ("out", "err")
+        )
+        return subprocess.CompletedProcess(command, told["code"], out, errors)
+
+    def receive(self) -> dict[str, str]:
+        """The next line of the machine; RuntimeToolError when it has gone."""
+        while b"\n" not in self._waiting:
+            received = self._connection.recv(1 << 16)
+            if not received:
+                raise RuntimeToolError("the virtual machine has ended")
+            self._waiting += received
+        line, self._waiting = self._waiting.split(b"\n", 1)
+        told: dict[str, str] = json.loads(line)
+        return told
+
+
+def ensure(base: Path, root: Path, shown: Sequence[tuple[Path, str]]) -> None:
+    """Make `BASE/vmlinuz` and `BASE/disk.ext4` unless they are there.
+
+    `root` is that of `testroot.ensure`; `shown` directories are copied into the image.
+    """
+    if shutil.which("qemu-system-x86_64") is None or platform.machine() != "x86_64":
+        raise RuntimeToolError("qemu-system-x86_64 (Debian: qemu-system-x86) is missing")
+    base.mkdir(parents=True, exist_ok=True)
+    with locks.held(base):
+        if not (base / "modules").is_dir():
+            _fetch_kernel(base)
+        _make_image(base, root, shown)
+
+
+@contextmanager
+def virtual(base: Path, scratch: Path) -> Iterator[VirtualMachine]:
+    """Boot, wait for the first answer, and end the machine at the end.
+
+    `scratch` keeps its console and what QEMU says. A kernel that panics while it boots, which
+    emulation brings about now and then, is booted again.
+    """
+    with ExitStack() as running:
+        for left in reversed(range(_BOOTS)):
+            try:
+                machine = running.enter_context(_booted(base, scratch))
+                break
+            except RuntimeToolError as error:
+                if not left:
+                    raise
+                say(f"booting again: {error}")
+        yield machine
+
+
+@contextmanager
+def _booted(base: Path, scratch: Path) -> Iterator[VirtualMachine]:
+    door, console = scratch / "commands.sock", scratch / "console.log"
+    with (scratch / "qemu.log").open("wb") as log:
+        process = subprocess.Popen(
+            _qemu(base, door, console), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    try:
+        with _connected(process, door) as connection:
+            machine = VirtualMachine(connection)
+            connection.settimeout(_BOOT_S)
+            try:
+                machine.receive()
+            except (OSError, RuntimeToolError) as error:
+                said = f"{_tail(console)} {_tail(scratch / 'qemu.log')}"
+                raise RuntimeToolError(f"the machine did not boot: {said}") from error
+            yield machine
+    finally:
+        process.kill()
+        process.wait()
+        door.unlink(missing_ok=True)
+
+
+def _qemu(base: Path, door: Path, console: Path) -> list[str]:
+    arguments = {
+        "-machine": "q35",
+        "-accel": "tcg,thread=multi,tb-size=512",
+        "-cpu": _processor(),
+        "-smp": "2",
+        "-m": "2048",
+        "-display": "none",
+        "-serial": f"file:{console}",
+        "-kernel": str(base / "vmlinuz"),
+        "-append": _KERNEL_LINE,
+        "-drive": f"file={base / 'disk.ext4'},if=none,id=disk,format=raw,snapshot=on,cache=unsafe",
+        "-nic": "none",
+        "-chardev": f"socket,id=commands,path={door},server=on,wait=off",
+    }
+    devices = ("nvme,drive=disk,serial=disk", "virtio-serial-pci")
+    port = "virtserialport,chardev=commands,name=commands"
+    flags = [part for pair in arguments.items() for part in pair]
+    attached = [part for device in (*devices, port) for part in ("-device", device)]
+    return ["qemu-system-x86_64", "-nodefaults", "-no-reboot", *flags, *attached]
+
+
+def _processor() -> str:
+    """Before version 8, QEMU's emulation of CX16 fails under several threads."""
+    words = run(["qemu-system-x86_64", "--version"]).split()
+    version = int(words[words.index("version") + 1].split(".")[0])
+    return "max" if version >= 8 else "max,-cx16"
+
+
+@contextmanager
+def _connected(process: subprocess.Popen[bytes], door: Path) -> Iterator[socket.socket]:
+    end_s = time.monotonic() + 30
+    with socket.socket(socket.AF_UNIX) as connection:
+        while True:
+            try:
+                connection.connect(str(door))
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > end_s:
+                    log = door.with_name("qemu.log")
+                    raise RuntimeToolError(f"QEMU did not start: {_tail(log)}") from None
+                time.sleep(0.05)
+        yield connection
+
+
+def _tail(path: Path) -> str:
+    return " | ".join(path.read_text(errors="replace").splitlines()[-5:]) if path.exists() else ""
+
+
+def _fetch_kernel(base: Path) -> None:
+    apt = packages.Apt(base / "apt")
+    mirror = apt.mirror(platform.freedesktop_os_release().get("VERSION_CODENAME", ""))
+    say("downloading a kernel")
+    package = apt.download_alone(_KERNEL_SUITE, mirror, _KERNEL)
+    unpacked = base / "kernel"
+    run(["dpkg-deb", "-x", str(package), str(unpacked)])
+    shutil.copy(next(unpacked.glob("boot/vmlinuz-*")), base / "vmlinuz")
+    modules = next(path for path in unpacked.glob("**/lib/modules/*"))
+    (base / "version").write_text(modules.name)
+    modules.rename(base / "modules")
+    shutil.rmtree(base / "apt")
+    shutil.rmtree(unpacked)
+
+
+def _make_image(base: Path, root: Path, shown: Sequence[tuple[Path, str]]) -> None:
+    """The disk is made anew each time: it holds the sources as they are now."""
+    own = base / "image"
+    shutil.rmtree(own, ignore_errors=True)
+    _add_files(own / "extra", root)
+    version = (base / "version").read_text()
+    pairs = [*shown, (base / "modules", f"/usr/lib/modules/{version}")]
+    pairs.append((Path(__file__).parent, "/opt/testbed"))
+    image = base / "disk.ext4"
+    image.unlink(missing_ok=True)
+    with image.open("wb") as file:
+        file.truncate(_IMAGE_BYTES)
+    unshare = ["unshare", "-m", "--propagation", "private", "--"]
+    places = [text for ours, theirs in pairs for text in (str(ours), theirs)]
+    command = ["sh", "-euc", _IMAGE, "sh", str(root), str(own), str(image), *places]
+    settings = [f"LEFT_OUT={' '.join(_LEFT_OUT)}", f"KERNEL={version}"]
+    run([*unshare, "env", *settings, *command], timeout_s=300)
+    shutil.rmtree(own)
+
+
+def _add_files(extra: Path, root: Path) -> None:
+    units = "usr/lib/systemd/system"
+    wanted = "etc/systemd/system/multi-user.target.wants"
+    files = {
+        f"{units}/testbed-runner.service": _RUNNER,
+        f"{units}/testbed-addresses.service": _READY,
+        "etc/containerd/config.toml": _CONTAINERD,
+        "etc/cni/net.d/10-pods.conflist": json.dumps(_NETWORK),
+        "etc/resolv.conf": "",
+        "etc/hosts": "127.0.0.1 localhost\n10.0.2.15 testbed\n",
+    }
+    for name, text in files.items():
+        path = extra / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (extra / wanted).mkdir(parents=True)
+    for unit in ("testbed-runner", "testbed-addresses", "containerd"):
+        (extra / wanted / f"{unit}.service").symlink_to(f"/{units}/{unit}.service")
+    archive = images.build(root / "usr/bin/busybox").archive
+    (extra / "opt").mkdir()
+    (extra / "opt/images.tar").write_bytes(archive)
+
+
+def import_images(machine: Machine) -> None:
+    """Give containerd the images of the tests."""
+    machine.check("ctr", "-n", "k8s.io", "images", "import", "/opt/images.tar", timeout_s=120)
