@@ -46,6 +46,7 @@ class Checkpoints:
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What has to run for as long as the agent does, by name."""
         pruning = Periodic("checkpoint store", self.pruner.step, interval_s=PRUNE_INTERVAL_S)
+        self.pruner.wake = pruning.wake
         watching = Periodic("frozen containers", self.frozen.step, interval_s=FROZEN_INTERVAL_S)
         return {"checkpoint store": pruning.run(), "frozen containers": watching.run()}
 

@@ -80,12 +80,12 @@ def removals(
     space: Space,
     now: datetime,
     *,
-    kept: str = "",
+    kept: Collection[str] = (),
     need_bytes: int = 0,
 ) -> tuple[Removal, ...]:
     """The archives that have to go, in the order in which they were chosen, and why.
 
-    `kept` names one that stays whatever happens: the newest, just made. `need_bytes` are to be
+    `kept` names those that stay whatever happens: the newest, just made. `need_bytes` are to be
     written to the file system soon.
     """
     chosen = _Choice(archives, kept)
@@ -173,7 +173,7 @@ def excess_bytes(archives: Collection[Archive], bounds: Bounds, space: Space) ->
 class _Choice:
     """The archives left, oldest first, and those chosen to go."""
 
-    def __init__(self, archives: Collection[Archive], kept: str) -> None:
+    def __init__(self, archives: Collection[Archive], kept: Collection[str]) -> None:
         self._left = sorted(archives, key=lambda archive: (archive.created, archive.name))
         self._kept = kept
         self.removals: list[Removal] = []
@@ -215,7 +215,7 @@ class _Choice:
             over_bytes -= archive.size_bytes
 
     def _removable(self, archives: Sequence[Archive]) -> list[Archive]:
-        return [a for a in archives if not a.pinned and a.name != self._kept]
+        return [a for a in archives if not a.pinned and a.name not in self._kept]
 
     def _remove(self, archive: Archive, reason: str, why: str) -> None:
         self._left.remove(archive)

@@ -97,17 +97,21 @@ class _Writer:
         self.sha256 = hashlib.sha256()
         self.size_bytes = 0
         self._descriptor = descriptor
-        self._waiting = bytearray()
+        self._buffer = memoryview(bytearray(_BLOCK))
+        self._waiting = 0  # bytes of the buffer
 
     def write(self, data: bytes) -> int:
-        self._waiting += data
-        if len(self._waiting) >= _BLOCK:
+        """As much as there is room for, as a file takes it."""
+        size = min(len(data), _BLOCK - self._waiting)
+        self._buffer[self._waiting : self._waiting + size] = data[:size]
+        self._waiting += size
+        if self._waiting == _BLOCK:
             self.flush()
-        return len(data)
+        return size
 
     def flush(self) -> None:
-        block = bytes(self._waiting)
-        self._waiting.clear()
+        block = self._buffer[: self._waiting]
+        self._waiting = 0
         self.sha256.update(block)
         self.size_bytes += len(block)
         while block:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 20  # of one buffer: new ones would be fetched from the kernel, page by page
 _BEGINNING = 512  # a tar's first header
 _FLUSH_BYTES = 32 << 20
 _PAUSE_S = 0.02
@@ -43,20 +43,32 @@ class Reader:
         self.is_broken_off = False
         self._descriptor = descriptor
         self._ended = ended
+        self._buffer = memoryview(bytearray(_BLOCK))
+        self._left = self._buffer[:0]  # read, and not yet given to who reads in small pieces
 
-    def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes; none at the end, or once the reader is broken off."""
+    def block(self) -> memoryview:
+        """The next bytes, good until the next call; none at the end, or once it is broken off."""
         while not self.is_broken_off:
             ended = self._ended is None or self._ended.is_set()
-            limit = _BLOCK if size < 0 else size
-            if block := os.pread(self._descriptor, limit, self.offset):
-                self.offset += len(block)
-                self.beginning = (self.beginning + block[:_BEGINNING])[:_BEGINNING]
-                return block
+            if size := os.preadv(self._descriptor, [self._buffer], self.offset):
+                self.offset += size
+                if len(self.beginning) < _BEGINNING:
+                    self.beginning += bytes(self._buffer[: min(size, _BEGINNING)])
+                    self.beginning = self.beginning[:_BEGINNING]
+                return self._buffer[:size]
             if ended or self._ended is None:
                 break
             self._ended.wait(_PAUSE_S)
-        return b""
+        return self._buffer[:0]
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes, as a file gives them; none where `block` gives none."""
+        if self.is_broken_off:
+            return b""
+        self._left = self._left or self.block()
+        size = len(self._left) if size < 0 else size
+        given, self._left = self._left[:size], self._left[size:]
+        return bytes(given)
 
 
 Consume = Callable[[Reader], Sealed]
@@ -65,7 +77,7 @@ Consume = Callable[[Reader], Sealed]
 def digest(reader: Reader) -> Sealed:
     """The size and the digest of what there is to read."""
     sha256 = hashlib.sha256()
-    while block := reader.read():
+    while block := reader.block():
         sha256.update(block)
     return Sealed(reader.offset, sha256.hexdigest())
 

@@ -1,4 +1,4 @@
-"""Keeps the store within its bounds: before a checkpoint, after it, and every minute.
+"""Keeps the store within its bounds: before a checkpoint, soon after it, and every minute.
 
 `bounds` decides; this does, and tells. What is pinned stays, and when the store is too large for
 its file system because of that, the node reports disk pressure.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Protocol
 
@@ -34,6 +34,8 @@ class KnownPods(Protocol):
 
 
 class Pruner:
+    """`wake` is called when a step is wanted soon; whoever runs the steps puts it there."""
+
     def __init__(
         self,
         shelf: Shelf,
@@ -45,17 +47,21 @@ class Pruner:
     ) -> None:
         self.reports = reports or Reports()
         self.shelf = shelf
+        self.wake: Callable[[], None] = lambda: None
         self._limits = limits
         self._pods = pods
         self._now = now
         self._one_at_a_time = threading.Lock()
+        self._new: set[str] = set()  # archives made since the last step: none of them goes
 
     async def step(self) -> None:
         """Look through the store once; what cannot be done is logged, and tried again."""
+        kept = set(self._new)
         try:
             await self._prune()
         except (StoreError, OSError) as error:
             log.error("the checkpoint store cannot be kept within its bounds: %s", error)
+        self._new -= kept
 
     async def make_room(self, new: Archive, need_bytes: int) -> None:
         """Make room for an archive like `new`, whose size is a guess.
@@ -68,15 +74,13 @@ class Pruner:
         if refused:
             raise StoreError(refused)
 
-    async def made(self, name: str) -> None:
-        """An archive was made: older ones may have to go."""
-        try:
-            await self._prune(kept=name)
-        except (StoreError, OSError) as error:
-            log.error("the checkpoint store cannot be kept within its bounds: %s", error)
+    def made(self, name: str) -> None:
+        """An archive was made: older ones may have to go, for which its maker need not wait."""
+        self._new.add(name)
+        self.wake()
 
-    async def _prune(self, *, kept: str = "", need_bytes: int = 0) -> None:
-        live, before = self._pods.live_uids(), self.reports.counts.store
+    async def _prune(self, *, need_bytes: int = 0) -> None:
+        live, before, kept = self._pods.live_uids(), self.reports.counts.store, set(self._new)
         removed, state = await asyncio.to_thread(self._prune_now, live, kept, need_bytes)
         self.reports.counts.store = state
         for removal in removed:
@@ -90,7 +94,7 @@ class Pruner:
             )
 
     def _prune_now(
-        self, live: Collection[str] | None, kept: str, need_bytes: int
+        self, live: Collection[str] | None, kept: Collection[str], need_bytes: int
     ) -> tuple[tuple[Removal, ...], StoreState]:
         with self._one_at_a_time:
             now = self._now()

@@ -166,7 +166,7 @@ class CheckpointService:
                 self._reports.failed(known, message)
                 raise ApiError(500, "InternalError", message) from error
             self._reports.made(known, container, manifest.name, began_s)
-            await self._pruner.made(manifest.name)
+            self._pruner.made(manifest.name)
         return str(self._store.path / manifest.name)
 
     def _require_known(self, target: Target) -> Pod:

@@ -93,20 +93,26 @@ class Node:
     def shelf(self) -> Shelf:
         return Shelf(str(self.root))
 
-    def pruner(self) -> Pruner:
+    def pruner(self, bounds: Bounds | None = None) -> Pruner:
         return Pruner(
-            self.shelf, self.bounds, self.pods, reports=self.reports, now=lambda: self.today
+            self.shelf,
+            bounds or self.bounds,
+            self.pods,
+            reports=self.reports,
+            now=lambda: self.today,
         )
 
     def now(self) -> datetime:
         return self.moments.pop(0) if len(self.moments) > 1 else self.moments[0]
 
-    def service(self, *, timeout_s: float = 120, max_concurrent: int = 2) -> CheckpointService:
+    def service(
+        self, *, timeout_s: float = 120, max_concurrent: int = 2, pruner: Pruner | None = None
+    ) -> CheckpointService:
         return CheckpointService(
             self.pods,
             self.runtime,
             CheckpointStore(str(self.root), self.encryption),
-            self.pruner(),
+            pruner or self.pruner(),
             reviver=Reviver(self.runtime, cgroup_root=self.root / "cgroup"),
             limits=CheckpointLimits(
                 timeout_s, max_concurrent, memory_of=lambda _container_id: self.memory_bytes

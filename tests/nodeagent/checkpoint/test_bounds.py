@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -39,7 +40,12 @@ def archive(
 
 
 def ages(
-    archives: list[Archive], limits: Bounds, space: Space = ROOMY, *, need: int = 0, kept: str = ""
+    archives: list[Archive],
+    limits: Bounds,
+    space: Space = ROOMY,
+    *,
+    need: int = 0,
+    kept: Collection[str] = (),
 ) -> dict[int, str]:
     """Age of each archive that has to go → the bound."""
     chosen = bounds.removals(archives, limits, space, NOW, need_bytes=need, kept=kept)
@@ -100,7 +106,7 @@ def test_what_one_bound_takes_counts_for_the_next() -> None:
 def test_the_newest_stays_when_only_pinned_ones_are_left_beside_it() -> None:
     archives = [archive(0), archive(20, pinned=True), archive(30, pinned=True)]
 
-    assert ages(archives, Bounds(per_container=1), kept=archives[0].name) == {}
+    assert ages(archives, Bounds(per_container=1), kept={archives[0].name}) == {}
 
 
 def test_an_archive_without_manifest_counts_to_its_container_alone() -> None:

@@ -114,6 +114,22 @@ def test_what_failed_meanwhile_is_tried_again_and_its_failure_told(tmp_path: Pat
         follower.result(archive.fileno())
 
 
+@pytest.mark.parametrize("size", [-1, 1, 700, 1000, 4000])
+def test_pieces_of_any_size_are_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(follow, "_BLOCK", 1000)
+    path, data = tmp_path / "archive", bytes(range(250)) * 9
+    path.write_bytes(data)
+    with path.open("rb") as archive:
+        reader, found = Reader(archive.fileno()), b""
+        while piece := reader.read(size):
+            assert len(piece) <= (1000 if size < 0 else size)
+            found += piece
+
+    assert (found, reader.offset, reader.beginning) == (data, len(data), data[:512])
+
+
 def test_a_follower_that_is_stopped_reads_no_further(tmp_path: Path) -> None:
     path, seen = tmp_path / "archive", []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def at(node: Node, moment: datetime) -> None:
 async def test_the_oldest_goes_after_the_new_one_was_made(node: Node) -> None:
     node.bounds = Bounds(per_container=2)
     names = [await make(node, hours=hour) for hour in range(3)]
+    await node.pruner().step()
 
     assert node.files() == names[1:]
     assert node.news.reasons == ["Checkpointed"] * 3 + ["CheckpointRemoved"]
@@ -41,6 +43,32 @@ async def test_the_oldest_goes_after_the_new_one_was_made(node: Node) -> None:
     state = node.reports.counts.store
     assert state and (state.archives, state.pinned) == (2, 0)
     assert state.used_bytes == sum((node.store / name).stat().st_size for name in names[1:])
+
+
+async def test_the_answer_does_not_wait_for_what_has_to_go(node: Node) -> None:
+    node.bounds = Bounds(per_container=1)
+    names, pruner, woken = [await make(node)], node.pruner(), asyncio.Event()
+    pruner.wake = woken.set
+    node.moments[:] = [NOON + timedelta(hours=1)]
+
+    names.append(Path(await node.service(pruner=pruner).checkpoint("shop", "web", "app")).name)
+
+    assert node.files() == names
+    assert woken.is_set()
+    await pruner.step()
+    assert node.files() == names[1:]
+
+
+async def test_what_was_just_made_stays_for_one_step_whatever_it_exceeds(node: Node) -> None:
+    pruner = node.pruner()
+    name = Path(await node.service(pruner=pruner).checkpoint("shop", "web", "app")).name
+    pruner = node.pruner(Bounds(total=Amount(1)))
+    pruner.made(name)
+
+    await pruner.step()
+    assert node.files() == [name]
+    await pruner.step()
+    assert node.files() == []
 
 
 async def test_a_checkpoint_that_fails_costs_no_older_one(node: Node) -> None:
@@ -120,6 +148,7 @@ async def test_older_archives_make_room_on_a_disk_that_runs_full(
 
     monkeypatch.setattr(Shelf, "space", space)
     second = await make(node, hours=1)
+    await node.pruner().step()
 
     assert node.files() == [second]
     assert node.reports.counts.removed == {"freeSpace": 1}
@@ -186,7 +215,7 @@ async def test_a_store_that_cannot_be_used_is_said_and_tried_again(
     pruner = node.pruner()
 
     await pruner.step()
-    await pruner.made("anything")
+    await pruner.step()
 
     assert caplog.text.count("cannot be kept within its bounds") == 2
     node.store.unlink()
