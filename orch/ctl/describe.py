@@ -101,7 +101,12 @@ def _is_alias(group: str, own: str) -> bool:
 
 async def _node(api: Api, node: Mapping[str, Any], name: str) -> list[str]:
     selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
-    pods = await api.items("/api/v1/pods", {"fieldSelector": selector})
+    try:
+        pods = await api.items("/api/v1/pods", {"fieldSelector": selector})
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        pods = None
     return describe_node.lines(node, await _lease(api, name), pods, utc_now())
 
 
@@ -123,6 +128,11 @@ async def _events(api: Api, chosen: Chosen) -> list[str]:
         "involvedObject.name": chosen.name,
         "involvedObject.namespace": chosen.namespace,
     }
-    listed = await happenings.about(api, chosen.namespace, fields)
+    try:
+        listed = await happenings.about(api, chosen.namespace, fields)
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        return ["Events:  they may not be listed"]
     rows = [happenings.described(event, utc_now()) for event in listed]
     return sheet.table("Events", ("Type", "Reason", "Age", "From", "Message"), rows)

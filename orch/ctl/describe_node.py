@@ -16,8 +16,14 @@ Record = Mapping[str, Any]
 _UNSET = "<unset>"
 
 
-def lines(node: Record, lease: Record | None, pods: Sequence[Record], now: datetime) -> list[str]:
-    """Everything but the events; `lease` is None when the node has none."""
+def lines(
+    node: Record, lease: Record | None, pods: Sequence[Record] | None, now: datetime
+) -> list[str]:
+    """Everything but the events.
+
+    `lease` is None when the node has none or it may not be read, `pods` when they may not be
+    listed.
+    """
     status = raw.mapping(node, "status")
     return [
         *sheet.fields(_head(node)),
@@ -28,8 +34,7 @@ def lines(node: Record, lease: Record | None, pods: Sequence[Record], now: datet
         *sheet.titled("Allocatable", _texts(raw.mapping(status, "allocatable"))),
         *sheet.titled("System Info", _texts(raw.mapping(status, "nodeInfo"))),
         *_features(status),
-        *_pods(pods, now),
-        *_allocated(raw.mapping(status, "allocatable"), pods),
+        *_use(raw.mapping(status, "allocatable"), pods, now),
     ]
 
 
@@ -80,6 +85,13 @@ def _features(status: Record) -> list[str]:
     if not isinstance(features, list):
         return []
     return sheet.fields([("Declared Features", ", ".join(map(str, features)))])
+
+
+def _use(allocatable: Record, pods: Sequence[Record] | None, now: datetime) -> list[str]:
+    """The pods and what they ask for; without them no sum, which would be a wrong one."""
+    if pods is None:
+        return ["Non-terminated Pods:  they may not be listed"]
+    return [*_pods(pods, now), *_allocated(allocatable, pods)]
 
 
 def _pods(pods: Sequence[Record], now: datetime) -> list[str]:

@@ -9,10 +9,11 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from orch.ctl import failures, options
+from orch.ctl import failures, options, switches
 from orch.ctl.commands import Command, Entry
 
 _UNKNOWN = "unrecognized arguments: "
+_VALUE = "ignored explicit argument"  # of an option that takes none
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,10 +42,11 @@ class Parser(argparse.ArgumentParser):
     def _explained(self, message: str) -> str:
         """Without the values of options that are unknown: one may be a misspelt `--token=…`."""
         if not message.startswith(_UNKNOWN):
-            return message
+            return message.replace(_VALUE, "takes true, false or nothing, not")
         words = message.removeprefix(_UNKNOWN).split()
         shown = [w.partition("=")[0] for w in words if w.startswith("-")] or words
-        hint = failures.did_you_mean(shown[0], self._option_string_actions)
+        known = [name for name in self._option_string_actions if "=" not in name]
+        hint = failures.did_you_mean(shown[0], known)
         return f"{_UNKNOWN}{' '.join(shown)}{hint}"
 
 
@@ -66,6 +68,7 @@ def words_parser(prog: str, table: Mapping[str, Entry], description: str, epilog
         epilog=epilog,
     )
     options.add_to(parser, defaults=False)
+    switches.take_values(parser)
     parser.add_argument("command", metavar="COMMAND", help=f"one of {', '.join(table)}")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -84,6 +87,7 @@ def command_parser(words: str, text: str, command: Command) -> Parser:
     parser.own = list(parser._actions)
     parser.usage = f"{parser.prog} …"  # the whole is written when somebody wants to read it
     options.add_to(parser, defaults=False)
+    switches.take_values(parser)
     return parser
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -56,6 +57,7 @@ async def _top(api: Api, args: argparse.Namespace) -> int:
         lines, code = await _look(api, args, history)
         print("\n".join(lines))
         return code
+    ended = _ending()
     print(_BEGIN, end="")
     try:
         while True:
@@ -63,8 +65,30 @@ async def _top(api: Api, args: argparse.Namespace) -> int:
             lines, _ = await _look(api, args, history, width=size.columns)
             print(_HOME + "\n".join(lines[: size.lines - 1]), flush=True)
             await asyncio.sleep(max(args.interval, 0.1))
+    except asyncio.CancelledError:
+        if not ended:
+            raise
+        return 128 + ended[0]
     finally:
         print(_END, end="", flush=True)
+
+
+def _ending() -> list[int]:
+    """Cancel this task on SIGTERM and SIGHUP, so that the terminal gets its screen back.
+
+    The list is empty until then, and holds the signal after.
+    """
+    ended: list[int] = []
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+
+    def end(number: int) -> None:
+        ended.append(number)
+        if task is not None:
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    return ended
 
 
 async def _look(

@@ -92,3 +92,18 @@ async def test_types_alone_stand_for_all_their_objects(orchctl: Orchctl, api: Ht
     result = await orchctl("describe", "nodes")
     assert sum(line.startswith("Name:") for line in result.lines) == 2
     assert (await orchctl("describe", "ns")).err == "No resources found\n"
+
+
+async def test_what_may_not_be_listed_does_not_hide_the_rest(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    for path in ("/api/v1/pods", "/api/v1/events"):
+        api.answers["GET", path] = Answer("", 403)
+    result = await orchctl("describe", "node", "n1")
+    assert (result.code, result.err) == (0, "")
+    assert result.lines[0].split() == ["Name:", "n1"]
+    assert "Non-terminated Pods:  they may not be listed" in result.lines
+    assert result.lines[-1] == "Events:  they may not be listed"
+    for path in ("/api/v1/pods", "/api/v1/events"):
+        api.answers["GET", path] = Answer("", 500)
+        assert (await orchctl("describe", "node", "n1")).code == 1

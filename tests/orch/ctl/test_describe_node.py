@@ -89,6 +89,14 @@ def test_a_node_is_described() -> None:
     ]
 
 
+def test_pods_that_may_not_be_listed_are_not_counted_as_none() -> None:
+    lines = describe_node.lines(NODE, None, None, NOW)
+    assert lines[-2:] == [
+        "Declared Features:  A, B",
+        "Non-terminated Pods:  they may not be listed",
+    ]
+
+
 @pytest.mark.parametrize("node", [{}, {"status": {"allocatable": {"cpu": "0", "memory": "x"}}}])
 def test_a_node_that_reports_nothing_is_still_described(node: dict[str, Any]) -> None:
     lines = describe_node.lines(node, None, [], NOW)

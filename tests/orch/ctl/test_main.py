@@ -26,6 +26,7 @@ CLIENT_VERSION = [sys.executable, "-m", "orch.ctl.main", "version", "--client"]
         (("cordon",), "orchctl cordon: error: the following arguments are required"),
         (("get", "pods", "--outptu", "yaml"), "unrecognized arguments: --outptu: did you mean "),
         (("get", "pods", "--tokne=secret"), "unrecognized arguments: --tokne: did you mean "),
+        (("get", "pods", "--watch=maybe"), "--watch: takes true, false or nothing, not 'maybe'"),
         (("get", "pods", "-o", "xml"), "'xml' is no form: use json, yaml"),
         (("get", "pods", "-o", "jsn"), "'jsn' is no form: did you mean 'json'?"),
         (("get", "pods", "--request-timeout", "soon"), "'soon' is not a duration"),

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -81,12 +83,18 @@ async def test_a_terminal_is_drawn_anew_until_interrupted(api: HttpApi) -> None:
     os.close(slave)
     try:
         shown = await asyncio.wait_for(asyncio.to_thread(_read_until, master, 3), 30)
-    finally:
         process.terminate()
+        rest = await asyncio.wait_for(asyncio.to_thread(_read_all, master), 30)
+        code = await asyncio.to_thread(process.wait, 10)
+        said = process.stderr.read() if process.stderr else b""
+    finally:
+        process.kill()
         await asyncio.to_thread(process.wait, 10)
         if process.stderr:
             process.stderr.close()
         os.close(master)
+    assert rest.endswith("\x1b[?25h\x1b[?1049l")  # told to end, it gives the screen back
+    assert (code, said) == (128 + signal.SIGTERM, b"")
     assert shown.startswith("\x1b[?1049h\x1b[?25l\x1b[H\x1b[J")
     assert "\x1b[31mn1" in shown  # stalled for 45 %: red
     assert "▂▂██" in shown  # the sparkline has grown
@@ -98,4 +106,12 @@ def _read_until(master: int, looks: int) -> str:
     text = ""
     while text.count("\x1b[H\x1b[J") <= looks:
         text += os.read(master, 65536).decode(errors="replace")
+    return text
+
+
+def _read_all(master: int) -> str:
+    text = ""
+    with contextlib.suppress(OSError):  # what a terminal says whose other side is closed
+        while part := os.read(master, 65536):
+            text += part.decode(errors="replace")
     return text

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.ctl import get, parsing, switches
+from orch.ctl.commands import COMMANDS
+from orch.ctl.parsing import Parser
+from tests.fakes.http_api import HttpApi
+from tests.orch.ctl.conftest import Orchctl, run_command
+
+
+def _parser() -> Parser:
+    parser = Parser(allow_abbrev=False)
+    parser.add_argument("word")
+    parser.add_argument("-w", "--watch", action="store_true")
+    parser.add_argument("-v", action="count", default=0)
+    switches.take_values(parser)
+    return parser
+
+
+# The truth values are those of https://pkg.go.dev/strconv#ParseBool.
+@pytest.mark.parametrize(
+    ("words", "watch"),
+    [
+        ((), False),
+        (("--watch",), True),
+        (("--watch=true",), True),
+        (("--watch=1",), True),
+        (("-w=T",), True),
+        (("--watch=false",), False),
+        (("-w", "--watch=F"), False),
+        (("--watch=0", "-w"), True),
+    ],
+)
+def test_a_switch_takes_a_truth_value_and_the_last_wins(
+    words: tuple[str, ...], *, watch: bool
+) -> None:
+    assert _parser().parse_intermixed_args([*words, "pods"]).watch is watch
+    assert _parser().parse_intermixed_args(["pods", *words]).watch is watch
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [((), 0), (("-v",), 1), (("-vv",), 2), (("-v=6",), 6), (("-v10",), 10), (("--v=0",), 0)],
+)
+def test_the_level_of_what_is_said_may_be_a_number(words: tuple[str, ...], level: int) -> None:
+    assert _parser().parse_args(["pods", *words]).v == level
+
+
+async def test_switches_of_every_command_and_of_one(orchctl: Orchctl, api: HttpApi) -> None:
+    result = await orchctl(
+        "--insecure-skip-tls-verify=false",
+        "delete",
+        "ns",
+        "gone",
+        "--ignore-not-found=true",
+        "-v=6",
+    )
+    assert (result.code, result.out) == (0, "")
+    assert f"GET {api.url}/api/v1" in result.err
+
+
+def test_the_spellings_are_not_shown() -> None:
+    assert "=true" not in run_command("get", "--help").out
+    parser = parsing.command_parser("get", COMMANDS["get"].text, get)
+    assert not any("=" in name for action in parser._actions for name in action.option_strings)
+    assert "did you mean '--watch'?" in run_command("get", "--watcj=true").err
