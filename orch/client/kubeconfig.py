@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import difflib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -171,7 +172,10 @@ class _Reader:
                 if not isinstance(value, dict):
                     raise self._error(f"{section}[{name}].{key}", "is not a mapping")
                 return value
-        raise self._error(section, f"has no entry named {name!r}")
+        names = [str(entry.get("name")) for entry in entries if isinstance(entry, dict)]
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f": did you mean {near[0]!r}?" if near else f": it has {', '.join(names) or 'none'}"
+        raise self._error(section, f"has no entry named {name!r}{hint}")
 
     def _text(self, mapping: Mapping[str, Any], key: str, at: str) -> str:
         value = mapping.get(key)

@@ -13,23 +13,27 @@ from orch.ctl import printing
 from orch.ctl.failures import CommandFailed, did_you_mean, visible
 
 if TYPE_CHECKING:
+    from orch.ctl import gotemplate
     from orch.ctl.jsonpath import Node
 
 DATA = ("json", "yaml")
 _JSONPATH = ("jsonpath", "jsonpath-file", "jsonpath-as-json")
-OF_CHANGES = ("json", "yaml", "name", "wide", *_JSONPATH)
+_GO = ("go-template", "go-template-file")
+OF_CHANGES = ("json", "yaml", "name", "wide", *_JSONPATH, *_GO)
 OF_OBJECTS = (*OF_CHANGES, "custom-columns", "custom-columns-file")
-_NEEDS_MORE = ("jsonpath", "custom-columns")
+_NEEDS_MORE = ("jsonpath", "custom-columns", "go-template")
+_ALIASES = {"template": "go-template", "templatefile": "go-template-file"}
 _NO_VALUE = "<none>"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form; `name` is "" for the command's own, `template` that of jsonpath."""
+    """A form; `name` is "" for the command's own, `template` that of jsonpath, `go` of Go."""
 
     name: str = ""
     template: tuple[Node, ...] = ()
     columns: tuple[tuple[str, tuple[Node, ...]], ...] = ()
+    go: tuple[gotemplate.Node, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.name)
@@ -60,8 +64,7 @@ def _read(text: str, names: Sequence[str]) -> Form:
     name, equals, rest = text.partition("=")
     if not text:
         return Form()
-    if name.startswith("go-template") or name in ("template", "templatefile"):
-        raise argparse.ArgumentTypeError(f"{name} is not supported: use jsonpath or custom-columns")
+    name = _ALIASES.get(name, name)
     if name not in names:
         hint = did_you_mean(name, names)
         raise argparse.ArgumentTypeError(f"{name!r} is no form{hint}: use {', '.join(names)}")
@@ -69,18 +72,21 @@ def _read(text: str, names: Sequence[str]) -> Form:
         want = f"{name} needs a template" if not equals else f"{name} takes no value"
         raise argparse.ArgumentTypeError(f"{want}: see --help")
     if name.endswith("-file"):
-        name, rest = name.removesuffix("-file"), _file(rest)
+        keep = name.startswith("go-")  # its text is the output, a line break at the end too
+        name, rest = name.removesuffix("-file"), _file(rest, keep_end=keep)
     return _templated(name, rest) if equals else Form(name)
 
 
 def _templated(name: str, text: str) -> Form:
-    from orch.ctl import jsonpath
+    from orch.ctl import gotemplate, jsonpath
 
     try:
+        if name == "go-template":
+            return Form(name, go=gotemplate.parse(text))
         if name.startswith("jsonpath"):
             return Form(name, template=jsonpath.parse(text))
         return Form(name, columns=tuple(_column(part) for part in _column_texts(text)))
-    except jsonpath.JsonPathError as error:
+    except (jsonpath.JsonPathError, gotemplate.GoTemplateError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
@@ -106,9 +112,10 @@ def _column(text: str) -> tuple[str, tuple[Node, ...]]:
     return header, jsonpath.relaxed(path)
 
 
-def _file(name: str) -> str:
+def _file(name: str, *, keep_end: bool) -> str:
     try:
-        return Path(name).read_text(encoding="utf-8").rstrip("\n")
+        text = Path(name).read_text(encoding="utf-8")
+        return text if keep_end else text.rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise argparse.ArgumentTypeError(f"cannot read {name}: {why}") from None
@@ -124,18 +131,19 @@ def show(form: Form, value: Any) -> None:
         from orch.ctl import jsonpath
 
         print(printing.as_json(jsonpath.values(form.template, value)))
-    elif form.name == "jsonpath":
+    elif form.name in ("jsonpath", "go-template"):
         _show_template(form, value)
     else:
         raise AssertionError(f"{form.name} is not a form of data")
 
 
 def _show_template(form: Form, value: Any) -> None:
-    from orch.ctl import jsonpath
+    from orch.ctl import gotemplate, jsonpath
 
     try:
-        text = jsonpath.render(form.template, value)
-    except jsonpath.JsonPathError as error:
+        is_go = form.name == "go-template"
+        text = gotemplate.render(form.go, value) if is_go else jsonpath.render(form.template, value)
+    except (jsonpath.JsonPathError, gotemplate.GoTemplateError) as error:
         raise CommandFailed(str(error)) from None
     # Without a line break of its own, as scripts expect; a person gets their prompt on a new line.
     breaks = text and not text.endswith("\n") and sys.stdout.isatty()
@@ -148,21 +156,10 @@ def column_rows(form: Form, records: Sequence[Mapping[str, Any]]) -> list[list[s
 
 
 def _cell(nodes: tuple[Node, ...], record: Mapping[str, Any]) -> str:
-    from orch.ctl import jsonpath
+    from orch.ctl import gotemplate, jsonpath
 
     try:
         found = jsonpath.values(nodes, record)
     except jsonpath.JsonPathError:
         found = []
-    return visible(",".join(map(_text, found))) or _NO_VALUE
-
-
-def _text(value: Any) -> str:
-    """A value as Go's `%v` writes it, which is what scripts of custom columns expect."""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{_text(value[key])}' for key in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(_text, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "<nil>" if value is None else str(value)
+    return visible(",".join(map(gotemplate.text, found))) or _NO_VALUE

@@ -87,7 +87,12 @@ def test_a_context_without_a_user_has_no_credentials(usual: str) -> None:
     [
         ("current-context: admin@prod", "", "current-context is empty and no context was named"),
         ("current-context: admin@prod", "current-context: x", "contexts has no entry named 'x'"),
-        ("cluster: prod, user", "cluster: gone, user", "clusters has no entry named 'gone'"),
+        (
+            "cluster: prod, user",
+            "cluster: gone, user",
+            "clusters has no entry named 'gone': it has ",
+        ),
+        ("cluster: prod, user", "cluster: prd, user", "named 'prd': did you mean 'prod'?"),
         ("user: admin, n", "user: gone, n", "users has no entry named 'gone'"),
         ("cluster: prod, user", "user", r"contexts\[admin@prod\].cluster is missing"),
         (

@@ -36,7 +36,8 @@ def test_no_form_is_the_command_s_own() -> None:
         ("jsonpath={.a", "breaks off"),
         ("custom-columns=A", "'A' is no column: write HEADER:.path.of.field"),
         ("custom-columns=A:.[", "breaks off"),
-        ("go-template={{.x}}", "go-template is not supported: use jsonpath or custom-columns"),
+        ("go-template={{.x", "breaks off"),
+        ("go-template", "go-template needs a template"),
         ("jsonpath-file=/nonexistent", "cannot read /nonexistent: No such file or directory"),
     ],
 )
@@ -59,6 +60,18 @@ def test_a_template_may_come_from_a_file(
     (tmp_path / "t").write_text("{.metadata.name}!\n")
     forms.show(_form(f"jsonpath-file={tmp_path / 't'}"), RECORD)
     assert capsys.readouterr().out == "web!"
+
+
+def test_a_go_template_is_shown_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t").write_text("{{.metadata.name}}!\n")
+    for text in ("go-template={{.metadata.name}}!\n", f"go-template-file={tmp_path / 't'}",
+                 f"templatefile={tmp_path / 't'}"):  # fmt: skip
+        forms.show(_form(text), RECORD)
+        assert capsys.readouterr().out == "web!\n"
+    with pytest.raises(CommandFailed, match="len: <nil> has no length"):
+        forms.show(_form("template={{len .x}}"), RECORD)
 
 
 def test_found_values_may_be_given_as_json(capsys: pytest.CaptureFixture[str]) -> None:
