@@ -40,6 +40,7 @@ class Decision:
 
 
 NO_OPINION = Decision(False)
+_ALLOWED = Decision(True)
 _SELF_REVIEWS = {
     (r.group, r.plural) for r in (SELF_ACCESS_REVIEWS, SELF_RULES_REVIEWS, SELF_REVIEWS)
 }
@@ -92,7 +93,7 @@ class Chain:
                 return decision
             if decision.reason:
                 reasons.append(decision.reason)
-        return Decision(False, "\n".join(reasons))
+        return Decision(False, "\n".join(reasons)) if reasons else NO_OPINION
 
     def rules(self, identity: Identity, namespace: str) -> RuleList:
         lists = [authorizer.rules(identity, namespace) for authorizer in self._authorizers]
@@ -108,7 +109,7 @@ class PrivilegedGroup:
     """Members may do everything, so that a cluster can always be repaired."""
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
-        return Decision(GROUP_MASTERS in identity.groups)
+        return _ALLOWED if GROUP_MASTERS in identity.groups else NO_OPINION
 
     def rules(self, identity: Identity, namespace: str) -> RuleList:
         return _EVERYTHING if GROUP_MASTERS in identity.groups else NO_RULES

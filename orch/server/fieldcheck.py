@@ -61,7 +61,5 @@ def _unknown(value: Any, known: Known, path: str) -> Iterator[str]:
             at = f"{path}.{name}" if path else name
             if name not in known:
                 yield at
-            else:
-                below = known[name]
-                if below is not None:
-                    yield from _unknown(item, below, at)
+            elif (below := known[name]) is not None:
+                yield from _unknown(item, below, at)

@@ -8,15 +8,16 @@ nothing else decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from orch.component import httpd
-from orch.server import audit, authorizer
+from orch.server import audit, authorizer, deadline
 from orch.server.audit import Auditor, Trail
 from orch.server.authn import ANONYMOUS
 from orch.server.authorizer import NO_OPINION, Authorizer
@@ -123,8 +124,8 @@ class Gate:
                 return await handler(request)
         timeout_s = time_for(request.query.get("timeout", ""), self.timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await handler(request)
+            answering = cast("Coroutine[Any, Any, web.StreamResponse]", handler(request))
+            return await deadline.within(timeout_s, answering)
         except TimeoutError:
             text = f"the request was not answered within {timeout_s:g} s"
             raise ApiError(504, "Timeout", text) from None

@@ -6,9 +6,8 @@ Watches and proxied requests are not counted; the privileged group is never held
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from prometheus_client import Gauge
 
@@ -20,6 +19,7 @@ from orch.wire.names import GROUP_MASTERS
 MAX_READS = 400
 MAX_WRITES = 200
 _READS = ("get", "list", "head", "options")
+_NOT_COUNTED = nullcontext()
 
 
 class Inflight:
@@ -35,12 +35,10 @@ class Inflight:
         self._counts = dict.fromkeys(self._limits, 0)
         self._gauges = {kind: gauge.labels(kind) for kind in self._limits}
 
-    @contextlib.contextmanager
-    def admit(self, identity: Identity, info: RequestInfo) -> Iterator[None]:
-        """Count a request while it is under way; ApiError 429 when there are too many."""
+    def admit(self, identity: Identity, info: RequestInfo) -> AbstractContextManager[None]:
+        """Count a request while the context is open; ApiError 429 when there are too many."""
         if info.is_long_running:
-            yield
-            return
+            return _NOT_COUNTED
         kind = "readOnly" if info.verb in _READS else "mutating"
         if self._counts[kind] >= self._limits[kind] and GROUP_MASTERS not in identity.groups:
             raise ApiError(
@@ -49,16 +47,29 @@ class Inflight:
                 "The server has received too many requests; please try again in a second.",
                 retry_after_s=1,
             )
-        self._count(kind, 1)
-        try:
-            yield
-        finally:
-            self._count(kind, -1)
+        return _Place(self, kind)
 
     def under_way(self, kind: str) -> int:
         """How many are now; `kind` is readOnly or mutating."""
         return self._counts[kind]
 
-    def _count(self, kind: str, change: int) -> None:
+    def count(self, kind: str, change: int) -> None:
+        """One more (1) or one less (-1) is under way."""
         self._counts[kind] += change
         self._gauges[kind].set(self._counts[kind])
+
+
+class _Place:
+    """Of one request among those under way; a generator would cost it several times as much."""
+
+    __slots__ = ("_inflight", "_kind")
+
+    def __init__(self, inflight: Inflight, kind: str) -> None:
+        self._inflight = inflight
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        self._inflight.count(self._kind, 1)
+
+    def __exit__(self, *_: object) -> None:
+        self._inflight.count(self._kind, -1)

@@ -52,6 +52,7 @@ class Representation:
         return f"{JSON};as={self.form.value};g={META_GROUP};v={self.version}"
 
 
+@lru_cache(maxsize=256)  # clients say the same all the time
 def parse_media(text: str) -> Media:
     """`type;name=value;…`; a quality that is no number counts as 0."""
     kind, *rest = (part.strip() for part in text.split(";"))

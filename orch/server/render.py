@@ -24,6 +24,8 @@ from orch.wire.errors import bad_request
 from orch.wire.kinds import Resource
 from orch.wire.tables import IncludeObject
 
+_INCLUDED: tuple[IncludeObject, ...] = get_args(IncludeObject)
+
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
@@ -47,9 +49,9 @@ class Rendering:
 
 def parse_include_object(text: str) -> IncludeObject:
     """The `includeObject` parameter; ApiError 400 for another value."""
-    for known in get_args(IncludeObject):
+    for known in _INCLUDED:
         if text == known:
-            return known  # type: ignore[no-any-return]
+            return known
     if text:
         raise bad_request(f"invalid includeObject value: {text!r}: use Metadata, Object or None")
     return "Metadata"

@@ -89,12 +89,18 @@ def drop_nulls(value: Any, depth: int = 0) -> Any:
 
     ApiError 400 for data nested deeper than any object is, and for numbers that no client reads.
     """
-    if isinstance(value, dict | list) and depth >= MAX_DEPTH:
-        raise bad_request(f"the object is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, dict):
-        return {k: drop_nulls(one, depth + 1) for k, one in value.items() if one is not None}
-    if isinstance(value, list):
-        return [drop_nulls(one, depth + 1) for one in value]
-    if type(value) is int and value > INT64_MAX:
+    kind = type(value)
+    if kind is dict or kind is list:
+        if depth >= MAX_DEPTH:
+            raise bad_request(f"the object is nested deeper than {MAX_DEPTH} levels")
+        below = depth + 1
+        if kind is list:
+            return [one if type(one) is str else drop_nulls(one, below) for one in value]
+        return {
+            name: one if type(one) is str else drop_nulls(one, below)  # most are texts
+            for name, one in value.items()
+            if one is not None
+        }
+    if kind is int and value > INT64_MAX:
         raise bad_request(f"the number {value} does not fit into 64 bits with a sign")
     return value
