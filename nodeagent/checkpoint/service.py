@@ -188,6 +188,11 @@ class CheckpointService:
             raise self._turns.busy(target)
         if asked_s < 0:
             raise CheckpointFailed("CheckpointContainer requires the timeout value to be > 0")
+        if await self._reviver.is_frozen(container_id):  # else a failure would let it run on
+            raise CheckpointFailed(
+                "the container is paused, or somebody else is checkpointing it; "
+                "try again when it runs"
+            )
         manifest = self._manifest(target, pod, container_id)
         self._store.check_name(manifest.name)
         expected = self._expected(manifest)

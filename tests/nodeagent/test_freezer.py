@@ -54,6 +54,20 @@ def test_a_frozen_v1_cgroup_is_thawed(tmp_path: Path, state: str) -> None:
     assert control.read_text() == "THAWED"
 
 
+async def test_what_cannot_be_seen_counts_as_not_frozen(
+    tmp_path: Path, fake: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = v1(tmp_path, "FROZEN")
+    reviver = Reviver(fake, cgroup_root=tmp_path)
+    assert await reviver.is_frozen(ID) is True
+    control.unlink()
+    assert await reviver.is_frozen(ID) is False  # it has just ended
+    control.mkdir()
+
+    assert await reviver.is_frozen(ID) is False
+    assert "cannot see whether container" in caplog.text
+
+
 @pytest.mark.parametrize("name", [ID, f"cri-containerd-{ID}.scope", f"crio-{ID}.scope"])
 def test_a_frozen_v2_cgroup_is_thawed_under_either_cgroup_driver(tmp_path: Path, name: str) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory\n")

@@ -111,6 +111,20 @@ async def test_the_runtimes_own_words_are_told_and_nothing_is_left(
     assert (node.pods.running["app"] not in node.runtime.paused) is resumed
 
 
+async def test_a_container_that_somebody_else_froze_is_left_so(node: Node) -> None:
+    control = node.root / "cgroup/freezer" / node.pods.running["app"] / "freezer.state"
+    control.parent.mkdir(parents=True)
+    control.write_text("FROZEN\n")
+
+    code, _, message = await refusal(node.service(), "shop", "web", "app")
+
+    assert (code, "the container is paused, or somebody else" in message) == (500, True)
+    assert node.runtime.calls == []
+    assert control.read_text() == "FROZEN\n"
+    control.write_text("THAWED\n")
+    assert Path(await node.service().checkpoint("shop", "web", "app")).exists()
+
+
 async def test_a_half_written_archive_is_removed(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
