@@ -12,19 +12,20 @@ from orch.component import loops
 class Link:
     """Listens on `port` and passes everything to the server; the faults may be set at any time."""
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int, host: str = "127.0.0.1") -> None:
         self.port = 0
+        self.server_port = server_port  # may change: what is dialled from then on
         self.refusing = False  # new connections are closed at once
         self.delay_s = 0.0  # before each piece of an answer
         self.connections = 0
-        self._server_port = server_port
+        self._host = host
         self._swallowing: set[int] = set()  # connections that pass nothing on
         self._open: dict[int, asyncio.Task[None]] = {}
         self._swallow_all = False
         self._listener: asyncio.Server | None = None
 
     async def start(self) -> None:
-        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._listener = await asyncio.start_server(self._serve, self._host, self.port)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -68,7 +69,7 @@ class Link:
     async def _connect(
         self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.server_port)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(number, reader, far_writer, 0.0))

@@ -1,0 +1,230 @@
+"""One installed agent in a network namespace of its own; a link is its only way to the API server.
+
+The link is a veth pair on which packets can be lost, and a relay on its far end that can be slow,
+refuse, or lead to a server that answers with errors. The API server is a real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from orch.client.kubeconfig import ClientConfig, write_kubeconfig
+from orch.component import clock
+from orch.component.httpd import HttpServer, server_context
+from orch.component.pki import Authority, KeyPair, Subject
+from tests.fakes.link import Link
+from tests.orch.server.harness import LEASES, NODES, Api, Pki, make_pki
+
+_NET = f"10.213.{os.getpid() >> 6 & 255}"  # of this process: others may run the same tests
+_FIRST = (os.getpid() & 63) * 4
+HOST, INSIDE = f"{_NET}.{_FIRST + 1}", f"{_NET}.{_FIRST + 2}"
+LEASE_S = 4  # so that it is renewed every second
+PATIENCE_S = 60.0
+CONFIG = f"""apiVersion: nodeagent.config.orch.io/v1beta1
+kind: NodeAgentConfiguration
+nodeLeaseDurationSeconds: {LEASE_S}
+nodeStatusUpdateFrequency: 1s
+"""
+
+
+class Network:
+    """A namespace, a veth pair into it, and its own idea of names."""
+
+    def __init__(self) -> None:
+        self.name = f"agent{os.getpid()}"
+        self._outside, self._inside = f"va{os.getpid()}", f"vb{os.getpid()}"
+        self._hosts = Path("/etc/netns") / self.name / "hosts"
+
+    def make(self) -> None:
+        self._hosts.parent.mkdir(parents=True)
+        self.resolve()
+        (self._hosts.parent / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+        inside = self._inside
+        _ip("netns", "add", self.name)
+        _ip("link", "add", self._outside, "type", "veth", "peer", inside, "netns", self.name)
+        _ip("address", "add", f"{HOST}/30", "dev", self._outside)
+        _ip("link", "set", self._outside, "up")
+        for words in (f"address add {INSIDE}/30 dev {inside}", f"link set {inside} up",
+                      "link set lo up"):  # fmt: skip
+            _ip("-n", self.name, *words.split())
+
+    def remove(self) -> None:
+        _ip("link", "del", self._outside, check=False)
+        _ip("netns", "del", self.name, check=False)
+        shutil.rmtree(self._hosts.parent, ignore_errors=True)
+
+    def resolve(self, *, works: bool = True) -> None:
+        """Written in place: the namespace has this very file mounted."""
+        self._hosts.write_text(f"127.0.0.1 localhost\n{HOST} n1\n" if works else "")
+
+    @contextmanager
+    def dropping(self) -> Iterator[None]:
+        """What the agent sends goes to a station that is not there; nobody is told."""
+        entry = (HOST, "dev", self._inside)
+        nowhere = ("lladdr", "02:00:00:00:00:99", "nud", "permanent")
+        _ip("-n", self.name, "neighbour", "replace", *entry, *nowhere)
+        try:
+            yield
+        finally:
+            _ip("-n", self.name, "neighbour", "del", *entry)
+
+
+def _ip(*arguments: str, check: bool = True) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=30)
+    assert not check or done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
+
+
+class LonelyAgent:
+    """The process, its log, and what the API server knows of it."""
+
+    def __init__(self, folder: Path, api: Api, link: Link, network: Network) -> None:
+        self.api, self.link, self.network = api, link, network
+        self._folder = folder
+        self._cert, self._key = folder / "node.crt", folder / "node.key"
+        self.root = folder / "root"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *flags: str) -> None:
+        self.use_certificate(self.api.pki.users["n1"])
+        kubeconfig, config = self._folder / "kubeconfig", self._folder / "agent.yaml"
+        config.write_text(CONFIG)
+        server = ClientConfig(
+            server=f"https://n1:{self.link.port}",
+            ca_file=self.api.pki.ca_file,
+            cert_file=str(self._cert),
+            key_file=str(self._key),
+        )
+        write_kubeconfig(str(kubeconfig), server)
+        with (self._folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    "ip", "netns", "exec", self.network.name,
+                    sys.executable, "-m", "nodeagent.main",
+                    f"--config={config}", f"--kubeconfig={kubeconfig}", f"--root-dir={self.root}",
+                    f"--pod-logs-dir={self._folder / 'logs'}",
+                    f"--lock-file={self._folder / 'lock'}",
+                    "--hostname-override=n1", f"--node-ip={INSIDE}", "--address=127.0.0.1",
+                    "--container-runtime-endpoint=", *flags,
+                ],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def use_certificate(self, pair: KeyPair) -> None:
+        shutil.copy(pair.cert_file, self._cert)
+        shutil.copy(pair.key_file, self._key)
+
+    def log(self) -> str:
+        return (self._folder / "log").read_text()
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        """Its exit code after being asked to end."""
+        assert self.process
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            return self.process.wait(PATIENCE_S)
+        finally:
+            self.process.kill()
+
+    async def renewed(self, *, within_s: float = PATIENCE_S) -> float:
+        """Seconds until the API server has seen one more renewal."""
+        before = await self._renew_time()
+
+        async def changed() -> bool:
+            return await self._renew_time() not in ("", before)
+
+        return await self.until(changed, within_s=within_s)
+
+    async def _renew_time(self) -> str:
+        answer = await self.api.call("GET", f"{LEASES}/n1")
+        return str(answer.json["spec"]["renewTime"]) if answer.status == 200 else ""
+
+    async def ready(self) -> dict[str, Any]:
+        """The Ready condition."""
+        answer = await self.api.call("GET", f"{NODES}/n1")
+        conditions = answer.json.get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == "Ready"), {})
+
+    async def says(self, text: str, *, after: int = 0) -> float:
+        async def said() -> bool:
+            return text in self.log()[after:]
+
+        try:
+            return await self.until(said)
+        except TimeoutError:
+            raise AssertionError(f"not said: {text}\n{self.log()[after:]}") from None
+
+    async def until(self, check: Callable[[], Any], *, within_s: float = PATIENCE_S) -> float:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        async with asyncio.timeout(within_s):
+            while not await check():
+                assert self.process and self.process.poll() is None, self.log()
+                await asyncio.sleep(0.05)
+        return loop.time() - began_s
+
+
+@asynccontextmanager
+async def answering(code: int, pki: Pki) -> AsyncIterator[int]:
+    """A server with the API server's certificate that answers everything so; its port."""
+
+    async def refuse(_request: web.Request) -> web.Response:
+        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+                  "reason": "Whatever", "message": f"no, {code}"}  # fmt: skip
+        return web.json_response(status, status=code)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", refuse)
+    context = server_context(pki.server.cert_file, pki.server.key_file, client_ca_file=pki.ca_file)
+    http = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="refusing")
+    try:
+        yield await http.start()
+    finally:
+        await http.stop(grace_s=0.1)
+
+
+def expired_certificate(folder: Path) -> KeyPair:
+    """Of node n1, by the authority of `make_pki` in this folder, two years old."""
+    authority = Authority(folder, now=clock.utc_now() - timedelta(days=730))
+    return authority.issue(Subject("expired", "system:node:n1", ("system:nodes",)))
+
+
+@asynccontextmanager
+async def lonely_agent(folder: Path, *flags: str) -> AsyncIterator[LonelyAgent]:
+    """Started and renewing; must end with exit code 0 whatever was done to it."""
+    pki = make_pki(folder / "pki", clock.utc_now())
+    network = Network()
+    api = await Api.start(pki, folder / "data")
+    agent = None
+    link = Link(api.port, HOST)
+    try:
+        network.make()
+        await link.start()
+        agent = LonelyAgent(folder, api, link, network)
+        agent.start(*flags)
+        await agent.renewed()
+        yield agent
+        assert await asyncio.to_thread(agent.stop) == 0, agent.log()
+    finally:
+        if agent and agent.process and agent.process.poll() is None:
+            agent.process.kill()
+            agent.process.wait()
+        await link.stop()
+        await api.stop()
+        network.remove()

@@ -1,0 +1,177 @@
+"""What an operator sees of one installed agent in its own network while something is wrong with it.
+
+The table of docs/heartbeats.md. One agent lives through the whole of it, must never end, and its
+Lease is renewed again as soon as that is possible. Minutes of it are for `make soak`. A machine's
+clock cannot be moved for one process alone: jumps of it are in test_heartbeat.py, in process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.nodeagent.lonelyagent import (
+    LonelyAgent,
+    answering,
+    expired_certificate,
+    lonely_agent,
+)
+
+PAUSE_S = 7.0  # the longest between two tries
+BUSY_S = 13.0  # what a loaded machine may add
+LOST, AGAIN = "cannot renew the Lease of node n1", "the Lease of node n1 is renewed again after"
+
+pytestmark = [
+    pytest.mark.may_block,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or shutil.which("ip") is None,
+        reason="needs root and iproute2, for a network namespace",
+    ),
+]
+
+
+@asynccontextmanager
+async def told(agent: LonelyAgent, cause: str) -> AsyncIterator[None]:
+    """Inside, the fault; the loss is said with its cause, and its end within the longest pause."""
+    mark = len(agent.log())
+    yield
+    await asyncio.wait_for(agent.renewed(), PAUSE_S + BUSY_S)
+    await agent.says(AGAIN, after=mark)
+    (line,) = (text for text in agent.log()[mark:].splitlines() if LOST in text)
+    assert cause in line, line
+    assert agent.log()[mark:].count(LOST) == 1, "said once"
+
+
+async def down(agent: LonelyAgent, seconds: float) -> None:
+    async with told(agent, "cannot reach https://n1:"):
+        await agent.link.stop()
+        await asyncio.sleep(seconds)
+        await agent.link.start()
+
+
+async def refused(agent: LonelyAgent, code: int) -> None:
+    mark = len(agent.log())
+    async with answering(code, agent.api.pki) as port, told(agent, f"no, {code}"):
+        right, agent.link.server_port = agent.link.server_port, port
+        await agent.link.cut()
+        await agent.says(LOST, after=mark)
+        agent.link.server_port = right
+        await agent.link.cut()
+
+
+async def undialable(
+    agent: LonelyAgent, spoil: Callable[[], None], mend: Callable[[], None]
+) -> None:
+    """What only hurts when dialling anew: with open connections nobody notices."""
+    mark = len(agent.log())
+    async with told(agent, "cannot reach https://n1:"):
+        spoil()
+        agent.link.refusing = True
+        await agent.link.cut()
+        await agent.says(LOST, after=mark)
+        agent.link.refusing = False
+        with pytest.raises(TimeoutError):
+            await agent.renewed(within_s=PAUSE_S + 1.0)
+        mend()
+
+
+async def expired(agent: LonelyAgent, folder: Path) -> None:
+    pair = expired_certificate(folder / "pki")
+    good = agent.api.pki.users["n1"]
+    await undialable(
+        agent, lambda: agent.use_certificate(pair), lambda: agent.use_certificate(good)
+    )
+
+
+async def nameless(agent: LonelyAgent) -> None:
+    await undialable(agent, lambda: agent.network.resolve(works=False), agent.network.resolve)
+
+
+async def blocked(agent: LonelyAgent, seconds: float) -> None:
+    """The whole process stands still, its event loop with it."""
+    agent.send(signal.SIGSTOP)
+    await asyncio.sleep(seconds)
+    agent.send(signal.SIGCONT)
+    assert await agent.renewed(within_s=BUSY_S) < BUSY_S
+
+
+async def slow(agent: LonelyAgent, seconds: float, *, pieces: int = 1) -> None:
+    """In time: renewals are late, none is lost."""
+    mark = len(agent.log())
+    agent.link.delay_s = seconds
+    for _ in range(pieces):
+        await agent.renewed(within_s=4 * seconds + BUSY_S)
+    agent.link.delay_s = 0.0
+    await agent.renewed()
+    assert LOST not in agent.log()[mark:]
+
+
+async def dropped(agent: LonelyAgent, seconds: float) -> None:
+    """Nothing is refused and nothing answered; what is open may be dead without knowing it."""
+    with agent.network.dropping():
+        await asyncio.sleep(0.5)  # for an answer that was on its way
+        with pytest.raises(TimeoutError):
+            await agent.renewed(within_s=seconds)
+    await agent.renewed(within_s=2 * 10 + PAUSE_S + BUSY_S)
+
+
+@pytest.mark.timeout(240)
+async def test_one_agent_outlives_the_table_of_short_faults(tmp_path: Path) -> None:
+    async with lonely_agent(tmp_path) as agent:
+        await down(agent, 5.0)
+        await slow(agent, 2.0)
+        for code in (409, 429, 500, 503):
+            await refused(agent, code)
+        await expired(agent, tmp_path)
+        await nameless(agent)
+        await blocked(agent, 3.0)
+        await dropped(agent, 3.0)
+        assert (await agent.ready())["status"] in ("True", "False")
+        assert "failed unexpectedly" not in agent.log()
+
+
+@pytest.mark.timeout(120)
+async def test_a_full_disk_does_not_stop_the_lease(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+    try:
+        async with lonely_agent(tmp_path, f"--root-dir={small}") as agent:
+            with pytest.raises(OSError, match="No space left"), (small / "full").open("wb") as file:
+                file.write(bytes(2 << 20))
+            for _ in range(5):
+                await agent.renewed(within_s=BUSY_S)
+            (small / "full").unlink()
+            await agent.renewed(within_s=BUSY_S)
+            assert LOST not in agent.log()
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seconds", [60.0, 600.0])
+async def test_an_api_server_that_is_away_for_long(tmp_path: Path, seconds: float) -> None:
+    async with lonely_agent(tmp_path) as agent:
+        await down(agent, seconds)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_long_faults(tmp_path: Path) -> None:
+    async with lonely_agent(tmp_path) as agent:
+        await slow(agent, 9.0, pieces=2)
+        async with told(agent, "no answer within 10 s"):
+            agent.link.delay_s = 30.0
+            await asyncio.sleep(60)
+            agent.link.delay_s = 0.0
+        await dropped(agent, 60.0)
+        await blocked(agent, 45.0)
