@@ -88,8 +88,9 @@ class World:
             await self.controller
             self.controller = None
 
-    def start_agent(self, name: str) -> None:
-        status_client, lease_client = self.client(name), self.client(name)
+    def start_agent(self, name: str, user: str = "") -> None:
+        """The loops of a node's agent; `user` is whose identity it has, else its own."""
+        status_client, lease_client = self.client(user or name), self.client(user or name)
         self.clients += [status_client, lease_client]
         loop_time = asyncio.get_running_loop().time
 
