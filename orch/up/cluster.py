@@ -50,6 +50,7 @@ class Cluster:
         *,
         node: str,
         runtime: str | None,
+        etcd_servers: str = "",
     ) -> None:
         self.layout = layout
         self.ports = ports
@@ -61,7 +62,7 @@ class Cluster:
         self._agent_started = clock.utc_now()
         self._not_ready = ""  # what the node says of itself while it is waited for
         self._commands: dict[str, Command] = {
-            "apiserver": commands.apiserver(layout, ports, certificates),
+            "apiserver": commands.apiserver(layout, ports, certificates, etcd_servers),
             "controller-manager": commands.controller_manager(layout, ports),
             "nodeagent": commands.nodeagent(layout, ports, certificates, node, runtime),
         }

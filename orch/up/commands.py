@@ -22,7 +22,10 @@ class Ports:
     controller: int
 
 
-def apiserver(layout: Layout, ports: Ports, certificates: Certificates) -> Command:
+def apiserver(
+    layout: Layout, ports: Ports, certificates: Certificates, etcd_servers: str = ""
+) -> Command:
+    """`etcd_servers` are URLs of an etcd to keep everything in; "" is a file of its own."""
     return _program(
         "orch-apiserver",
         "--bind-address=127.0.0.1",
@@ -36,6 +39,7 @@ def apiserver(layout: Layout, ports: Ports, certificates: Certificates) -> Comma
         f"--nodeagent-client-key={certificates.proxy.key_file}",
         f"--service-account-signing-key-file={certificates.service_account.key_file}",
         "--node-proxy-allow-loopback",
+        *([f"--etcd-servers={etcd_servers}"] if etcd_servers else []),
     )
 
 

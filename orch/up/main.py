@@ -47,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         "--container-runtime-endpoint", help='CRI socket to use; "" runs without a runtime'
     )
     flags.add_argument(
+        "--etcd-servers", default="", metavar="URL,…", help="keep objects in this etcd instead"
+    )
+    flags.add_argument(
         "--runtime-tool", type=Path, help="program that finds or provisions a runtime"
     )
     return flags
@@ -86,6 +89,7 @@ async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool 
             issue_certificates(layout.pki, options.node_name, now=utc_now()),
             node=options.node_name,
             runtime=choice.endpoint,
+            etcd_servers=options.etcd_servers,
         )
         began_s = asyncio.get_running_loop().time()
         await cluster.start()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import types
+from pathlib import Path
 
 import pytest
 
 from tools.bench import __main__ as bench
+from tools.bench import heartbeatsplot
 from tools.bench.client import percentile
 from tools.bench.table import Table
 
@@ -35,6 +37,27 @@ def test_a_missed_limit_is_the_exit_code(
     module = types.SimpleNamespace(main=lambda: missed)
     monkeypatch.setattr(bench.importlib, "import_module", lambda name: module)
     assert bench.main(["idle"]) == code
+
+
+def test_flags_reach_the_one_benchmark_that_takes_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[list[str]] = []
+    module = types.SimpleNamespace(main=given.append)
+    monkeypatch.setattr(bench.importlib, "import_module", lambda name: module)
+    assert bench.main(["heartbeats", "--minutes", "1"]) == 0
+    assert given == [["--minutes", "1"]]
+    for words in (["idle", "--minutes", "1"], ["idle", "heartbeats", "--etcd"], ["--etcd"]):
+        assert bench.main(words) == 2
+    assert "flags belong after the one name" in capsys.readouterr().out
+
+
+def test_the_course_of_heartbeats_is_drawn(tmp_path: Path) -> None:
+    course = heartbeatsplot.Course(found_s=[47.0, 52.5])
+    for at_s in (5.0, 10.0):
+        course.add(at_s, {"late_p50_s": 0.004, "late_p99_s": 0.02})
+    heartbeatsplot.draw(course, "two nodes", tmp_path / "course.svg")
+    assert "</svg>" in (tmp_path / "course.svg").read_text()
 
 
 def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> None:

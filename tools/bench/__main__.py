@@ -1,5 +1,7 @@
 """`make bench`: every benchmark, or those named: python -m tools.bench [NAME…]
 
+`heartbeats` alone takes flags, too: python -m tools.bench heartbeats --help
+
 Each prints a table of what it measured beside its limit; figures are as seen on this machine. A
 benchmark's `main` returns how many limits it missed (None: it has none); 1 is the exit code then.
 """
@@ -7,6 +9,7 @@ benchmark's `main` returns how many limits it missed (None: it has none); 1 is t
 from __future__ import annotations
 
 import importlib
+import itertools
 import sys
 
 BENCHMARKS = {
@@ -22,7 +25,15 @@ BENCHMARKS = {
 }
 
 
-def main(names: list[str]) -> int:
+TAKES_FLAGS = ("heartbeats",)
+
+
+def main(words: list[str]) -> int:
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    flags = words[len(names) :]
+    if flags and (len(names) != 1 or names[0] not in TAKES_FLAGS):
+        print(f"{flags[0]}: flags belong after the one name that takes them: {TAKES_FLAGS[0]}")
+        return 2
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
@@ -30,7 +41,8 @@ def main(names: list[str]) -> int:
     missed = 0
     for name in names or BENCHMARKS:
         print(f"\n== {name}: {BENCHMARKS[name]}", flush=True)
-        missed += importlib.import_module(f"tools.bench.{name}").main() or 0
+        benchmark = importlib.import_module(f"tools.bench.{name}")
+        missed += (benchmark.main(flags) if flags else benchmark.main()) or 0
     return int(missed > 0)
 
 

@@ -1,11 +1,16 @@
 """A control plane under hollow nodes: lateness of renewals, false and missed deaths, recovery.
 
-Real parts: API server, controller, the agents' loops, all on this machine. `BENCH_NODES` (5000) and
-`BENCH_NODES_SECONDS` (1800) make it smaller for a quick look.
+Real parts: API server, controller, the agents' loops, all on this machine. The whole measurement:
+
+    python -m tools.bench.heartbeats --nodes 5000 --minutes 30 [--etcd] [--plot docs/heartbeats.svg]
+
+`BENCH_NODES` and `BENCH_NODES_SECONDS` make it smaller where all benchmarks run, for a quick look.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -13,20 +18,38 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
-from tools.bench import processes
+from tests.orch.server.storage.etcdserver import running_etcd
+from tools.bench import heartbeatsplot, processes
+from tools.bench.heartbeatsplot import Course
 from tools.bench.table import Table
 
-NODES = int(os.environ.get("BENCH_NODES") or 5000)
-STEADY_S = float(os.environ.get("BENCH_NODES_SECONDS") or 1800)
-SILENCED = max(1, NODES // 100)
-_RAMP_S = NODES / 100
 _GIVE_UP_S = 90.0
+_STORES = ("SQLite", "etcd")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much of it: nodes, seconds without faults, which store, and where the plot goes."""
+
+    nodes: int
+    steady_s: float
+    etcd: bool = False
+    plot: Path | None = None
+
+    @property
+    def silenced(self) -> int:
+        return max(1, self.nodes // 100)
+
+    @property
+    def ramp_s(self) -> float:
+        return self.nodes / 100
 
 
 class Control:
@@ -48,25 +71,52 @@ class Control:
         return {name for name, shown in self.get("/nodes").items() if shown == status}
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """How many limits are missed."""
+    scale = _scale(arguments)
     table = Table()
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-") as name,
-        local_cluster(Path(name) / "run", runtime=None) as cluster,
-        _hollow(cluster) as (process, control),
-    ):
-        _measure(cluster, process, control, table)
+    with _control_plane(scale) as cluster, _hollow(cluster, scale.nodes) as (process, control):
+        course = _measure(scale, cluster, process, control, table)
     print(f"\n{table.markdown()}")
+    if scale.plot:
+        title = f"{scale.nodes} nodes, {scale.steady_s / 60:g} minutes, {_STORES[scale.etcd]}"
+        heartbeatsplot.draw(course, title, scale.plot)
+        print(f"drawn: {scale.plot}")
     return table.missed
 
 
+def _scale(arguments: Sequence[str]) -> Scale:
+    """The flags' words, else the environment's, else the whole measurement."""
+    flags = argparse.ArgumentParser(prog="python -m tools.bench.heartbeats", allow_abbrev=False)
+    nodes = int(os.environ.get("BENCH_NODES") or 5000)
+    minutes = float(os.environ.get("BENCH_NODES_SECONDS") or 1800) / 60
+    flags.add_argument("--nodes", type=int, default=nodes, help="hollow nodes")
+    flags.add_argument("--minutes", type=float, default=minutes, help="without a fault")
+    flags.add_argument("--etcd", action="store_true", help="keep everything in an etcd, not SQLite")
+    flags.add_argument("--plot", type=Path, help="draw the course of it into this file")
+    given = flags.parse_args(arguments)
+    if given.nodes < 1 or given.minutes <= 0:
+        flags.error("--nodes and --minutes must be positive")
+    return Scale(given.nodes, 60 * given.minutes, given.etcd, given.plot)
+
+
 @contextmanager
-def _hollow(cluster: LocalCluster) -> Iterator[tuple[subprocess.Popen[str], Control]]:
+def _control_plane(scale: Scale) -> Iterator[LocalCluster]:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
+        flags: list[str] = []
+        if scale.etcd:
+            etcd = stack.enter_context(running_etcd(on_disk=True))
+            flags.append(f"--etcd-servers={etcd.url}")
+        yield stack.enter_context(local_cluster(Path(folder) / "run", *flags, runtime=None))
+
+
+@contextmanager
+def _hollow(cluster: LocalCluster, nodes: int) -> Iterator[tuple[subprocess.Popen[str], Control]]:
     process = subprocess.Popen(
         [
             sys.executable, "-c", "import sys; from nodeagent.main import main; sys.exit(main())",
-            "hollow", "--kubeconfig", str(cluster.info["kubeconfig"]), "--count", str(NODES),
+            "hollow", "--kubeconfig", str(cluster.info["kubeconfig"]), "--count", str(nodes),
         ],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
@@ -79,32 +129,39 @@ def _hollow(cluster: LocalCluster) -> Iterator[tuple[subprocess.Popen[str], Cont
 
 
 def _measure(
-    cluster: LocalCluster, process: subprocess.Popen[str], control: Control, table: Table
-) -> None:
+    scale: Scale,
+    cluster: LocalCluster,
+    process: subprocess.Popen[str],
+    control: Control,
+    table: Table,
+) -> Course:
+    nodes = scale.nodes
     eventually(
-        lambda: control.get("/figures")["shown"].get("True") == NODES,
-        within_s=3 * _RAMP_S + 60,
-        what=f"{NODES} hollow nodes are Ready",
+        lambda: control.get("/figures")["shown"].get("True") == nodes,
+        within_s=3 * scale.ramp_s + 60,
+        what=f"{nodes} hollow nodes are Ready",
         poll_s=1.0,
     )
     time.sleep(15)  # the first renewals after registering
     pids = {
         "API server": cluster.pid("apiserver"),
         "controller": cluster.pid("controller-manager"),
-        f"{NODES} hollow nodes": process.pid,
+        f"{nodes} hollow nodes": process.pid,
     }
     control.post("/reset")
     used, began_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
-    false_deaths = _watch_steady(control)
+    course = Course()
+    false_deaths = _watch_steady(control, scale.steady_s, course)
     elapsed_s = time.monotonic() - began_s
     figures = control.get("/figures")
-    unknown_s, others = _silence(control)
-    back_s = _heal(control)
+    unknown_s, others = _silence(control, scale.silenced)
+    back_s = _heal(control, nodes)
+    course.found_s += sorted(unknown_s)
     table.row("false Unknown in the steady time", len(false_deaths), at_most=0)
     table.row("lateness of renewals, s (p99)", figures["late_p99_s"], at_most=1)
     table.note("lateness of renewals, s (p50, max)",
                f"{figures['late_p50_s']:.3f} {figures['late_max_s']:.3f}")  # fmt: skip
-    table.row(f"of {SILENCED} silenced, Unknown", len(unknown_s), at_least=SILENCED)
+    table.row(f"of {scale.silenced} silenced, Unknown", len(unknown_s), at_least=scale.silenced)
     if unknown_s:
         table.row("the first of them after its silence began, s", min(unknown_s), at_least=40)
         table.row("the last of them, s", max(unknown_s), at_most=60)
@@ -114,21 +171,25 @@ def _measure(
         percent = 100 * (processes.cpu_s(pid) - used[name]) / elapsed_s
         resident = processes.resident_mib(pid)
         table.note(f"{name}: % of a core over all, MiB", f"{percent:.0f} {resident:.0f}")
+    return course
 
 
-def _watch_steady(control: Control) -> set[str]:
+def _watch_steady(control: Control, steady_s: float, course: Course) -> set[str]:
     """Nodes that were ever shown as Unknown while none was silent."""
     false_deaths: set[str] = set()
-    end_s = time.monotonic() + STEADY_S
-    while time.monotonic() < end_s:
-        time.sleep(min(5.0, STEADY_S))
+    began_s = time.monotonic()
+    while (elapsed_s := time.monotonic() - began_s) < steady_s:
+        time.sleep(min(5.0, steady_s - elapsed_s))
         false_deaths |= control.with_status("Unknown")
+        figures = control.get("/figures")
+        if figures["late_p99_s"] is not None:
+            course.add(time.monotonic() - began_s, figures)
     return false_deaths
 
 
-def _silence(control: Control) -> tuple[list[float], set[str]]:
+def _silence(control: Control, count: int) -> tuple[list[float], set[str]]:
     """When each silenced node was shown as Unknown, and which others were."""
-    silenced = set(json.loads(control.post(f"/faults?kind=silent&count={SILENCED}")))
+    silenced = set(json.loads(control.post(f"/faults?kind=silent&count={count}")))
     began_s = time.monotonic()
     seen: dict[str, float] = {}
     others: set[str] = set()
@@ -142,11 +203,11 @@ def _silence(control: Control) -> tuple[list[float], set[str]]:
     return list(seen.values()), others
 
 
-def _heal(control: Control) -> float:
+def _heal(control: Control, nodes: int) -> float:
     control.post("/heal")
     began_s = time.monotonic()
     eventually(
-        lambda: control.get("/figures")["shown"].get("True") == NODES,
+        lambda: control.get("/figures")["shown"].get("True") == nodes,
         within_s=120,
         what="every node is Ready again",
         poll_s=0.2,
@@ -155,4 +216,4 @@ def _heal(control: Control) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(int(main(sys.argv[1:]) > 0))

@@ -55,6 +55,15 @@ def test_the_api_server_takes_its_command_line(layout: Layout, certificates: Cer
     assert str(layout.store) in str(given)
 
 
+def test_the_api_server_keeps_its_objects_in_an_etcd_that_is_named(
+    layout: Layout, certificates: Certificates
+) -> None:
+    command = commands.apiserver(layout, PORTS, certificates, "http://127.0.0.1:2379")
+    assert "--etcd-servers=http://127.0.0.1:2379" in command
+    assert server.parse(command[1:])
+    assert not any("etcd" in word for word in commands.apiserver(layout, PORTS, certificates))
+
+
 def test_the_controller_manager_takes_its_command_line(layout: Layout) -> None:
     given = controller.parse(commands.controller_manager(layout, PORTS)[1:])
     assert given.kubeconfig == str(layout.kubeconfig("controller-manager"))
