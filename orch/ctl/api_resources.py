@@ -38,8 +38,11 @@ async def _list(api: Api, args: argparse.Namespace) -> int:
     header = ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
     rows = [_row(resource) for resource in resources]
     if args.output == "wide":
-        header.append("VERBS")
-        rows = [[*row, ",".join(r.verbs)] for row, r in zip(rows, resources, strict=True)]
+        header += ["VERBS", "CATEGORIES"]
+        rows = [
+            [*row, ",".join(r.verbs), ",".join(r.categories)]
+            for row, r in zip(rows, resources, strict=True)
+        ]
     print("\n".join(printing.columns(rows if args.no_headers else [header, *rows])))
     return 0
 

@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from orch.ctl import candidates
 
         return candidates.main(words[1:])
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     args, command = _parse(words)
     try:
         code = int(command.run(args))

@@ -23,9 +23,12 @@ async def test_names_carry_their_group(orchctl: Orchctl) -> None:
     assert lines[-2:] == ["pods", f"leases.{GROUP}"]
 
 
-async def test_the_wide_form_shows_verbs(orchctl: Orchctl) -> None:
-    result = await orchctl("api-resources", "-o", "wide", "--no-headers")
-    assert result.lines[3].split()[-1] == "get,list"
+async def test_the_wide_form_shows_verbs_and_categories(orchctl: Orchctl) -> None:
+    result = await orchctl("api-resources", "-o", "wide")
+    assert result.lines[0].split()[-2:] == ["VERBS", "CATEGORIES"]
+    pods, leases = result.lines[4:6]
+    assert pods.split()[-2:] == ["get,list", "all"]
+    assert leases.split()[-1] != "all"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,13 @@ from tests.orch.ctl.conftest import Orchctl, run_command
 CLIENT_VERSION = [sys.executable, "-m", "orch.ctl.main", "version", "--client"]
 
 
+@pytest.mark.parametrize("words", [(), ("get",), ("node", "top")])
+def test_help_may_be_asked_for_first(words: tuple[str, ...]) -> None:
+    result = run_command("help", *words)
+    assert (result.code, result.out) == (0, run_command(*words, "--help").out)
+    assert result.out.startswith(" ".join(("usage: orchctl", *words)))
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
