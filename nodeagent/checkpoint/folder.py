@@ -62,7 +62,8 @@ def write_file(directory: int, name: str, data: bytes) -> None:
     descriptor = create_file(directory, name, exclusive=True)
     try:
         os.fchmod(descriptor, MODE_FILE)
-        os.write(descriptor, data)
+        while data:
+            data = data[os.write(descriptor, data) :]
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

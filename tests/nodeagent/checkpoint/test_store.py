@@ -111,6 +111,18 @@ def test_an_archive_appears_whole_and_private_under_its_final_name_only(
     assert path.stat().st_nlink == 1
 
 
+def test_a_manifest_is_whole_when_the_disk_takes_it_in_pieces(
+    directory: Path, store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(store.begin(ID)).write_bytes(b"data")
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:10]))
+
+    publish(store)
+
+    assert parse_manifest((directory / BESIDE).read_bytes()).name == NAME
+
+
 def existing_link(path: Path) -> None:
     path.symlink_to(path.parent / "victim")
 
