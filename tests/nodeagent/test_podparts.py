@@ -62,12 +62,10 @@ def test_only_an_api_is_told_statuses_and_given_mirrors(tmp_path: Path) -> None:
     alone = keeper(tmp_path, runtime=FakeRuntime())
     with_api = keeper(tmp_path, runtime=FakeRuntime(), api=FakeApi())
     assert alone and with_api
-    assert [loop.__qualname__ for loop in alone._further] == ["LogRotation.run"]  # type: ignore[attr-defined]
-    assert [loop.__qualname__ for loop in with_api._further] == [  # type: ignore[attr-defined]
-        "LogRotation.run",
-        "StatusSync.run",
-        "MirrorPods.run",
-    ]
+    own = [loop.__qualname__ for loop in alone._further]  # type: ignore[attr-defined]
+    assert own == ["LogRotation.run", "LocalStorage.run", "ImageCollection.run"]
+    told = [loop.__qualname__ for loop in with_api._further]  # type: ignore[attr-defined]
+    assert told == [*own, "StatusSync.run", "MirrorPods.run"]
 
 
 def test_logs_are_bounded_as_configured() -> None:

@@ -58,7 +58,7 @@ class RealNode:
         read = ("cat", "/count")
         container_id = self.pods.running["app"]
         first = await self.runtime.exec_sync(container_id, read, timeout_s=5)
-        for _ in range(100):
+        for _ in range(500):
             later = await self.runtime.exec_sync(container_id, read, timeout_s=5)
             if later.exit_code == 0 and later.stdout not in (b"", first.stdout):
                 return True
