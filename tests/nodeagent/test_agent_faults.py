@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.cri_server import CriServer
+from tests.fakes.runtime import FakeRuntime
 from tests.nodeagent.lonelyagent import (
     LonelyAgent,
     answering,
@@ -154,6 +156,34 @@ async def test_a_full_disk_does_not_stop_the_lease(tmp_path: Path) -> None:
             assert LOST not in agent.log()
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(240)
+async def test_a_dead_runtime_is_said_and_does_not_stop_the_lease(tmp_path: Path) -> None:
+    runtime = CriServer(FakeRuntime(), tmp_path / "cri.sock")
+    await runtime.start()
+    try:
+        flag = f"--container-runtime-endpoint={runtime.endpoint}"
+        async with lonely_agent(tmp_path, flag) as agent:
+
+            async def is_down() -> bool:
+                return "container runtime is down" in (await agent.ready()).get("message", "")
+
+            async def is_up() -> bool:
+                message = (await agent.ready()).get("message", "")
+                return bool(message) and "container runtime" not in message
+
+            await agent.until(is_up)
+            await runtime.stop()
+            assert await agent.until(is_down, within_s=120) > 20
+            assert (await agent.ready())["status"] == "False"
+            await agent.renewed(within_s=BUSY_S)
+            await runtime.start()
+            await agent.until(is_up)
+            assert LOST not in agent.log()
+    finally:
+        await runtime.stop()
 
 
 @pytest.mark.soak

@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -97,6 +98,8 @@ def _scale(arguments: Sequence[str]) -> Scale:
     given = flags.parse_args(arguments)
     if given.nodes < 1 or given.minutes <= 0:
         flags.error("--nodes and --minutes must be positive")
+    if given.etcd and not shutil.which("etcd"):
+        flags.error("--etcd needs the program etcd (Debian package etcd-server)")
     return Scale(given.nodes, 60 * given.minutes, given.etcd, given.plot)
 
 
