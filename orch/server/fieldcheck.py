@@ -22,6 +22,8 @@ def unknown_fields(kind: str, document: Mapping[str, Any]) -> list[str]:
     known = KINDS.get(kind)
     if known is None:
         return []
+    if _is_known(document, known):
+        return []
     found = itertools.islice(_unknown(document, known, ""), _MAX_REPORTED)
     return [f'unknown field "{path}"' for path in found]
 
@@ -50,6 +52,21 @@ def duplicate_fields(body: bytes) -> list[str]:
     except RecursionError:
         return []  # nested deeper than any object may be: refused for that
     return [f'duplicate field "{name}"' for name in found][:_MAX_REPORTED]
+
+
+def _is_known(value: Any, known: Known) -> bool:
+    """There is nothing to report, as is most often so; cheaper than looking for paths."""
+    if isinstance(value, list):
+        return all(_is_known(item, known) for item in value)
+    if not isinstance(value, dict):
+        return True
+    if not known.keys() >= value.keys():
+        return False
+    for name, item in value.items():
+        below = known[name]
+        if below is not None and not _is_known(item, below):
+            return False
+    return True
 
 
 def _unknown(value: Any, known: Known, path: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote
 
 from orch.wire.selectors import parse_field_selector
@@ -24,6 +25,8 @@ _METHOD_VERBS = {
 _COLLECTION_VERBS = {"get": "list", "delete": "deletecollection"}
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _STREAMED = ("proxy", "log")
+_REMEMBERED = 8192  # requests without a query, about 0.7 kB each
+_REMEMBERED_CHARS = 256  # what is longer is not worth the memory that anybody could fill with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,18 @@ class RequestInfo:
 
 def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo:
     """`raw_path` is the path as it was sent, percent-encoded and without the query."""
+    if query or len(raw_path) > _REMEMBERED_CHARS:
+        return _parsed(method, raw_path, query)
+    return _remembered(method, raw_path)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _remembered(method: str, raw_path: str) -> RequestInfo:
+    """Clients ask for the same again and again: a lease is renewed every ten seconds."""
+    return _parsed(method, raw_path, {})
+
+
+def _parsed(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo:
     path = _decoded(raw_path)
     raw_parts = [part for part in raw_path.split("/") if part]
     group, version, raw_rest = _group_version(raw_parts)

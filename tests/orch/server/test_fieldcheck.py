@@ -93,3 +93,17 @@ def test_the_lists_contain_every_field_of_our_own_records(resource) -> None:
         return [annotation, *(inner for arg in args for inner in flatten(arg))]
 
     check(resource.model, KINDS[resource.kind], resource.kind)
+
+
+@pytest.mark.parametrize(
+    ("spec", "unknown"),
+    [
+        ({"renewTime": "x"}, []),
+        ({"strategy": None, "new": 1}, ['unknown field "spec.new"']),
+        ("not even an object", []),
+    ],
+)
+def test_the_quick_look_finds_what_the_one_for_paths_does(spec: object, unknown: list[str]) -> None:
+    assert fieldcheck.unknown_fields("Lease", {"metadata": {"name": "a"}, "spec": spec}) == unknown
+    listed = {"spec": {"containers": [{"name": "a"}, {"name": "b", "imagee": "c"}]}}
+    assert fieldcheck.unknown_fields("Pod", listed) == ['unknown field "spec.containers[1].imagee"']

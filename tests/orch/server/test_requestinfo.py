@@ -142,3 +142,21 @@ def test_watches_and_proxied_requests_are_long_running(path: str, long: bool) ->
 )
 def test_a_flag_is_true_unless_it_says_otherwise(value: str | None, true: bool) -> None:
     assert is_true(value) is true
+
+
+def test_what_was_asked_before_is_no_answer_for_another_method_or_query() -> None:
+    path = "/api/v1/namespaces/a/pods"
+    first = parse_request("GET", path, {})
+    assert parse_request("GET", path, {}) is first
+    assert parse_request("POST", path, {}).verb == "create"
+    assert parse_request("GET", path, {"watch": "1"}).verb == "watch"
+    assert parse_request("GET", path, {"labelSelector": "a=b"}).label_selector == "a=b"
+    assert parse_request("GET", path, {}).verb == "list"
+
+
+def test_long_paths_are_read_alike_and_not_remembered() -> None:
+    path = f"/api/v1/namespaces/a/pods/{'x' * 300}"
+    first, again = (parse_request("GET", path, {}) for _ in range(2))
+    assert first == again
+    assert first.name == "x" * 300
+    assert first is not again
