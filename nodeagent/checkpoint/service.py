@@ -188,7 +188,7 @@ class CheckpointService:
             raise self._turns.busy(target)
         if asked_s < 0:
             raise CheckpointFailed("CheckpointContainer requires the timeout value to be > 0")
-        if await self._reviver.is_frozen(container_id):  # else a failure would let it run on
+        if await self._frozen_by_others(container_id):  # else a failure would let it run on
             raise CheckpointFailed(
                 "the container is paused, or somebody else is checkpointing it; "
                 "try again when it runs"
@@ -206,6 +206,15 @@ class CheckpointService:
             await asyncio.to_thread(self._store.discard, container_id, keep_marker=frozen)
         log.info("checkpoint of %s (container %s) is %s", target, container_id, manifest.name)
         return manifest
+
+    async def _frozen_by_others(self, container_id: str) -> bool:
+        """Whether it is frozen; what an earlier checkpoint of ours left so is tried again."""
+        if container_id in self._maybe_frozen:
+            await self._reviver.revive(container_id, settled=True)
+        if await self._reviver.is_frozen(container_id):
+            return True
+        self._maybe_frozen.discard(container_id)
+        return False
 
     def _manifest(self, target: Target, pod: Pod, container_id: str) -> Manifest:
         """What is known of the archive before it is made."""
@@ -248,7 +257,8 @@ class CheckpointService:
             else:
                 cut_off = isinstance(error, RuntimeTimeout | RuntimeUnavailable)
                 freed = await self._reviver.revive(container_id, settled=not cut_off)
-            self._maybe_frozen.discard(container_id)
+            if not await self._reviver.is_frozen(container_id):
+                self._maybe_frozen.discard(container_id)
             if freed:
                 self._reports.thawed(_pod_of(manifest), manifest.container)
             raise

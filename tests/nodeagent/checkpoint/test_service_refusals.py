@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
+from nodeagent.freezer import Reviver
 from nodeagent.runtime import base
 from orch.wire.errors import ApiError
 from tests.fakes.checkpoints import NOON, Node, checkpointable_node, refusal
@@ -215,3 +216,32 @@ async def test_a_failure_gives_its_place_back(node: Node) -> None:
     await refusal(service, "shop", "web", "app")
 
     assert Path(await service.checkpoint("shop", "web", "app")).exists()
+
+
+class Stuck(Reviver):
+    """Cannot free anything until it is told that it can."""
+
+    able = False
+
+    async def revive(
+        self, container_id: str, *, limit_s: float | None = None, settled: bool = False
+    ) -> bool:
+        return self.able and await super().revive(container_id, limit_s=limit_s, settled=settled)
+
+
+async def test_what_our_own_checkpoint_left_frozen_is_freed_by_the_next_try(node: Node) -> None:
+    service = node.service()
+    service._reviver = stuck = Stuck(node.runtime, cgroup_root=node.root / "cgroup")
+    held = node.runtime.hold("checkpoint_container")
+    node.runtime.fail("checkpoint_container", "CRIU broke off", times=1)
+    under_way = asyncio.ensure_future(refusal(service, "shop", "web", "app"))
+    await held.reached.wait()
+    control = node.root / "cgroup/freezer" / node.pods.running["app"] / "freezer.state"
+    control.parent.mkdir(parents=True)
+    control.write_text("FROZEN\n")
+    held.release()
+    assert "CRIU broke off" in (await under_way)[2]
+    assert "paused, or somebody else" in (await refusal(service, "shop", "web", "app"))[2]
+    stuck.able = True
+    assert await service.checkpoint("shop", "web", "app")
+    assert control.read_text() == "THAWED"
