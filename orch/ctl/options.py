@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from orch.client.kubeconfig import ClientConfig
 
 DEFAULT_FILES = ("~/.orch/config", "~/.kube/config")
+_HEADER_SAFE = "!#$&'*+-.^_`|~"  # of the characters a header's name may have, all but the %
 _DEFAULTS: Mapping[str, Any] = {
     "kubeconfig": "",
     "context": "",
@@ -140,9 +141,7 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if args.server:
         changes["server"] = _server_url(args.server)
-    if args.token or args.username:
-        changes |= {"token": args.token, "token_file": ""}
-        changes |= {"username": args.username, "password": args.password}
+    changes |= _secrets(args)
     if args.client_certificate:
         changes |= {"cert_file": args.client_certificate, "cert_data": b""}
     if args.client_key:
@@ -156,6 +155,22 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
     return changes
 
 
+def _secrets(args: argparse.Namespace) -> dict[str, Any]:
+    """The token, or name and password, that options give: in the place of all the file has.
+
+    Its certificate too: a server that is shown one asks no further.
+    """
+    if args.token and (args.username or args.password):
+        raise WrongUsage("--token and --username exclude each other: give one of them")
+    if args.password and not args.username:
+        raise WrongUsage("--password needs --username: name the user it is of")
+    if not args.token and not args.username:
+        return {}
+    given = {"token": args.token, "username": args.username, "password": args.password}
+    emptied = {"cert_file": "", "cert_data": b"", "key_file": "", "key_data": b""}
+    return {**given, "token_file": "", **emptied}
+
+
 def _server_url(text: str) -> str:
     url = text if "://" in text else f"https://{text}"
     if "@" in url.partition("://")[2].partition("/")[0]:  # not quoted: it is a secret
@@ -167,11 +182,14 @@ def _server_url(text: str) -> str:
 
 def impersonation_headers(args: argparse.Namespace) -> list[tuple[str, str]]:
     """The headers that ask the server to act as someone else."""
+    from urllib.parse import quote  # slow to import, and not needed by most
+
     headers = [("Impersonate-User", args.as_user)] if args.as_user else []
     headers += [("Impersonate-Group", group) for group in args.as_group]
     if args.as_uid:
         headers.append(("Impersonate-Uid", args.as_uid))
-    headers += [(f"Impersonate-Extra-{key}", value) for key, value in args.as_user_extra]
+    for key, value in args.as_user_extra:
+        headers.append((f"Impersonate-Extra-{quote(key, safe=_HEADER_SAFE)}", value))
     if headers and not args.as_user:
         raise WrongUsage("--as-group, --as-uid and --as-user-extra need --as: name a user")
     return headers

@@ -54,6 +54,33 @@ def test_basic_credentials_take_the_place_of_a_token(kubeconfig: str) -> None:
     assert (config.token, config.username, config.password) == ("", "ann", "secret")
 
 
+@pytest.mark.parametrize("words", [("--token", "t2"), ("--username", "ann")])
+def test_who_is_named_by_options_shows_no_certificate_of_the_kubeconfig(
+    kubeconfig: str, words: tuple[str, ...]
+) -> None:
+    config = options.client_config(_args("--kubeconfig", kubeconfig, *words))
+    assert (config.cert_data, config.key_data, config.ca_data) == (b"", b"", b"ca")
+    words = (*words, "--client-certificate", "c.pem", "--client-key", "k.pem")
+    config = options.client_config(_args("--kubeconfig", kubeconfig, *words))
+    assert (config.cert_file, config.key_file) == ("c.pem", "k.pem")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--token", "s3cret", "--username", "ann"), "--token and --username exclude each other"),
+        (("--token", "s3cret", "--password", "s3cret"), "--token and --username exclude"),
+        (("--password", "s3cret"), "--password needs --username"),
+    ],
+)
+def test_credentials_that_do_not_go_together_are_refused_and_not_quoted(
+    kubeconfig: str, words: tuple[str, ...], error: str
+) -> None:
+    with pytest.raises(WrongUsage, match=error) as refused:
+        options.client_config(_args("--kubeconfig", kubeconfig, *words))
+    assert "s3cret" not in str(refused.value)
+
+
 def test_a_server_alone_is_enough() -> None:
     assert options.client_config(_args("-s", "http://h:1")) == ClientConfig("http://h:1")
 
@@ -103,6 +130,13 @@ def test_impersonation_becomes_headers() -> None:
         ("Impersonate-Extra-scopes", "b"),
     ]
     assert options.impersonation_headers(_args()) == []
+
+
+def test_the_key_of_an_extra_value_is_written_as_a_header_may_be_named() -> None:
+    args = _args("--as", "ann", "--as-user-extra", "example.org/scope%=a=b")
+    assert options.impersonation_headers(args)[1:] == [
+        ("Impersonate-Extra-example.org%2Fscope%25", "a=b")
+    ]
 
 
 def test_impersonation_needs_a_user() -> None:

@@ -30,3 +30,9 @@ async def test_requests_carry_identity_and_impersonation(orchctl: Orchctl, api: 
     assert headers["Authorization"] == "Bearer t"
     assert headers["Impersonate-User"] == "ann"
     assert headers["Impersonate-Group"] == "ops"
+
+
+async def test_the_key_of_an_extra_value_arrives_escaped(orchctl: Orchctl, api: HttpApi) -> None:
+    words = ("--as", "ann", "--as-user-extra", "example.org/scope=read write")
+    assert (await orchctl("get", "nodes", *words)).code == 0
+    assert api.requests[-1].headers["Impersonate-Extra-example.org%2Fscope"] == "read write"
