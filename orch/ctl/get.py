@@ -64,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
         return session.run(args, _raw)
     if bool(args.filename) == bool(args.words):
         raise WrongUsage("say what to show: either TYPE [NAME] or -f FILE")
+    if args.output_watch_events and not (args.watch or args.watch_only):
+        raise WrongUsage("--output-watch-events says what changes: give -w or --watch-only too")
     if args.watch or args.watch_only:
         from orch.ctl import watching
 

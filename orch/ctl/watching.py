@@ -33,6 +33,8 @@ async def run(api: Api, args: argparse.Namespace) -> int:
     printer = _Printer(target, args)
     accept = TABLE if args.output.is_table else JSON
     namespace = "" if args.all_namespaces else api.namespace
+    if target.name and not args.ignore_not_found:
+        await api.read(target.path(namespace))  # else a wrong name would be waited for in silence
     first = True
     async for kind, record in changes(
         api, target, namespace, accept=accept, label_selector=args.selector,

@@ -112,10 +112,27 @@ async def test_a_watch_that_fell_behind_begins_anew(orchctl: Orchctl, api: HttpA
 
 
 async def test_one_object_is_watched_by_its_name(orchctl: Orchctl, api: HttpApi) -> None:
+    api.put(f"{PODS}/web", _pod("web", 5))
     await _watch(orchctl, api, [_list(), _events()], "web")
     assert {r.query["fieldSelector"] for r in api.requests if r.path == PODS} == {
         "metadata.name=web"
     }
+
+
+async def test_one_that_is_not_there_is_said_and_not_waited_for(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    api.put(f"{PODS}/web", _pod("web", 5))
+    result = await orchctl("get", "pod", "wed", "-w")
+    assert (result.code, "did you mean 'web'?" in result.err) == (1, True)
+    assert not any(r.query.get("watch") for r in api.requests)
+    answers = [_list(), _events(("ADDED", _pod("wed", 8)))]
+    assert "wed" in (await _watch(orchctl, api, answers, "wed", "--ignore-not-found")).out
+
+
+async def test_saying_what_happened_needs_a_watch(orchctl: Orchctl, api: HttpApi) -> None:
+    result = await orchctl("get", "pods", "--output-watch-events")
+    assert (result.code, "give -w or --watch-only" in result.err, api.requests) == (2, True, [])
 
 
 async def test_only_one_type_can_be_watched(orchctl: Orchctl) -> None:
