@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,9 +15,11 @@ from orch.ctl import (
     describe_node,
     describe_object,
     describe_pod,
+    get,
     happenings,
     session,
     sheet,
+    targets,
 )
 from orch.ctl.api import Api
 from orch.ctl.choosing import Chosen
@@ -62,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _describe_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:
-    chosen = await choosing.choose(api, Discovery(api), args, args.words, found)
+    discovery = Discovery(api)
+    chosen = await choosing.choose(api, discovery, args, args.words, found)
     printed = 0
 
     async def describe(one: Chosen) -> None:
@@ -76,7 +78,8 @@ async def _describe_all(found: Sequence[Manifest], api: Api, args: argparse.Name
         print("\n".join(lines))
 
     if not chosen:
-        print("No resources found", file=sys.stderr)
+        named = await targets.find(discovery, args.words)
+        get.say_nothing_found(named, "" if args.all_namespaces else api.namespace)
     return await changes.each(chosen, describe)
 
 

@@ -78,7 +78,8 @@ async def _drain(api: Api, node: str, args: argparse.Namespace) -> None:
     judged = [(pod, evictions.judge(pod, _permits(args))) for pod in pods]
     refused = [f"{_shown(pod)} ({v.why})" for pod, v in judged if v.verdict is Verdict.REFUSE]
     if refused:
-        raise CommandFailed(f"node/{node} stays as it is, cordoned: {'; '.join(refused)}")
+        cordoned = ", cordoned" if args.dry_run == "none" else ""
+        raise CommandFailed(f"node/{node} stays as it is{cordoned}: {'; '.join(refused)}")
     for pod, verdict in judged:
         if verdict.why:
             print(visible(f"Warning: {_shown(pod)} {verdict.why}"), flush=True)

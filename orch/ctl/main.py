@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from orch.ctl import commands, failures, parsing
+from orch.ctl import commands, failures, parsing, switches
 from orch.ctl.commands import Command, Entry
 
 _EXIT_CODES = (
@@ -53,7 +53,7 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, Command]:
         f"Ask and change a cluster through its API server.{parsing.listed(commands.COMMANDS)}",
         f"'orchctl COMMAND --help' explains one command. {_EXIT_CODES}",
     )  # fmt: skip
-    args = outer.parse_args(argv, parsing.defaults())
+    args = outer.parse_args(switches.joined(argv), parsing.defaults())
     words, entry = _chosen(outer, commands.COMMANDS, args)
     if entry.below and args.rest:
         args.rest[0] = commands.ALIASES.get(args.rest[0], args.rest[0])

@@ -84,6 +84,10 @@ def _sources(name: str) -> Iterator[tuple[str, str]]:
     if name == "-":
         yield "standard input", sys.stdin.read()
         return
+    if name.startswith(("https://", "http://")):
+        raise CommandFailed(
+            f"{name}: addresses are not read: fetch it, and give the file or -f - its text"
+        )
     path = Path(name)
     files = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES) if path.is_dir() else [path]
     for file in files:

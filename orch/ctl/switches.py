@@ -1,4 +1,4 @@
-"""What may be said of a switch besides its name: `--watch=false`, `--force=true`, `-v=6`.
+"""What may be said of a switch besides its name: `--watch=false`, `--force=true`, `-v=6`, `-v 6`.
 
 The spellings are entered only into the parser's table of exact words: help, completion and the
 manual show the switch by its plain name.
@@ -42,6 +42,19 @@ def take_values(parser: argparse.ArgumentParser) -> None:
         elif isinstance(action, argparse._CountAction):
             level = _Level(action.option_strings, action.dest, nargs=0)
             words.update(dict.fromkeys(_levels(action.option_strings), level))
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """The words with `-v 6` as one, as `kubectl` takes it: a level is no name."""
+    result: list[str] = []
+    for number, word in enumerate(words):
+        if word == "--":
+            return [*result, *words[number:]]
+        if result and result[-1] in ("-v", "--v") and word in map(str, _LEVELS):
+            result[-1] = f"-v={word}"
+        else:
+            result.append(word)
+    return result
 
 
 def _levels(names: Sequence[str]) -> list[str]:

@@ -92,6 +92,9 @@ async def test_types_alone_stand_for_all_their_objects(orchctl: Orchctl, api: Ht
     result = await orchctl("describe", "nodes")
     assert sum(line.startswith("Name:") for line in result.lines) == 2
     assert (await orchctl("describe", "ns")).err == "No resources found\n"
+    nothing = await orchctl("describe", "leases", "-n", "empty")
+    assert (nothing.code, nothing.err) == (0, "No resources found in empty namespace\n")
+    assert (await orchctl("describe", "leases", "-A", "-l", "a=b")).err == "No resources found\n"
 
 
 async def test_what_may_not_be_listed_does_not_hide_the_rest(

@@ -60,6 +60,15 @@ async def test_nothing_is_evicted_when_something_would_be_lost(
     )
 
 
+async def test_a_dry_run_that_is_refused_says_nothing_of_a_cordon(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    _pod(api, "bare", ownerReferences=[])
+    result = await orchctl("drain", "n1", "--dry-run=client")
+    assert result.err.startswith("error: node/n1 stays as it is: d/bare (has no controller")
+    assert "spec" not in api.objects["/api/v1/nodes/n1"]
+
+
 async def test_a_budget_that_is_used_up_is_asked_again(
     orchctl: Orchctl, api: HttpApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         manifests.read([str(tmp_path / "binary.yaml")])
 
 
+def test_an_address_is_refused_as_one() -> None:
+    with pytest.raises(
+        CommandFailed, match=r"^https://example\.org/a\.yaml: addresses are not read"
+    ):
+        manifests.read(["https://example.org/a.yaml"])
+
+
 def test_the_namespace_is_the_object_s_own_or_the_one_in_use() -> None:
     bare = Manifest("f:1", {"metadata": {"name": "a"}})
     own = Manifest("f:1", {"metadata": {"name": "a", "namespace": "own"}})

@@ -47,6 +47,26 @@ def test_the_level_of_what_is_said_may_be_a_number(words: tuple[str, ...], level
     assert _parser().parse_args(["pods", *words]).v == level
 
 
+@pytest.mark.parametrize(
+    ("words", "joined"),
+    [
+        (["-v", "6", "get", "pods"], ["-v=6", "get", "pods"]),
+        (["get", "pods", "--v", "10"], ["get", "pods", "-v=10"]),
+        (["get", "-v", "pods", "6"], ["get", "-v", "pods", "6"]),
+        (["get", "pods", "-v", "11"], ["get", "pods", "-v", "11"]),
+        (["get", "pods", "--", "-v", "6"], ["get", "pods", "--", "-v", "6"]),
+    ],
+)
+def test_a_level_may_stand_after_a_blank(words: list[str], joined: list[str]) -> None:
+    assert switches.joined(words) == joined
+
+
+async def test_a_level_after_a_blank_is_no_name(orchctl: Orchctl, api: HttpApi) -> None:
+    for words in (("-v", "6", "get", "nodes"), ("get", "nodes", "-v", "6")):
+        result = await orchctl(*words)
+        assert (result.code, f"GET {api.url}/api/v1/nodes" in result.err) == (0, True)
+
+
 async def test_switches_of_every_command_and_of_one(orchctl: Orchctl, api: HttpApi) -> None:
     result = await orchctl(
         "--insecure-skip-tls-verify=false",
