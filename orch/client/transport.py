@@ -18,6 +18,7 @@ from orch.client import answers, tls
 from orch.client.answers import Response, Stream, TransportError
 from orch.client.kubeconfig import ClientConfig
 from orch.component import tcp
+from orch.component.daemon import SetupError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -166,7 +167,14 @@ class Transport:
     async def _file_token(self) -> str:
         now_s = asyncio.get_running_loop().time()
         if self.config.token_file and now_s - self._token_read_s > _TOKEN_AGE_S:
-            path = Path(self.config.token_file)
-            self._token = (await asyncio.to_thread(path.read_text)).strip()
+            self._token = await asyncio.to_thread(_read_token, self.config.token_file)
             self._token_read_s = now_s
         return self._token
+
+
+def _read_token(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise SetupError(f"cannot read the token file {path}: {why}") from None

@@ -66,6 +66,8 @@ def _refusal(error: ApiError) -> str:
 def _transport_hint(text: str) -> str:
     if "certificate verify failed" in text:
         return "name its authority with --certificate-authority, its name with --tls-server-name"
+    if "cannot read the token file" in text or "cannot use the " in text:
+        return "correct the file, or name another in the kubeconfig or by an option"
     if "did not answer within" in text:
         return "try again with a longer --request-timeout"
     if any(sign in text for sign in _REFUSED_CERTIFICATE):

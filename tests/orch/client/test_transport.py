@@ -196,6 +196,19 @@ async def test_tokens_and_passwords_are_sent(make: MakeTransport, tmp_path: Path
         assert headers["Authorization"] == expected
 
 
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "No such file or directory"), (b"\xff", "it is not UTF-8 text")]
+)
+async def test_a_token_file_that_cannot_be_read_is_named(
+    make: MakeTransport, tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(TransportError, match=f"cannot read the token file {path}: {why}"):
+        await make(token_file=str(path)).request("GET", "/echo/x")
+
+
 async def test_a_rotated_token_file_is_read_again_after_a_minute(
     make: MakeTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,14 @@ def test_what_helps_depends_on_why_there_is_no_answer(cause: str, hint: str) -> 
     assert hint in (explain(TransportError(f"cannot reach https://s: {cause}")) or "")
 
 
+@pytest.mark.parametrize(
+    "cause", ["cannot read the token file /t: No such file", "cannot use the authority /ca: no pem"]
+)
+def test_a_file_of_ours_is_not_blamed_on_the_server(cause: str) -> None:
+    line = explain(TransportError(f"cannot reach https://s: {cause}")) or ""
+    assert line.endswith("; correct the file, or name another in the kubeconfig or by an option")
+
+
 def test_a_defect_is_not_explained_away() -> None:
     assert explain(ZeroDivisionError()) is None
 
