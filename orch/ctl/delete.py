@@ -28,7 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     choosing.add_arguments(parser, "delete")
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
     parser.add_argument(
-        "--grace-period", type=int, metavar="SECONDS", help="time pods get to stop; 0 with --force"
+        "--grace-period",
+        type=int,
+        metavar="SECONDS",
+        help="time pods get to stop; 0 with --force, below 0 their own",
     )
     parser.add_argument("--now", action="store_true", help="the same as --grace-period=1")
     parser.add_argument("--force", action="store_true", help="let --grace-period be 0")
@@ -51,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     found = choosing.require(args, args.words)
     if args.grace_period == 0 and not args.force:
         raise WrongUsage("--grace-period=0 leaves running containers behind: confirm by --force")
+    if args.now and args.grace_period is not None and args.grace_period >= 0:
+        raise WrongUsage("--now and --grace-period exclude each other: give one of them")
     return session.run(args, partial(_delete_all, found))
 
 
@@ -86,8 +91,16 @@ async def _request(api: Api, victim: Chosen, args: argparse.Namespace) -> str:
     if args.dry_run == "client":
         await api.read(victim.path)
         return ""
-    grace_s = 1 if args.now else 0 if args.force and not args.grace_period else args.grace_period
     return await deletion.ask(
-        api, victim.path, grace_s=grace_s, propagation=_PROPAGATION[args.cascade],
+        api, victim.path, grace_s=_grace_s(args), propagation=_PROPAGATION[args.cascade],
         server_dry_run=args.dry_run == "server",
     )  # fmt: skip
+
+
+def _grace_s(args: argparse.Namespace) -> int | None:
+    """None leaves it to each object, as a negative --grace-period does."""
+    if args.now:
+        return 1
+    if args.grace_period is not None and args.grace_period >= 0:
+        return int(args.grace_period)
+    return 0 if args.force else None

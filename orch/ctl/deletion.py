@@ -21,7 +21,7 @@ async def ask(
 ) -> str:
     """Ask for the deletion of the object at a path; the uid to wait for."""
     body: dict[str, object] = {"propagationPolicy": propagation}
-    if grace_s is not None:
+    if grace_s is not None and grace_s >= 0:  # below, kubectl too leaves it to the object
         body["gracePeriodSeconds"] = grace_s
     params = {"dryRun": "All"} if server_dry_run else None
     answer = await api.send("DELETE", path, body, params=params)

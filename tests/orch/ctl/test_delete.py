@@ -42,13 +42,22 @@ async def test_objects_of_a_file_are_deleted(
 
 
 @pytest.mark.parametrize(
-    ("words", "grace_s"), [(("--grace-period", "5"), 5), (("--now",), 1), (("--force",), 0)]
+    ("words", "grace_s"),
+    [
+        (("--grace-period", "5"), 5),
+        (("--now",), 1),
+        (("--force",), 0),
+        (("--force", "--grace-period=7"), 7),
+        (("--force", "--grace-period=-1"), 0),
+        (("--grace-period=-1",), None),
+        ((), None),
+    ],
 )
 async def test_the_time_to_stop_can_be_set(
-    orchctl: Orchctl, api: HttpApi, words: tuple[str, ...], grace_s: int
+    orchctl: Orchctl, api: HttpApi, words: tuple[str, ...], grace_s: int | None
 ) -> None:
     await orchctl("delete", "pod/a", *words)
-    assert api.sent("DELETE")[0].body["gracePeriodSeconds"] == grace_s
+    assert api.sent("DELETE")[0].body.get("gracePeriodSeconds") == grace_s
 
 
 async def test_it_waits_until_that_very_object_is_gone(orchctl: Orchctl, api: HttpApi) -> None:
@@ -93,6 +102,7 @@ async def test_a_missing_object_fails_unless_ignored(orchctl: Orchctl) -> None:
         ((), "either TYPE NAME or -f FILE"),
         (("pods",), "choose them with --all, -l or"),
         (("pod", "a", "--grace-period=0"), "confirm by --force"),
+        (("pod", "a", "--now", "--grace-period=9"), "--now and --grace-period exclude each"),
         (("pod", "a", "-f", "x"), "either TYPE NAME or -f FILE"),
     ],
 )
