@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from orch.ctl import commands, config_file, parsing
 from orch.ctl.commands import Entry
+
+if TYPE_CHECKING:
+    from orch.ctl.api import Api
+    from orch.ctl.session import Action
 
 _TIMEOUT_S = 1.0
 _OF_TYPES = ("TYPE[/NAME] [NAME]", "VERB TYPE[/NAME]|PATH")
@@ -167,7 +172,6 @@ def _connection(before: Sequence[str]) -> argparse.Namespace:
 
 
 def _types(before: Sequence[str]) -> list[Candidate]:
-    from orch.ctl.api import Api
     from orch.ctl.discovery import Discovery
 
     found: list[Candidate] = []
@@ -181,7 +185,6 @@ def _types(before: Sequence[str]) -> list[Candidate]:
 
 
 def _names(before: Sequence[str], kind: str) -> list[str]:
-    from orch.ctl.api import Api
     from orch.ctl.discovery import Discovery
     from orch.wire import raw
 
@@ -197,12 +200,20 @@ def _names(before: Sequence[str], kind: str) -> list[str]:
     return found
 
 
-def _asked(before: Sequence[str], ask: object) -> None:
-    """Ask the server; whatever goes wrong, there is just nothing to offer."""
+def _asked(before: Sequence[str], ask: Action) -> None:
+    """Ask the server, all in all for a second; whatever goes wrong, there is nothing to offer."""
+    import asyncio
+
     from orch.ctl import failures, session
 
+    async def briefly(api: Api, args: argparse.Namespace) -> int:
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await ask(api, args)
+
     try:
-        session.run(_connection(before), ask)  # type: ignore[arg-type]
+        session.run(_connection(before), briefly)
+    except TimeoutError:
+        return
     except Exception as error:
         if failures.explain(error) is None:
             raise

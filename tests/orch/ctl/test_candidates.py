@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orch.ctl import candidates
-from tests.fakes.http_api import HttpApi
+from tests.fakes.http_api import Answer, HttpApi
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +68,15 @@ def test_without_a_server_there_is_just_nothing(line: str) -> None:
     words = ["--server", "http://127.0.0.1:1", *line.split(" ")]
     assert candidates.complete(words) == []
     assert candidates.complete(line.split(" ")) == []
+
+
+async def test_a_server_that_is_never_done_is_not_waited_for(
+    api: HttpApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer comes at once, and each says that there is another page."""
+    monkeypatch.setattr(candidates, "_TIMEOUT_S", 0.5)
+    api.answers["GET", "/api/v1/nodes"] = Answer({"items": [], "metadata": {"continue": "more"}})
+    assert await _found(api, "drain n") == []
 
 
 def test_contexts_come_from_the_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
