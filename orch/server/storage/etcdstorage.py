@@ -19,21 +19,18 @@ from orch.component.loops import Backoff
 from orch.server.storage.base import (
     Change,
     Compacted,
-    Concern,
     KeyExists,
     KeyMissing,
     OutcomeUnknown,
     RevisionMismatch,
-    Snapshot,
     StorageFailed,
     StorageUnavailable,
     Stored,
-    Watch,
 )
 from orch.server.storage.catchup import Newest, Waiting
 from orch.server.storage.compaction import Compactor
 from orch.server.storage.etcd import Entry, EtcdClient, EtcdEvent, Outcome
-from orch.server.storage.mirror import Mirror
+from orch.server.storage.mirror import MirroredStorage
 
 log = logging.getLogger(__name__)
 
@@ -42,38 +39,19 @@ REACH_TIMEOUT_S = 3.0  # the reference waits this long for a revision another se
 _PAGE = 2000
 
 
-class EtcdStorage:
+class EtcdStorage(MirroredStorage):
     """`base.Storage` on the keys below `prefix`, which has a leading and no trailing slash."""
 
     def __init__(self, client: EtcdClient, prefix: str) -> None:
         self._client = client
         self._prefix = prefix.encode()
-        self._mirror = Mirror()
+        super().__init__()
         self._waiting = Waiting()
         self._compactor = Compactor(client)
         self._newest = Newest(client.revision)
         self._follower: asyncio.Task[None] | None = None
         self._trouble = ""  # why the watch does not run; "" while it does
         self._size = 0
-
-    @property
-    def revision(self) -> int:
-        return self._mirror.revision
-
-    def get(self, key: str) -> Stored | None:
-        return self._mirror.get(key)
-
-    def list(self, prefix: str, revision: int | None = None) -> Snapshot:
-        return self._mirror.list(prefix, revision)
-
-    def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
-        return self._mirror.watch(prefix, from_revision, concern)
-
-    def end_watches(self) -> None:
-        self._mirror.end_watches()
-
-    def compact(self, keep: int) -> None:
-        self._mirror.compact(keep)
 
     def size_bytes(self) -> int:
         """Of etcd's database, as of the last check."""

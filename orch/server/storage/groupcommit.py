@@ -18,15 +18,12 @@ from typing import Protocol
 
 from orch.server.storage.base import (
     Change,
-    Concern,
-    Snapshot,
     StorageError,
     StorageFailed,
     Stored,
-    Watch,
 )
 from orch.server.storage.judge import Action, Write, refuse
-from orch.server.storage.mirror import Mirror
+from orch.server.storage.mirror import MirroredStorage
 
 log = logging.getLogger(__name__)
 
@@ -61,36 +58,17 @@ _Batch = list[_Queued]
 _Answers = list[tuple[asyncio.Future[Change | None], Change | StorageError | None]]
 
 
-class GroupCommitStorage:
+class GroupCommitStorage(MirroredStorage):
     """`base.Storage` over a medium."""
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
-        self._mirror = Mirror()
+        super().__init__()
         self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._collected: _Batch = []  # by this turn of the loop, not handed to the writer yet
         self._thread: threading.Thread | None = None
         self._writer: _Writer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def revision(self) -> int:
-        return self._mirror.revision
-
-    def get(self, key: str) -> Stored | None:
-        return self._mirror.get(key)
-
-    def list(self, prefix: str, revision: int | None = None) -> Snapshot:
-        return self._mirror.list(prefix, revision)
-
-    def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
-        return self._mirror.watch(prefix, from_revision, concern)
-
-    def end_watches(self) -> None:
-        self._mirror.end_watches()
-
-    def compact(self, keep: int) -> None:
-        self._mirror.compact(keep)
 
     def size_bytes(self) -> int:
         return self._medium.size_bytes()

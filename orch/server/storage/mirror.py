@@ -139,3 +139,29 @@ class Mirror:
             if self._ended:
                 shelf.history.end()
         return shelf
+
+
+class MirroredStorage:
+    """The reading half of a storage: all of it is answered from the mirror."""
+
+    def __init__(self) -> None:
+        self._mirror = Mirror()
+
+    @property
+    def revision(self) -> int:
+        return self._mirror.revision
+
+    def get(self, key: str) -> Stored | None:
+        return self._mirror.get(key)
+
+    def list(self, prefix: str, revision: int | None = None) -> Snapshot:
+        return self._mirror.list(prefix, revision)
+
+    def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
+        return self._mirror.watch(prefix, from_revision, concern)
+
+    def end_watches(self) -> None:
+        self._mirror.end_watches()
+
+    def compact(self, keep: int) -> None:
+        self._mirror.compact(keep)
