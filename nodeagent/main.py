@@ -10,7 +10,7 @@ import logging
 import os
 import ssl
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from orch.component.allocator import give_memory_back
 from orch.component.daemon import SetupError, Stop, freeze_gc, run_daemon, supervise
 from orch.component.features import FeatureError, Features
 from orch.component.loops import Periodic, cancel, spawn
-from orch.component.notify import Notifier, NotifyError
+from orch.component.notify import Notifier
 from orch.component.zpages import ZPages
 
 log = logging.getLogger("nodeagent")
@@ -101,7 +101,7 @@ async def _run(
         _say_start(options, features, built)
         freeze_gc()
         sys.setswitchinterval(_SWITCH_S)
-        _notify(lambda: notifier.ready("running"))
+        notifier.ready("running")
         loops = _loops(built, periodic) | {"reload": reloader.run()}
         if watchdog:
             loops["watchdog"] = watchdog.run()
@@ -109,7 +109,7 @@ async def _run(
             loops["lock file"] = lock.give_way(options.lock_file, stop)
         await supervise(stop, loops)
     finally:
-        _notify(notifier.stopping)
+        notifier.stopping()
         await cancel(recovery)
         await built.stop_checkpoints()
         if options.remove_pods_on_stop and built.keeper:
@@ -206,13 +206,6 @@ def _say_start(options: Options, features: Features, built: Parts) -> None:
         missing=built.missing,
     )
     log.info("%s", line)
-
-
-def _notify(send: Callable[[], None]) -> None:
-    try:
-        send()
-    except NotifyError as error:
-        log.error("cannot notify systemd: %s", error)
 
 
 if __name__ == "__main__":

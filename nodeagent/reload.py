@@ -21,7 +21,7 @@ from nodeagent.options import Options
 from orch.component import clock
 from orch.component.clock import Now
 from orch.component.features import FeatureError, Features
-from orch.component.notify import Notifier, NotifyError
+from orch.component.notify import Notifier
 from orch.component.yamlfile import show_path
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Reloader(Collector):
 
     async def reload(self) -> bool:
         """Read and put in force; False when the configuration is wrong."""
-        self._tell(self._notifier.reloading)
+        self._notifier.reloading()
         try:
             wanted = await asyncio.to_thread(self._read)
         except (ConfigError, FeatureError) as error:
@@ -77,7 +77,7 @@ class Reloader(Collector):
             self._take(wanted)
         await self._renew()
         state = "running" if self.successful else "running; the last reload failed, see the log"
-        self._tell(lambda: self._notifier.ready(state))
+        self._notifier.ready(state)
         return self.successful
 
     def collect(self) -> Iterator[Metric]:
@@ -108,9 +108,3 @@ class Reloader(Collector):
         log.info("configuration reloaded (%s): %s changed", self._current.digest, changed)
         if waiting:
             log.warning("these need a restart to change: %s", ", ".join(map(show_path, waiting)))
-
-    def _tell(self, send: Callable[[], None]) -> None:
-        try:
-            send()
-        except NotifyError as error:
-            log.error("cannot notify systemd: %s", error)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 from orch.component.loops import Periodic
-from orch.component.notify import Notifier, NotifyError
+from orch.component.notify import Notifier
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Watchdog:
         self.skipped.update(failing.keys())
         self._report(failing)
         if not failing:
-            self._send(self._notifier.watchdog)
+            self._notifier.watchdog()
 
     async def _failure(self, check: Check) -> str:
         """Why the check failed, or the empty string."""
@@ -64,13 +64,7 @@ class Watchdog:
         if failing:
             told = "; ".join(f"{name}: {why}" for name, why in failing.items())
             log.error("withholding the watchdog keep-alive: %s", told)
-            self._send(lambda: self._notifier.status(f"unhealthy: {told}"))
+            self._notifier.status(f"unhealthy: {told}")
         else:
             log.info("the watchdog keep-alive goes out again")
-            self._send(lambda: self._notifier.status("healthy"))
-
-    def _send(self, send: Callable[[], None]) -> None:
-        try:
-            send()
-        except NotifyError as error:
-            log.error("cannot notify systemd: %s", error)
+            self._notifier.status("healthy")

@@ -1,7 +1,8 @@
 """Messages to systemd (`sd_notify`): readiness, keep-alives, status. The one door to sdnotify.
 
-The library swallows its errors; here they are shown as NotifyError, and a send never blocks the
-loop. Without NOTIFY_SOCKET everything is a no-op.
+A program works on when systemd does not listen: what cannot be sent is logged when it begins and
+when the cause changes, and a send never blocks the loop. Without NOTIFY_SOCKET everything is a
+no-op.
 """
 
 from __future__ import annotations
@@ -21,10 +22,6 @@ log = logging.getLogger(__name__)
 _DISCOURAGED_S = 600.0  # WatchdogSec above this makes the watchdog slower than its own checks
 
 
-class NotifyError(Exception):
-    """systemd did not take a message; the text names the socket and the cause."""
-
-
 class Notifier:
     """One program's voice to the service manager."""
 
@@ -32,6 +29,7 @@ class Notifier:
         self._address = address
         # `@` is how an abstract socket is written
         self._target = f"\0{address[1:]}" if address.startswith("@") else address
+        self._trouble = ""  # why the last message was not taken
 
     @classmethod
     def from_environment(cls) -> Notifier:
@@ -62,6 +60,7 @@ class Notifier:
     def _send(self, *assignments: str) -> None:
         if not self.enabled:
             return
+        trouble = ""
         # A fresh connection per message survives a restart of the manager's socket.
         sender = _Sender()
         try:
@@ -69,12 +68,17 @@ class Notifier:
             # The library encodes as Latin-1; the protocol is UTF-8.
             sender.notify("\n".join(assignments).encode().decode("latin-1"))
         except OSError as error:
-            what = assignments[0]
-            raise NotifyError(
-                f"cannot send {what} to NOTIFY_SOCKET {self._address}: {error.strerror or error}"
-            ) from error
+            trouble = error.strerror or str(error)
         finally:
             sender.socket.close()
+        if trouble and trouble != self._trouble:
+            log.error(
+                "systemd does not take %s at NOTIFY_SOCKET %s: %s",
+                assignments[0],
+                self._address,
+                trouble,
+            )
+        self._trouble = trouble
 
 
 class _Sender(sdnotify.SystemdNotifier):  # type: ignore[misc]

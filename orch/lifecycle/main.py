@@ -13,7 +13,7 @@ import socket
 import ssl
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from orch.component.daemon import SetupError, Stop
 from orch.component.frameworkmetrics import FrameworkMetrics
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.httpd import HttpServer
-from orch.component.notify import Notifier, NotifyError
+from orch.component.notify import Notifier
 from orch.component.zpages import ZPages
 from orch.lifecycle import options as flags
 from orch.lifecycle import serving
@@ -92,12 +92,12 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
             log.warning("%s", warning)
         log.info("%s %s serves on https://%s:%d", PROGRAM, VERSION, options.bind_address, port)
         daemon.freeze_gc()
-        _notify(notifier.ready)
+        notifier.ready()
         await daemon.supervise(
             stop, {"controller": controller.run(), "events": controller.events.run()}
         )
     finally:
-        _notify(notifier.stopping)
+        notifier.stopping()
         await http.stop()
         await client.transport.close()
         await claiming.transport.close()
@@ -169,13 +169,6 @@ def _write_port(path: str, port: int) -> None:
         os.replace(partial, path)
     except OSError as error:
         raise SetupError(f"cannot write --port-file {path}: {error.strerror}") from error
-
-
-def _notify(send: Callable[[], None]) -> None:
-    try:
-        send()
-    except NotifyError as error:
-        log.warning("systemd was not told: %s", error)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ import logging
 import os
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from orch.component import daemon, httpd, notify
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.loops import Periodic
-from orch.component.notify import Notifier, NotifyError
+from orch.component.notify import Notifier
 from orch.server import flags as server_flags
 from orch.server import passwords
 from orch.server.flags import Flags
@@ -82,10 +82,10 @@ async def run(flags: Flags, stop: Stop) -> None:
         await asyncio.to_thread(_write_port, flags.port_file, port)
         daemon.freeze_gc()
         log.info("%s %s serves on https://%s:%d", NAME, VERSION, flags.bind_address, port)
-        _tell(notifier.ready)
+        notifier.ready()
         loops = [*server.loops(), *_watchdog(notifier, watchdog_s)]
         await daemon.supervise(stop, {loop.name: loop.run() for loop in loops})
-        _tell(notifier.stopping)
+        notifier.stopping()
         await server.wind_down()
     finally:
         await http.stop(grace_s=flags.limits.timeout_s)
@@ -98,7 +98,7 @@ def _watchdog(notifier: Notifier, interval_s: float | None) -> list[Periodic]:
         return []
 
     async def beat() -> None:
-        _tell(notifier.watchdog)
+        notifier.watchdog()
 
     return [Periodic("watchdog", beat, interval_s=interval_s)]
 
@@ -127,13 +127,6 @@ def _write_port(path: Path | None, port: int) -> None:
         os.replace(partial, path)
     except OSError as error:
         raise SetupError(f"cannot write --port-file {path}: {error.strerror}") from error
-
-
-def _tell(send: Callable[[], None]) -> None:
-    try:
-        send()
-    except NotifyError as error:
-        log.warning("systemd was not told: %s", error)
 
 
 if __name__ == "__main__":
