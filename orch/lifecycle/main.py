@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import ssl
 import sys
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from orch.client.events import EventRecorder
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock, daemon
+from orch.component import clock, daemon, portfile
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.frameworkmetrics import FrameworkMetrics
@@ -87,7 +85,7 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
     port = await http.start()
     notifier = Notifier.from_environment()
     try:
-        await asyncio.to_thread(_write_port, options.port_file, port)
+        await asyncio.to_thread(portfile.write_port, options.port_file, port)
         for warning in options.warnings:
             log.warning("%s", warning)
         log.info("%s %s serves on https://%s:%d", PROGRAM, VERSION, options.bind_address, port)
@@ -157,18 +155,6 @@ class Controller:
         age_s = self._monitor.decision_age_s() if self._monitor else None
         if age_s is not None and age_s > _STUCK_PERIODS * self._options.settings.period_s:
             raise CheckFailed(f"no decision on nodes for {age_s:.0f} s")
-
-
-def _write_port(path: str, port: int) -> None:
-    """Whole or not at all: who waits for the file must not read half a number."""
-    if not path:
-        return
-    partial = Path(f"{path}.partial")
-    try:
-        partial.write_text(f"{port}\n")
-        os.replace(partial, path)
-    except OSError as error:
-        raise SetupError(f"cannot write --port-file {path}: {error.strerror}") from error
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import argparse
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from orch.component import metricflags, versionflags, zpages
 from orch.component.daemon import SetupError
@@ -22,14 +23,14 @@ _DEFAULTS = Settings()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asks for; "" where a flag was not given."""
+    """What the command line asks for; "" or None where a flag was not given."""
 
     kubeconfig: str
     settings: Settings
     leader_elect: bool
     bind_address: str
     secure_port: int
-    port_file: str
+    port_file: Path | None
     tls_cert_file: str
     tls_private_key_file: str
     client_ca_file: str
@@ -158,7 +159,7 @@ def _judging(flags: argparse._ArgumentGroup) -> None:
 def _serving(flags: argparse._ArgumentGroup) -> None:
     flags.add_argument("--bind-address", default="127.0.0.1")
     flags.add_argument("--secure-port", type=int, default=DEFAULT_PORT, help="0 picks a free one")
-    flags.add_argument("--port-file", default="", help="write the port in use here")
+    flags.add_argument("--port-file", type=Path, help="write the port in use here")
     flags.add_argument("--tls-cert-file", default="", help="without it a certificate is made up")
     flags.add_argument("--tls-private-key-file", default="")
     flags.add_argument("--client-ca-file", default="", help="CA of those who may read metrics")

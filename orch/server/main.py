@@ -13,9 +13,8 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from orch.component import daemon, httpd, notify
+from orch.component import daemon, httpd, notify, portfile
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.loops import Periodic
@@ -79,7 +78,7 @@ async def run(flags: Flags, stop: Stop) -> None:
     try:
         await server.open()
         port = await http.start()
-        await asyncio.to_thread(_write_port, flags.port_file, port)
+        await asyncio.to_thread(portfile.write_port, flags.port_file, port)
         daemon.freeze_gc()
         log.info("%s %s serves on https://%s:%d", NAME, VERSION, flags.bind_address, port)
         notifier.ready()
@@ -115,18 +114,6 @@ def _raise_file_limit(max_connections: int) -> None:
         wanted = hard
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _write_port(path: Path | None, port: int) -> None:
-    """Whole or not at all: who waits for the file must not read half a number."""
-    if path is None:
-        return
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        partial.write_text(f"{port}\n")
-        os.replace(partial, path)
-    except OSError as error:
-        raise SetupError(f"cannot write --port-file {path}: {error.strerror}") from error
 
 
 if __name__ == "__main__":
