@@ -16,12 +16,14 @@ from nodeagent import collector
 from nodeagent.node import eviction, pressure
 from nodeagent.node.eviction import Candidate, ContainerUse
 from nodeagent.node.pressure import Observation, PressureState, Threshold
-from nodeagent.pods import manifests, qos, spec
+from nodeagent.pods import manifests, qos, spec, timings
 from nodeagent.pods.ending import HARD_GRACE_S
 from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats import summarydisks
 from nodeagent.stats.samples import ContainerSample, FsSample, PodSample, Sample
+from orch.component import clock
+from orch.component.clock import Now
 from orch.wire import quantity
 from orch.wire.pods import Container, Pod
 
@@ -51,6 +53,7 @@ class Evictions:
         evict: Evict,
         announce: Callable[[str], None],
         longest_soft_grace_s: int = 0,
+        now: Now = clock.utc_now,
     ) -> None:
         self._registry = registry
         self._state = state
@@ -58,6 +61,7 @@ class Evictions:
         self._evict = evict
         self._announce = announce
         self._longest_soft_grace_s = longest_soft_grace_s
+        self._now = now
         self._leaving = ""  # uid of the pod that was evicted last
         self._wait_until_s = 0.0
         self._reclaiming: frozenset[str] = frozenset()  # resources that were announced
@@ -92,13 +96,19 @@ class Evictions:
             grace_s = self._grace_s(threshold, candidate.uid)
             text = eviction.message(threshold, seen, candidate)
             if self._evict(candidate.uid, text, grace_s=grace_s):
-                self._registry.counts.evictions[threshold.signal] += 1
+                self._count(threshold.signal, sample)
                 self._leaving, self._helpless = candidate.uid, ""
                 self._wait_until_s = now_s + grace_s + _ENDS_WITHIN_S
                 return
         if self._helpless != threshold.signal:
             self._helpless = threshold.signal
             log.error("the node is low on %s and no pod is left that could be evicted", resource)
+
+    def _count(self, signal: str, sample: Sample) -> None:
+        counts = self._registry.counts
+        counts.evictions[signal] += 1
+        age_s = self._now().timestamp() - sample.time_ns / 1e9
+        counts.timings.observe(timings.EVICTION_STATS_AGE, age_s, signal)
 
     def _grace_s(self, threshold: Threshold, uid: str) -> int:
         """A hard threshold leaves no time; a soft one the pod's own, up to the configured bound."""

@@ -94,7 +94,7 @@ def _services(
         registry=registry,
         observer=Observer(runtime, registry),
         volumes=VolumeStore(settings.root_dir),
-        cgroups=PodCgroups(settings.cgroup_parent),
+        cgroups=PodCgroups(settings.cgroup_parent, registry.counts.timings),
         seccomp_of=profiles.setting_of,
         vitals=Vitals(prober, registry, events, files=VerdictFiles(settings.root_dir)),
         prober=prober,

@@ -26,11 +26,11 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
     """Desired, running and started pods and containers, refusals, probes."""
     static = Counter("true" if manifests.is_static(pod) else "" for pod in registry.pods())
     yield _gauges("nodeagent_desired_pods", "Pods that should run.", "static", static)
+    yield _gauge("nodeagent_mirror_pods", "Mirror pods that the API holds.", registry.mirrors)
     yield from _lifecycles(registry)
     views = registry.views().values()
-    running = GaugeMetricFamily("nodeagent_running_pods", _ALPHA + "Pods with a running container.")
-    running.add_metric([], sum(1 for view in views if view.active))
-    yield running
+    running = sum(1 for view in views if view.active)
+    yield _gauge("nodeagent_running_pods", "Pods with a running container.", running)
     states = Counter(c.container.state.value for view in views for c in view.containers)
     yield _gauges(
         "nodeagent_running_containers",
@@ -39,6 +39,7 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
         states,
     )
     yield from _starts(registry)
+    yield from _listings(registry)
     yield from _timings(registry)
     yield _counters(
         "prober_probe",
@@ -72,15 +73,26 @@ def _lifecycles(registry: PodRegistry) -> Iterator[Metric]:
     yield family
 
 
+def _listings(registry: PodRegistry) -> Iterator[Metric]:
+    counts = registry.counts
+    text = "When the runtime's pods were listed last, in Unix seconds; 0 for not yet."
+    yield _gauge("nodeagent_pleg_last_seen_seconds", text, counts.listed_at_s)
+    yield _counters(
+        "nodeagent_pleg_discard_events",
+        _ALPHA + "Events of the runtime passed over: they told nothing new.",
+        (),
+        [((), counts.discarded_events)],
+    )
+
+
 def _timings(registry: PodRegistry) -> Iterator[Metric]:
     for family in FAMILIES:
-        labels = [family.label] if family.label else []
-        shown = HistogramMetricFamily(family.name, _ALPHA + family.text, labels=labels)
-        for value, held in sorted(registry.counts.timings.of(family).items()):
+        shown = HistogramMetricFamily(family.name, _ALPHA + family.text, labels=family.labels)
+        for values, held in sorted(registry.counts.timings.of(family).items()):
             bounds = [*(f"{bound:g}" for bound in family.buckets_s), "+Inf"]
             sums = itertools.accumulate(held.counts)
             buckets = list(zip(bounds, map(float, sums), strict=True))
-            shown.add_metric([value] if family.label else [], buckets, held.total_s)
+            shown.add_metric(list(values), buckets, held.total_s)
         yield shown
 
 
@@ -125,6 +137,10 @@ def _starts(registry: PodRegistry) -> Iterator[Metric]:
         ("reason",),
         [((reason,), count) for reason, count in counts.rejections.items()],
     )
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, _ALPHA + text, value=value)
 
 
 def _gauges(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:

@@ -9,14 +9,16 @@ reason not to run the pod: it is logged once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from nodeagent.pods import bounds, cgrouptree, qos
+from nodeagent.pods import bounds, cgrouptree, qos, timings
 from nodeagent.pods.cgrouptree import CgroupError as CgroupError
+from nodeagent.pods.timings import Timings
 from orch.wire.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -28,23 +30,31 @@ T = TypeVar("T")
 
 
 class PodCgroups:
-    """`parent` is the cgroup that holds all pods, `/orchpods`; `root` where hierarchies are."""
+    """`parent` is the cgroup that holds all pods, `/orchpods`; `root` where hierarchies are.
 
-    def __init__(self, parent: str, *, root: str = "/sys/fs/cgroup") -> None:
+    What takes how long is told to `times`.
+    """
+
+    def __init__(self, parent: str, times: Timings, *, root: str = "/sys/fs/cgroup") -> None:
         self._parent = parent.strip("/")
         self._root = Path(root)
+        self._times = times
         self._refused = ""
         self._shares: Mapping[str, int] = {}  # of the classes, as last written
 
     async def ensure(self, pod: Pod) -> None:
         """Make the pod's cgroup where it is not, and set its bounds where they differ."""
-        await self._try(self._ensure, pod)
+        with self._timed("create"):
+            await self._try(self._ensure, pod)
 
     async def balance(self, pods: Iterable[Pod]) -> None:
         """Give each class of service its share of the processor: what its pods ask for."""
         shares = bounds.class_shares(pods)
-        if shares != self._shares and await self._try(self._set_shares, shares):
-            self._shares = shares
+        if shares == self._shares:
+            return
+        with self._timed("update"):
+            if await self._try(self._set_shares, shares):
+                self._shares = shares
 
     async def remove(self, uid: str) -> None:
         """Remove the pod's cgroup and all below it, killing what is left in them.
@@ -53,15 +63,25 @@ class PodCgroups:
         """
         if not uid or "/" in uid:
             raise CgroupError(f"{uid!r} is not a pod uid")
-        for attempt in range(_TRIES):
-            if await asyncio.to_thread(self._remove, f"pod{uid}"):
-                return
-            await asyncio.sleep(_PAUSE_S * (attempt > 0))
+        with self._timed("destroy"):
+            for attempt in range(_TRIES):
+                if await asyncio.to_thread(self._remove, f"pod{uid}"):
+                    return
+                await asyncio.sleep(_PAUSE_S * (attempt > 0))
         raise CgroupError(f"cgroup {self._parent}/pod{uid} still holds processes that do not end")
 
     async def remove_parent(self) -> None:
         """Remove the cgroups of all pods where they are empty."""
         await asyncio.to_thread(self._remove_parent)
+
+    @contextlib.contextmanager
+    def _timed(self, operation: str) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            yield
+        finally:
+            self._times.observe(timings.CGROUPS, loop.time() - began_s, operation)
 
     async def _try(self, work: Callable[[T], None], about: T) -> bool:
         try:

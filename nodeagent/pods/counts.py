@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from nodeagent.pods.timings import Timings
+from nodeagent.pods.timings import PROBE, Timings
 
 
 class ProbeKey(NamedTuple):
@@ -32,8 +32,11 @@ class PodCounts:
         self.evictions: Counter[str] = Counter()  # by signal
         self.rejections: Counter[str] = Counter()  # by reason
         self.probes: Counter[ProbeKey] = Counter()
+        self.discarded_events = 0  # of the runtime
+        self.listed_at_s = 0.0  # when the runtime was listed last, in Unix seconds
 
     def forget(self, uid: str) -> None:
         """A pod is gone: its probes are no longer shown."""
         for key in [key for key in self.probes if key.pod_uid == uid]:
             del self.probes[key]
+            self.timings.forget(PROBE, key.probe_type, key.container, key.pod, key.namespace)

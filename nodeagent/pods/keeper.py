@@ -59,6 +59,7 @@ class PodKeeper:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._refused: tuple[str, ...] = ()
+        self._seen_s: dict[str, float] = {}  # wanted pods by uid: when they were seen first
         self._gone: set[str] = set()  # removed here, not yet gone from their source
         self._left_alone: set[str] = set()
         self._dirs_checked = False
@@ -155,6 +156,8 @@ class PodKeeper:
         self._registry.set_desired(wanted.pods)
         self._learn_from_node()
         uids = {pod.metadata.uid or "" for pod in wanted.pods}
+        now_s = asyncio.get_running_loop().time()
+        self._seen_s = {uid: self._seen_s.get(uid, now_s) for uid in uids}
         self._gone &= uids
         self._not_taken &= uids
         for uid, worker in self._workers.items():
@@ -253,7 +256,8 @@ class PodKeeper:
     def _work(self, uid: str, pod: Pod | None) -> PodWorker:
         if uid in self._workers:
             return self._workers[uid]
-        worker = self._workers[uid] = PodWorker(uid, pod, self._services)
+        seen_s = self._seen_s.get(uid, asyncio.get_running_loop().time())
+        worker = self._workers[uid] = PodWorker(uid, pod, self._services, seen_s)
         task = self._tasks[uid] = loops.spawn(worker.run(), name=f"pod {worker.name}")
         task.add_done_callback(lambda ended: self._worker_ended(worker, ended))
         return worker

@@ -97,6 +97,7 @@ class MirrorPods:
             return
         static = [pod for pod in self._registry.all_desired() if manifests.is_static(pod)]
         mirrors = self._source.mirrors()
+        self._registry.mirrors = len(mirrors)
         found = (*static, *mirrors)
         if len(found) == len(self._settled) and all(map(operator.is_, found, self._settled)):
             return

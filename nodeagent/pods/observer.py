@@ -31,7 +31,7 @@ from nodeagent.runtime.base import (
     RuntimeNotFound,
     Sandbox,
 )
-from orch.component import loops
+from orch.component import clock, loops
 from orch.wire import names
 
 log = logging.getLogger(__name__)
@@ -148,6 +148,7 @@ class Observer:
             while await self._pace.wait(until_s, took_s=took_s) is Due.HINTED:
                 if self._is_news():
                     break
+                self._registry.counts.discarded_events += len(self._told)
                 self._told.clear()
 
     def _note(self, event: ContainerEvent) -> None:
@@ -291,10 +292,11 @@ class Observer:
             log.info("the container runtime answers again")
         self.error = ""
         now_s = asyncio.get_running_loop().time()
-        observe = self._registry.counts.timings.observe
-        observe(timings.RELIST, now_s - began_s)
+        counts = self._registry.counts
+        counts.listed_at_s = clock.utc_now().timestamp()
+        counts.timings.observe(timings.RELIST, now_s - began_s)
         if self.last_success_s is not None:
-            observe(timings.RELIST_INTERVAL, now_s - self.last_success_s)
+            counts.timings.observe(timings.RELIST_INTERVAL, now_s - self.last_success_s)
         self.last_success_s = now_s
 
     def _turn(self) -> None:

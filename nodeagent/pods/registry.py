@@ -30,6 +30,7 @@ class PodRegistry:
         self.frozen: set[str] = set()
         self.closed = ""  # why no further pod is taken, as their status gives it; "" takes them
         self.counts = PodCounts()
+        self.mirrors = 0  # mirror pods that the API holds for this node
         self._desired: dict[str, Pod] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._statuses: dict[str, PodStatus] = {}

@@ -30,11 +30,11 @@ _SIZES_MB = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One histogram; `label` "" when it has none."""
+    """One histogram."""
 
     name: str
     text: str
-    label: str = ""
+    labels: tuple[str, ...] = ()
     buckets_s: tuple[float, ...] = _DEFAULT_S
 
 
@@ -45,13 +45,22 @@ POD_START = Family(
 )
 POD_START_SLI = Family(
     "nodeagent_pod_start_sli_duration_seconds",
-    "From seeing a pod first to its running, without the pulling of its images.",
+    "From a pod's creation to its running, without pulling images and running init containers.",
     buckets_s=_STARTS_S,
+)
+POD_START_TOTAL = Family(
+    "nodeagent_pod_start_total_duration_seconds",
+    "From a pod's creation to its running, with pulling images and running init containers.",
+    buckets_s=_STARTS_S,
+)
+WORKER_START = Family(
+    "nodeagent_pod_worker_start_duration_seconds",
+    "From seeing a pod first to beginning to work on it.",
 )
 WORKER = Family(
     "nodeagent_pod_worker_duration_seconds",
     "One look at a pod with the step that it led to.",
-    "operation_type",
+    ("operation_type",),
 )
 STATUS_SYNC = Family(
     "nodeagent_pod_status_sync_duration_seconds",
@@ -65,10 +74,28 @@ RELIST_INTERVAL = Family(
 IMAGE_PULL = Family(
     "nodeagent_image_pull_duration_seconds",
     "Pulling an image, by its size.",
-    "image_size_in_bytes",
+    ("image_size_in_bytes",),
     _PULLS_S,
 )
-FAMILIES = (POD_START, POD_START_SLI, WORKER, STATUS_SYNC, RELIST, RELIST_INTERVAL, IMAGE_PULL)
+CGROUPS = Family(
+    "nodeagent_cgroup_manager_duration_seconds",
+    "Making (create), bounding (update) and removing (destroy) cgroups of pods.",
+    ("operation_type",),
+)
+EVICTION_STATS_AGE = Family(
+    "nodeagent_eviction_stats_age_seconds",
+    "How old the statistics were by which a pod was evicted.",
+    ("eviction_signal",),
+)
+PROBE = Family(
+    "prober_probe_duration_seconds",
+    "Duration of the probes of containers.",
+    ("probe_type", "container", "pod", "namespace"),
+)
+FAMILIES = (
+    *(POD_START, POD_START_SLI, POD_START_TOTAL, WORKER, WORKER_START, STATUS_SYNC),
+    *(RELIST, RELIST_INTERVAL, IMAGE_PULL, CGROUPS, EVICTION_STATS_AGE, PROBE),
+)
 
 
 @dataclass(slots=True)
@@ -81,19 +108,22 @@ class Histogram:
 
 @dataclass(slots=True)
 class Timings:
-    """Observed durations, by family and value of its label."""
+    """Observed durations, by family and the values of its labels."""
 
-    _held: dict[Family, dict[str, Histogram]] = field(default_factory=dict)
+    _held: dict[Family, dict[tuple[str, ...], Histogram]] = field(default_factory=dict)
 
-    def observe(self, family: Family, duration_s: float, label: str = "") -> None:
+    def observe(self, family: Family, duration_s: float, *labels: str) -> None:
         held = self._held.setdefault(family, {})
-        histogram = held.setdefault(label, Histogram([0] * (len(family.buckets_s) + 1)))
+        histogram = held.setdefault(labels, Histogram([0] * (len(family.buckets_s) + 1)))
         histogram.counts[bisect.bisect_left(family.buckets_s, duration_s)] += 1
         histogram.total_s += duration_s
 
-    def of(self, family: Family) -> Mapping[str, Histogram]:
-        """Label → histogram."""
+    def of(self, family: Family) -> Mapping[tuple[str, ...], Histogram]:
+        """Values of the labels → histogram."""
         return self._held.get(family, {})
+
+    def forget(self, family: Family, *labels: str) -> None:
+        self._held.get(family, {}).pop(labels, None)
 
 
 def size_class(size_bytes: int) -> str:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from nodeagent.pods import probing, spec
+from nodeagent.pods import probing, spec, timings
 from nodeagent.pods.actions import Signs, Unhealthy
 from nodeagent.pods.counts import ProbeKey
 from nodeagent.pods.events import PodEvents
@@ -171,8 +171,10 @@ class Vitals:
         container_id = watched.detail.container.id
         target = Target(container_id, watched.container, watched.address)
         was_frozen = container_id in self._registry.frozen
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         outcome = await self._prober.check(target, probe)
-        self._count(watched, kind, outcome)
+        self._count(watched, kind, outcome, loop.time() - began_s)
         if outcome.good is None:
             log.debug("%s probe of %s: %s", kind.value, container_id, outcome.text)
             return
@@ -192,7 +194,7 @@ class Vitals:
             self._apply(watched, kind, probe, outcome)
         self._tell(watched, kind, outcome)
 
-    def _count(self, watched: _Watched, kind: Kind, outcome: Outcome) -> None:
+    def _count(self, watched: _Watched, kind: Kind, outcome: Outcome, took_s: float) -> None:
         meta = watched.pod.metadata
         key = ProbeKey(
             kind.value,
@@ -202,7 +204,11 @@ class Vitals:
             meta.namespace or "",
             meta.uid or "",
         )
-        self._registry.counts.probes[key] += 1
+        counts = self._registry.counts
+        counts.probes[key] += 1
+        counts.timings.observe(
+            timings.PROBE, took_s, key.probe_type, key.container, key.pod, key.namespace
+        )
 
     def _apply(self, watched: _Watched, kind: Kind, probe: Probe, outcome: Outcome) -> None:
         """What is thought of a container changed."""

@@ -13,7 +13,7 @@ import math
 import random
 from dataclasses import dataclass
 
-from nodeagent.pods import cleanup, payload, plan, references, spec, timings
+from nodeagent.pods import cleanup, payload, plan, references, spec, starttimes, timings
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
 from nodeagent.pods.display import Display
 from nodeagent.pods.ending import Ending, ended, shown
@@ -46,9 +46,12 @@ class Removal:
 
 
 class PodWorker:
-    """Works on one pod from `run`; `pod` is None for what was found without one."""
+    """Works on one pod from `run`; `pod` is None for what was found without one.
 
-    def __init__(self, uid: str, pod: Pod | None, services: PodServices) -> None:
+    `seen_s` is when the agent saw the pod first, in loop time.
+    """
+
+    def __init__(self, uid: str, pod: Pod | None, services: PodServices, seen_s: float) -> None:
         self.uid = uid
         self.pod = pod
         self._services = services
@@ -59,7 +62,7 @@ class PodWorker:
         self._troubles = Troubles()
         self._unavailable = Backoff(*_UNAVAILABLE_S)
         self._timings = services.registry.counts.timings
-        self._seen_s = asyncio.get_running_loop().time()  # when the agent saw the pod first
+        self._seen_s = seen_s
         self._starts = False  # made here, and not shown as running yet
         self._wake = asyncio.Event()
         self._removal: Removal | None = None
@@ -132,6 +135,8 @@ class PodWorker:
 
     async def run(self) -> None:
         """Work until the pod is removed and nothing is left of it."""
+        if self.pod:
+            self._timings.observe(timings.WORKER_START, self._now_s() - self._seen_s)
         while True:
             self._wake.clear()
             began_s = self._now_s()
@@ -173,18 +178,21 @@ class PodWorker:
         decided = plan.next_step(self.pod, seen, troubles, self._now_ns(), signs)
         pod = shown(self.pod, seen) if self._ending else self.pod
         await self._display.show(pod, seen, decided)
-        self._observe_start()
+        self._observe_start(pod, seen)
         if decided.action is None:
             return self._until_next(decided), False
         return await self._perform(decided.action, seen), False
 
-    def _observe_start(self) -> None:
+    def _observe_start(self, pod: Pod, seen: ObservedPod) -> None:
         shown = self._registry.status(self.uid)
         if self._starts and shown and shown.phase == RUNNING:
             self._starts = False
             took_s = self._now_s() - self._seen_s
+            total_s = max(took_s, starttimes.age_s(pod, self._services.now()))
+            own_s = total_s - self._steps.pulled_s - starttimes.initialising_s(pod, seen)
             self._timings.observe(timings.POD_START, took_s)
-            self._timings.observe(timings.POD_START_SLI, took_s - self._steps.pulled_s)
+            self._timings.observe(timings.POD_START_TOTAL, total_s)
+            self._timings.observe(timings.POD_START_SLI, max(0.0, own_s))
 
     async def _remove(self, seen: ObservedPod, removal: Removal) -> tuple[float | None, bool]:
         self._services.vitals.leave(self.uid)

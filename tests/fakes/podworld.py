@@ -111,7 +111,9 @@ class PodWorld:
             registry=self.registry,
             observer=Observer(self.runtime, self.registry),
             volumes=VolumeStore(self.settings.root_dir),
-            cgroups=PodCgroups("/orchpods", root=str(self.directory / "cgroup")),
+            cgroups=PodCgroups(
+                "/orchpods", self.registry.counts.timings, root=str(self.directory / "cgroup")
+            ),
             seccomp_of=SeccompProfiles(str(self.seccomp_root), default=False).setting_of,
             vitals=Vitals(
                 prober,

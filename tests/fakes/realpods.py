@@ -67,7 +67,7 @@ class Agent:
             registry=self.registry,
             observer=Observer(self.runtime, self.registry),
             volumes=VolumeStore(settings.root_dir),
-            cgroups=PodCgroups(self.cgroup),
+            cgroups=PodCgroups(self.cgroup, self.registry.counts.timings),
             seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
             vitals=Vitals(prober, self.registry, events, files=VerdictFiles(settings.root_dir)),
             prober=prober,

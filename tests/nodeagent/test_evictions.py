@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest_asyncio
 from nodeagent.evictions import Evictions, candidate_of
 from nodeagent.node import eviction
 from nodeagent.node.pressure import Amount, PressureState, Threshold
+from nodeagent.pods import timings
 from nodeagent.stats.samples import (
     CgroupSample,
     ContainerSample,
@@ -69,6 +71,7 @@ class Shortage:
             evict=self.evict,
             announce=self.said.append,
             longest_soft_grace_s=20,
+            now=lambda: datetime.fromtimestamp(3, UTC),
         )
 
     async def fresh(self) -> Sample:
@@ -123,7 +126,10 @@ async def test_one_pod_goes_at_a_time_the_greediest_first(api_world: PodWorld) -
     assert conditions["DisruptionTarget"].status == "True"
     assert conditions["DisruptionTarget"].reason == "TerminationByNodeAgent"
     assert shortage.said == ["Attempting to reclaim memory"]
-    assert api_world.registry.counts.evictions == {"memory.available": 1}
+    counts = api_world.registry.counts
+    assert counts.evictions == {"memory.available": 1}
+    [(signal, age)] = counts.timings.of(timings.EVICTION_STATS_AGE).items()
+    assert (signal, sum(age.counts), age.total_s) == (("memory.available",), 1, 3)
     await shortage.loop.step()
     await api_world.until(lambda: shortage.failed() == ["free", "greedy"])
     assert shortage.said == ["Attempting to reclaim memory"], "said once"

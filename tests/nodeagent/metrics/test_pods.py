@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -48,8 +49,24 @@ async def test_durations_are_histograms(world: PodWorld) -> None:
         'nodeagent_pleg_relist_duration_seconds_bucket{le="+Inf"} ',
         'nodeagent_pod_worker_duration_seconds_count{operation_type="sync"} ',
         "nodeagent_pod_start_sli_duration_seconds_count 1.0",
+        "nodeagent_pod_start_total_duration_seconds_count 1.0",
+        "nodeagent_pod_worker_start_duration_seconds_count 1.0",
+        'nodeagent_cgroup_manager_duration_seconds_count{operation_type="create"} 1.0',
     ):
         assert any(line.startswith(begins) for line in lines), begins
+
+
+async def test_listings_events_and_mirrors_are_shown(world: PodWorld) -> None:
+    assert "nodeagent_pleg_last_seen_seconds 0.0" in page(world)
+    began_s = time.time()
+    await world.start(pod())
+    await world.until(lambda: world.status().status.phase == "Running")
+    world.registry.mirrors = 1
+    world.registry.counts.discarded_events = 2
+    lines = page(world)
+    assert {"nodeagent_mirror_pods 1.0", "nodeagent_pleg_discard_events_total 2.0"} <= set(lines)
+    seen = next(line for line in lines if line.startswith("nodeagent_pleg_last_seen_seconds "))
+    assert began_s <= float(seen.split()[1]) <= time.time()
 
 
 async def test_starts_failures_and_states_are_counted(world: PodWorld) -> None:
@@ -92,6 +109,11 @@ async def test_probes_are_counted_until_their_pod_is_gone(world: PodWorld) -> No
         f'pod_uid="{UID}",probe_type="Liveness",result="successful"}}'
     )
     await world.until(lambda: any(line.startswith(key) for line in page(world)))
+    took = (
+        'prober_probe_duration_seconds_count{container="app",namespace="default",pod="web",'
+        'probe_type="Liveness"} '
+    )
+    assert any(line.startswith(took) for line in page(world))
     world.source.set()
     await world.until(lambda: not world.traces())
     assert not [line for line in page(world) if line.startswith("prober_")]

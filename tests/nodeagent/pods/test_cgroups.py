@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.pods import timings
 from nodeagent.pods.cgroups import CgroupError, PodCgroups
+from nodeagent.pods.timings import Timings
 from tests.fakes.pods import UID, container_data, pod
 
 LIMITED = pod(container_data("app", resources={"limits": {"cpu": "1", "memory": "64Mi"}}))
@@ -25,7 +27,8 @@ async def test_every_hierarchy_gets_the_pods_cgroup_and_loses_it(tmp_path: Path)
     for name in ("cpu", "memory", "unified"):
         (tmp_path / name).mkdir()
     (tmp_path / "cpu,cpuacct").symlink_to("cpu")
-    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    times = Timings()
+    cgroups = PodCgroups("/orchpods", times, root=str(tmp_path))
     await cgroups.ensure(LIMITED)
     made = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/orchpods/*"))
     assert made == [
@@ -38,8 +41,16 @@ async def test_every_hierarchy_gets_the_pods_cgroup_and_loses_it(tmp_path: Path)
     await cgroups.remove(UID)
     await cgroups.remove(UID)
     assert not list(tmp_path.glob("*/orchpods/*"))
+    await cgroups.balance([LIMITED])
+    await cgroups.balance([LIMITED])
     await cgroups.remove_parent()
     assert not list(tmp_path.glob("*/orchpods"))
+    took = times.of(timings.CGROUPS)
+    assert {operation: sum(held.counts) for (operation,), held in took.items()} == {
+        "create": 1,
+        "destroy": 2,
+        "update": 1,
+    }
 
 
 CLASSES = [
@@ -54,7 +65,7 @@ async def test_each_class_of_service_has_its_place(
     tmp_path: Path, resources: dict[str, dict[str, str]], parent: str
 ) -> None:
     (tmp_path / "cpu").mkdir()
-    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    cgroups = PodCgroups("/orchpods", Timings(), root=str(tmp_path))
     await cgroups.ensure(pod(container_data("app", resources=resources)))
     assert (tmp_path / "cpu" / parent / f"pod{UID}").is_dir()
     await cgroups.remove(UID)
@@ -73,7 +84,7 @@ async def test_the_classes_share_the_processor_by_what_their_pods_ask_for(
         KernelDirectory(root / "orchpods" / name, **{file.replace(".", "__"): "1024"})
     if unified:
         (tmp_path / "cgroup.controllers").write_text("cpu\n")
-    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    cgroups = PodCgroups("/orchpods", Timings(), root=str(tmp_path))
     asking = [
         pod(container_data("app", resources={"requests": {"cpu": c}})) for c in ("250m", "500m")
     ]
@@ -88,14 +99,14 @@ async def test_a_cgroup_that_is_there_gets_its_bounds_all_the_same(tmp_path: Pat
     KernelDirectory(
         tmp_path / f"memory/orchpods/pod{UID}", memory__limit_in_bytes="9223372036854771712"
     )
-    await PodCgroups("/orchpods", root=str(tmp_path)).ensure(LIMITED)
+    await PodCgroups("/orchpods", Timings(), root=str(tmp_path)).ensure(LIMITED)
     limit = tmp_path / f"memory/orchpods/pod{UID}/memory.limit_in_bytes"
     assert limit.read_text() == str(64 * 2**20)
 
 
 async def test_the_parent_stays_while_it_holds_another_pod(tmp_path: Path) -> None:
     (tmp_path / "cpu").mkdir()
-    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    cgroups = PodCgroups("/orchpods", Timings(), root=str(tmp_path))
     await cgroups.ensure(LIMITED)
     await cgroups.remove_parent()
     assert list(tmp_path.glob("cpu/orchpods/*"))
@@ -104,7 +115,7 @@ async def test_the_parent_stays_while_it_holds_another_pod(tmp_path: Path) -> No
 async def test_on_v2_controllers_are_passed_down(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
     (tmp_path / "cgroup.subtree_control").write_text("cpu")
-    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    cgroups = PodCgroups("/orchpods", Timings(), root=str(tmp_path))
     await cgroups.ensure(LIMITED)
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
     assert (tmp_path / f"orchpods/pod{UID}").is_dir()
@@ -115,7 +126,7 @@ async def test_what_may_not_be_written_is_said_once_and_stops_nothing(
 ) -> None:
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu/orchpods").touch()
-    cgroups = PodCgroups("/orchpods", root=str(tmp_path))
+    cgroups = PodCgroups("/orchpods", Timings(), root=str(tmp_path))
     await cgroups.ensure(LIMITED)
     await cgroups.ensure(LIMITED)
     assert caplog.text.count("pods run without bounds of their own") == 1
@@ -126,10 +137,10 @@ async def test_a_cgroup_that_cannot_go_is_an_error_that_names_it(tmp_path: Path)
     stuck = tmp_path / f"cpu/orchpods/pod{UID}"
     KernelDirectory(stuck, cgroup__procs="")
     with pytest.raises(CgroupError, match=f"orchpods/pod{UID} still holds processes"):
-        await PodCgroups("/orchpods", root=str(tmp_path)).remove(UID)
+        await PodCgroups("/orchpods", Timings(), root=str(tmp_path)).remove(UID)
 
 
 @pytest.mark.parametrize("uid", ["", "a/b"])
 async def test_only_a_uid_names_a_cgroup_to_remove(tmp_path: Path, uid: str) -> None:
     with pytest.raises(CgroupError, match="is not a pod uid"):
-        await PodCgroups("/orchpods", root=str(tmp_path)).remove(uid)
+        await PodCgroups("/orchpods", Timings(), root=str(tmp_path)).remove(uid)

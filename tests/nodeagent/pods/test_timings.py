@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
 from nodeagent.pods import timings
 from nodeagent.pods.timings import Timings
+from orch.wire.times import format_time
 from tests.fakes.pods import container_data, pod
-from tests.fakes.podworld import PodWorld
+from tests.fakes.podworld import EPOCH, FakeSource, PodWorld
 
 
 def test_a_duration_counts_in_the_first_bucket_that_holds_it() -> None:
@@ -40,16 +42,50 @@ async def test_a_start_is_timed_with_and_without_its_pulls(world: PodWorld) -> N
     hold.release()
     await world.until(lambda: world.status().status.phase == "Running")
     held = world.registry.counts.timings
-    whole, own = (held.of(one)[""] for one in (timings.POD_START, timings.POD_START_SLI))
+    whole, own = (held.of(one)[()] for one in (timings.POD_START_TOTAL, timings.POD_START_SLI))
     assert (sum(whole.counts), sum(own.counts)) == (1, 1)
     assert whole.total_s - own.total_s == pytest.approx(7, abs=0.1)
     [(_, pull)] = held.of(timings.IMAGE_PULL).items()
     assert pull.total_s == pytest.approx(7, abs=0.1)
-    assert "sync" in held.of(timings.WORKER)
-    assert sum(held.of(timings.RELIST)[""].counts) > 0
+    assert ("sync",) in held.of(timings.WORKER)
+    assert sum(held.of(timings.RELIST)[()].counts) > 0
     world.source.set()
     await world.until(lambda: not world.traces())
-    assert "terminate" in held.of(timings.WORKER)
+    assert ("terminate",) in held.of(timings.WORKER)
+
+
+@pytest.mark.looptime
+async def test_a_start_counts_from_the_pods_creation_and_without_its_init_containers(
+    world: PodWorld,
+) -> None:
+    created = {"creationTimestamp": format_time(EPOCH - timedelta(seconds=20))}
+    world.source = FakeSource(name="api")
+    world.use(world.source)
+    await world.start(pod("app", initContainers=[container_data("i")], metadata=created))
+    await world.until(lambda: "i" in world.running())
+    await asyncio.sleep(5)
+    world.runtime.exit(world.running()["i"])
+    await world.until(lambda: world.status().status.phase == "Running")
+    held = world.registry.counts.timings
+    seen_s, total_s, own_s = (
+        held.of(one)[()].total_s
+        for one in (timings.POD_START, timings.POD_START_TOTAL, timings.POD_START_SLI)
+    )
+    assert total_s - seen_s == pytest.approx(20, abs=0.2)
+    assert total_s - own_s == pytest.approx(5, abs=0.2)
+
+
+@pytest.mark.looptime
+async def test_work_on_a_pod_that_waits_for_the_runtime_begins_late(world: PodWorld) -> None:
+    hold = world.runtime.hold("list_sandboxes")
+    await world.start(pod())
+    await hold.reached.wait()
+    await asyncio.sleep(3)
+    hold.release()
+    await world.until(lambda: world.status().status.phase == "Running")
+    begun = world.registry.counts.timings.of(timings.WORKER_START)[()]
+    assert sum(begun.counts) == 1
+    assert begun.total_s == pytest.approx(3, abs=0.2)
 
 
 @pytest.mark.looptime
