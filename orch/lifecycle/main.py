@@ -19,12 +19,13 @@ from orch.client.events import EventRecorder
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock, daemon, portfile
+from orch.component import clock, daemon, portfile, tlsrenewal
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.frameworkmetrics import FrameworkMetrics
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.httpd import HttpServer
+from orch.component.loops import Periodic
 from orch.component.notify import Notifier
 from orch.component.zpages import ZPages
 from orch.lifecycle import options as flags
@@ -82,6 +83,9 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
         ssl_context=files.tls,
         name=PROGRAM,
     )
+    certificates = Periodic(
+        "certificates", serving.renewal(http, options).step, interval_s=tlsrenewal.INTERVAL_S
+    )
     port = await http.start()
     notifier = Notifier.from_environment()
     try:
@@ -91,9 +95,12 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
         log.info("%s %s serves on https://%s:%d", PROGRAM, VERSION, options.bind_address, port)
         daemon.freeze_gc()
         notifier.ready()
-        await daemon.supervise(
-            stop, {"controller": controller.run(), "events": controller.events.run()}
-        )
+        loops = {
+            "controller": controller.run(),
+            "events": controller.events.run(),
+            certificates.name: certificates.run(),
+        }
+        await daemon.supervise(stop, loops)
     finally:
         notifier.stopping()
         await http.stop()

@@ -1,6 +1,8 @@
-"""What the controller manager serves: health to everyone, metrics to those who may read them.
+"""What the controller manager serves: health to everyone, the rest to those who may read it.
 
-On loopback whoever has the machine may; elsewhere a verified client certificate is asked for.
+On loopback without a client CA whoever has the machine may. Else a verified client certificate
+decides by its group, as at an agent that has no API server to ask: administrators see everything,
+monitoring what the role of its name opens at the API server.
 """
 
 from __future__ import annotations
@@ -18,14 +20,19 @@ from aiohttp import web
 from orch.component import clock, httpd, slis
 from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
+from orch.component.httpd import HttpServer
+from orch.component.tlsrenewal import TlsRenewal
 from orch.component.zpages import ZPages, configz
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.lifecycle.options import PROGRAM, Options
 from orch.lifecycle.records import Settings
 from orch.wire import errors
+from orch.wire.identity import Identity
+from orch.wire.names import GROUP_MASTERS, GROUP_MONITORING
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _OPEN = ("/healthz", "/livez", "/readyz")
+_MONITORED = ("/metrics", "/statusz", "/flagz")
 
 
 class Pages(Protocol):
@@ -40,10 +47,10 @@ class Pages(Protocol):
 
 
 def application(pages: Pages, *, guarded: bool) -> web.Application:
-    """`guarded` asks for a client certificate everywhere but at the health endpoints."""
+    """`guarded` asks everywhere but at the health endpoints who it is."""
     middlewares = [httpd.text_errors]
     if guarded:
-        middlewares.append(_certificate_required)
+        middlewares.append(_guard)
     app = web.Application(middlewares=middlewares)
 
     async def show_metrics(request: web.Request) -> web.Response:
@@ -68,11 +75,35 @@ def application(pages: Pages, *, guarded: bool) -> web.Application:
 
 
 @web.middleware
-async def _certificate_required(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    open_to_all = any(request.path == path or request.path.startswith(f"{path}/") for path in _OPEN)
-    if not open_to_all and httpd.peer_identity(request) is None:
-        raise errors.unauthorized()
+async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    if not _is_below(request.path, _OPEN):
+        identity = httpd.peer_identity(request)
+        if identity is None:
+            raise errors.unauthorized()
+        if not _may_read(identity, request):
+            raise errors.forbidden(
+                f"Forbidden (user={identity.name}, method={request.method}, path={request.path})\n"
+            )
     return await handler(request)
+
+
+def _may_read(identity: Identity, request: web.Request) -> bool:
+    if GROUP_MASTERS in identity.groups:
+        return True
+    reads = request.method in ("GET", "HEAD") and _is_below(request.path, _MONITORED)
+    return reads and GROUP_MONITORING in identity.groups
+
+
+def _is_below(path: str, prefixes: tuple[str, ...]) -> bool:
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in prefixes)
+
+
+def renewal(server: HttpServer, options: Options) -> TlsRenewal:
+    """Keeps the listener's TLS as the files of the options are."""
+    pair = (options.tls_cert_file, options.tls_private_key_file) if options.tls_cert_file else ()
+    return TlsRenewal(
+        server, lambda: context(options), files=pair, client_ca_file=options.client_ca_file
+    )
 
 
 def context(options: Options) -> ssl.SSLContext:

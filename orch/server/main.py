@@ -13,12 +13,14 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
+from functools import partial
 
-from orch.component import daemon, httpd, notify, portfile
+from orch.component import daemon, httpd, notify, portfile, tlsrenewal
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.loops import Periodic
 from orch.component.notify import Notifier
+from orch.component.tlsrenewal import TlsRenewal
 from orch.server import flags as server_flags
 from orch.server import passwords
 from orch.server.flags import Flags
@@ -59,12 +61,9 @@ async def run(flags: Flags, stop: Stop) -> None:
     """Serve until told to stop; SetupError when it cannot start as asked."""
     notifier = Notifier.from_environment()
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
-    context = await asyncio.to_thread(
-        httpd.server_context,
-        flags.tls_cert_file,
-        flags.tls_private_key_file,
-        client_ca_file=flags.client_ca_file,
-    )
+    pair = flags.tls_cert_file, flags.tls_private_key_file
+    make_context = partial(httpd.server_context, *pair, client_ca_file=flags.client_ca_file)
+    context = await asyncio.to_thread(make_context)
     _raise_file_limit(flags.max_connections)
     server = await asyncio.to_thread(Server, flags)  # it reads certificates
     http = httpd.HttpServer(
@@ -75,6 +74,8 @@ async def run(flags: Flags, stop: Stop) -> None:
         name=NAME,
         max_connections=flags.max_connections,
     )
+    renewal = TlsRenewal(http, make_context, files=pair, client_ca_file=flags.client_ca_file or "")
+    certificates = Periodic("certificates", renewal.step, interval_s=tlsrenewal.INTERVAL_S)
     try:
         await server.open()
         port = await http.start()
@@ -82,7 +83,7 @@ async def run(flags: Flags, stop: Stop) -> None:
         daemon.freeze_gc()
         log.info("%s %s serves on https://%s:%d", NAME, VERSION, flags.bind_address, port)
         notifier.ready()
-        loops = [*server.loops(), *_watchdog(notifier, watchdog_s)]
+        loops = [*server.loops(), certificates, *_watchdog(notifier, watchdog_s)]
         await daemon.supervise(stop, {loop.name: loop.run() for loop in loops})
         notifier.stopping()
         await server.wind_down()

@@ -6,6 +6,7 @@ Times are shortened by flags; nothing else differs from production.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -292,3 +293,37 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
         await until(shows_the_node)
         assert "orch_controller_leader 1.0" in await read("/metrics")
         assert 'name="node-monitor"' in await read("/metrics/slis")
+
+
+@pytest.mark.may_block
+async def test_a_new_client_ca_counts_without_a_restart_and_its_groups_decide(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.tlsrenewal, "INTERVAL_S", 0.05)
+    other = make_pki(tmp_path / "other", clock.utc_now())
+    ca_file = tmp_path / "client-ca.crt"
+    shutil.copyfile(world.pki.ca_file, ca_file)
+    port = await world.start_controller(f"--client-ca-file={ca_file}")
+
+    async def status(pki: Pki, user: str) -> int:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.load_cert_chain(pki.users[user].cert_file, pki.users[user].key_file)
+        async with aiohttp.ClientSession() as session:
+            try:
+                url = f"https://127.0.0.1:{port}/metrics"
+                async with session.get(url, ssl=context) as answer:
+                    return answer.status
+            except aiohttp.ClientConnectionError:
+                return 0
+
+    expected = {"admin": 200, "monitor": 200, "stranger": 403, "n1": 403}
+    assert {user: await status(world.pki, user) for user in expected} == expected
+    assert await status(other, "admin") == 0
+    shutil.copyfile(other.ca_file, ca_file)
+
+    async def known() -> bool:
+        return await status(other, "monitor") == 200
+
+    await until(known)
+    assert await status(world.pki, "admin") == 0

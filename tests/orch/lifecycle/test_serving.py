@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -49,9 +51,9 @@ async def served(*, guarded: bool, context: ssl.SSLContext, trust: Any) -> Async
     try:
         async with aiohttp.ClientSession() as session:
 
-            async def get(path: str) -> tuple[int, str, str]:
+            async def get(path: str, method: str = "GET") -> tuple[int, str, str]:
                 url = URL(f"https://127.0.0.1:{port}{path}", encoded=True)
-                async with session.get(url, ssl=trust) as answer:
+                async with session.request(method, url, ssl=trust) as answer:
                     return answer.status, await answer.text(), answer.headers["Content-Type"]
 
             yield get
@@ -59,9 +61,9 @@ async def served(*, guarded: bool, context: ssl.SSLContext, trust: Any) -> Async
         await listener.stop(1.0)
 
 
-def contexts(pki: Pki, *, certificate: bool) -> dict[str, ssl.SSLContext]:
+def serving_options(pki: Pki) -> options.Options:
     pair = pki.server()
-    parsed = options.parse(
+    return options.parse(
         [
             "--kubeconfig=x",
             f"--tls-cert-file={pair.cert_file}",
@@ -69,32 +71,96 @@ def contexts(pki: Pki, *, certificate: bool) -> dict[str, ssl.SSLContext]:
             f"--client-ca-file={pki.ca_file}",
         ]
     )
+
+
+def contexts(pki: Pki, group: str = "") -> dict[str, ssl.SSLContext]:
+    """The server's, and that of a client with a certificate of a group, if one is named."""
     trust = ssl.create_default_context(cafile=pki.ca_file)
-    if certificate:
-        own = pki.client("prometheus", "system:monitoring")
+    if group:
+        own = pki.client("somebody", group)
         trust.load_cert_chain(own.cert_file, own.key_file)
-    return {"context": serving.context(parsed), "trust": trust}
+    return {"context": serving.context(serving_options(pki)), "trust": trust}
 
 
-@pytest.mark.parametrize(
-    ("guarded", "certificate", "expected"),
-    [(False, False, 200), (False, True, 200), (True, False, 401), (True, True, 200)],
-)
-async def test_metrics_take_a_certificate_where_they_are_guarded_and_health_never(
-    pki: Pki, guarded: bool, certificate: bool, expected: int
+EVERYTHING = dict.fromkeys(GUARDED, 200)
+# Group of the certificate → what each guarded page answers.
+RIGHTS = {
+    "": dict.fromkeys(GUARDED, 401),
+    "visitors": dict.fromkeys(GUARDED, 403),
+    "system:nodes": dict.fromkeys(GUARDED, 403),
+    "system:monitoring": EVERYTHING | {"/configz": 403},
+    "system:masters": EVERYTHING,
+}
+
+
+@pytest.mark.parametrize("group", RIGHTS)
+async def test_a_guarded_page_is_for_those_who_may_read_it_and_health_for_everyone(
+    pki: Pki, group: str
 ) -> None:
-    async with served(guarded=guarded, **contexts(pki, certificate=certificate)) as get:
+    async with served(guarded=True, **contexts(pki, group)) as get:
         for path in OPEN:
             assert (await get(path))[:2] == (200, "ok"), path
-        for path in GUARDED:
-            assert (await get(path))[0] == expected, path
-        # what only looks like an open page is none
-        assert (await get("/healthzz"))[0] in (401, 404)
-        assert (await get("/livez/..%2fmetrics"))[0] == 404
+        assert {path: (await get(path))[0] for path in GUARDED} == RIGHTS[group]
+        unknown = {"": 401, "system:masters": 404}.get(group, 403)
+        for path in ("/healthzz", "/metricsz", "/livezz/ping", "/"):
+            assert (await get(path))[0] == unknown, path
+        assert (await get("/livez/..%2fmetrics"))[0] == 404  # is no check, and no other page
+
+
+@pytest.mark.parametrize("group", ["", "visitors"])
+async def test_without_a_client_ca_whoever_reaches_it_may_read(pki: Pki, group: str) -> None:
+    async with served(guarded=False, **contexts(pki, group)) as get:
+        assert {path: (await get(path))[0] for path in GUARDED} == EVERYTHING
+
+
+async def test_every_page_is_open_or_has_a_line_in_the_table() -> None:
+    """A new page fails this until it has its place above."""
+    app = serving.application(Pages(), guarded=True)
+    found = {route.resource.canonical for route in app.router.routes() if route.resource}
+    health = {path for one in OPEN[:3] for path in (one, f"{one}/{{check}}")}
+    assert found - health == set(GUARDED)
+
+
+async def test_monitoring_may_read_and_nothing_else(pki: Pki) -> None:
+    for group, expected in (("system:monitoring", 403), ("system:masters", 405)):
+        async with served(guarded=True, **contexts(pki, group)) as get:
+            status, body, _ = await get("/metrics", method="DELETE")
+        assert status == expected
+        if status == 403:
+            assert body == "Forbidden (user=somebody, method=DELETE, path=/metrics)\n"
+
+
+@pytest.mark.may_block
+async def test_its_tls_is_kept_as_its_files_are(pki: Pki, tmp_path: Path) -> None:
+    parsed = serving_options(pki)
+    http = HttpServer(
+        serving.application(Pages(), guarded=True),
+        host="127.0.0.1", port=0, ssl_context=serving.context(parsed), name="controller",
+    )  # fmt: skip
+    renewal = serving.renewal(http, parsed)
+    await renewal.step()
+    first = http.ssl_context
+    await renewal.step()
+    assert http.ssl_context is first
+    (tmp_path / "other").mkdir()
+    other = Pki(tmp_path / "other")
+    shutil.copyfile(other.ca_file, parsed.client_ca_file)
+    await renewal.step()
+    assert renewal.renewals == 1
+    assert http.ssl_context is not first
+
+
+async def test_a_made_up_certificate_has_no_files_to_follow() -> None:
+    parsed = options.parse(["--kubeconfig=x"])
+    http = HttpServer(serving.application(Pages(), guarded=False), host="", port=0, name="x")
+    renewal = serving.renewal(http, parsed)
+    for _ in range(2):
+        await renewal.step()
+    assert renewal.renewals == 0
 
 
 async def test_the_pages_are_metrics_in_the_text_format(pki: Pki) -> None:
-    async with served(guarded=False, **contexts(pki, certificate=False)) as get:
+    async with served(guarded=False, **contexts(pki)) as get:
         _, body, content_type = await get("/metrics")
         assert "node_collector_evictions_total" in body
         assert content_type.startswith("text/plain; version=0.0.4")
@@ -130,7 +196,7 @@ async def test_debugging_pages_are_off_unless_switched_on() -> None:
 
 
 async def test_configz_shows_how_nodes_are_judged(pki: Pki) -> None:
-    async with served(guarded=False, **contexts(pki, certificate=False)) as get:
+    async with served(guarded=False, **contexts(pki)) as get:
         status, body, content_type = await get("/configz")
     assert (status, content_type) == (200, "application/json")
     assert json.loads(body)["controllermanagerconfig"]["grace_s"] == 50.0

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import resource
+import shutil
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from orch.component import loops
+from orch.component import clock, loops
 from orch.component.daemon import SetupError, Stop
 from orch.server import flags, main
 from orch.server.passwords import parse_hash
-from tests.orch.server.harness import Pki
+from tests.orch.server.harness import Pki, make_pki
 
 
 def arguments(pki: Pki, directory: Path, *more: str) -> list[str]:
@@ -78,6 +81,60 @@ async def test_the_watchdog_is_fed_when_systemd_asks(
     loop = asyncio.get_running_loop()
     messages = [await loop.sock_recv(manager, 4096) for _ in range(2)]
     assert messages == [b"READY=1", b"WATCHDOG=1"]
+    stop.set("test")
+    await running
+
+
+async def asked(port: int, known: Pki, user: str) -> int:
+    """The status a user of an authority gets; 0 when one side does not trust the other."""
+    context = ssl.create_default_context(cafile=known.ca_file)
+    pair = known.users[user]
+    context.load_cert_chain(pair.cert_file, pair.key_file)
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        try:
+            async with session.get(f"https://localhost:{port}/api/v1/nodes") as answer:
+                return answer.status
+        except aiohttp.ClientConnectionError:
+            return 0
+
+
+@pytest.mark.may_block
+@pytest.mark.usefixtures("same_file_limit")
+async def test_new_tls_files_count_without_a_restart(
+    server_pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.daemon, "freeze_gc", lambda: None)
+    monkeypatch.setattr(main.tlsrenewal, "INTERVAL_S", 0.05)
+    old, new = server_pki, make_pki(tmp_path / "new", clock.utc_now())
+    used = {name: str(tmp_path / name) for name in ("crt", "key", "ca")}
+
+    def install(one: Pki) -> None:
+        for source, name in (
+            (one.server.cert_file, "crt"), (one.server.key_file, "key"), (one.ca_file, "ca")
+        ):  # fmt: skip
+            shutil.copyfile(source, used[name])
+
+    install(old)
+    parsed = flags.parse(
+        [
+            *arguments(old, tmp_path),
+            f"--tls-cert-file={used['crt']}",
+            f"--tls-private-key-file={used['key']}",
+            f"--client-ca-file={used['ca']}",
+        ]
+    )
+    stop = Stop()
+    running = loops.spawn(main.run(parsed, stop), name="server")
+    async with asyncio.timeout(60):
+        while not (tmp_path / "port").exists():
+            await asyncio.sleep(0.02)
+        port = int((tmp_path / "port").read_text())
+        assert (await asked(port, old, "admin"), await asked(port, new, "admin")) == (200, 0)
+        install(new)
+        while await asked(port, new, "admin") != 200:
+            await asyncio.sleep(0.05)
+    assert await asked(port, old, "admin") == 0
     stop.set("test")
     await running
 
