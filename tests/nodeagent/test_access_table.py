@@ -20,7 +20,7 @@ from tests.conftest import Pki
 from tests.fakes.agent import Agent
 from tests.fakes.reviews import FakeReviews
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 VERBS = {
     "GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch",
     "DELETE": "delete",
@@ -71,9 +71,13 @@ async def test_every_route_has_a_line(unserved: Agent) -> None:
 
 
 @asynccontextmanager
-async def asking(agent: Agent, pair: Any = None, token: str = "") -> Any:
+async def asking(
+    agent: Agent, pair: Any = None, token: str = "", version: ssl.TLSVersion | None = None
+) -> Any:
     """A function (method, path) → status; 0 when the connection ends without an answer."""
     context = ssl.create_default_context(cafile=agent.pki.ca_file)
+    if version:
+        context.minimum_version = context.maximum_version = version
     if pair:
         context.load_cert_chain(pair.cert_file, pair.key_file)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -108,30 +112,57 @@ async def test_without_a_good_credential_every_request_is_401(
     _nothing_ran(delegated)
 
 
-@pytest.fixture
-def foreign(tmp_path: Path) -> Any:
-    """A client certificate for an administrator by an authority nobody knows."""
+@pytest.fixture(params=["wrong CA", "expired"])
+def bad_certificate(request: pytest.FixtureRequest, tmp_path: Path, pki: Pki) -> Any:
+    """An administrator's, by an authority nobody knows or past its time."""
+    if request.param == "expired":
+        return pki.ended_client("admin", "system:masters")
     folder = tmp_path / "foreign"
     folder.mkdir()
     return Pki(folder).client("admin", "system:masters")
 
 
-async def test_a_certificate_of_another_authority_ends_the_connection(
-    delegated: Agent, foreign: Any
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_bad_certificate_is_refused_before_a_byte_of_any_route(
+    delegated: Agent,
+    reviews: FakeReviews,
+    bad_certificate: Any,
+    version: ssl.TLSVersion,
 ) -> None:
-    async with asking(delegated, foreign) as ask:
-        statuses = await asyncio.gather(*(ask("GET", path) for path, _ in WANTED.values()))
-        assert set(statuses) == {0}
-        assert await ask("POST", "/checkpoint/a/b/c") == 0
+    """The handshake ends it (docs/agent-access.md), also when a good token comes with it."""
+    reviews.tokens["good"] = Identity("alice")
+    reviews.rights = {("alice", verb, part) for verb in VERBS.values() for part in ALL_PARTS}
+    async with asking(delegated, bad_certificate, "good", version) as ask:
+        assert await walked(delegated, ask) == {0}
+    assert await _received(delegated, bad_certificate, version) == b""
+    assert reviews.asked == []
+    assert "nodeagent_http_requests_total{" not in _metrics_of(delegated)
     _nothing_ran(delegated)
+    async with asking(delegated, token="good", version=version) as ask:
+        assert await ask("GET", "/pods") == 200  # it was the certificate
+    assert "nodeagent_http_requests_total{" in _metrics_of(delegated)
 
 
-async def test_a_certificate_whose_time_is_over_ends_the_connection(
-    delegated: Agent, pki: Pki
-) -> None:
-    async with asking(delegated, pki.ended_client("admin", "system:masters")) as ask:
-        assert {await ask("GET", path) for path, _ in WANTED.values()} == {0}
-    _nothing_ran(delegated)
+async def _received(agent: Agent, pair: Any, version: ssl.TLSVersion) -> bytes:
+    """What the agent sends to a request that is written at once, TLS taken off."""
+    context = ssl.create_default_context(cafile=agent.pki.ca_file)
+    context.minimum_version = context.maximum_version = version
+    context.load_cert_chain(pair.cert_file, pair.key_file)
+    got = b""
+    try:
+        reader, writer = await asyncio.open_connection("localhost", agent.port, ssl=context)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while piece := await reader.read(4096):
+            got += piece
+    except (ConnectionError, ssl.SSLError):
+        return got
+    writer.close()
+    return got
+
+
+def _metrics_of(agent: Agent) -> str:
+    body, _ = agent.services.metrics.render("")
+    return body.decode()
 
 
 async def test_a_good_token_without_a_right_gets_403_everywhere(
