@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import ipaddress
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is never a closed one
 _TOKEN_AGE_S = 60.0  # a rotated token file is read again after this
+
+_UNPROTECTED = "a token or password is not sent to another machine over plain http"
 
 __all__ = ["Response", "Stream", "Transport", "TransportError"]
 
@@ -123,10 +126,13 @@ class Transport:
         import aiohttp
         import yarl
 
-        headers = {"Accept": call.accept, **await self._authorization()}
+        credentials = await self._authorization()
+        url = yarl.URL(self.config.server + call.path, encoded=True)
+        if credentials and url.scheme != "https" and not _is_this_machine(url.host or ""):
+            raise SetupError(_UNPROTECTED)
+        headers = {"Accept": call.accept, **credentials}
         if call.content_type:
             headers["Content-Type"] = call.content_type
-        url = yarl.URL(self.config.server + call.path, encoded=True)
         return await self._open().request(
             call.method,
             url.update_query(call.params) if call.params else url,
@@ -170,6 +176,13 @@ class Transport:
             self._token = await asyncio.to_thread(_read_token, self.config.token_file)
             self._token_read_s = now_s
         return self._token
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _read_token(path: str) -> str:

@@ -68,6 +68,8 @@ def _transport_hint(text: str) -> str:
         return "name its authority with --certificate-authority, its name with --tls-server-name"
     if "cannot read the token file" in text or "cannot use the " in text:
         return "correct the file, or name another in the kubeconfig or by an option"
+    if "over plain http" in text:
+        return "name the server with https://"
     if "did not answer within" in text:
         return "try again with a longer --request-timeout"
     if any(sign in text for sign in _REFUSED_CERTIFICATE):

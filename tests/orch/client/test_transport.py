@@ -196,6 +196,18 @@ async def test_tokens_and_passwords_are_sent(make: MakeTransport, tmp_path: Path
         assert headers["Authorization"] == expected
 
 
+@pytest.mark.parametrize("fields", [{"token": "t"}, {"username": "u", "password": "p"}])
+async def test_credentials_go_over_plain_http_to_this_machine_only(
+    make: MakeTransport, fields: dict[str, str]
+) -> None:
+    for host in ("192.0.2.1", "server.example", "localhost.example", "[2001:db8::1]"):
+        with pytest.raises(TransportError, match="not sent to another machine over plain http"):
+            await make(server=f"http://{host}:1", **fields).request("GET", "/")
+    for host in ("127.0.0.1", "localhost", "[::1]"):
+        with pytest.raises(TransportError, match=r"refused|cannot assign requested address"):
+            await make(server=f"http://{host}:1", **fields).request("GET", "/")
+
+
 @pytest.mark.parametrize(
     ("content", "why"), [(None, "No such file or directory"), (b"\xff", "it is not UTF-8 text")]
 )

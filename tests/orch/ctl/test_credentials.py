@@ -87,8 +87,42 @@ def test_a_field_of_the_wrong_type_is_named_and_not_quoted(
     (tmp_path / "config").write_text(json.dumps(config))
     result = run_command("get", "pods", "--kubeconfig", str(tmp_path / "config"))
     assert result.code == 1
-    if field != "tokenFile":
+    if field == "tokenFile" and isinstance(value, str):  # the name of a file is no secret
+        assert f"cannot read the token file {tmp_path}/{value}: No such file" in result.err
+    else:
         hidden(result, "a-secret")
+
+
+@QUICK
+@given(SECRETS, st.sampled_from(WORDS))
+@example("line\nbreak-in-a-token", ("get", "pods"))
+def test_what_is_in_a_token_file_is_not_shown(
+    tmp_path: Path, secret: str, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "token").write_text(secret, encoding="utf-8")
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"tokenFile": "token"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    hidden(run_command(*words, "--kubeconfig", str(tmp_path / "config"), "-v"), secret)
+
+
+async def test_a_token_file_is_sent_and_not_shown(
+    orchctl: Orchctl, refusals: HttpApi, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("super-secret-token\n")
+    (tmp_path / "config").write_text(
+        f"clusters: [{{name: c, cluster: {{server: '{refusals.url}'}}}}]\n"
+        "users: [{name: u, user: {tokenFile: token}}]\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
+    )
+    result = await orchctl("get", "pods", "--kubeconfig", str(tmp_path / "config"), "-v")
+    assert refusals.requests[-1].headers["Authorization"] == "Bearer super-secret-token"
+    assert "401 in" in result.err
+    hidden(result, "super-secret-token")
 
 
 @pytest.fixture

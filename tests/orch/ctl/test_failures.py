@@ -46,6 +46,7 @@ def test_an_error_becomes_a_line_that_says_what_to_do(error: Exception, line: st
     [
         ("certificate verify failed: self-signed", "--certificate-authority"),
         ("the server did not answer within 3 s", "--request-timeout"),
+        ("a token or password is not sent to another machine over plain http", "with https://"),
     ],
 )
 def test_what_helps_depends_on_why_there_is_no_answer(cause: str, hint: str) -> None:
