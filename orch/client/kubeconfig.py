@@ -55,12 +55,12 @@ def load_kubeconfig(
     place of the context's own.
     """
     paths = [path] if isinstance(path, str) else path
-    roots = [_with_absolute_paths(read_file(one), Path(one).resolve().parent) for one in paths]
+    roots = [read_file(one, absolute=True) for one in paths]
     return _Reader(os.pathsep.join(paths), merged(roots)).read(context, cluster, user)
 
 
-def read_file(path: str) -> dict[str, Any]:
-    """A file's data; SetupError when it cannot be read or is no mapping."""
+def read_file(path: str, *, absolute: bool = False) -> dict[str, Any]:
+    """A file's data, its paths as they are or `absolute`; SetupError when it is no mapping."""
     from orch.component import yamlfile  # not needed by a client given flags
 
     try:
@@ -71,7 +71,7 @@ def read_file(path: str) -> dict[str, Any]:
         raise SetupError(f"the kubeconfig does not parse: {error}") from error
     if not isinstance(value, dict):
         raise SetupError(f"kubeconfig {path}: is not a mapping with clusters, users and contexts")
-    return value
+    return _with_absolute_paths(value, Path(path).resolve().parent) if absolute else value
 
 
 def merged(roots: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -58,7 +58,12 @@ _CONFIG = {
     "get-contexts": Entry("config_contexts", "list the contexts", "GET_CONTEXTS"),
     "current-context": Entry("config_contexts", "show the context in use", "CURRENT_CONTEXT"),
     "use-context": Entry("config_contexts", "use another context", "USE_CONTEXT"),
+    "rename-context": Entry("config_contexts", "give a context another name", "RENAME_CONTEXT"),
     "delete-context": Entry("config_contexts", "remove a context", "DELETE_CONTEXT"),
+    "get-clusters": Entry("config_entries", "list the cluster entries", "GET_CLUSTERS"),
+    "get-users": Entry("config_entries", "list the user entries", "GET_USERS"),
+    "delete-cluster": Entry("config_entries", "remove a cluster entry", "DELETE_CLUSTER"),
+    "delete-user": Entry("config_entries", "remove a user entry", "DELETE_USER"),
     "set-context": Entry("config_set", "make or change a context", "SET_CONTEXT"),
     "set-cluster": Entry("config_set", "make or change a cluster entry", "SET_CLUSTER"),
     "set-credentials": Entry("config_set", "make or change a user entry", "SET_CREDENTIALS"),
@@ -86,7 +91,9 @@ _CREATE = {
         "create_access", "grant a cluster role everywhere", "CLUSTER_ROLE_BINDING"
     ),
 }
-ALIASES = {"ns": "namespace", "sa": "serviceaccount", "cm": "configmap"}  # of create
+ALIASES = {  # of the words that follow another
+    "ns": "namespace", "sa": "serviceaccount", "cm": "configmap", "use": "use-context",
+}  # fmt: skip
 COMMANDS: Mapping[str, Entry] = {
     "get": Entry("get", "show objects"),
     "describe": Entry("describe", "show objects in detail, with their events"),

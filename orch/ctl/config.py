@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Mapping
 from typing import Any
 
+from orch.client.kubeconfig import SECTIONS
 from orch.ctl import config_file, forms
 from orch.ctl.failures import CommandFailed
 from orch.wire import raw
 
 EXAMPLES = """
 orchctl config view
+orchctl config view --minify --flatten > portable.conf
 orchctl config view --minify -o jsonpath='{.clusters[0].cluster.server}'
 """
 _REDACTED = "REDACTED"
 _OMITTED = "DATA+OMITTED"
+_USERINFO = re.compile(r"(?<=://)[^/?#]*(?=@)")  # of an address: NAME:PASSWORD@HOST
 _SECRETS = {
     "token": _REDACTED,
     "password": _REDACTED,
@@ -29,15 +34,30 @@ _SECRETS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="show secrets too")
     parser.add_argument("--minify", action="store_true", help="only what the context uses")
+    parser.add_argument(
+        "--flatten", action="store_true", help="what is in files instead of their paths; as --raw"
+    )
     forms.add_to(parser, (*forms.DATA, "jsonpath", "jsonpath-file"))
 
 
 def run(args: argparse.Namespace) -> int:
-    value: Any = config_file.read(args)
+    value: Any = config_file.read(args, absolute=True)
     if args.minify:
         value = _minified(value, args)
-    forms.show(args.output or forms.Form("yaml"), value if args.raw else redacted(value))
+    if args.flatten:
+        _flatten(value)
+    shown = value if args.raw or args.flatten else redacted(value)
+    forms.show(args.output or forms.Form("yaml"), shown)
     return 0
+
+
+def _flatten(value: Mapping[str, Any]) -> None:
+    for section in SECTIONS:
+        for name in config_file.names(value, section):
+            fields = config_file.entry(value, section, name)
+            for field in config_file.FILES:
+                if path := raw.text(fields, field):
+                    config_file.embed(fields, field, path)
 
 
 def _minified(value: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
@@ -59,4 +79,6 @@ def redacted(value: Any) -> Any:
     """The same data with a note in the place of every secret."""
     if isinstance(value, dict):
         return {k: _SECRETS[k] if k in _SECRETS and v else redacted(v) for k, v in value.items()}
-    return [redacted(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [redacted(item) for item in value]
+    return _USERINFO.sub(_REDACTED, value) if isinstance(value, str) else value

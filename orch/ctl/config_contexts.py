@@ -1,4 +1,4 @@
-"""`orchctl config get-contexts|current-context|use-context|delete-context`."""
+"""`orchctl config get-contexts|current-context|use-context|rename-context|delete-context`."""
 
 from __future__ import annotations
 
@@ -53,9 +53,34 @@ def _name_argument(parser: argparse.ArgumentParser) -> None:
 
 def _use(args: argparse.Namespace) -> int:
     config_file.entry(config_file.read(args), "contexts", args.name)
-    path, data = config_file.opened(args)
-    config_file.write(path, {**data, "current-context": args.name})
+    _choose(args, args.name)
     print(visible(f'Switched to context "{args.name}".'))
+    return 0
+
+
+def _choose(args: argparse.Namespace, name: str) -> None:
+    path, data = config_file.opened(args)
+    config_file.write(path, {**data, "current-context": name})
+
+
+def _rename_arguments(parser: argparse.ArgumentParser) -> None:
+    _name_argument(parser)
+    parser.add_argument("new_name", metavar="NEW_NAME", help="what it is called from now on")
+
+
+def _rename(args: argparse.Namespace) -> int:
+    before = config_file.read(args)
+    config_file.entry(before, "contexts", args.name)
+    if args.new_name in config_file.names(before, "contexts"):
+        raise CommandFailed(f"there is a context {args.new_name!r} already: choose another name")
+    path, data = config_file.opened(args, "contexts", args.name)
+    for context in data["contexts"]:
+        if context.get("name") == args.name:
+            context["name"] = args.new_name
+    config_file.write(path, data)
+    if before.get("current-context") == args.name:
+        _choose(args, args.new_name)
+    print(visible(f'Context "{args.name}" renamed to "{args.new_name}".'))
     return 0
 
 
@@ -73,4 +98,5 @@ def _delete(args: argparse.Namespace) -> int:
 GET_CONTEXTS = Verb(_get_arguments, _get, "orchctl config get-contexts -o name")
 CURRENT_CONTEXT = Verb(_no_arguments, _current, "orchctl config current-context")
 USE_CONTEXT = Verb(_name_argument, _use, "orchctl config use-context production")
+RENAME_CONTEXT = Verb(_rename_arguments, _rename, "orchctl config rename-context old new")
 DELETE_CONTEXT = Verb(_name_argument, _delete, "orchctl config delete-context old")

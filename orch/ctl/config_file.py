@@ -6,6 +6,7 @@ Comments and the order of keys in a file are not kept when it is written.
 from __future__ import annotations
 
 import argparse
+import base64
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +17,11 @@ from orch.ctl import options, printing
 from orch.ctl.failures import CommandFailed, did_you_mean
 
 Data = dict[str, Any]
+FILES = ("certificate-authority", "client-certificate", "client-key")  # each may be -data too
 
 
-def read(args: argparse.Namespace) -> Data:
-    """The data of all files together; CommandFailed when there is none."""
+def read(args: argparse.Namespace, *, absolute: bool = False) -> Data:
+    """The data of all files together, their paths as they are or `absolute`; CommandFailed."""
     from orch.client.kubeconfig import merged
 
     paths = options.kubeconfig_paths(args)
@@ -28,7 +30,7 @@ def read(args: argparse.Namespace) -> Data:
         raise CommandFailed(
             f"there is no kubeconfig{named}: name one with --kubeconfig or $KUBECONFIG"
         )
-    return merged([_read(path) for path in paths])
+    return merged([_read(path, absolute=absolute) for path in paths])
 
 
 def opened(args: argparse.Namespace, section: str = "", name: str = "") -> tuple[str, Data]:
@@ -42,10 +44,22 @@ def opened(args: argparse.Namespace, section: str = "", name: str = "") -> tuple
     return (holding or files)[0]
 
 
-def _read(path: str) -> Data:
+def _read(path: str, *, absolute: bool = False) -> Data:
     from orch.client.kubeconfig import read_file
 
-    return read_file(path) if os.path.exists(path) else {"apiVersion": "v1", "kind": "Config"}
+    if not os.path.exists(path):
+        return {"apiVersion": "v1", "kind": "Config"}
+    return read_file(path, absolute=absolute)
+
+
+def embed(fields: Data, field: str, path: str) -> None:
+    """Keep what is in a file in `field-data`, in the place of its path; CommandFailed."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise CommandFailed(f"cannot read {path}: {error.strerror}") from None
+    fields.pop(field, None)
+    fields[f"{field}-data"] = base64.b64encode(content).decode()
 
 
 def write(path: str, data: Mapping[str, Any]) -> None:

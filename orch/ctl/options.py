@@ -31,7 +31,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "client_key": "",
     "certificate_authority": "",
     "tls_server_name": "",
-    "insecure_skip_tls_verify": False,
+    "insecure_skip_tls_verify": None,  # neither said nor taken back
     "as_user": "",
     "as_group": [],
     "as_uid": "",
@@ -150,8 +150,8 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
         changes |= {"ca_file": args.certificate_authority, "ca_data": b"", "insecure": False}
     if args.tls_server_name:
         changes["tls_server_name"] = args.tls_server_name
-    if args.insecure_skip_tls_verify:
-        changes["insecure"] = True
+    if args.insecure_skip_tls_verify is not None:
+        changes["insecure"] = args.insecure_skip_tls_verify
     return changes
 
 

@@ -47,6 +47,34 @@ def test_every_kind_of_secret_is_redacted() -> None:
     }
 
 
+def test_the_password_of_an_address_is_redacted(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("clusters: [{name: c, cluster: {server: 'https://me:pass@host:1/a@b'}}]\n")
+    shown = run_command("config", "view", "--kubeconfig", str(path)).out
+    assert "server: https://REDACTED@host:1/a@b\n" in shown
+
+
+def test_a_flat_file_holds_all_it_needs(tmp_path: Path) -> None:
+    for name in ("ca", "crt", "key"):
+        (tmp_path / name).write_text(name)
+    path = tmp_path / "config"
+    path.write_text(
+        "clusters: [{name: c, cluster: {certificate-authority: ca}}]\n"
+        "users: [{name: u, user: {client-certificate: crt, client-key: key, token: t}}]\n"
+    )
+    words = ("config", "view", "--kubeconfig", str(path))
+    plain = yaml.safe_load(run_command(*words).out)
+    assert plain["clusters"][0]["cluster"] == {"certificate-authority": str(tmp_path / "ca")}
+    flat = yaml.safe_load(run_command(*words, "--flatten").out)
+    assert flat["clusters"][0]["cluster"] == {"certificate-authority-data": "Y2E="}
+    assert flat["users"][0]["user"] == {
+        "client-certificate-data": "Y3J0", "client-key-data": "a2V5", "token": "t",
+    }  # fmt: skip
+    (tmp_path / "key").unlink()
+    missing = run_command(*words, "--flatten")
+    assert missing.err == f"error: cannot read {tmp_path}/key: No such file or directory\n"
+
+
 def test_what_cannot_be_shown_is_explained(tmp_path: Path) -> None:
     assert "name one with --kubeconfig" in run_command("config", "view").err
     missing = run_command("config", "view", "--kubeconfig", str(tmp_path / "x"))

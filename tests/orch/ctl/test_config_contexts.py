@@ -40,6 +40,28 @@ def test_another_context_is_used(file: Path) -> None:
     assert _config(file, "current-context").out == "work\n"
 
 
+def test_a_context_gets_another_name(file: Path) -> None:
+    result = _config(file, "rename-context", "lab", "laboratory")
+    assert result.out == 'Context "lab" renamed to "laboratory".\n'
+    assert _config(file, "current-context").out == "laboratory\n"
+    assert _config(file, "get-contexts", "-o", "name").lines == ["laboratory", "work"]
+    _config(file, "rename-context", "work", "w")
+    assert _config(file, "current-context").out == "laboratory\n"
+    taken = _config(file, "rename-context", "w", "laboratory")
+    assert (taken.code, "there is a context 'laboratory' already" in taken.err) == (1, True)
+
+
+def test_a_context_of_another_file_is_renamed_there(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = file.with_name("first")
+    first.write_text("current-context: lab\n")
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{file}")
+    assert run_command("config", "rename-context", "lab", "new").code == 0
+    assert first.read_text() == "current-context: new\n"
+    assert "name: new" in file.read_text()
+
+
 def test_a_context_is_removed(file: Path) -> None:
     result = _config(file, "delete-context", "lab")
     assert result.out == f"deleted context lab from {file}\n"
@@ -47,7 +69,7 @@ def test_a_context_is_removed(file: Path) -> None:
     assert _config(file, "get-contexts", "-o", "name").lines == ["work"]
 
 
-@pytest.mark.parametrize("command", ["use-context", "delete-context", "get-contexts"])
+@pytest.mark.parametrize("command", ["use-context", "use", "delete-context", "get-contexts"])
 def test_a_name_nearly_right_brings_up_the_right_one(file: Path, command: str) -> None:
     result = _config(file, command, "wrok")
     assert (result.code, file.read_text()) == (1, TEXT)

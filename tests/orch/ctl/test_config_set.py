@@ -43,7 +43,10 @@ def _data(file: Path) -> Any:
         (("set-cluster", "new", "--server", "https://b", "--insecure-skip-tls-verify"), "clusters",
          {"name": "new", "cluster": {"server": "https://b", "insecure-skip-tls-verify": True}}),
         (("set-credentials", "u", "--username", "n", "--password", "p"), "users",
-         {"name": "u", "user": {"token": "t", "username": "n", "password": "p"}}),
+         {"name": "u", "user": {"username": "n", "password": "p"}}),
+        (("set", "clusters.lab.one.certificate-authority-data", "ca", "--set-raw-bytes"),
+         "clusters", {"name": "lab.one", "cluster": {"server": "https://a", "extra": "kept",
+                                                     "certificate-authority-data": "Y2E="}}),
         (("set-context", "c", "--namespace", "shop"), "contexts",
          {"name": "c", "context": {"cluster": "lab.one", "user": "u", "namespace": "shop"}}),
         (("set-context", "--current", "--user", "v"), "contexts",
@@ -90,6 +93,22 @@ def test_files_are_named_by_their_whole_path_or_kept_inside(file: Path, tmp_path
     assert "certificate-authority" not in cluster
 
 
+def test_a_server_is_verified_or_not_but_never_both(file: Path) -> None:
+    cluster = ("set-cluster", "n")
+    _config(file, *cluster, "--certificate-authority", "/ca")
+    assert _data(file)["clusters"][1]["cluster"] == {"certificate-authority": "/ca"}
+    _config(file, *cluster, "--insecure-skip-tls-verify")
+    assert _data(file)["clusters"][1]["cluster"] == {"insecure-skip-tls-verify": True}
+    _config(file, *cluster, "--insecure-skip-tls-verify=false")
+    assert _data(file)["clusters"][1]["cluster"] == {}
+
+
+def test_a_token_takes_the_place_of_a_password(file: Path) -> None:
+    _config(file, "set-credentials", "n", "--username", "a", "--password", "b")
+    _config(file, "set-credentials", "n", "--token", "t")
+    assert _data(file)["users"][1]["user"] == {"token": "t"}
+
+
 def test_a_link_to_the_file_stays_one(file: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(file)
     assert _config(tmp_path / "link", "set", "contexts.c.namespace", "x").code == 0
@@ -114,6 +133,11 @@ def test_whole_entries_and_the_current_context_are_unset(file: Path) -> None:
         (("set-context",), 2, "say which context: either NAME or --current"),
         (("set-context", "c", "--current"), 2, "say which context"),
         (("set-credentials", "u", "--token", "a", "--username", "b"), 2, "exclude each other"),
+        (("set", "clusters.a.sever", "x"), 2, "clusters have no field 'sever': did you mean"),
+        (("set", "clusters.a.insecure-skip-tls-verify", "1"), 2, "is true or false, not '1'"),
+        (("set", "users.u.client-key-data", "!"), 2, "client-key-data is base64: encode it"),
+        (("set-cluster", "a", "--insecure-skip-tls-verify", "--certificate-authority", "/x"), 2,
+         "exclude each other"),
         (("set-cluster", "a", "--certificate-authority", "/no", "--embed-certs"), 1,
          "cannot read /no: No such file"),
     ],
