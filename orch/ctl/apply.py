@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return session.run(args, partial(_apply_all, manifests.read(args.filename)))
+    return session.run(
+        args, partial(_apply_all, manifests.read(args.filename, recursive=args.recursive))
+    )
 
 
 async def _apply_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:

@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return session.run(args, partial(_create_all, manifests.read(args.filename)))
+    return session.run(
+        args, partial(_create_all, manifests.read(args.filename, recursive=args.recursive))
+    )
 
 
 async def _create_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:

@@ -94,7 +94,9 @@ async def wanted(api: Api, args: argparse.Namespace) -> list[Target]:
     """The types and objects that words or files name; WrongUsage if selectors do not go with it."""
     discovery = Discovery(api)
     found = await targets.find(discovery, args.words) if args.words else []
-    for manifest in manifests.read(args.filename) if args.filename else []:
+    for manifest in (
+        manifests.read(args.filename, recursive=args.recursive) if args.filename else []
+    ):
         resource = await manifests.resource_of(manifest, discovery)
         found.append(Target(resource, manifest.name, manifest.namespace))
     narrowed = args.selector or args.field_selector or args.all_namespaces

@@ -46,11 +46,24 @@ def add_filename(parser: argparse.ArgumentParser, *, required: bool = False) -> 
         "-f", "--filename", action="append", default=[], required=required, metavar="FILE",
         help="objects of a file, of a directory's files, or of - (repeatable)",
     )  # fmt: skip
+    parser.add_argument(
+        "-R", "--recursive", action="store_true", help="of the directories below a directory too"
+    )
+    parser.add_argument("-k", "--kustomize", type=_not_built, help=argparse.SUPPRESS)
 
 
-def read(names: Sequence[str]) -> list[Manifest]:
+def _not_built(directory: str) -> None:
+    raise argparse.ArgumentTypeError(
+        f"{directory!r}: kustomizations are not built here: give what 'kustomize build' prints to "
+        "-f -"
+    )
+
+
+def read(names: Sequence[str], *, recursive: bool = False) -> list[Manifest]:
     """The objects of files, of the files of directories, and with `-` of standard input."""
-    manifests = [m for name in names for source in _sources(name) for m in _objects(*source)]
+    manifests = [
+        m for name in names for source in _sources(name, recursive) for m in _objects(*source)
+    ]
     if not manifests:
         raise CommandFailed(f"{', '.join(names)}: there is no object in it: name another file")
     return manifests
@@ -79,7 +92,7 @@ def placed(manifest: Manifest, resource: Resource, namespace: str, *, asked: str
     return Manifest(manifest.place, {**manifest.record, "metadata": metadata})
 
 
-def _sources(name: str) -> Iterator[tuple[str, str]]:
+def _sources(name: str, recursive: bool) -> Iterator[tuple[str, str]]:
     """(what to call it, its text) of every file a name stands for."""
     if name == "-":
         yield "standard input", sys.stdin.read()
@@ -89,13 +102,22 @@ def _sources(name: str) -> Iterator[tuple[str, str]]:
             f"{name}: addresses are not read: fetch it, and give the file or -f - its text"
         )
     path = Path(name)
-    files = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES) if path.is_dir() else [path]
-    for file in files:
+    for file in _files(path, recursive) if path.is_dir() else [path]:
         try:
             yield str(file), file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise CommandFailed(f"cannot read {file}: {why}") from None
+
+
+def _files(folder: Path, recursive: bool) -> Iterator[Path]:
+    """The files with objects, in order; links to directories are not followed."""
+    for path in sorted(folder.iterdir()):
+        if not path.is_dir():
+            if path.suffix in _SUFFIXES:
+                yield path
+        elif recursive and not path.is_symlink():
+            yield from _files(path, recursive)
 
 
 def _objects(source: str, text: str) -> Iterator[Manifest]:

@@ -136,7 +136,7 @@ async def _patch(api: Api, chosen: Chosen, args: argparse.Namespace, patch: Any)
 
 
 def _show(record: Any, resource: Resource, word: str, args: argparse.Namespace) -> None:
-    if not isinstance(record, dict):
+    if any(raw.value(record, field) is None for field in ("apiVersion", "kind", "metadata")):
         raise CommandFailed(
             "the patch leaves no object: it must keep apiVersion, kind and metadata"
         )

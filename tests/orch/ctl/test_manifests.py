@@ -9,6 +9,7 @@ from orch.ctl import manifests
 from orch.ctl.discovery import Resource
 from orch.ctl.failures import CommandFailed
 from orch.ctl.manifests import Manifest
+from tests.orch.ctl.conftest import run_command
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\n"
 PODS = Resource("", "v1", "pods", "pod", "Pod", True, (), ())
@@ -46,6 +47,23 @@ def test_a_directory_stands_for_its_files_in_order(tmp_path: Path) -> None:
         )
     _file(tmp_path, "not an object", "readme.txt")
     assert [m.name for m in manifests.read([str(tmp_path)])] == ["a", "b", ""]
+
+
+def test_directories_below_are_read_only_when_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "b" / "c").mkdir(parents=True)
+    for name in ("a.yaml", "b/inner.yaml", "b/c/deep.yml", "d.yaml"):
+        _file(tmp_path, POD % Path(name).stem, name)
+    (tmp_path / "e").symlink_to(tmp_path, target_is_directory=True)
+    assert [m.name for m in manifests.read([str(tmp_path)])] == ["a", "d"]
+    found = manifests.read([str(tmp_path)], recursive=True)
+    assert [m.name for m in found] == ["a", "deep", "inner", "d"]
+
+
+def test_a_kustomization_is_refused_with_what_to_do() -> None:
+    for command in ("create", "apply", "replace", "delete"):
+        refused = run_command(command, "-k", "overlays/lab")
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert "'overlays/lab': kustomizations are not built here: give what" in refused.err
 
 
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

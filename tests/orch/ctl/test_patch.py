@@ -120,6 +120,8 @@ async def test_a_patch_and_its_object_may_come_from_files(
             "operation 0 (remove '/x'): there is no 'x'",
         ),
         (("node", "n1", "--type=merge", "-p", "[]", "--dry-run=client"), 1, "leaves no object"),
+        (("node", "n1", "-p", '{"$patch":"delete"}', "--dry-run=client"), 1, "leaves no object"),
+        (("node", "n1", "-p", '{"kind":null}', "--dry-run=client"), 1, "leaves no object"),
     ],
 )
 async def test_what_cannot_be_patched_is_explained(
@@ -215,7 +217,7 @@ def test_local_patches_are_those_of_kubectl(tmp_path: Path, kind: str, patch: An
     theirs = subprocess.run([KUBECTL, *words], capture_output=True, text=True, check=False)
     ours = run_command(*words)
     if patch == {"$patch": "delete"}:  # leaves nothing, which neither can show
-        assert (ours.code, theirs.returncode) == (0, 1)
+        assert (ours.code, theirs.returncode) == (1, 1)
         return
     assert theirs.returncode == 0, theirs.stderr
     assert json.loads(ours.out) == json.loads(theirs.stdout)
