@@ -34,5 +34,7 @@ async def make_default_accounts(backend: Backend) -> None:
             continue
         try:
             await create(backend, target, {}, WriteOptions())
-        except (ApiError, StorageFailed) as error:
+        except StorageFailed as error:
+            log.debug("namespace %s has no service account yet: %s", namespace, error)
+        except ApiError as error:
             log.warning("namespace %s has no service account yet: %s", namespace, error)

@@ -147,7 +147,7 @@ async def _tried(key: str, step: Awaitable[bool]) -> bool:
         if error.code not in (404, 409):  # gone, or changed meanwhile
             log.warning("%s cannot be collected yet: %s", key, error)
     except StorageFailed as error:
-        log.warning("%s cannot be collected yet: %s", key, error)
+        log.debug("%s cannot be collected yet: %s", key, error)
     return False
 
 

@@ -38,7 +38,7 @@ async def forget_events(backend: Backend) -> None:
         try:
             await _forget(backend, stored)
         except StorageFailed as error:
-            log.warning("old events are kept for now: %s", error)
+            log.debug("old events are kept for now: %s", error)
             return
         except ApiError:
             continue  # gone, or seen again meanwhile

@@ -1,13 +1,18 @@
 """Whether storage takes writes, found out at a rate of its own.
 
 Whoever asks for health gets the last verdict, so that nobody without credentials can make the
-server write to the disk.
+server write to the disk. This is also who tells the operator, once, that storage refuses writes:
+those whose writes fail say it to their clients, or try again in silence.
 """
 
 from __future__ import annotations
 
+import logging
+
 from orch.component.health import CheckFailed
 from orch.server.storage.base import Storage, StorageFailed
+
+log = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
 
@@ -16,15 +21,20 @@ class StorageHealth:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._failure = "storage was not looked at yet"
+        self._said = ""
 
     async def look(self) -> None:
         """One round: a commit that must work."""
         try:
             await self._storage.check()
         except StorageFailed as error:
-            self._failure = str(error)
+            if str(error) != self._said:
+                log.error("storage takes no writes, reads go on: %s", error)
+            self._failure = self._said = str(error)
         else:
-            self._failure = ""
+            if self._said:
+                log.info("storage takes writes again")
+            self._failure = self._said = ""
 
     def check(self) -> None:
         """CheckFailed with what the last round met."""

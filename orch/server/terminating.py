@@ -38,7 +38,9 @@ async def empty_terminating(backend: Backend) -> None:
             continue
         try:
             await _empty(backend, document)
-        except (ApiError, StorageFailed) as error:
+        except StorageFailed as error:
+            log.debug("namespace %s is not empty yet: %s", document["metadata"]["name"], error)
+        except ApiError as error:
             log.warning("namespace %s is not empty yet: %s", document["metadata"]["name"], error)
 
 

@@ -202,8 +202,9 @@ class _Writer:
             return changes, answers  # nothing but refusals
         try:
             self._medium.commit(changes, self._revision)
-        except Exception as error:
-            log.exception("storage lost a batch of %d writes", len(changes))
+        except Exception as error:  # a defect too fails its writers, and lets the next ones try
+            if not isinstance(error, StorageFailed):
+                log.exception("committing %d writes failed unexpectedly", len(changes))
             self._undo(changes)
             self._revision = start
             failure = StorageFailed(str(error))

@@ -37,7 +37,7 @@ async def test_a_failing_medium_is_for_the_next_round(
 ) -> None:
     medium.failing = StorageFailed("disk full")
     await make_default_accounts(backend)
-    assert "disk full" in caplog.text
+    assert caplog.messages == []  # said once, by the health of storage
     medium.failing = None
     await make_default_accounts(backend)
     assert read(backend, place("ServiceAccount", "default")) is not None

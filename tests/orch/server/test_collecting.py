@@ -132,7 +132,7 @@ async def test_a_failing_medium_is_for_the_next_round(
     await delete(backend, place("Node", "n1"), DeleteOptions())
     medium.failing = StorageFailed("disk full")
     assert not await collect(backend)
-    assert "disk full" in caplog.text
+    assert caplog.messages == []  # said once, by the health of storage
     medium.failing = None
     await rounds(backend)
     assert there(backend, "a") == []

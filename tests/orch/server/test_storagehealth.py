@@ -23,3 +23,21 @@ async def test_the_verdict_is_that_of_the_last_round(backend: Backend, medium: F
     medium.failing = None
     await health.look()
     health.check()
+
+
+async def test_storage_that_takes_no_writes_is_said_once_and_so_is_its_return(
+    backend: Backend, medium: FakeMedium, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    health = StorageHealth(backend.storage)
+    await health.look()
+    medium.failing = StorageFailed("the disk is full")
+    await health.look()
+    await health.look()
+    medium.failing = None
+    await health.look()
+    await health.look()
+    assert caplog.messages == [
+        "storage takes no writes, reads go on: the disk is full",
+        "storage takes writes again",
+    ]

@@ -61,7 +61,7 @@ async def test_a_failing_medium_is_for_the_next_round(
     await leaving(backend, pod("loose"))
     medium.failing = StorageFailed("disk full")
     await empty_terminating(backend)
-    assert "disk full" in caplog.text
+    assert caplog.messages == []  # said once, by the health of storage
     medium.failing = None
     await empty_terminating(backend)
     assert read(backend, place("Namespace", "x")) is None

@@ -21,7 +21,9 @@ class TestContract(StorageContract):
         return lambda: GroupCommitStorage(medium)
 
 
-async def test_a_failed_commit_fails_its_writers_and_leaves_no_trace(medium: FakeMedium) -> None:
+async def test_a_failed_commit_fails_its_writers_and_leaves_no_trace(
+    medium: FakeMedium, caplog: pytest.LogCaptureFixture
+) -> None:
     storage = GroupCommitStorage(medium)
     await storage.open()
     first = await storage.create("/pods/a/x", b"1")
@@ -34,6 +36,7 @@ async def test_a_failed_commit_fails_its_writers_and_leaves_no_trace(medium: Fak
         return_exceptions=True,
     )
     assert [str(r) for r in results] == ["disk full"] * 4
+    assert caplog.messages == []  # it was foreseen: the storage's health says it, once
     assert storage.list("/pods/").items == [first]
     assert storage.revision == first.revision
 
@@ -44,12 +47,15 @@ async def test_a_failed_commit_fails_its_writers_and_leaves_no_trace(medium: Fak
     await storage.close()
 
 
-async def test_a_defect_in_the_medium_is_a_failure_and_not_a_hang(medium: FakeMedium) -> None:
+async def test_a_defect_in_the_medium_is_a_logged_failure_and_not_a_hang(
+    medium: FakeMedium, caplog: pytest.LogCaptureFixture
+) -> None:
     storage = GroupCommitStorage(medium)
     await storage.open()
     medium.failing = TypeError("a defect")
     with pytest.raises(base.StorageFailed, match="a defect"):
         await storage.create("/pods/a/x", b"1")
+    assert "TypeError: a defect" in caplog.text
     medium.failing = None
     await storage.create("/pods/a/x", b"1")
     await storage.close()
