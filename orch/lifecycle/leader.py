@@ -50,6 +50,7 @@ class Leader:
         self._seen: Lease | None = None
         self._seen_s = 0.0  # when `_seen` was last seen to change
         self._holder = ""  # said last
+        self._trouble = ""  # why the last try failed, as it was said
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Stand by, lead, stand by again, for ever; `lead` is cancelled when leadership is lost.
@@ -65,7 +66,11 @@ class Leader:
             finally:
                 self.leading = False
                 await self._release()
-            log.error("leadership is lost: the claim could not be renewed in time; standing by")
+            log.error(
+                "leadership is lost: the claim was not renewed within %g s (%s); standing by",
+                self._claim.renew_deadline_s,
+                self._trouble or "no answer",
+            )
 
     async def _acquire(self) -> None:
         while True:
@@ -96,18 +101,24 @@ class Leader:
     async def _try(self) -> bool:
         """Claim or renew once; False when somebody else holds it or the server refused."""
         try:
-            if self.leading and self._seen and await self._renew(self._seen):
-                return True
-            self._look(await self._read())
-            if self._seen is None:
-                self._look(await self._client.create(self._lease()))
-                return True
-            if not self._may_take(self._seen):
-                self._say_holder(self._seen)
-                return False
-            self._look(await self._client.update(self._claimed(self._seen)))
+            held = await self._claim_or_renew()
         except (ApiError, TransportError) as error:
-            log.debug("the claim was not written: %s", error)
+            self._failed(error)
+            return False
+        self._succeeded()
+        return held
+
+    async def _claim_or_renew(self) -> bool:
+        """False when somebody else holds it."""
+        if self.leading and self._seen and await self._renew(self._seen):
+            return True
+        self._look(await self._read())
+        if self._seen is None:
+            self._look(await self._client.create(self._lease()))
+        elif self._may_take(self._seen):
+            self._look(await self._client.update(self._claimed(self._seen)))
+        else:
+            self._say_holder(self._seen)
             return False
         return True
 
@@ -177,6 +188,19 @@ class Leader:
                 await self._client.update(lease)
         except (ApiError, TransportError, TimeoutError) as error:
             log.debug("the claim was not given up: %s", error)
+
+    def _failed(self, error: ApiError | TransportError) -> None:
+        """Said when it begins and when the cause changes; a lost race is no failure."""
+        if isinstance(error, ApiError) and error.code == 409:
+            log.debug("another wrote the claim first: %s", error)
+        elif str(error) != self._trouble:
+            self._trouble = str(error)
+            log.warning("cannot claim leadership, trying on: %s", error)
+
+    def _succeeded(self) -> None:
+        if self._trouble:
+            self._trouble = ""
+            log.info("the claim of leadership is read and written again")
 
     def _say_holder(self, lease: Lease) -> None:
         holder = lease.spec.holderIdentity or ""

@@ -10,6 +10,7 @@ from orch.client.transport import TransportError
 from orch.component import loops
 from orch.lifecycle.leader import Claim, Leader
 from orch.wire.coordination import Lease
+from orch.wire.errors import ApiError
 from tests.fakes.api import FakeApi
 from tests.fakes.apistore import FakeStore
 
@@ -184,3 +185,32 @@ async def test_an_error_of_the_work_ends_the_leader(election: Election) -> None:
     leader = Leader(FakeApi(), Claim("c", "n", "a"), now=_now)
     with pytest.raises(ZeroDivisionError):
         await leader.run(fail)
+
+
+async def test_an_operator_reads_once_why_nobody_leads_and_that_it_is_over(
+    election: Election, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    first = election.stand("a")
+    first.api.fail(ApiError(403, "Forbidden", "leases is forbidden"), times=float("inf"))
+    await asyncio.sleep(60)
+    assert caplog.messages == ["cannot claim leadership, trying on: leases is forbidden"]
+    first.api.heal()
+    await asyncio.sleep(4)
+    assert caplog.messages[1:] == [
+        "the claim of leadership is read and written again",
+        "leading as a",
+    ]
+
+
+async def test_leadership_that_is_lost_is_said_with_its_cause(
+    election: Election, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = election.stand("a")
+    await asyncio.sleep(1)
+    first.api.fail(REFUSED, times=float("inf"))
+    await asyncio.sleep(60)
+    assert caplog.messages == [
+        "cannot claim leadership, trying on: unreachable",
+        "leadership is lost: the claim was not renewed within 10 s (unreachable); standing by",
+    ]
