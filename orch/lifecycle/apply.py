@@ -37,27 +37,29 @@ _ORPHAN_TEXT = "PodGC: node no longer exists"
 
 
 class Applier:
-    """Carries actions out; `failures` counts those that did not succeed."""
+    """Carries actions out; `failures` counts those that did not succeed, `failure` is the last."""
 
     def __init__(
         self, client: ApiClient, events: EventRecorder, metrics: LifecycleMetrics, *, now: Now
     ) -> None:
         self.failures = 0
+        self.failure = ""
         self._client = client
         self._events = events
         self._metrics = metrics
         self._now = now
 
     async def apply(self, action: Action) -> bool:
-        """Whether something was written; a refusal is logged and left to the next decision."""
+        """Whether something was written; a refusal is counted and left to the next decision."""
         try:
             return await self._dispatch(action)
         except (ApiError, TransportError) as error:
             if isinstance(error, ApiError) and error.code in (404, 409):
-                log.debug("%s was overtaken: %s", type(action).__name__, error)
+                log.debug("%s was overtaken: %s", _shown(action), error)
             else:
                 self.failures += 1
-                log.warning("%s failed, to be decided again: %s", type(action).__name__, error)
+                self.failure = f"{_shown(action)}: {error}"
+                log.debug("not done: %s", self.failure)
             return False
 
     async def _dispatch(self, action: Action) -> bool:
@@ -168,6 +170,22 @@ class Applier:
                 return False
             raise
         return True
+
+
+def _shown(action: Action) -> str:
+    match action:
+        case Note():
+            return f"event {action.reason} of {action.obj.key}"
+        case UpdateNode():
+            return f"update of node {action.node.metadata.name}"
+        case MarkPodNotReady():
+            return f"marking pod {action.pod.key} as not ready"
+        case EvictPod():
+            return f"eviction of pod {action.pod.key}"
+        case RemoveOrphan():
+            return f"removal of pod {action.pod.key}, whose node is gone"
+        case RemoveLease():
+            return f"removal of the Lease of node {action.lease.metadata.name}"
 
 
 def _version(obj: Node | Pod) -> dict[str, Any]:

@@ -60,6 +60,7 @@ class Monitor:
         self._ticking = Periodic("node monitor", self.tick, interval_s=settings.period_s)
         self._writing = asyncio.Semaphore(WRITERS)
         self._blind = False
+        self._failing = False
 
     async def run(self) -> None:
         """Watch and decide, for ever."""
@@ -84,7 +85,9 @@ class Monitor:
         self._say_view(view.age_s)
         decision = decide(self.memory, view, self._settings)
         self.memory = decision.memory
+        failed = self._applier.failures
         written = await asyncio.gather(*(self._do(action) for action in decision.actions))
+        self._say_failures(self._applier.failures - failed, len(decision.actions))
         self._show(view, asyncio.get_running_loop().time() - began_s)
         if any(written):
             self._ticking.wake()
@@ -117,6 +120,19 @@ class Monitor:
         elif self._blind and not blind:
             log.info("the view is current again: every node gets its whole grace anew")
         self._blind = blind
+
+    def _say_failures(self, failed: int, actions: int) -> None:
+        """When it begins and when it is over: every round decides what failed again."""
+        if failed and not self._failing:
+            log.warning(
+                "%d of %d actions failed and are decided again, the last one: %s",
+                failed,
+                actions,
+                self._applier.failure,
+            )
+        elif self._failing and actions and not failed:
+            log.info("actions are carried out again")
+        self._failing = bool(failed) or (self._failing and not actions)
 
     def _show(self, view: View, took_s: float) -> None:
         ready = {name: node.ready == "True" for name, node in self.memory.nodes.items()}

@@ -230,7 +230,10 @@ async def test_taints_are_removed_when_the_node_reports_again(watched: Monitored
     assert watched.api.store.peek(Node, "n1").spec.taints is None
 
 
-async def test_refusals_are_counted_and_outlived(watched: Monitored) -> None:
+async def test_refusals_are_counted_said_once_and_outlived(
+    watched: Monitored, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "orch.lifecycle.monitor")
     watched.start("n1", "n2")
     await asyncio.sleep(31)
     watched.beating.remove("n1")
@@ -238,3 +241,7 @@ async def test_refusals_are_counted_and_outlived(watched: Monitored) -> None:
     await asyncio.sleep(80)
     assert watched.ready("n1") == "Unknown"
     assert watched.metric("node_collector_action_failures") == 3
+    assert caplog.messages[-2:] == [
+        "1 of 2 actions failed and are decided again, the last one: update of node n1: no",
+        "actions are carried out again",
+    ]
