@@ -48,6 +48,7 @@ class DirectoryUsage:
         self._wall_ns = wall_ns
         self._monotonic_s = monotonic_s
         self._entries: dict[str, _Entry] = {}
+        self._late = False
 
     def latest(self, path: str) -> FsSample | None:
         """The last good value with the stamp of its walk; None before the first."""
@@ -59,12 +60,24 @@ class DirectoryUsage:
         for path in self._entries.keys() - wanted.keys():
             del self._entries[path]
         begun_s = self._monotonic_s()
+        late = False
         for path in sorted(wanted, key=self._age):
-            if self._monotonic_s() - begun_s > self._refresh_budget_s:
-                log.warning("measuring directories takes too long, %s and others wait", path)
+            late = self._monotonic_s() - begun_s > self._refresh_budget_s
+            if late:
+                self._say_late(path)
                 break
             self._measure(path, self._entries.setdefault(path, _Entry()), wanted[path])
+        self._late = late
         self.duration_s = self._monotonic_s() - begun_s
+
+    def _say_late(self, path: str) -> None:
+        if not self._late:
+            log.warning(
+                "measuring all directories takes more than %g s: disk use is shown with an older"
+                " stamp, that of %s first",
+                self._refresh_budget_s,
+                path,
+            )
 
     def _age(self, path: str) -> int:
         value = self.latest(path)
@@ -81,9 +94,10 @@ class DirectoryUsage:
             )
         except BudgetSpent as error:
             self.spent += 1
+            if entry.next_skip == 1:  # the first time in a row
+                log.warning("giving up measuring %s: %s; its last value is kept", path, error)
             entry.skip = entry.next_skip
             entry.next_skip = min(entry.next_skip * 2, _MAX_SKIPPED)
-            log.warning("giving up measuring %s: %s; its last value is kept", path, error)
             return
         entry.next_skip = 1
         if use is None:

@@ -42,6 +42,7 @@ class ProcessUsage:
         self._wall_ns = wall_ns
         self._monotonic_s = monotonic_s
         self._values: dict[str, ProcessUse] = {}
+        self._late = False
 
     def latest(self, container_id: str) -> ProcessUse | None:
         """None before the first refresh that reached the container."""
@@ -52,14 +53,24 @@ class ProcessUsage:
         for gone in self._values.keys() - containers.keys():
             del self._values[gone]
         begun_s = self._monotonic_s()
+        late = False
         for container_id in sorted(containers, key=self._age):
-            if self._monotonic_s() - begun_s > self._budget_s:
+            late = self._monotonic_s() - begun_s > self._budget_s
+            if late:
                 self.spent += 1
-                log.warning("counting open files takes too long; some containers wait")
+                self._say_late()
                 break
             pids = read_pids(containers[container_id])
             self._values[container_id] = read_process_use(self._proc_root, pids, self._wall_ns())
+        self._late = late
         self.duration_s = self._monotonic_s() - begun_s
+
+    def _say_late(self) -> None:
+        if not self._late:
+            log.warning(
+                "counting all open files takes more than %g s: they are shown with an older stamp",
+                self._budget_s,
+            )
 
     def _age(self, container_id: str) -> int:
         value = self._values.get(container_id)

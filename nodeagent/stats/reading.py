@@ -43,6 +43,8 @@ class Reader:
         self.errors: Counter[str] = Counter()
         self.psi: dict[tuple[str, str], str] = {}
         self.durations_s: dict[str, float] = {}
+        self._failing: set[str] = set()  # what this reading could not do
+        self._failed: set[str] = set()  # nor the one before
         self._cgroups = CgroupReaders(
             self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns
         )
@@ -60,6 +62,7 @@ class Reader:
         """
         begun_s = time.perf_counter()
         time_ns = self._sources.wall_ns()
+        self._failing, self._failed = set(), self._failing
         self._drop_unwanted(targets)
         disks = self._sources.runtime_disks()
         self._mounts.refresh(self._paths_to_ask(targets, disks))
@@ -97,15 +100,13 @@ class Reader:
         try:
             self._cgroups.retain(["", *parts, *self._placement.all(targets)])
         except Exception:
-            log.exception("finding the cgroups of the pods failed; no descriptor is closed now")
-            self.errors["placement"] += 1
+            self._note_failure("placement", "finding the cgroups of the pods")
 
     def _guarded_node(self, time_ns: int, disks: RuntimeDisks) -> NodeSample:
         try:
             return self._node.read(time_ns, disks)
         except Exception:
-            log.exception("sampling the machine itself failed")
-            self.errors["node"] += 1
+            self._note_failure("node", "sampling the machine itself")
             return NodeSample()
 
     def _guarded_pod(
@@ -120,9 +121,15 @@ class Reader:
                 return self._pods.from_runtime(target, measured, disks, node)
             return self._pods.read(target, disks, node)
         except Exception:
-            log.exception("sampling pod %s/%s failed", target.namespace, target.name)
-            self.errors["pod"] += 1
+            self._note_failure("pod", f"sampling pod {target.namespace}/{target.name}")
             return PodSample(target)
+
+    def _note_failure(self, kind: str, what: str) -> None:
+        """Count an error nobody foresaw; its trace is logged when it begins."""
+        self.errors[kind] += 1
+        self._failing.add(what)
+        if what not in self._failed:
+            log.exception("%s failed; the rest of the sample stands", what)
 
     def _note_psi(self) -> None:
         for resource in RESOURCES:

@@ -67,6 +67,7 @@ class Sampler:
         self._bases: deque[Sample] = deque(maxlen=_KEPT_BASES)
         self._running: asyncio.Task[Sample] | None = None
         self._latest_begun_s = 0.0
+        self._hangs = False  # the reading under way, as was said
 
     @property
     def previous(self) -> Sample | None:
@@ -114,7 +115,12 @@ class Sampler:
             if self.latest is None:
                 text = f"the first reading of statistics takes more than {_STALL_S:g} s"
                 raise NoSampleYetError(text) from None
-            log.warning("reading the statistics takes more than %s s; the last ones stay", _STALL_S)
+            if not self._hangs:
+                self._hangs = True
+                log.warning(
+                    "reading the statistics takes more than %g s; the last ones are served",
+                    _STALL_S,
+                )
             return self.latest
 
     def durations_s(self) -> dict[str, float]:
@@ -146,5 +152,9 @@ class Sampler:
         sample = await run_aside(lambda: self.reader.read(targets, measured), name="sample")
         self.latest = sample
         self._latest_begun_s = begun_s
+        if self._hangs:
+            self._hangs = False
+            took_s = asyncio.get_running_loop().time() - begun_s
+            log.info("the reading of the statistics that hung has ended after %.0f s", took_s)
         self.beats += 1
         return sample

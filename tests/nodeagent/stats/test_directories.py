@@ -51,7 +51,9 @@ def test_a_spent_budget_keeps_the_last_good_value_with_its_own_stamp(
     assert path in caplog.text and "more than 5 inodes" in caplog.text
 
 
-def test_what_is_too_big_is_tried_less_and_less_often(tmp_path: Path, clock: Clock) -> None:
+def test_what_is_too_big_is_tried_less_and_less_often_and_said_once(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     fill(tmp_path / "v", 10)
     usage = usage_of(clock)
     tries = []
@@ -60,6 +62,7 @@ def test_what_is_too_big_is_tried_less_and_less_often(tmp_path: Path, clock: Clo
         usage.refresh({str(tmp_path / "v"): True})
         tries.append(usage.spent - before)
     assert [round_ for round_, tried in enumerate(tries) if tried] == [0, 2, 5, 10, 19]
+    assert len(caplog.messages) == 1
 
 
 def test_a_directory_that_is_gone_has_no_value(tmp_path: Path, clock: Clock) -> None:
@@ -81,8 +84,8 @@ def test_directories_no_longer_wanted_are_forgotten(tmp_path: Path, clock: Clock
     assert usage._entries == {}
 
 
-def test_what_a_refresh_does_not_reach_comes_first_in_the_next(
-    tmp_path: Path, clock: Clock
+def test_what_a_refresh_does_not_reach_comes_first_in_the_next_and_is_said_once(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     paths = [str(tmp_path / name) for name in "abc"]
     for path in paths:
@@ -105,3 +108,4 @@ def test_what_a_refresh_does_not_reach_comes_first_in_the_next(
     clock.advance(60)
     usage.refresh(wanted)
     assert all(usage.latest(path) for path in paths)
+    assert len(caplog.messages) == 1 and "takes more than 5 s" in caplog.text

@@ -83,7 +83,9 @@ def test_arbitrary_limits_never_raise(text: str) -> None:
     processes.parse_open_files_limit("Max open files" + text)
 
 
-def test_what_the_budget_does_not_reach_comes_first_next_time(tmp_path: Path) -> None:
+def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     clock, elapsed = Clock(), [0.0]
 
     def monotonic_s() -> float:
@@ -101,6 +103,8 @@ def test_what_the_budget_does_not_reach_comes_first_next_time(tmp_path: Path) ->
     clock.advance(60)
     usage.refresh(containers)
     assert usage.latest("c") == ProcessUse(clock.now_ns, 0, 0, None)
+    assert usage.spent == 2
+    assert len(caplog.messages) == 1
     usage.refresh({})
     assert usage.latest("a") is None
 

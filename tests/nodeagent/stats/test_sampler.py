@@ -101,11 +101,12 @@ async def test_right_after_the_start_a_second_must_do(sampler: Sampler, clock: C
     assert sampler.previous is first
 
 
-async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample_and_is_said_once(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("nodeagent.stats.sampler._STALL_S", 0.01)
     last = await sampler.sample()
+    caplog.set_level("INFO")
     released = threading.Event()
     read = sampler.reader.read
 
@@ -119,6 +120,10 @@ async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample(
     released.set()
     assert await sampler.sample() is not last
     assert sampler.beats == 2
+    assert caplog.messages == [
+        "reading the statistics takes more than 0.01 s; the last ones are served",
+        "the reading of the statistics that hung has ended after 0 s",
+    ]
 
 
 async def test_a_first_reading_that_hangs_is_an_error_and_does_not_hold_up_the_end(
@@ -143,7 +148,7 @@ async def test_a_first_reading_that_hangs_is_an_error_and_does_not_hold_up_the_e
     sampler._running = None
 
 
-async def test_a_pod_that_cannot_be_sampled_leaves_the_others_whole(
+async def test_a_pod_that_cannot_be_sampled_leaves_the_others_whole_and_is_said_once(
     sampler: Sampler, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = PodTarget("shop", "broken", "u2", cgroup_parent=None)  # type: ignore[arg-type]
@@ -152,7 +157,11 @@ async def test_a_pod_that_cannot_be_sampled_leaves_the_others_whole(
     assert sample.pods[0].containers[0].cgroup
     assert sample.pods[1].cgroup is None
     assert sample.errors == {"pod": 1, "placement": 1}
-    assert "shop/broken" in caplog.text
+    await sampler.sample()
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
+        "finding the cgroups of the pods failed",
+        "sampling pod shop/broken failed",
+    ]
 
 
 async def test_pressure_support_is_logged_once(
