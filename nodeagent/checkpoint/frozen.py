@@ -22,6 +22,7 @@ from orch.wire.pods import Pod
 log = logging.getLogger(__name__)
 
 LOOKS = 2  # a container must be found frozen so often in a row: a checkpoint may just be ending
+LOOKS_AGAIN = 15  # before one that could not be freed is tried again, and told of, once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,14 @@ class FrozenWatch:
         self._reports = reports
         self._is_busy = is_busy
         self._seen: dict[str, int] = {}  # id → looks in a row that found it frozen
+        self._unreadable: dict[str, str] = {}  # id → why nobody can see whether it is frozen
 
     async def step(self) -> None:
         """Look once; a container found frozen often enough is freed and told of."""
         unknown = [one for one in self._pods.unknown_containers() if not self._is_busy(one.id)]
         if not unknown:
             self._seen.clear()
+            self._unreadable.clear()
             return
         frozen = await asyncio.to_thread(self._frozen, unknown)
         self._seen = {one.id: self._seen.get(one.id, 0) + 1 for one in frozen}
@@ -69,13 +72,18 @@ class FrozenWatch:
         if await self._reviver.revive(one.id, settled=True):
             self._reports.thawed(one.pod, one.name)
             del self._seen[one.id]
+        else:
+            self._seen[one.id] = LOOKS - LOOKS_AGAIN
 
     def _frozen(self, unknown: Iterable[UnknownContainer]) -> list[UnknownContainer]:
-        found = []
+        found, unreadable = [], {}
         for one in unknown:
             try:
                 if freezer.is_frozen(self._reviver.cgroup_root, one.id):
                     found.append(one)
             except OSError as error:
-                log.error("cannot see whether container %s is frozen: %s", one.id, error)
+                unreadable[one.id] = str(error)
+                if self._unreadable.get(one.id) != str(error):
+                    log.error("cannot see whether container %s is frozen: %s", one.id, error)
+        self._unreadable = unreadable
         return found

@@ -53,14 +53,18 @@ class Pruner:
         self._now = now
         self._one_at_a_time = threading.Lock()
         self._new: set[str] = set()  # archives made since the last step: none of them goes
+        self._trouble = ""  # of the last step, as it was said
 
     async def step(self) -> None:
-        """Look through the store once; what cannot be done is logged, and tried again."""
-        kept = set(self._new)
+        """Look through the store once; what cannot be done is said once, and tried again."""
+        kept, trouble = set(self._new), ""
         try:
             await self._prune()
         except (StoreError, OSError) as error:
-            log.error("the checkpoint store cannot be kept within its bounds: %s", error)
+            trouble = str(error)
+        if trouble and trouble != self._trouble:
+            log.error("the checkpoint store cannot be kept within its bounds: %s", trouble)
+        self._trouble = trouble
         self._new -= kept
 
     async def make_room(self, new: Archive, need_bytes: int) -> None:

@@ -124,8 +124,12 @@ class CheckpointService:
         )
         if await self._reviver.revive(container_id):
             self._reports.thawed(_pod_of(manifest), manifest.container)
-        await asyncio.to_thread(self._store.discard, container_id)
-        self._recovering.discard(container_id)
+        try:
+            await asyncio.to_thread(self._store.discard, container_id)
+        except (StoreError, OSError) as error:
+            log.error("what is left of that checkpoint stays until the next start: %s", error)
+        finally:
+            self._recovering.discard(container_id)
 
     async def listing(self) -> list[dict[str, Any]]:
         """Every archive, oldest first, as JSON. ApiError 500 when the store cannot be used."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
-from nodeagent.checkpoint.frozen import FrozenWatch, UnknownContainer
+from nodeagent.checkpoint.frozen import LOOKS, LOOKS_AGAIN, FrozenWatch, UnknownContainer
 from nodeagent.freezer import Reviver
 from nodeagent.runtime import base
 from tests.fakes.checkpoints import Node, checkpointable_node
@@ -115,4 +115,26 @@ async def test_one_that_cannot_be_read_keeps_no_other_frozen(
     await world.watch.step()
 
     assert control.read_text() == "0"
-    assert "cannot see whether container" in caplog.text
+    assert caplog.text.count("cannot see whether container") == 1
+
+
+async def test_one_that_cannot_be_freed_is_tried_again_later_and_not_at_every_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    async def revive(container_id: str, **_: object) -> bool:
+        tried.append(container_id)
+        return False
+
+    control = world.add("app", frozen=True)
+    monkeypatch.setattr(world.watch._reviver, "revive", revive)
+    for _ in range(LOOKS):
+        await world.watch.step()
+    assert len(tried) == 1
+    for _ in range(LOOKS_AGAIN - 1):
+        await world.watch.step()
+    assert len(tried) == 1
+    monkeypatch.undo()
+    await world.watch.step()
+    assert control.read_text() == "0"

@@ -1,6 +1,6 @@
 """A checkpoint from the request to the archive, with a fake runtime: what is made, and when.
 
-What is refused is in test_checkpoint_refusals, the same with CRIU in test_checkpoint_real.
+What is refused is in test_service_refusals, the same with CRIU in test_service_real.
 """
 
 from __future__ import annotations
@@ -248,6 +248,26 @@ async def test_a_container_being_freed_is_not_checkpointed_meanwhile(node: Node)
     assert Path(await service.checkpoint("shop", "web", "side")).exists()
     held.release()
     await recovery
+
+
+async def test_a_container_that_was_freed_can_be_checkpointed_though_its_marker_stays(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    CheckpointStore(str(node.root)).begin(node.pods.running["app"])
+    service = node.service()
+    held = node.runtime.hold("resume_container")
+    recovery = asyncio.ensure_future(service.recover())
+    await held.reached.wait()
+    aside = node.store.rename(node.root / "aside")
+    node.store.touch()  # nothing can be removed from what is no directory
+    held.release()
+    await recovery
+    assert "stays until the next start" in caplog.text
+
+    node.store.unlink()
+    aside.rename(node.store)
+
+    assert Path(await service.checkpoint("shop", "web", "app")).exists()
 
 
 async def test_a_store_that_cannot_be_used_is_said_at_the_start(
