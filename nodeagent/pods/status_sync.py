@@ -59,8 +59,10 @@ class StatusSync:
         self._refused: dict[str, _Refused] = {}  # by uid
         self._next_sweep_s = 0.0
         self._noted_s: dict[str, float] = {}  # loop time when a status changed that is not sent yet
-        self._trouble = ""
+        self._troubles: set[str] = set()  # as they were said, until a whole round goes well
         self._silences = 0  # of the API, in this round
+        self._refusals = 0  # in this round
+        self._answers = 0  # good ones, in this round
         registry.on_status(self.note)
         source.on_change(self._api_changed)
 
@@ -116,7 +118,7 @@ class StatusSync:
     async def _send_all(self) -> bool:
         """False when the API does not answer; an object it refuses holds up no other."""
         self._work.clear()
-        self._silences = 0
+        self._silences = self._refusals = self._answers = 0
         for uid in list(self._due):
             self._due.pop(uid, None)
             if not await self._tried(self._send_status, uid):
@@ -131,6 +133,7 @@ class StatusSync:
             for key, refused in self._refused.items()
             if key in self._due or key in self._removed
         }
+        self._say_end()
         return self._silences == 0
 
     async def _tried(self, call: Callable[[T], Awaitable[None]], about: T) -> bool:
@@ -152,6 +155,7 @@ class StatusSync:
         except ApiError as error:
             if error.code == 404:
                 return True  # the object went meanwhile
+            self._refusals += 1
             self._say(str(error))
             if error.code not in _TRANSIENT and error.code < 500:
                 return True
@@ -159,7 +163,7 @@ class StatusSync:
             refused.until_s = now_s + refused.backoff.next()
             return False
         self._refused.pop(key, None)
-        self._trouble = ""
+        self._answers += 1
         return True
 
     async def _send_status(self, uid: str) -> None:
@@ -196,9 +200,15 @@ class StatusSync:
                 raise
 
     def _say(self, trouble: str) -> None:
-        if trouble != self._trouble:
+        if trouble not in self._troubles:
+            self._troubles.add(trouble)
             log.warning("cannot report the state of pods: %s", trouble)
-        self._trouble = trouble
+
+    def _say_end(self) -> None:
+        waiting = self._silences or self._refusals or self._refused
+        if self._troubles and self._answers and not waiting:
+            self._troubles.clear()
+            log.info("the state of pods is reported again")
 
 
 def status_patch(stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:

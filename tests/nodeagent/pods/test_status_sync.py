@@ -183,9 +183,10 @@ async def test_a_refusal_does_not_hold_up_other_pods(reporter: Reporter) -> None
     assert (await reporter.api.get(Pod, "other", "default")).status.phase == "Running"
 
 
-async def test_an_object_that_always_fails_holds_up_no_other(
-    reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+async def test_an_object_that_always_fails_holds_up_no_other_and_is_said_once(
+    reporter: Reporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     stuck = await desired(reporter)
     other = await reporter.api.create(bound(metadata={"name": "other", "uid": None}))
     gone = await reporter.api.create(bound(metadata={"name": "gone", "uid": None}))
@@ -213,6 +214,10 @@ async def test_an_object_that_always_fails_holds_up_no_other(
     with pytest.raises(ApiError):
         await reporter.api.get(Pod, "gone", "default")
     assert 10 < tried.count("web") < 30, "and what does not, now and then"
+    assert caplog.messages == ["cannot report the state of pods: its row is broken"]
+    monkeypatch.undo()
+    await asyncio.sleep(8)
+    assert caplog.messages[1:] == ["the state of pods is reported again"]
 
 
 PATCHES: list[tuple[PodStatus, PodStatus, dict[str, Any]]] = [
