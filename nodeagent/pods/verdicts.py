@@ -32,13 +32,14 @@ class VerdictFiles:
 
     def __init__(self, root_dir: str) -> None:
         self._pods = Path(root_dir) / "pods"
+        self._trouble = ""  # why the last verdicts were not kept
 
     async def load(self, uid: str) -> Mapping[str, Verdict]:
         """Container id → verdict; empty when nothing is known."""
         return await asyncio.to_thread(self._load, uid)
 
     async def save(self, uid: str, verdicts: Mapping[str, Verdict]) -> None:
-        """Replace what is known of a pod; not being able to is logged."""
+        """Replace what is known of a pod; not being able to is logged when it begins."""
         await asyncio.to_thread(self._save, uid, verdicts)
 
     def _load(self, uid: str) -> Mapping[str, Verdict]:
@@ -61,4 +62,13 @@ class VerdictFiles:
         except FileNotFoundError:
             return
         except OSError as error:
-            log.warning("what probes say is not kept for the next agent: %s", error)
+            trouble = error.strerror or str(error)
+            if trouble != self._trouble:
+                log.warning(
+                    "what probes say is not kept for the next agent: cannot write %s: %s",
+                    path,
+                    trouble,
+                )
+            self._trouble = trouble
+        else:
+            self._trouble = ""

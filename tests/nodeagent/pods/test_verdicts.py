@@ -39,6 +39,23 @@ async def test_nothing_is_made_for_a_pod_that_is_gone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_what_cannot_be_kept_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = VerdictFiles(str(tmp_path))
+    in_the_way = tmp_path / "pods" / "u" / "probes.new"
+    in_the_way.mkdir(parents=True)
+    await files.save("u", VERDICTS)
+    await files.save("u", {})
+    assert caplog.messages == [
+        "what probes say is not kept for the next agent: cannot write "
+        f"{in_the_way.with_suffix('.json')}: Is a directory"
+    ]
+    in_the_way.rmdir()
+    await files.save("u", VERDICTS)
+    assert await files.load("u") == VERDICTS
+
+
 @pytest.mark.looptime
 async def test_a_restarted_agent_does_not_flip_what_probes_said_of_a_static_pod(
     world: PodWorld,
