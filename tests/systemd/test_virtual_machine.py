@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 AGENT = "nodeagent.service"
 POD = f"busy-{installed.NODE}"
 CGROUPS = "/sys/fs/cgroup"
+DROP_IN = "/etc/nodeagent/config.d/reloaded.conf"
+HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 # What `orchctl` does not print as it is: a page of the agent, through the API server's proxy.
 FETCH = """
 import ssl, sys, urllib.request
@@ -215,6 +217,37 @@ def test_the_watchdogs_kill_touches_no_container(guest: VirtualMachine) -> None:
     assert "Watchdog timeout" in guest.journal(AGENT)
     assert guest.check("cat", f"{directory}/cgroup.procs") == processes
     until(lambda: phase(guest) == "Running", "the pod runs for the next agent")
+
+
+def test_a_reload_is_taken_by_the_same_agent_and_touches_no_container(
+    guest: VirtualMachine,
+) -> None:
+    processes = guest.check("cat", f"{cgroup(guest)}/cgroup.procs")
+    agent = guest.show(AGENT, "MainPID")
+    guest.write(DROP_IN, f"{HEAD}housekeepingInterval: 7s\nmaxPods: 50\n", mode=0o600)
+    guest.check("systemctl", "reload", AGENT)
+    until(
+        lambda: (
+            "housekeepingInterval changed" in guest.journal(AGENT)
+            and "these need a restart to change: maxPods" in guest.journal(AGENT)
+        ),
+        "what was reloaded and what was not, in the journal",
+    )
+    shown = json.loads(page(guest, "/configz"))["nodeagentconfig"]
+    assert (shown["housekeepingInterval"], shown["maxPods"]) == ("7s", 110)
+    assert "nodeagent_config_last_reload_successful 1" in page(guest, "/metrics")
+    guest.write(DROP_IN, f"{HEAD}housekeepingInterval: often\n", mode=0o600)
+    guest.check("systemctl", "reload", AGENT)
+    until(
+        lambda: "the last reload failed" in guest.show(AGENT, "StatusText"),
+        "the failed reload in STATUS",
+    )
+    assert f"{DROP_IN}:3: housekeepingInterval" in guest.journal(AGENT)
+    assert guest.show(AGENT, "MainPID") == agent
+    assert guest.check("cat", f"{cgroup(guest)}/cgroup.procs") == processes
+    reached = counted(guest)
+    until(lambda: counted(guest) > reached, "the counter in the container")
+    guest.check("rm", DROP_IN)
 
 
 def test_a_stop_leaves_the_containers_running(guest: VirtualMachine) -> None:
