@@ -41,12 +41,12 @@ def run(args: argparse.Namespace) -> int:
 
 def load(args: argparse.Namespace) -> NodeAgentConfiguration:
     """The configuration the daemon's flags ask for; ConfigError lists what is wrong."""
-    return _checked(_layers(args))
+    return _checked(args, _layers(args))
 
 
 def _view(args: argparse.Namespace) -> int:
     layers = _layers(args)
-    record = _checked(layers).model_dump(mode="json")
+    record = _checked(args, layers).model_dump(mode="json")
     found = leaves(record, layers)
     if args.output == "json":
         sys.stdout.write(show.origins_as_json(found) if args.origin else show.as_json(record))
@@ -58,7 +58,7 @@ def _view(args: argparse.Namespace) -> int:
 def _validate(args: argparse.Namespace) -> int:
     try:
         layers = _layers(args)
-        config = _checked(layers)
+        config = _checked(args, layers)
         found = _on_this_host(args, config) if args.host else []
     except ConfigError as error:
         found = [findings.fail("configuration", line, "correct it") for line in _lines(error)]
@@ -97,13 +97,13 @@ def _layers(args: argparse.Namespace) -> Layers:
     return read_layers(given.config, given.config_dir, given.overrides)
 
 
-def _checked(layers: Layers) -> NodeAgentConfiguration:
+def _checked(args: argparse.Namespace, layers: Layers) -> NodeAgentConfiguration:
     """The effective configuration, its feature gates known; ConfigError lists what is wrong."""
-    config = effective(layers)
+    config, release = effective(layers), options.options_of(args).emulated_version
     problems = []
     for name, value in config.featureGates.items():
         try:
-            Features({name: value})
+            Features({name: value}, release)
         except FeatureError as error:
             problems.append(f"{origin_of(('featureGates', name), layers)}: featureGates: {error}")
     if problems:

@@ -69,6 +69,19 @@ def test_problems_come_as_json_when_asked_for(
     )
 
 
+def test_a_gate_is_held_against_the_release_that_is_emulated(
+    main_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_file.write_text(HEAD + "featureGates: {NodeDeclaredFeatures: true}\n")
+    command = ["config", "validate", f"--config={main_file}"]
+    assert dispatch(command) == 0
+    assert dispatch([*command, "--emulated-version=1.34"]) == 1
+    assert (
+        f"{main_file}:3: featureGates: the feature NodeDeclaredFeatures does not exist in 1.34"
+        in (capsys.readouterr().err)
+    )
+
+
 def test_validate_on_this_host_also_looks_for_what_is_named(
     main_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,7 @@
 """Feature gates: defaults, stages switched as a whole, unknown names."""
 
+from pathlib import Path
+
 import pytest
 
 from orch.component.features import FeatureError, Features
@@ -38,7 +40,7 @@ def test_every_gate_is_listed_with_its_state() -> None:
     assert {gate.name: on for gate, on in Features({}).all()}["ContainerCheckpoint"] is True
 
 
-# spec.md, "Versioning" and "Resources": name, stage, default, since
+# Name, stage, default, since: spec.md, "Versioning" and "Resources"; the last three are ours.
 STATED = [
     ("ComponentSLIs", "", True, "1.32"),
     ("ComponentStatusz", "ALPHA", False, "1.32"),
@@ -48,16 +50,31 @@ STATED = [
     ("NodeAgentPSI", "BETA", True, "1.34"),
     ("InPlacePodVerticalScaling", "", True, "1.35"),
     ("NodeAgentFineGrainedAuthz", "BETA", True, "1.33"),
+    ("NodeAgentPSITriggers", "ALPHA", False, "1.35"),
+    ("NodeDeclaredFeatures", "ALPHA", False, "1.35"),
 ]
 
 
 @pytest.mark.parametrize(("name", "stage", "default", "since"), STATED)
-def test_every_gate_of_the_specification_is_as_stated(
-    name: str, stage: str, default: bool, since: str
-) -> None:
+def test_a_gate_is_as_stated(name: str, stage: str, default: bool, since: str) -> None:
     (gate,) = [gate for gate, _ in Features({}).all() if gate.name == name]
     assert (gate.stage.value, gate.default, gate.since) == (stage, default, since)
     assert Features({}).enabled(name) is default
+
+
+def test_every_gate_is_stated() -> None:
+    """A new gate needs its line above, and one in docs/feature-gates.md."""
+    names = {gate.name for gate, _ in Features({}).all()}
+    assert names == {name for name, *_ in STATED}
+    page = (Path(__file__).parents[3] / "docs" / "feature-gates.md").read_text()
+    assert {name for name in names if f"`{name}`" not in page} == set()
+
+
+def test_a_stage_is_switched_as_a_whole_and_stable_gates_are_not() -> None:
+    everything = Features({"AllAlpha": True, "AllBeta": False})
+    assert {name: everything.enabled(name) for name, *_ in STATED} == {
+        name: stage != "BETA" for name, stage, *_ in STATED
+    }
 
 
 # name, emulated release, stage then (None: it did not exist), on by default then
