@@ -161,9 +161,11 @@ class _Builder:
             case "bool":
                 return text.lower() == "true"
             case "int":
-                if len(text) > 40:
-                    raise YamlError(f"{self.source}:{line}: the number {text[:20]}… is too long")
+                if len(text) > 40:  # not quoted, nor is a tag: it may be a secret without quotes
+                    raise YamlError(f"{self.source}:{line}: the number is too long; quote a text")
                 return int(text)
             case "float":
                 return float(text)
-        raise YamlError(f"{self.source}:{line}: the tag {node.tag} is not supported")
+        raise YamlError(
+            f"{self.source}:{line}: tags are not supported; quote a text with ! in front"
+        )

@@ -1,6 +1,7 @@
 """Reading configuration files: which ones, in which order, and everything that can be wrong."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,39 @@ def test_a_bad_file_is_refused_by_name(tmp_path: Path, case: str, place: str) ->
     assert "secret" not in str(caught.value)
 
 
+MOST = 10 * 2**20
+# Just below the limit of size: what is repeated after a beginning, and what the error says ("":
+# it loads).
+LARGE: dict[str, tuple[bytes, bytes, str]] = {
+    "comments": (b"", b"# x\n", ""),
+    "one value": (b"podLogsDir: /", b"x", ""),
+    "lines of a value": (b"podLogsDir: |\n", b"  /x\n", ""),
+    "one key": (b"", b"k", ":3: could not find expected"),
+    "a value without end": (b'podLogsDir: "', b"x", ":3: found unexpected end of stream"),
+    "a number": (b"port: ", b"1", ":3: the number is too long"),
+    "items": (b"psiTriggers:\n", b"- a\n", ":399995: too many"),
+    "keys": (b"staticPodURLHeader:\n", b" k: [v]\n", ":133334: too many"),
+    "braces": (b"", b"{", ":3: could not find expected"),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_a_file_just_below_the_limit_takes_seconds_at_most(tmp_path: Path, case: str) -> None:
+    begun, repeated, message = LARGE[case]
+    head = HEAD.encode() + begun
+    path = tmp_path / "main.yaml"
+    path.write_bytes(head + repeated * ((MOST - len(head)) // len(repeated)))
+    began_s = time.process_time()
+    if message:
+        with pytest.raises(ConfigError) as caught:
+            load_config(str(path), None)
+        assert f"{path}{message}" in str(caught.value)
+        assert len(str(caught.value)) < 1000
+    else:
+        load_config(str(path), None)
+    assert time.process_time() - began_s < 10
+
+
 def test_a_byte_order_mark_and_json_are_fine(tmp_path: Path) -> None:
     path = tmp_path / "main.json"
     path.write_bytes(
@@ -124,7 +158,7 @@ def test_any_bytes_load_or_are_refused_by_name(tmp_path: Path, raw: bytes, heade
     try:
         load_config(str(path), None)
     except ConfigError as error:
-        assert str(error)
+        assert [line for line in str(error).splitlines() if str(path) not in line] == []
 
 
 def test_a_map_adds_its_keys_and_anything_else_replaces() -> None:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from nodeagent import options
 from nodeagent.config.load import ConfigError, FlagValue, load_config
+from orch.component.secret import Secret
 
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 
@@ -58,6 +60,15 @@ MERGES: list[tuple[str, str, str, Any]] = [
         "registerWithTaints",
         [{"key": "c", "value": "", "effect": "NoExecute"}],
     ),
+    (
+        "authorization: {webhook: {cacheAuthorizedTTL: 8m, cacheUnauthorizedTTL: 45s}}",
+        "authorization: {webhook: {cacheAuthorizedTTL: 0s}}",
+        "authorization",
+        {
+            "mode": "Webhook",
+            "webhook": {"cacheAuthorizedTTL": "0s", "cacheUnauthorizedTTL": "45s"},
+        },
+    ),
     ("systemReserved: {memory: 1Gi}", "systemReserved: null", "systemReserved", {}),
 ]
 
@@ -70,6 +81,13 @@ def test_drop_ins_merge_by_the_rules(
     write(tmp_path / "d" / "10.conf", drop_in)
     dumped = load_config(path, str(tmp_path / "d")).model_dump()
     assert dumped[field] == expected
+
+
+def test_a_list_under_a_key_is_replaced_and_other_keys_stay(tmp_path: Path) -> None:
+    path = write(tmp_path / "main.yaml", "staticPodURLHeader: {support: [a, b], custom: [c, d]}")
+    write(tmp_path / "d" / "10.conf", "staticPodURLHeader: {custom: [c]}")
+    headers = load_config(path, str(tmp_path / "d")).staticPodURLHeader
+    assert headers == {"support": [Secret("a"), Secret("b")], "custom": [Secret("c")]}
 
 
 def test_an_explicit_zero_is_kept(tmp_path: Path) -> None:
@@ -157,18 +175,162 @@ def test_all_errors_are_listed(tmp_path: Path) -> None:
     assert len(str(caught.value).splitlines()) == 3
 
 
-# reference/nodeagent.md §11.4, rows 4 and 5 and the gates of §11.2: flags over files
-def test_a_flag_wins_over_files_and_a_gate_flag_keeps_the_other_gates(tmp_path: Path) -> None:
-    write(tmp_path / "d" / "10.conf", "port: 9090\nfeatureGates: {A: true, B: true}\n")
-    write(tmp_path / "d" / "20.conf", "port: 8080\n")
-    flags = [
-        FlagValue("--port", ("port",), 8081),
-        FlagValue("--feature-gates", ("featureGates",), {"B": False, "C": True}),
-    ]
-    config = load_config(None, str(tmp_path / "d"), flags)
-    assert config.port == 8081
-    assert config.featureGates == {"A": True, "B": False, "C": True}
-    assert flags[1].value == {"B": False, "C": True}
+ROW_6_FILES = [
+    """
+port: 10255
+readOnlyPort: 10257
+systemReserved: {memory: 1Gi}
+authorization: {webhook: {cacheAuthorizedTTL: 5m, cacheUnauthorizedTTL: 30s}}
+staticPodURLHeader: {A: [a], B: [b]}
+shutdownGracePeriodByPodPriority:
+- {priority: 1, shutdownGracePeriodSeconds: 60}
+- {priority: 2, shutdownGracePeriodSeconds: 45}
+- {priority: 3, shutdownGracePeriodSeconds: 30}
+featureGates: {D: true, P: true}
+""",
+    """
+port: 8080
+systemReserved: {memory: 2Gi}
+authorization: {webhook: {cacheAuthorizedTTL: 6m, cacheUnauthorizedTTL: 40s}}
+staticPodURLHeader: {A: [a2], B: [b2]}
+shutdownGracePeriodByPodPriority:
+- {priority: 1, shutdownGracePeriodSeconds: 19}
+- {priority: 2, shutdownGracePeriodSeconds: 41}
+- {priority: 6, shutdownGracePeriodSeconds: 30}
+featureGates: {P: false, R: true}
+""",
+]
+SUITES = ("A_128", "A_256", "CHACHA")  # a list of texts, as clusterDNS is there
+# reference/nodeagent.md §11.4 with the fields there are here: main file, drop-ins, flags → what
+# `config view` shows. All rows as plain documents: test_merge.py.
+ROWS: dict[str, tuple[str, list[str], list[str], dict[str, Any]]] = {
+    "1": (
+        "port: 9090\nreadOnlyPort: 10257",
+        ["port: 9090", "port: 8080\nreadOnlyPort: 10255"],
+        [],
+        {"port": 8080, "readOnlyPort": 10255},
+    ),
+    "2": (
+        "readOnlyPort: 10256\nnodeagentReserved: {memory: 100Mi}\nhttpCheckFrequency: 5m",
+        [
+            "readOnlyPort: 10255\nnodeagentReserved: {memory: 150Mi, cpu: 200m}",
+            "readOnlyPort: 10257\nnodeagentReserved: {memory: 100Mi}",
+        ],
+        [],
+        {
+            "readOnlyPort": 10257,
+            "nodeagentReserved": {"cpu": "200m", "memory": "100Mi"},
+            "httpCheckFrequency": "5m0s",
+        },
+    ),
+    "3": (
+        f"port: 9090\ntlsCipherSuites: [{SUITES[0]}, {SUITES[1]}]",
+        [
+            "port: 9090\nsystemReserved: {memory: 1Gi}",
+            "port: 8080\nreadOnlyPort: 10255\nsystemReserved: {memory: 2Gi}\n"
+            f"tlsCipherSuites: [{', '.join(reversed(SUITES))}]",
+        ],
+        [],
+        {
+            "port": 8080,
+            "readOnlyPort": 10255,
+            "systemReserved": {"memory": "2Gi"},
+            "tlsCipherSuites": list(reversed(SUITES)),
+        },
+    ),
+    "4": (
+        "",
+        ["port: 9090", "port: 8080\nreadOnlyPort: 10255"],
+        ["--port=8081", "--read-only-port=10256"],
+        {"port": 8081, "readOnlyPort": 10256},
+    ),
+    "5": (
+        f"port: 9090\ntlsCipherSuites: [{SUITES[0]}, {SUITES[1]}]",
+        [],
+        ["--port=9090", f"--tls-cipher-suites={SUITES[2]}"],
+        {"port": 9090, "tlsCipherSuites": [SUITES[2]]},
+    ),
+    "6": (
+        "",
+        ROW_6_FILES,
+        [],
+        {
+            "port": 8080,
+            "readOnlyPort": 10257,
+            "systemReserved": {"memory": "2Gi"},
+            "authorization": {
+                "mode": "Webhook",
+                "webhook": {"cacheAuthorizedTTL": "6m0s", "cacheUnauthorizedTTL": "40s"},
+            },
+            "staticPodURLHeader": {"A": ["CLASSIFIED"], "B": ["CLASSIFIED"]},
+            "shutdownGracePeriodByPodPriority": [
+                {"priority": priority, "shutdownGracePeriodSeconds": seconds}
+                for priority, seconds in ((1, 19), (2, 41), (6, 30))
+            ],
+            "featureGates": {"D": True, "P": False, "R": True},
+        },
+    ),
+    "7": (
+        "port: 20250\naddress: 192.0.2.1\nregisterNode: false\n"
+        "authorization: {webhook: {cacheAuthorizedTTL: 5m, cacheUnauthorizedTTL: 30s}}",
+        [
+            "address: 192.0.2.8\nauthorization: {mode: AlwaysAllow,"
+            " webhook: {cacheAuthorizedTTL: 8m, cacheUnauthorizedTTL: 45s}}"
+        ],
+        [],
+        {
+            "port": 20250,
+            "address": "192.0.2.8",
+            "registerNode": False,
+            "authorization": {
+                "mode": "AlwaysAllow",
+                "webhook": {"cacheAuthorizedTTL": "8m0s", "cacheUnauthorizedTTL": "45s"},
+            },
+        },
+    ),
+    "9, and a gate by flag": (
+        "featureGates: {AllAlpha: false, MemoryQoS: true}",
+        ["featureGates: {MemoryQoS: false, Tracing: true, DRA: true}"],
+        ["--feature-gates=DRA=false,Other=true"],
+        {
+            "featureGates": {
+                "AllAlpha": False, "MemoryQoS": False, "Tracing": True, "DRA": False, "Other": True,
+            },
+        },
+    ),
+    "10": (
+        "authentication: {anonymous: {enabled: false}, x509: {clientCAFile: /X}}\n"
+        f"tlsCipherSuites: [{SUITES[0]}, {SUITES[1]}]",
+        [
+            "authentication: {x509: {clientCAFile: /Y}}",
+            f"tlsCipherSuites: [{SUITES[2]}]",
+        ],
+        [],
+        {
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": True, "cacheTTL": "2m0s"},
+                "x509": {"clientCAFile": "/Y"},
+            },
+            "tlsCipherSuites": [SUITES[2]],
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_reference_cases_come_out_as_there(tmp_path: Path, row: str) -> None:
+    main, drop_ins, flags, expected = ROWS[row]
+    path = write(tmp_path / "main.yaml", main)
+    write(tmp_path / "d" / "05.conf", "")
+    for number, body in enumerate(drop_ins, start=1):
+        write(tmp_path / "d" / f"{number}0.conf", body)
+    given = options.parse(flags).overrides
+    shown = load_config(path, str(tmp_path / "d"), given).model_dump(mode="json")
+    assert {field: shown[field] for field in expected} == expected
+    defaults = load_config(None, None).model_dump(mode="json")
+    rest = shown.keys() - expected.keys()
+    assert {field: shown[field] for field in rest} == {field: defaults[field] for field in rest}
 
 
 # main file, drop-in → evictionHard["nodefs.available"], evictionHard["pid.available"]

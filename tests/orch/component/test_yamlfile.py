@@ -37,7 +37,7 @@ REFUSED = [
     ("a: 1\nb: 2\na: 3\n", "f:3: a: the key is given twice"),
     ("a:\n  b: 1\n  b: 2\n", "f:3: a.b: the key is given twice"),
     ("a: [1", "f:2: did not find expected"),
-    ("a: !!python/name:os.system\n", "f:1: the tag"),
+    ("a: !!python/name:os.system\n", "f:1: tags are not supported"),
     ("? [x]\n: y\n", "f:1: a key must be text"),
     ("a: &x [*x]\n", "too many or too deeply nested"),
     ("\x00", "f:"),
@@ -89,6 +89,33 @@ def test_a_file_over_the_size_limit_is_refused_by_name(
     path.write_text("a: 12345678901")
     with pytest.raises(YamlError, match=r"big\.yaml: larger than"):
         read_yaml_file(path)
+
+
+# A secret written without its quotes is YAML of another kind.
+UNQUOTED = (
+    "!{}",
+    "*{}",
+    "&{}",
+    "@{}",
+    "%{}",
+    "`{}",
+    "{{{}",
+    "[{}",
+    "|{}",
+    ">{}",
+    '"{}',
+    "'{}",
+    "{}: x",
+)
+
+
+@pytest.mark.parametrize("form", UNQUOTED)
+@pytest.mark.parametrize("secret", ["hunter2hunter2", "7" * 50])
+def test_an_error_quotes_nothing_of_a_value(form: str, secret: str) -> None:
+    with pytest.raises(YamlError) as caught:
+        parse_yaml(f"token: {form.format(secret)}\nother: [\n", source="f")
+    assert secret[:8] not in str(caught.value)
+    assert str(caught.value).startswith("f:")
 
 
 @given(st.binary(max_size=200))
