@@ -19,12 +19,16 @@ _ORDER: tuple[Verdict, ...] = ("fail", "warn", "note", "ok")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`advice` is what to do next; empty only where nothing is to be done."""
+    """`advice` is what to do next; empty where nothing is to be done, ValueError elsewhere."""
 
     check: str
     verdict: Verdict
     message: str
     advice: str = ""
+
+    def __post_init__(self) -> None:
+        if self.verdict != "ok" and not self.advice:
+            raise ValueError(f"nothing says what to do about {self.check}: {self.message}")
 
 
 def ok(check: str, message: str) -> Finding:

@@ -11,7 +11,7 @@ import pytest
 
 from nodeagent.commands import doctor
 from nodeagent.commands.dispatch import dispatch
-from nodeagent.doctor.findings import Finding, ok, warn
+from nodeagent.doctor.findings import Finding, fail, ok, warn
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,7 +49,10 @@ def test_one_run_on_this_machine_tells_all_in_json(
     assert not (tmp_path / "lock").exists()
 
 
-@pytest.mark.parametrize(("finding", "code"), [(ok("x", "fine"), 0), (warn("x", "y", "z"), 2)])
+@pytest.mark.parametrize(
+    ("finding", "code"),
+    [(ok("x", "fine"), 0), (warn("x", "y", "z"), 2), (fail("x", "y", "z"), 1)],
+)
 def test_the_exit_code_is_that_of_the_findings(
     finding: Finding, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,6 +62,10 @@ def test_the_exit_code_is_that_of_the_findings(
     monkeypatch.setattr(doctor, "examine", examine)
     assert dispatch(["doctor"]) == code
     assert capsys.readouterr().out.startswith("ok    configuration  valid\n")
+    assert dispatch(["doctor", "-o", "json"]) == code
+    report = json.loads(capsys.readouterr().out)
+    assert report["exitCode"] == code
+    assert [one["check"] for one in report["findings"]] == ["configuration", "x"]
 
 
 def test_a_wrong_configuration_is_a_finding_and_the_rest_is_still_looked_at(

@@ -1,6 +1,7 @@
 """Findings as text, as JSON, and as an exit code."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,12 @@ CODES = [
 @pytest.mark.parametrize(("findings", "code"), CODES)
 def test_the_worst_finding_decides_the_exit_code(findings: list[Finding], code: int) -> None:
     assert exit_code(findings) == code
+
+
+@pytest.mark.parametrize("report", [note, warn, fail])
+def test_a_finding_without_advice_cannot_be_made(report: Any) -> None:
+    with pytest.raises(ValueError, match="nothing says what to do about disk: full"):
+        report("disk", "full", "")
 
 
 def test_text_has_a_line_per_finding_with_its_advice_below() -> None:
