@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
@@ -119,7 +118,7 @@ class Gate:
         self, request: web.Request, handler: Handler, info: RequestInfo
     ) -> web.StreamResponse:
         if info.is_long_running:
-            request[COUNT_SENT] = CountSent(partial(self.metrics.count_sent, info))
+            request[COUNT_SENT] = CountSent(self.metrics.watch_events(info).inc)
             with self.metrics.long_running(info).track_inprogress():
                 return await handler(request)
         timeout_s = time_for(request.query.get("timeout", ""), self.timeout_s)

@@ -13,6 +13,7 @@ from aiohttp import web
 from orch.component import httpd
 from orch.server import answer, freshness, media, render, renewal, served, watchstream
 from orch.server.call import Call, checked_patch, read_delete_options, read_document, read_object
+from orch.server.gathering import Gathering
 from orch.server.render import Rendering
 from orch.server.resources import (
     binding,
@@ -52,6 +53,7 @@ class ResourceHandlers:
     ) -> None:
         self._backend = backend
         self._deleted = deleted
+        self._gathering = Gathering()
         self._connectors = dict(connectors or {})  # (plural, subresource) → handler
         self._verbs: Mapping[tuple[str, str], Handler] = {
             ("get", ""): self._get,
@@ -103,6 +105,7 @@ class ResourceHandlers:
         wanted = WatchRequest(
             self._rendering(call),
             call.selection(),
+            call.info.namespace,
             options.parse_list_options(call.request.query, watch=True),
         )
         try:
@@ -115,7 +118,7 @@ class ResourceHandlers:
             # As the reference does: the stream opens, and its only event says so.
             line = render.render_error(error.to_status())
             return web.Response(body=line, content_type=media.JSON)
-        return await watchstream.stream(call.request, wanted, opened)
+        return await watchstream.stream(call.request, wanted, opened, self._gathering)
 
     async def _create(self, call: Call) -> web.Response:
         wanted = options.parse_write_options(call.request.query)

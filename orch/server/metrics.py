@@ -121,9 +121,9 @@ class ServerMetrics:
             sizes = self._response_sizes[labels] = self._sizes.labels(*labels)
         return sizes
 
-    def count_sent(self, info: RequestInfo, events: int) -> None:
-        """Count events that a watch has sent."""
-        self._watch_events.labels(info.group, info.version, info.resource).inc(events)
+    def watch_events(self, info: RequestInfo) -> Counter:
+        """Of the events that watches of that kind have sent."""
+        return self._watch_events.labels(info.group, info.version, info.resource)
 
     def count_audited(self, level: str) -> None:
         self._audit_levels.labels(level).inc()

@@ -1,7 +1,8 @@
 """A watch as an HTTP answer: one JSON line per event, until its time is up or the client is gone.
 
 What happens is `resources.watching`; here it is written, with bookmarks in between and a clean end
-when the server stops. Several events that are there together go out in one write.
+when the server stops. Events that are there together go out in one write, and those of a busy
+watch wait a few milliseconds for each other (`gathering`).
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from aiohttp import web
 
 from orch.component import clock
 from orch.server import render
+from orch.server.gathering import Gathering
 from orch.server.render import Rendering
 from orch.server.resources import watching
 from orch.server.resources.options import ListOptions
 from orch.server.resources.selection import Selection
 from orch.server.resources.watching import Event, Opened
-from orch.wire.errors import ApiError
+from orch.server.storage.base import Change, Compacted, Watch
+from orch.wire.errors import expired
 
 MIN_LIFETIME_S = 1800  # the reference: random between one and two of these
 BOOKMARK_S = 60.0
 _GONE_CHECK_S = 15.0  # a silent watch notices within this that its client has left
 _EVENTS_PER_WRITE = 200
+BUSY_S = 0.02  # a watch is busy for so long after a write
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,13 @@ class WatchRequest:
 
     rendering: Rendering
     selection: Selection
+    namespace: str
     options: ListOptions
+
+    @property
+    def is_common(self) -> bool:
+        """The plain form of all objects of a namespace, or of all: what others see as well."""
+        return self.rendering.is_plain and self.selection.everything
 
     def lifetime_s(self) -> float:
         if self.options.timeout_s is not None:
@@ -52,11 +62,14 @@ class WatchRequest:
         return MIN_LIFETIME_S * (1 + random.random())  # noqa: S311 - spreads reconnects
 
 
-async def stream(request: web.Request, wanted: WatchRequest, opened: Opened) -> web.StreamResponse:
+async def stream(
+    request: web.Request, wanted: WatchRequest, opened: Opened, gathering: Gathering
+) -> web.StreamResponse:
     """Answer with the events of an opened watch; returns when the stream has ended."""
     response = web.StreamResponse(headers=_headers(wanted))
     response.enable_chunked_encoding()
-    writer = _Writer(wanted.rendering, response, request.get(COUNT_SENT))
+    writer = _Writer(wanted, request, response)
+    feed = _Feed(request, opened.watch, writer, gathering)
     try:
         await response.prepare(request)
         await writer.write_events(opened.initial)
@@ -64,7 +77,7 @@ async def stream(request: web.Request, wanted: WatchRequest, opened: Opened) -> 
             await writer.write(
                 render.render_bookmark(wanted.rendering, opened.initial_revision, ends_initial=True)
             )
-        await _follow(request, wanted, opened, writer)
+        await _follow(wanted, feed, writer)
         await response.write_eof()
     except ConnectionError:
         if request.transport is not None:
@@ -81,69 +94,174 @@ def _headers(wanted: WatchRequest) -> dict[str, str]:
     }
 
 
-async def _follow(
-    request: web.Request, wanted: WatchRequest, opened: Opened, writer: _Writer
-) -> None:
-    """Write events as they come; bookmarks when asked for, also as the last line at timeout.
-
-    One timer runs beside the events, not one per event.
-    """
+async def _follow(wanted: WatchRequest, feed: _Feed, writer: _Writer) -> None:
+    """Write events as they come; bookmarks when asked for, also as the last line at timeout."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + wanted.lifetime_s()
     bookmark_s = loop.time() + BOOKMARK_S
-    timer = _remind(opened, deadline_s, bookmark_s)
     try:
-        while request.transport is not None and not request.transport.is_closing():
-            events = await watching.next_events(opened.watch, wanted.selection)
-            if events is None:
+        while writer.is_open:
+            changes = await feed.next_changes(
+                min(deadline_s, bookmark_s, loop.time() + _GONE_CHECK_S)
+            )
+            if changes is None:
                 return
-            await writer.write_events(events)
+            await writer.write_events(watching.events_of(changes, wanted.selection))
             now_s = loop.time()
-            if now_s < timer.when():
+            if now_s < min(bookmark_s, deadline_s):
                 continue
-            if now_s >= min(bookmark_s, deadline_s):
-                if wanted.options.bookmarks:
-                    line = render.render_bookmark(wanted.rendering, opened.watch.revision)
-                    await writer.write(line)
-                bookmark_s = now_s + BOOKMARK_S
+            if wanted.options.bookmarks:
+                await writer.write(render.render_bookmark(wanted.rendering, feed.revision))
+            bookmark_s = now_s + BOOKMARK_S
             if now_s >= deadline_s:
                 return
-            timer = _remind(opened, deadline_s, bookmark_s)
-    except ApiError as error:
-        await writer.write(render.render_error(error.to_status()))
-    finally:
-        timer.cancel()
+    except Compacted as error:
+        await writer.write(render.render_error(expired(str(error)).to_status()))
 
 
-def _remind(opened: Opened, deadline_s: float, bookmark_s: float) -> asyncio.TimerHandle:
-    """Wake the watch for a bookmark, for its end, or only to look whether anybody listens."""
-    loop = asyncio.get_running_loop()
-    when_s = min(deadline_s, bookmark_s, loop.time() + _GONE_CHECK_S)
-    return loop.call_at(when_s, opened.watch.nudge)
+class _Feed:
+    """What a watch brings, on its way to the client.
+
+    Ordinarily a callback writes it, without a switch to the handler's task, which would cost more
+    than the event. What takes time or ends the stream is left to the handler: many events at once,
+    a client that does not keep up or has left, a watch that ended or fell behind.
+    """
+
+    def __init__(
+        self, request: web.Request, watch: Watch, writer: _Writer, gathering: Gathering
+    ) -> None:
+        self._request = request
+        self._watch = watch
+        self._writer = writer
+        self._gathering = gathering
+        self._loop = asyncio.get_running_loop()
+        self._written_s = 0.0
+        self._rest: list[Change] = []  # taken, and too many for a callback
+        self._left: asyncio.Future[None] = self._loop.create_future()  # to the handler
+
+    @property
+    def revision(self) -> int:
+        """How far the watch has come."""
+        return self._watch.revision
+
+    async def next_changes(self, until_s: float) -> list[Change] | None:
+        """Those the handler has to write itself; [] when it is `until_s`; None at the end.
+
+        Compacted when the client fell behind what is held.
+        """
+        changes = self._take()
+        if changes is None or changes:
+            return changes
+        self._left = self._loop.create_future()
+        timer = self._loop.call_at(until_s, self._leave)
+        self._watch.wake(self._arrived)
+        try:
+            await self._left
+        finally:
+            timer.cancel()
+            self._watch.wake(None)
+            self._gathering.forget(self._write)
+        await self._request.writer.drain()
+        return self._take()
+
+    def _take(self) -> list[Change] | None:
+        rest, self._rest = self._rest, []
+        return rest or self._watch.take()
+
+    def _arrived(self) -> None:
+        if self._loop.time() - self._written_s < BUSY_S:
+            self._gathering.later(self._write)
+        else:
+            self._gathering.soon(self._write)
+
+    def _write(self) -> None:
+        if self._left.done():
+            return  # the handler takes what there is
+        try:
+            changes = self._take() if self._writer.takes_more else None
+            if changes is None or len(changes) > _EVENTS_PER_WRITE:
+                self._rest = changes or []
+                self._leave()
+                return
+            if changes and self._writer.write_now(changes):
+                self._written_s = self._loop.time()
+            self._watch.wake(self._arrived)
+        except Exception as error:  # the handler raises it: a callback has nobody to tell
+            self._left.set_exception(error)
+
+    def _leave(self) -> None:
+        if not self._left.done():
+            self._left.set_result(None)
+
+
+# Bodies that went to one client of several lately, with the first and the last change in them.
+_latest_bodies: dict[tuple[int, int, str, str], tuple[Change, Change, bytes]] = {}
+_LATEST_BODIES_MAX = 8
 
 
 class _Writer:
     """Lines of one stream; knows whether the columns of a table were already sent."""
 
     def __init__(
-        self, rendering: Rendering, response: web.StreamResponse, count: CountSent | None = None
+        self, wanted: WatchRequest, request: web.Request, response: web.StreamResponse
     ) -> None:
-        self._rendering = rendering
-        self._count = count
+        self._wanted = wanted
+        self._rendering = wanted.rendering
+        self._request = request
         self._response = response
+        self._count = request.get(COUNT_SENT)
         self._first = True
+
+    @property
+    def is_open(self) -> bool:
+        transport = self._request.transport
+        return transport is not None and not transport.is_closing()
+
+    @property
+    def takes_more(self) -> bool:
+        """Is the client there, and keeping up?"""
+        return self.is_open and not self._request.protocol.writing_paused
 
     async def write(self, line: bytes) -> None:
         await self._response.write(line)
 
     async def write_events(self, events: Sequence[Event]) -> None:
+        """As fast as the client takes them."""
         for start in range(0, len(events), _EVENTS_PER_WRITE):
-            lines = []
-            if not self._rendering.is_plain:  # ages grow meanwhile
-                self._rendering = replace(self._rendering, now=clock.utc_now())
-            for event in events[start : start + _EVENTS_PER_WRITE]:
-                lines.append(render.render_event(self._rendering, event, first=self._first))
-                self._first = False
-            await self.write(b"".join(lines))
+            await self.write(self._lines(events[start : start + _EVENTS_PER_WRITE]))
+
+    def write_now(self, changes: Sequence[Change]) -> bool:
+        """As one chunk, into the connection's buffer; False when the client has no part in them."""
+        body = self._common_body(changes) if self._wanted.is_common else self._body(changes)
+        if body and self._request.transport is not None:
+            self._request.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        return bool(body)
+
+    def _common_body(self, changes: Sequence[Change]) -> bytes:
+        """Made for the first client of those who are told the same at about one time."""
+        first, last = changes[0], changes[-1]
+        place = id(first), id(last), self._wanted.namespace, self._rendering.alias
+        known = _latest_bodies.get(place)
+        if known is not None and known[0] is first and known[1] is last:
+            if self._count is not None:
+                self._count.tell(len(changes))
+            return known[2]
+        body = self._body(changes)
+        if len(_latest_bodies) >= _LATEST_BODIES_MAX:
+            _latest_bodies.clear()
+        _latest_bodies[place] = first, last, body
+        return body
+
+    def _body(self, changes: Sequence[Change]) -> bytes:
+        return self._lines(watching.events_of(changes, self._wanted.selection))
+
+    def _lines(self, events: Sequence[Event]) -> bytes:
+        if not self._rendering.is_plain:  # ages grow meanwhile
+            self._rendering = replace(self._rendering, now=clock.utc_now())
+        lines = []
+        for event in events:
+            lines.append(render.render_event(self._rendering, event, first=self._first))
+            self._first = False
         if self._count is not None and events:
             self._count.tell(len(events))
+        return b"".join(lines)

@@ -1,12 +1,13 @@
 """Watch objects: storage's changes made into the events one client asked for.
 
 A change is looked at through the client's selectors: an object that comes to match is ADDED, one
-that no longer does is DELETED, whatever happened to it. Pure but for waiting on storage; how an
-event is written is the caller's business.
+that no longer does is DELETED, whatever happened to it. How an event is written is the caller's
+business.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,17 +66,8 @@ def open_watch(
     return Opened(initial, from_revision, watch)
 
 
-async def next_events(watch: Watch, selection: Selection) -> list[Event] | None:
-    """At least one change's events (none if it does not concern the client); None at the end.
-
-    ApiError 410 when the client fell behind what is held.
-    """
-    try:
-        changes = await watch.changes()
-    except Compacted as error:
-        raise expired(str(error)) from None
-    if changes is None:
-        return None
+def events_of(changes: Sequence[Change], selection: Selection) -> list[Event]:
+    """What changes are to a client with these selectors."""
     return [event for change in changes if (event := as_event(change, selection))]
 
 

@@ -109,13 +109,18 @@ class Watch(Protocol):
     """A reader's place in the history."""
 
     async def changes(self) -> list[Change] | None:
-        """The next changes; none after a nudge, None when storage ends its watches.
+        """The next changes; None when storage ends its watches.
 
         Compacted when this reader fell behind what is held.
         """
 
-    def nudge(self) -> None:
-        """Let `changes` return now, this time without waiting: the reader has something else."""
+    def take(self) -> list[Change] | None:
+        """`changes` without waiting: [] when there is nothing now."""
+
+    def wake(self, told: Callable[[], None] | None) -> None:
+        """Have it called once, when there is something to take that was not there now; None:
+        nobody any more. For a reader that does not wait in `changes`.
+        """
 
     @property
     def revision(self) -> int:

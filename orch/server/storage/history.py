@@ -6,9 +6,8 @@ that falls behind what is held gets `Compacted` instead of growing the process.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from orch.server.storage.base import Change, Compacted
 
@@ -22,7 +21,7 @@ class History:
         self.floor = floor
         self._changes: list[Change] = []
         self._first = 0  # absolute position of _changes[0]
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[Callable[[], None], None] = {}  # in the order they came
         self._ended = False
 
     def __len__(self) -> int:
@@ -65,14 +64,12 @@ class History:
             raise Compacted(seen_revision, self.floor)
         return self._changes[position - self._first :]
 
-    def next_change(self) -> asyncio.Future[None]:
-        """Done when something was appended, or the history was ended; `forget` it if not used."""
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
-        return future
+    def tell_next(self, told: Callable[[], None]) -> None:
+        """Have it called once, when something was appended or the history was ended."""
+        self._waiting[told] = None
 
-    def forget(self, future: asyncio.Future[None]) -> None:
-        self._waiting.discard(future)
+    def forget(self, told: Callable[[], None]) -> None:
+        self._waiting.pop(told, None)
 
     def end(self) -> None:
         self._ended = True
@@ -83,7 +80,6 @@ class History:
         return self._ended
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, set()
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        waiting, self._waiting = self._waiting, {}
+        for told in waiting:
+            told()

@@ -8,7 +8,9 @@ that concern it, so that thousands of agents do not each look at every pod of th
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from orch.server.storage.base import Change, Compacted, Concern
 from orch.server.storage.history import MIN_KEPT, History
@@ -16,32 +18,47 @@ from orch.server.storage.history import MIN_KEPT, History
 NewestRevision = Callable[[], int]
 
 
-class _Waiting:
-    """What both have in common: at most one reader, that waits, is nudged, or has left."""
+class _Read(ABC):
+    """What both have in common: at most one reader, that is told of changes or waits for them."""
 
     def __init__(self) -> None:
         self._closed = False
-        self._nudged = False
-        self._wakeup: asyncio.Future[None] | None = None
+        self._told: Callable[[], None] | None = None
 
-    def nudge(self) -> None:
-        self._nudged = True
-        self._wake()
+    @abstractmethod
+    def take(self) -> list[Change] | None: ...
+
+    async def changes(self) -> list[Change] | None:
+        while not (found := self.take()):
+            if found is None:
+                return None
+            told = asyncio.get_running_loop().create_future()
+            self.wake(partial(_set, told))
+            try:
+                await told
+            finally:
+                self.wake(None)
+        return found
+
+    def wake(self, told: Callable[[], None] | None) -> None:
+        self._told = told
 
     def close(self) -> None:
         self._closed = True
-        self._wake()
+        self._tell()
 
-    def _take_nudge(self) -> bool:
-        nudged, self._nudged = self._nudged, False
-        return nudged
-
-    def _wake(self) -> None:
-        if self._wakeup is not None and not self._wakeup.done():
-            self._wakeup.set_result(None)
+    def _tell(self) -> None:
+        told, self._told = self._told, None
+        if told is not None:
+            told()
 
 
-class CursorWatch(_Waiting):
+def _set(told: asyncio.Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
+
+
+class CursorWatch(_Read):
     """A place in one kind's history, narrowed to a key prefix."""
 
     def __init__(
@@ -60,31 +77,24 @@ class CursorWatch(_Waiting):
             return self._newest()
         return self._revision
 
-    async def changes(self) -> list[Change] | None:
-        while not (self._closed or self._history.ended):
-            found = self._history.read(self._position, self._revision)
-            if found:
-                self._position += len(found)
-                self._revision = found[-1].revision
-                wanted = [change for change in found if change.key.startswith(self._prefix)]
-                if wanted:
-                    return wanted
-            elif self._take_nudge():
-                return []
-            else:
-                await self._wait()
-        return None
+    def take(self) -> list[Change] | None:
+        if self._closed or self._history.ended:
+            return None
+        found = self._history.read(self._position, self._revision)
+        if found:
+            self._position += len(found)
+            self._revision = found[-1].revision
+        return [change for change in found if change.key.startswith(self._prefix)]
 
-    async def _wait(self) -> None:
-        self._wakeup = self._history.next_change()
-        try:
-            await self._wakeup
-        finally:
-            self._history.forget(self._wakeup)
-            self._wakeup = None
+    def wake(self, told: Callable[[], None] | None) -> None:
+        super().wake(told)
+        if told is None:
+            self._history.forget(self._tell)
+        else:
+            self._history.tell_next(self._tell)
 
 
-class ConcernedWatch(_Waiting):
+class ConcernedWatch(_Read):
     """Changes handed to it by the index, kept until they are read."""
 
     def __init__(
@@ -119,31 +129,26 @@ class ConcernedWatch(_Waiting):
         if len(self._pending) > MIN_KEPT and self._fell_behind_at is None:
             self._fell_behind_at = self._pending[0].revision
             self._index.remove(self)
-        self._wake()
+        self._tell()
 
     def lose(self) -> None:
         """Changes were missed that nobody knows."""
         if self._fell_behind_at is None:
             self._fell_behind_at = self.revision
             self._index.remove(self)
-        self._wake()
+        self._tell()
 
     def close(self) -> None:
         self._index.remove(self)
         super().close()
 
-    async def changes(self) -> list[Change] | None:
-        while not self._closed:
-            if self._fell_behind_at is not None:
-                raise Compacted(self._fell_behind_at, self._newest())
-            if self._pending:
-                taken, self._pending = self._pending, []
-                return taken
-            if self._take_nudge():
-                return []
-            self._wakeup = asyncio.get_running_loop().create_future()
-            await self._wakeup
-        return None
+    def take(self) -> list[Change] | None:
+        if self._closed:
+            return None
+        if self._fell_behind_at is not None:
+            raise Compacted(self._fell_behind_at, self._newest())
+        taken, self._pending = self._pending, []
+        return taken
 
 
 class ConcernIndex:

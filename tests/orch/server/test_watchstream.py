@@ -11,8 +11,8 @@ import aiohttp
 import orjson
 import pytest
 
+from orch.component.connection import Connection
 from orch.server import watchstream
-from orch.wire.errors import expired
 from tests.orch.server.harness import LEASES, MERGE, NODES, PODS, Api, lease, node, pod
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -140,14 +140,62 @@ async def test_a_forgotten_version_is_an_error_event(api: Api) -> None:
         assert await stream.ended()
 
 
-async def test_a_client_that_falls_behind_is_told_so(api: Api, monkeypatch) -> None:
-    async def behind(*_: object) -> None:
-        raise expired("too old resource version: 1 (7)")
+def connection_of_watch(api: Api) -> Connection:
+    """The server's end of the one request that is under way."""
+    (found,) = [one for one in api.http._connections if one._current_request is not None]
+    return found
 
-    monkeypatch.setattr(watchstream.watching, "next_events", behind)
+
+async def test_a_slow_client_gets_what_it_missed(api: Api) -> None:
+    async with watching(api, PODS) as stream:
+        connection = connection_of_watch(api)
+        connection.pause_writing()  # as the transport does while its buffer is full
+        for name in ("a", "b"):
+            await api.call("POST", PODS, pod(name))
+        assert connection.transport.get_write_buffer_size() == 0
+        connection.resume_writing()
+        assert await stream.take(2) == [("ADDED", "a"), ("ADDED", "b")]
+
+
+async def test_more_events_than_go_into_a_write_come_in_several(api: Api, monkeypatch) -> None:
+    monkeypatch.setattr(watchstream, "_EVENTS_PER_WRITE", 2)
+    async with watching(api, PODS) as stream:
+        await asyncio.gather(*(api.call("POST", PODS, pod(f"p{n}")) for n in range(7)))
+        assert sorted(name for _, name in await stream.take(7)) == [f"p{n}" for n in range(7)]
+
+
+async def test_watchers_of_all_and_of_one_namespace_are_told_each_their_own(api: Api) -> None:
+    elsewhere = "/api/v1/namespaces/orch-system/pods"
+    async with watching(api, "/api/v1/pods") as everywhere, watching(api, PODS) as here:
+        await asyncio.gather(
+            *(api.call("POST", path, pod(f"p{n}")) for path in (PODS, elsewhere) for n in range(3))
+        )
+        seen = [(await everywhere.next())["object"]["metadata"]["namespace"] for _ in range(6)]
+        assert sorted(seen) == ["default"] * 3 + ["orch-system"] * 3
+        assert sorted(await here.take(3)) == [("ADDED", f"p{n}") for n in range(3)]
+
+
+async def test_what_fails_while_events_are_written_ends_the_stream(api: Api, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with watching(api, PODS) as stream:
+        monkeypatch.setattr(watchstream.watching, "events_of", fail)
+        await api.call("POST", PODS, pod("a"))
+        with pytest.raises(aiohttp.ClientError):
+            await stream.next()
+
+
+async def test_a_client_that_falls_behind_is_told_so(api: Api) -> None:
     await api.call("POST", PODS, pod("a"))
     async with watching(api, PODS) as stream:
         assert await stream.take(1) == [("ADDED", "a")]
+        connection = connection_of_watch(api)
+        connection.pause_writing()
+        for name in ("b", "c", "d"):
+            await api.call("POST", PODS, pod(name))
+        api.server.storage.compact(1)
+        connection.resume_writing()
         event = await stream.next()
         assert (event["type"], event["object"]["reason"]) == ("ERROR", "Expired")
         assert await stream.ended()

@@ -6,8 +6,8 @@ from orch.server.resources.backend import Backend
 from orch.server.resources.document import encode
 from orch.server.resources.options import ListOptions
 from orch.server.resources.selection import Selection, parse_selection
-from orch.server.resources.watching import as_event, next_events, open_watch
-from orch.server.storage.base import Change, Stored
+from orch.server.resources.watching import as_event, events_of, open_watch
+from orch.server.storage.base import Change, Compacted, Stored
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
 from tests.orch.server.resources.places import made, pod
@@ -50,7 +50,7 @@ async def test_without_a_version_what_is_there_is_the_beginning(backend: Backend
     opened = open_watch(backend, ALL, "default", ListOptions())
     assert [event.type for event in opened.initial] == ["ADDED"]
     await made(backend, "Pod", pod("b"))
-    events = await next_events(opened.watch, ALL)
+    events = events_of(opened.watch.take(), ALL)
     assert [event.stored.key for event in events] == ["/pods/default/b"]
 
 
@@ -59,7 +59,7 @@ async def test_the_beginning_can_be_declined(backend: Backend) -> None:
     opened = open_watch(backend, ALL, "", ListOptions(send_initial_events=False))
     assert opened.initial == []
     await made(backend, "Pod", pod("b"))
-    assert len(await next_events(opened.watch, ALL)) == 1
+    assert len(events_of(opened.watch.take(), ALL)) == 1
 
 
 async def test_the_beginning_can_be_asked_for_with_a_version(backend: Backend) -> None:
@@ -71,7 +71,9 @@ async def test_the_beginning_can_be_asked_for_with_a_version(backend: Backend) -
 async def test_changes_that_do_not_concern_the_client_are_no_events(backend: Backend) -> None:
     opened = open_watch(backend, MINE, "", ListOptions())
     await made(backend, "Pod", pod("a"))
-    assert await next_events(opened.watch, MINE) == []
+    changes = opened.watch.take()
+    assert len(changes) == 1
+    assert events_of(changes, MINE) == []
 
 
 async def test_a_forgotten_version_is_expired_at_the_start_and_on_the_way(backend: Backend) -> None:
@@ -82,11 +84,11 @@ async def test_a_forgotten_version_is_expired_at_the_start_and_on_the_way(backen
     backend.storage.compact(1)
     with pytest.raises(ApiError, match="too old resource version"):
         open_watch(backend, ALL, "", ListOptions(resource_version=start))
-    with pytest.raises(ApiError, match="too old resource version"):
-        await next_events(opened.watch, ALL)
+    with pytest.raises(Compacted, match="too old resource version"):
+        opened.watch.take()
 
 
 async def test_the_end_of_storage_is_the_end_of_the_watch(backend: Backend) -> None:
     opened = open_watch(backend, ALL, "", ListOptions())
     backend.storage.end_watches()
-    assert await next_events(opened.watch, ALL) is None
+    assert opened.watch.take() is None

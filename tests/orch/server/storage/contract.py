@@ -123,16 +123,40 @@ class StorageContract:
         assert [change.current for change in await waiting] == [stored]
         assert watch.revision == storage.revision
 
-    async def test_a_nudged_watch_returns_empty_handed_once(self, storage) -> None:
-        watch = storage.watch("/pods/", storage.revision)
-        waiting = asyncio.ensure_future(watch.changes())
-        await asyncio.sleep(0)
-        watch.nudge()
-        assert await waiting == []
-        watch.nudge()
-        stored = await storage.create("/pods/a/x", b"1")
-        assert [change.current for change in await watch.changes()] == [stored]
-        assert await watch.changes() == []
+    @pytest.mark.parametrize("concern", [None, MINE])
+    async def test_a_watch_tells_once_that_there_is_something_to_take(
+        self, storage, concern
+    ) -> None:
+        watch = storage.watch("/pods/", storage.revision, concern)
+        assert watch.take() == []
+        told = []
+        watch.wake(lambda: told.append(storage.revision))
+        stored = [await storage.create(f"/pods/a/{name}", b"mine") for name in ("x", "y")]
+        assert len(told) == 1
+        taken = watch.take()
+        while len(taken) < 2:  # where other servers write too, memory may be a moment behind
+            await asyncio.sleep(0)
+            taken += watch.take()
+        assert [change.current for change in taken] == stored
+        assert watch.take() == []
+
+    @pytest.mark.parametrize("concern", [None, MINE])
+    async def test_a_watch_tells_nobody_who_does_not_want_to_know(self, storage, concern) -> None:
+        watch = storage.watch("/pods/", storage.revision, concern)
+        told = []
+        watch.wake(lambda: told.append(1))
+        watch.wake(None)
+        await storage.create("/pods/a/x", b"mine")
+        assert told == []
+
+    @pytest.mark.parametrize("concern", [None, MINE])
+    async def test_a_watch_tells_of_its_end(self, storage, concern) -> None:
+        watch = storage.watch("/pods/", storage.revision, concern)
+        told = []
+        watch.wake(lambda: told.append(1))
+        storage.end_watches()
+        assert told == [1]
+        assert watch.take() is None
 
     async def test_a_closed_watch_ends(self, storage) -> None:
         watch = storage.watch("/pods/", storage.revision)
@@ -171,15 +195,11 @@ class StorageContract:
         ]
         assert watch.revision == storage.revision
 
-    async def test_a_concerned_watch_waits_is_nudged_and_ends(self, storage) -> None:
+    async def test_a_concerned_watch_waits_and_ends(self, storage) -> None:
         watch = storage.watch("/pods/", storage.revision, MINE)
         waiting = asyncio.ensure_future(watch.changes())
         await storage.create("/pods/a/other", b"other")
         assert not waiting.done()
-        watch.nudge()
-        assert await waiting == []
-        waiting = asyncio.ensure_future(watch.changes())
-        await asyncio.sleep(0)
         storage.end_watches()
         assert await waiting is None
         assert await storage.watch("/pods/", storage.revision, MINE).changes() is None

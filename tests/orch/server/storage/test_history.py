@@ -39,24 +39,37 @@ def test_trimming_to_more_than_is_held_forgets_nothing() -> None:
     assert (len(history), history.floor) == (2, 0)
 
 
-async def test_every_waiting_reader_is_woken_by_a_change() -> None:
+class Reader:
+    """Counts how often it was told."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def tell(self) -> None:
+        self.told += 1
+
+
+def test_every_reader_that_wants_to_know_is_told_of_the_next_change_once() -> None:
     history = History(floor=0)
-    waiting = [history.next_change() for _ in range(3)]
+    readers = [Reader() for _ in range(3)]
+    for reader in readers:
+        history.tell_next(reader.tell)
     history.append(changes(1))
-    assert all(future.done() for future in waiting)
+    history.append(changes(2))
+    assert [reader.told for reader in readers] == [1, 1, 1]
 
 
-async def test_a_reader_that_gives_up_waiting_is_forgotten() -> None:
-    history = History(floor=0)
-    waiting = history.next_change()
-    history.forget(waiting)
+def test_a_reader_that_does_not_want_to_know_any_more_is_forgotten() -> None:
+    history, reader = History(floor=0), Reader()
+    history.tell_next(reader.tell)
+    history.forget(reader.tell)
     history.append(changes(1))
-    assert not waiting.done()
+    assert reader.told == 0
 
 
-async def test_an_ended_history_lets_its_readers_go() -> None:
-    history = History(floor=0)
-    waiting = history.next_change()
+def test_an_ended_history_lets_its_readers_go() -> None:
+    history, reader = History(floor=0), Reader()
+    history.tell_next(reader.tell)
     history.end()
     assert history.ended
-    assert waiting.done()
+    assert reader.told == 1
