@@ -6,6 +6,7 @@ is tried again. `-` is standard output, which is not rotated.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -129,17 +130,25 @@ class _RotatedFile:
             self._descriptor = -1
 
     def write(self, lines: list[bytes]) -> None:
-        """Whole lines; OSError, then none or some of them were written."""
+        """Whole lines; OSError, then none or some of them were written, and no half one."""
         for line in lines:
             bound = self._rotation.max_bytes
             if bound and self._size and self._size + len(line) > bound:
                 self._rotate()
             if self._descriptor < 0:
                 self.open()
+            try:
+                self._append(line)
+            except OSError:
+                with contextlib.suppress(OSError):  # what cannot be cut is no file on a disk
+                    os.ftruncate(self._descriptor, self._size)
+                raise
             self._size += len(line)
-            view = memoryview(line)
-            while view:
-                view = view[os.write(self._descriptor, view) :]
+
+    def _append(self, line: bytes) -> None:
+        view = memoryview(line)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
 
     def _rotate(self) -> None:
         self.close()

@@ -99,6 +99,28 @@ def test_what_cannot_be_written_is_counted_said_once_and_tried_again(
     assert len([text for text in said if "No space left" in text]) == 1
 
 
+def test_a_disk_that_takes_half_a_line_keeps_none_of_it(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "audit.log"
+    log = AuditLog(str(path), Rotation(), lambda: None)
+    real, room = os.write, [6]
+
+    def nearly_full(descriptor: int, data: bytes) -> int:
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        taken = real(descriptor, bytes(data[: room[0]]))
+        room[0] -= taken
+        return taken
+
+    log.open()
+    monkeypatch.setattr(auditlog.os, "write", nearly_full)
+    log._write([b"one\n", b"two\n"])
+    assert path.read_bytes() == b"one\n"
+    room[0] = 100
+    log._write([b"three\n"])
+    log.close()
+    assert path.read_bytes() == b"one\nthree\n"
+
+
 def test_lines_beyond_what_can_wait_are_counted(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(auditlog, "MAX_WAITING", 0)
     assert written(tmp_path / "audit.log", Rotation(), [b"1\n"]) == 1
