@@ -1,41 +1,83 @@
 """Work that may hang in the kernel: in a thread of its own that nothing waits for at the end.
 
 The loop's own pool of threads is joined when the program ends; a reading that hangs in an
-uninterruptible call would keep the agent from ending.
+uninterruptible call would keep the agent from ending. A thread whose work is done is kept for the
+next one, so that a machine that is out of threads is measured all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
+import queue
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
 
+Step = Callable[[], None]
+
+_idle: collections.deque[_Worker] = collections.deque()
+
+
+class _Worker(threading.Thread):
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._given: queue.SimpleQueue[tuple[str, Step, Step]] = queue.SimpleQueue()
+
+    def give(self, name: str, work: Step, done: Step) -> None:
+        self._given.put((name, work, done))
+
+    def run(self) -> None:
+        while True:
+            self.name, work, done = self._given.get()
+            try:
+                work()
+                _idle.append(self)
+            finally:
+                done()
+
+
+def start(work: Step, done: Step, *, name: str) -> None:
+    """Begin `work` aside; `done` is called there when it has ended.
+
+    RuntimeError when a thread is needed and the machine has none left.
+    """
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        worker = _Worker()
+        worker.start()
+    worker.give(name, work, done)
+
 
 async def run_aside(work: Callable[[], T], *, name: str) -> T:
     """What `work` returns or raises."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
+    settled: asyncio.Future[T] = loop.create_future()
+    outcome: tuple[T | None, BaseException | None] = None, None
 
     def run() -> None:
-        result, failure = None, None
+        nonlocal outcome
         try:
-            result = work()
+            outcome = work(), None
         except BaseException as error:  # handed to whoever waits
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(settle, result, failure)
+            outcome = None, error
 
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return await done
+    def settle() -> None:
+        result, error = outcome
+        if settled.cancelled():
+            return
+        if error is not None:
+            settled.set_exception(error)
+        else:
+            settled.set_result(result)  # type: ignore[arg-type]
+
+    def tell() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle)
+
+    start(run, tell, name=name)
+    return await settled

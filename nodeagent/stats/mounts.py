@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from nodeagent.stats import filesystem
+from nodeagent.stats import aside, filesystem
 from nodeagent.stats.samples import FsSample
 from orch.component import clock
 
@@ -61,10 +61,9 @@ class Mounts:
             is_stuck = len(self.hanging) >= MOST_HANGING
         if not turn.paths or is_stuck:
             return
-        thread = threading.Thread(target=self._ask_all, args=(turn,), name="mounts", daemon=True)
-        thread.start()
-        thread.join(self._budget_s)
-        if thread.is_alive():
+        ended = threading.Event()
+        aside.start(lambda: self._ask_all(turn), ended.set, name="mounts")
+        if not ended.wait(self._budget_s):
             self._abandon(turn)
 
     def _ask_all(self, turn: _Turn) -> None:

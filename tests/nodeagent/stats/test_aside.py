@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -37,6 +38,24 @@ async def test_what_the_work_returns_or_raises_comes_back() -> None:
 
     with pytest.raises(KeyError):
         await run_aside(fail, name="fails")
+
+
+async def test_a_thread_is_kept_for_the_next_work_and_not_while_it_hangs() -> None:
+    first = await run_aside(threading.get_ident, name="first")
+    assert await run_aside(threading.get_ident, name="second") == first
+    begun, released = threading.Event(), threading.Event()
+
+    def hang() -> int:
+        begun.set()
+        released.wait(30)
+        return threading.get_ident()
+
+    hanging = asyncio.ensure_future(run_aside(hang, name="hangs"))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    assert await run_aside(threading.get_ident, name="beside") != first
+    released.set()
+    assert await hanging == first
 
 
 @pytest.mark.may_block

@@ -164,6 +164,20 @@ async def test_a_pod_that_cannot_be_sampled_leaves_the_others_whole_and_is_said_
     ]
 
 
+async def test_a_machine_that_is_out_of_threads_is_sampled_on(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sampler.step()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(3):
+        await sampler.step()
+    assert sampler.beats == 4
+
+
 async def test_pressure_support_is_logged_once(
     sampler: Sampler, caplog: pytest.LogCaptureFixture
 ) -> None:
