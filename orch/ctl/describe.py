@@ -1,9 +1,12 @@
-"""`orchctl describe`: objects in detail, with what happened to them lately."""
+"""`orchctl describe`: objects in detail, with what happened to them lately.
+
+What is shown, and how, is kubectl's (release 1.33); kinds it has no form for are shown whole.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +15,8 @@ from orch.ctl import (
     changes,
     choosing,
     describe_access,
+    describe_config,
+    describe_events,
     describe_node,
     describe_object,
     describe_pod,
@@ -21,31 +26,33 @@ from orch.ctl import (
     sheet,
     targets,
 )
-from orch.ctl.api import Api
+from orch.ctl.api import Api, segment
 from orch.ctl.choosing import Chosen
 from orch.ctl.discovery import Discovery
 from orch.ctl.manifests import Manifest
+from orch.wire import raw
 from orch.wire.errors import ApiError
-from orch.wire.names import COORDINATION_GROUP, NODE_LEASE_NAMESPACE, RBAC_GROUP
+from orch.wire.names import COORDINATION_GROUP, NODE_LEASE_NAMESPACE
 
 EXAMPLES = """
 orchctl describe node worker-1
 orchctl describe pod/web lease/worker-1
+orchctl describe pods web-
 orchctl describe clusterroles
 """
-_ACCESS = {
-    "Role": describe_access.role,
-    "ClusterRole": describe_access.role,
-    "RoleBinding": describe_access.binding,
-    "ClusterRoleBinding": describe_access.binding,
+Record = Mapping[str, Any]
+# Kinds that are told from the object alone, by the first word of their group: `rbac` is that of
+# this service's group and of the reference's.
+_FORMS: Mapping[tuple[str, str], Callable[[Record], list[str]]] = {
+    ("", "ConfigMap"): describe_config.config_map,
+    ("", "Secret"): describe_config.secret,
+    ("", "Namespace"): describe_config.namespace,
+    ("rbac", "Role"): describe_access.role,
+    ("rbac", "ClusterRole"): describe_access.role,
+    ("rbac", "RoleBinding"): describe_access.binding,
+    ("rbac", "ClusterRoleBinding"): describe_access.binding,
 }
-_OBJECTS = {
-    "Lease": describe_object.lease,
-    "ConfigMap": describe_object.config_map,
-    "Secret": describe_object.secret,
-    "ServiceAccount": describe_object.service_account,
-    "Namespace": describe_object.namespace,
-}
+_WITHOUT_EVENTS = set(_FORMS) - {("", "ConfigMap")}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,17 +72,19 @@ def run(args: argparse.Namespace) -> int:
 async def _describe_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:
     discovery = Discovery(api)
     chosen = await choosing.choose(api, discovery, args, args.words, found)
+    blank = "\n\n"
+    if len(args.words) == 2 and len(chosen) == 1:
+        chosen, blank = await _begun_so(api, chosen[0])
     printed = 0
 
     async def describe(one: Chosen) -> None:
         nonlocal printed
-        lines = await _lines(api, one)
-        if args.show_events == "true" and one.resource.kind != "Event":
-            lines += await _events(api, one)
-        if printed:
-            print("\n")
+        record = await api.read(one.path)
+        lines = await _lines(api, one, record)
+        if args.show_events == "true" and _form(one) not in _WITHOUT_EVENTS:
+            lines += await _events(api, one, record)
+        print(blank if printed else "", sheet.aligned(lines), sep="")
         printed += 1
-        print("\n".join(lines))
 
     if not chosen:
         named = await targets.find(discovery, args.words)
@@ -83,59 +92,75 @@ async def _describe_all(found: Sequence[Manifest], api: Api, args: argparse.Name
     return await changes.each(chosen, describe)
 
 
-async def _lines(api: Api, chosen: Chosen) -> list[str]:
-    record = await api.read(chosen.path)
-    kind, group = chosen.resource.kind, chosen.resource.group
-    if (group, kind) == ("", "Node"):
-        return await _node(api, record, chosen.name)
-    if (group, kind) == ("", "Pod"):
+async def _begun_so(api: Api, one: Chosen) -> tuple[list[Chosen], str]:
+    """One object, or without one of that name those that begin so; and what to print between."""
+    if await api.find(one.path) is None:
+        names = [raw.text(item, "metadata", "name") for item in await api.items(one.collection)]
+        begun = [name for name in names if name.startswith(one.name)]
+        if begun:
+            return [Chosen(one.resource, one.namespace, name) for name in begun], "\n"
+    return [one], ""
+
+
+def _form(one: Chosen) -> tuple[str, str]:
+    return one.resource.group.partition(".")[0], one.resource.kind
+
+
+async def _lines(api: Api, one: Chosen, record: Record) -> list[str]:
+    form = _form(one)
+    if form == ("", "Node"):
+        lease, pods = await _lease(api, one.name), await _pods(api, one.name)
+        return describe_node.lines(record, lease, pods, utc_now())
+    if form == ("", "Pod"):
         return describe_pod.lines(record, utc_now())
-    if _is_alias(group, RBAC_GROUP) and kind in _ACCESS:
-        return _ACCESS[kind](record)
-    if (not group or _is_alias(group, COORDINATION_GROUP)) and kind in _OBJECTS:
-        return _OBJECTS[kind](record)
-    return describe_object.anything(record)
+    if form == ("", "ServiceAccount"):
+        secrets = await _listed(api, f"/api/v1/namespaces/{segment(one.namespace)}/secrets")
+        return describe_config.service_account(record, secrets)
+    return _FORMS.get(form, describe_object.lines)(record)
 
 
-def _is_alias(group: str, own: str) -> bool:
-    """Whether a group is ours, or the same one under another domain."""
-    return group.partition(".")[0] == own.partition(".")[0]
-
-
-async def _node(api: Api, node: Mapping[str, Any], name: str) -> list[str]:
-    selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
+async def _lease(api: Api, node: str) -> Record | str:
+    """The node's heartbeat; when it cannot be read, the reason."""
+    path = f"/apis/{COORDINATION_GROUP}/v1/namespaces/{NODE_LEASE_NAMESPACE}/leases/{segment(node)}"
     try:
-        pods = await api.items("/api/v1/pods", {"fieldSelector": selector})
+        return await api.get(path)
+    except ApiError as error:
+        return error.message
+
+
+async def _pods(api: Api, node: str) -> list[Record] | None:
+    selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+    return await _listed(api, "/api/v1/pods", {"fieldSelector": selector})
+
+
+async def _listed(
+    api: Api, path: str, params: Mapping[str, str] | None = None
+) -> list[Record] | None:
+    """The objects of a collection; None when they may not be listed."""
+    try:
+        return await api.items(path, params)
     except ApiError as error:
         if error.code != 403:
             raise
-        pods = None
-    return describe_node.lines(node, await _lease(api, name), pods, utc_now())
+        return None
 
 
-async def _lease(api: Api, node: str) -> dict[str, Any] | None:
-    """The node's heartbeat; None when there is none, or it may not be read."""
-    path = f"/apis/{COORDINATION_GROUP}/v1/namespaces/{NODE_LEASE_NAMESPACE}/leases/{node}"
-    try:
-        return await api.find(path)
-    except ApiError as error:
-        if error.code == 403:
-            return None
-        raise
-
-
-async def _events(api: Api, chosen: Chosen) -> list[str]:
-    """The events about an object, the latest last."""
-    fields = {
-        "involvedObject.kind": chosen.resource.kind,
-        "involvedObject.name": chosen.name,
-        "involvedObject.namespace": chosen.namespace,
-    }
-    try:
-        listed = await happenings.about(api, chosen.namespace, fields)
-    except ApiError as error:
-        if error.code != 403:
-            raise
-        return ["Events:  they may not be listed"]
-    rows = [happenings.described(event, utc_now()) for event in listed]
-    return sheet.table("Events", ("Type", "Reason", "Age", "From", "Message"), rows)
+async def _events(api: Api, one: Chosen, record: Record) -> list[str]:
+    uid = raw.text(record, "metadata", "uid")
+    # Agents tell of a node under its name in the place of its uid.
+    uids = [uid, one.name] if _form(one) == ("", "Node") else [uid]
+    found: list[Record] = []
+    for known in uids:
+        fields = {
+            "involvedObject.name": one.name,
+            "involvedObject.namespace": one.namespace,
+            "involvedObject.kind": one.resource.kind,
+            "involvedObject.uid": known,
+        }
+        selector = ",".join(f"{key}={value}" for key, value in fields.items())
+        path = happenings.collection(one.namespace)
+        listed = await _listed(api, path, {"fieldSelector": selector})
+        if listed is None:
+            return [sheet.field("Events", "not authorized")]
+        found += listed
+    return describe_events.lines(found, utc_now())

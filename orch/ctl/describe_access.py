@@ -2,61 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from orch.ctl import describe_object, sheet
+from orch.ctl import sheet
 from orch.wire import raw
 
 Record = Mapping[str, Any]
+_COLUMNS = ("Resources", "Non-Resource URLs", "Resource Names", "Verbs")
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What a rule is about, broken down to one resource or one path."""
+
+    group: str = ""
+    resource: str = ""
+    name: str = ""
+    url: str = ""
+
+    @property
+    def shown(self) -> str:
+        """`pods`, `leases.coordination.orch.io`, `deployments.apps/scale`."""
+        resource, slash, subresource = self.resource.partition("/")
+        return (f"{resource}.{self.group}" if self.group else resource) + slash + subresource
+
+
+@dataclass(slots=True)
+class _Rule:
+    subject: _Subject
+    verbs: list[str] = field(default_factory=list)
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        subject = self.subject
+        return subject.shown, f"[{subject.url}]", f"[{subject.name}]", f"[{' '.join(self.verbs)}]"
+
+    @property
+    def order(self) -> str:
+        """Rules are sorted by their text, verbs first."""
+        subject = self.subject
+        return (
+            f"Verbs:[{' '.join(self.verbs)}],APIGroups:[{subject.group}],"
+            f"Resources:[{subject.resource}],ResourceNames:[{subject.name}],"
+            f"NonResourceURLs:[{subject.url}],"
+        )
 
 
 def role(record: Record) -> list[str]:
     """What a role allows: one line per resource or path."""
-    rows = [row for rule in raw.records(record, "rules") for row in _rule_rows(rule)]
-    header = ("Resources", "Non-Resource URLs", "Resource Names", "Verbs")
-    aggregated = raw.records(record, "aggregationRule", "clusterRoleSelectors")
-    return [
-        *sheet.fields(describe_object.head(record)),
-        *(_aggregation(aggregated) if aggregated else []),
-        *sheet.table("PolicyRule", header, rows),
-    ]
+    rows = [rule.row for rule in sorted(_rules(record), key=lambda rule: rule.order)]
+    return [*sheet.head(record, namespaced=False), *sheet.table("PolicyRule", _COLUMNS, rows)]
 
 
 def binding(record: Record) -> list[str]:
     """Which role is granted, and to whom."""
-    ref = raw.mapping(record, "roleRef")
-    rows = [
-        (raw.text(s, "kind"), raw.text(s, "name"), raw.text(s, "namespace"))
-        for s in raw.records(record, "subjects")
-    ]
+    columns = ("kind", "name", "namespace")
+    subjects = [[raw.text(s, c) for c in columns] for s in raw.records(record, "subjects")]
     return [
-        *sheet.fields(describe_object.head(record)),
-        *sheet.titled("Role", [("Kind", raw.text(ref, "kind")), ("Name", raw.text(ref, "name"))]),
-        *sheet.table("Subjects", ("Kind", "Name", "Namespace"), rows),
+        *sheet.head(record, namespaced=False),
+        "Role:",
+        sheet.field("Kind", raw.text(record, "roleRef", "kind"), 1),
+        sheet.field("Name", raw.text(record, "roleRef", "name"), 1),
+        *sheet.table("Subjects", [name.capitalize() for name in columns], subjects),
     ]
 
 
-def _aggregation(selectors: list[Mapping[str, Any]]) -> list[str]:
-    labels = [", ".join(sheet.pairs_of(raw.mapping(s, "matchLabels"))) for s in selectors]
-    return sheet.fields([("Aggregates", labels)])
+def _rules(record: Record) -> list[_Rule]:
+    """The rules broken down, those about the same resource in one; of paths, one per verb."""
+    resources: dict[_Subject, _Rule] = {}
+    paths: list[_Rule] = []
+    for rule in raw.records(record, "rules"):
+        verbs = _texts(rule, "verbs")
+        for subject in _resources(rule):
+            known = resources.setdefault(subject, _Rule(subject)).verbs
+            known += [verb for verb in dict.fromkeys(verbs) if verb not in known]
+        for url in _texts(rule, "nonResourceURLs"):
+            paths += [_Rule(_Subject(url=url), [verb]) for verb in verbs]
+    return [*paths, *(rule for rule in resources.values() if rule.verbs)]
 
 
-def _rule_rows(rule: Record) -> list[tuple[str, str, str, str]]:
-    verbs = _list(rule, "verbs")
-    names = _list(rule, "resourceNames")
-    rows = [("", f"[{url}]", names, verbs) for url in _texts(rule, "nonResourceURLs")]
-    for resource in _texts(rule, "resources"):
-        for group in _texts(rule, "apiGroups") or [""]:
-            shown = f"{resource}.{group}" if group else resource
-            rows.append((shown, "[]", names, verbs))
-    return rows
+def _resources(rule: Record) -> Iterator[_Subject]:
+    for group in _texts(rule, "apiGroups"):
+        for resource in _texts(rule, "resources"):
+            for name in _texts(rule, "resourceNames") or [""]:
+                yield _Subject(group, resource, name)
 
 
-def _texts(rule: Record, field: str) -> list[str]:
-    found = raw.value(rule, field)
+def _texts(rule: Record, member: str) -> list[str]:
+    found = raw.value(rule, member)
     return [str(item) for item in found] if isinstance(found, list) else []
-
-
-def _list(rule: Record, field: str) -> str:
-    return f"[{' '.join(_texts(rule, field))}]"

@@ -2,157 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from orch.ctl import sheet
+from orch.ctl import describe_containers, describe_volumes, sheet
 from orch.wire import raw
-from orch.wire.table_layout import age
-from orch.wire.table_pods import pod_status
+from orch.wire.table_layout import NONE, since
 
 Record = Mapping[str, Any]
+_ENDED = ("Succeeded", "Failed")
 
 
 def lines(pod: Record, now: datetime) -> list[str]:
     """Everything but the events."""
     return [
-        *sheet.fields(_head(pod, now)),
-        *_containers("Init Containers", pod, "initContainers", "initContainerStatuses"),
-        *_containers("Containers", pod, "containers", "containerStatuses"),
-        *_conditions(raw.records(pod, "status", "conditions")),
-        *_volumes(raw.records(pod, "spec", "volumes")),
-        *sheet.fields(_tail(pod)),
+        *_head(pod),
+        *_status(pod, now),
+        *_addresses(raw.mapping(pod, "status")),
+        *_belonging(pod),
+        *_containers(pod),
+        *_conditions(pod),
+        *describe_volumes.lines(raw.records(pod, "spec", "volumes")),
+        sheet.field("QoS Class", raw.text(pod, "status", "qosClass")),
+        *sheet.pairs("Node-Selectors", raw.mapping(pod, "spec", "nodeSelector")),
+        *_tolerations(raw.records(pod, "spec", "tolerations")),
+        *_spread(raw.records(pod, "spec", "topologySpreadConstraints")),
     ]
 
 
-def _head(pod: Record, now: datetime) -> list[tuple[str, sheet.Value]]:
-    metadata = raw.mapping(pod, "metadata")
-    pairs: list[tuple[str, sheet.Value]] = [
-        ("Name", raw.text(metadata, "name")),
-        ("Namespace", raw.text(metadata, "namespace")),
-        ("Node", _at(raw.text(pod, "spec", "nodeName"), raw.text(pod, "status", "hostIP"))),
-        ("Start Time", raw.text(pod, "status", "startTime")),
-        ("Age", age(pod, now)),
-        ("Labels", sheet.pairs_of(raw.mapping(metadata, "labels"))),
-        ("Annotations", sheet.pairs_of(raw.mapping(metadata, "annotations"))),
-        ("Status", pod_status(pod)),
-    ]
-    pairs += [
-        (member.capitalize(), raw.text(pod, "status", member))
-        for member in ("reason", "message")
-        if raw.text(pod, "status", member)
-    ]
-    if deleted := raw.text(metadata, "deletionTimestamp"):
-        pairs.append(("Deletion", f"asked for until {deleted}"))
-    addresses = [raw.text(ip, "ip") for ip in raw.records(pod, "status", "podIPs")]
-    pairs.append(("IPs", addresses or raw.text(pod, "status", "podIP")))
-    return pairs
-
-
-def _at(node: str, address: str) -> str:
-    return f"{node}/{address}" if node and address else node
-
-
-def _containers(title: str, pod: Record, declared: str, seen: str) -> list[str]:
-    containers = raw.records(pod, "spec", declared)
-    if not containers:
-        return []
-    statuses = {raw.text(s, "name"): s for s in raw.records(pod, "status", seen)}
-    shown = [f"{title}:"]
-    for container in containers:
-        name = raw.text(container, "name")
-        shown.append(f"  {name}:")
-        shown += sheet.fields(_container(container, statuses.get(name, {})), indent=4)
-    return shown
-
-
-def _container(container: Record, status: Record) -> list[tuple[str, sheet.Value]]:
-    pairs: list[tuple[str, sheet.Value]] = [
-        ("Container ID", raw.text(status, "containerID")),
-        ("Image", raw.text(container, "image")),
-        ("Image ID", raw.text(status, "imageID")),
-        ("Ports", _ports(container)),
-    ]
-    for member in ("command", "args"):
-        words = raw.value(container, member)
-        if isinstance(words, list):
-            pairs.append((member.capitalize(), " ".join(map(str, words))))
-    pairs.append(("State", _state(raw.mapping(status, "state"))))
-    if last := raw.mapping(status, "lastState"):
-        pairs.append(("Last State", _state(last)))
-    pairs += [
-        ("Ready", str(raw.value(status, "ready") is True)),
-        ("Restart Count", str(raw.number(status, "restartCount"))),
-    ]
-    for kind in ("limits", "requests"):
-        if amounts := raw.mapping(container, "resources", kind):
-            pairs.append((kind.capitalize(), sheet.pairs_of(amounts)))
-    mounts = [_mount(mount) for mount in raw.records(container, "volumeMounts")]
-    return [*pairs, ("Environment", _environment(container)), ("Mounts", mounts)]
-
-
-def _ports(container: Record) -> list[str]:
+def _head(pod: Record) -> list[str]:
+    spec = raw.mapping(pod, "spec")
+    node, host = raw.text(spec, "nodeName"), raw.text(pod, "status", "hostIP")
+    started = raw.text(pod, "status", "startTime")
+    priority = raw.value(spec, "priority")
     return [
-        f"{raw.number(port, 'containerPort')}/{raw.text(port, 'protocol') or 'TCP'}"
-        for port in raw.records(container, "ports")
+        sheet.field("Name", raw.text(pod, "metadata", "name")),
+        sheet.field("Namespace", raw.text(pod, "metadata", "namespace")),
+        *sheet.optional("Priority", "" if priority is None else str(priority)),
+        *sheet.optional("Priority Class Name", raw.text(spec, "priorityClassName")),
+        *sheet.optional("Runtime Class Name", raw.text(spec, "runtimeClassName")),
+        *sheet.optional("Service Account", raw.text(spec, "serviceAccountName")),
+        sheet.field("Node", f"{node}/{host}" if node else NONE),
+        *sheet.optional("Start Time", sheet.moment(started) if started else ""),
+        *sheet.marks(pod),
     ]
 
 
-def _environment(container: Record) -> list[str]:
+def _status(pod: Record, now: datetime) -> list[str]:
+    status = raw.mapping(pod, "status")
+    deleted = raw.text(pod, "metadata", "deletionTimestamp")
+    phase = [sheet.field("Status", raw.text(status, "phase"))]
+    if deleted and raw.text(status, "phase") not in _ENDED:
+        grace_s = raw.number(pod, "metadata", "deletionGracePeriodSeconds")
+        phase = [
+            sheet.field("Status", f"Terminating (lasts {since(deleted, now)})"),
+            sheet.field("Termination Grace Period", f"{grace_s}s"),
+        ]
+    profile = raw.mapping(pod, "spec", "securityContext", "seccompProfile")
     return [
-        f"{raw.text(variable, 'name')}="
-        + ("<from elsewhere>" if "valueFrom" in variable else raw.text(variable, "value"))
-        for variable in raw.records(container, "env")
+        *phase,
+        *sheet.optional("Reason", raw.text(status, "reason")),
+        *sheet.optional("Message", raw.text(status, "message")),
+        *sheet.optional("SeccompProfile", raw.text(profile, "type")),
+        *sheet.optional("LocalhostProfile", raw.text(profile, "localhostProfile")),
     ]
 
 
-def _mount(mount: Record) -> str:
-    mode = "ro" if raw.value(mount, "readOnly") is True else "rw"
-    return f"{raw.text(mount, 'mountPath')} from {raw.text(mount, 'name')} ({mode})"
-
-
-def _state(state: Record) -> list[str]:
-    """The state a container is in, with why and since when."""
-    for kind in ("running", "waiting", "terminated"):
-        if isinstance(raw.value(state, kind), dict):
-            members = sorted(raw.mapping(state, kind).items())
-            details = [f"{k}: {v}" for k, v in members if v != "" and k != "containerID"]
-            return [kind.capitalize(), *details]
-    return []
-
-
-def _conditions(conditions: Sequence[Record]) -> list[str]:
-    columns = ("type", "status", "reason", "message")
-    rows = [[raw.text(condition, name) for name in columns] for condition in conditions]
-    return sheet.table("Conditions", [name.capitalize() for name in columns], rows)
-
-
-def _volumes(volumes: Sequence[Record]) -> list[str]:
-    pairs: list[tuple[str, sheet.Value]] = []
-    for volume in volumes:
-        for kind, source in volume.items():
-            if isinstance(source, Mapping):
-                options = ", ".join(sheet.pairs_of(source))
-                pairs.append((raw.text(volume, "name"), f"{kind} {options}".strip()))
-    return sheet.titled("Volumes", pairs)
-
-
-def _tail(pod: Record) -> list[tuple[str, sheet.Value]]:
-    tolerations = [_toleration(t) for t in raw.records(pod, "spec", "tolerations")]
+def _addresses(status: Record) -> list[str]:
+    addresses = [raw.text(ip, "ip") for ip in raw.records(status, "podIPs")]
+    listed = [sheet.field("IP", address, 1) for address in addresses]
     return [
-        ("QoS Class", raw.text(pod, "status", "qosClass")),
-        ("Restart Policy", raw.text(pod, "spec", "restartPolicy")),
-        ("Node-Selectors", sheet.pairs_of(raw.mapping(pod, "spec", "nodeSelector"))),
-        ("Tolerations", tolerations),
+        sheet.field("IP", raw.text(status, "podIP")),
+        *(["IPs:", *listed] if listed else [sheet.field("IPs", NONE)]),
     ]
+
+
+def _belonging(pod: Record) -> list[str]:
+    owners = raw.records(pod, "metadata", "ownerReferences")
+    controllers = [
+        f"{raw.text(owner, 'kind')}/{raw.text(owner, 'name')}"
+        for owner in owners
+        if raw.value(owner, "controller") is True
+    ]
+    resources = raw.mapping(pod, "spec", "resources")
+    return [
+        *sheet.optional("Controlled By", controllers[0] if controllers else ""),
+        *sheet.optional("NominatedNodeName", raw.text(pod, "status", "nominatedNodeName")),
+        *(["Resources:", *describe_containers.resources(resources, 1)] if resources else []),
+    ]
+
+
+_CONTAINERS = (
+    ("Init Containers", "initContainers", "initContainerStatuses"),
+    ("Containers", "containers", "containerStatuses"),
+    ("Ephemeral Containers", "ephemeralContainers", "ephemeralContainerStatuses"),
+)
+
+
+def _containers(pod: Record) -> list[str]:
+    return [
+        line
+        for title, declared, seen in _CONTAINERS
+        if raw.records(pod, "spec", declared)
+        for line in describe_containers.lines(title, pod, declared, seen)
+    ]
+
+
+def _conditions(pod: Record) -> list[str]:
+    conditions = raw.records(pod, "status", "conditions")
+    seen = [(raw.text(c, "type"), raw.text(c, "status")) for c in conditions]
+    known = dict(reversed(seen))
+    gates = [raw.text(g, "conditionType") for g in raw.records(pod, "spec", "readinessGates")]
+    asked = [(gate, known.get(gate, NONE)) for gate in gates]
+    lines = []
+    for title, rows in (("Readiness Gates", asked), ("Conditions", seen)):
+        if rows:
+            listed = [sheet.line(f"{kind} ", status, level=1) for kind, status in rows]
+            lines += [f"{title}:", sheet.line("Type", "Status", level=1), *listed]
+    return lines
+
+
+def _tolerations(tolerations: list[Record]) -> list[str]:
+    ordered = sorted(tolerations, key=lambda toleration: raw.text(toleration, "key"))
+    return sheet.listed("Tolerations", [_toleration(toleration) for toleration in ordered])
 
 
 def _toleration(toleration: Record) -> str:
     value, effect = raw.text(toleration, "value"), raw.text(toleration, "effect")
     shown = raw.text(toleration, "key") + (f"={value}" if value else "")
     shown += f":{effect}" if effect else ""
-    if operator := raw.text(toleration, "operator"):
-        shown += f" op={operator}"
+    if raw.text(toleration, "operator") == "Exists" and not value:
+        shown += " op=Exists" if shown else "op=Exists"
     limit_s = raw.value(toleration, "tolerationSeconds")
     return f"{shown} for {limit_s}s" if isinstance(limit_s, int) else shown
+
+
+def _spread(constraints: list[Record]) -> list[str]:
+    ordered = sorted(constraints, key=lambda constraint: raw.text(constraint, "topologyKey"))
+    texts = [
+        f"{raw.text(c, 'topologyKey')}:{raw.text(c, 'whenUnsatisfiable')}"
+        f" when max skew {raw.number(c, 'maxSkew')} is exceeded{_selected(c)}"
+        for c in ordered
+    ]
+    return sheet.listed("Topology Spread Constraints", texts) if texts else []
+
+
+def _selected(constraint: Record) -> str:
+    """The pods a constraint counts; "" when it does not say."""
+    if "labelSelector" not in constraint:
+        return ""
+    selector = raw.mapping(constraint, "labelSelector")
+    parts = [(k, f"{k}={v}") for k, v in raw.mapping(selector, "matchLabels").items()]
+    expressions = raw.records(selector, "matchExpressions")
+    parts += [(raw.text(one, "key"), _requirement(one)) for one in expressions]
+    return f" for selector {','.join(text for _, text in sorted(parts)) or NONE}"
+
+
+def _requirement(requirement: Record) -> str:
+    key, values = raw.text(requirement, "key"), raw.value(requirement, "values") or []
+    match raw.text(requirement, "operator"):
+        case "Exists":
+            return key
+        case "DoesNotExist":
+            return f"!{key}"
+        case operator:
+            word = "notin" if operator == "NotIn" else "in"
+            return f"{key} {word} ({','.join(sorted(map(str, values)))})"

@@ -1,4 +1,4 @@
-"""Events: asking for them, the order they happened in, and how one is told."""
+"""Events: asking for them, the order they happened in, and how long ago that was."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from orch.ctl.api import Api, given, segment
 from orch.wire import raw
-from orch.wire.table_columns import event_source
 from orch.wire.table_layout import since
 
 Event = Mapping[str, Any]
@@ -32,17 +31,6 @@ def last_seen(event: Event) -> str:
         raw.text(event, "series", "lastObservedTime")
         or raw.text(event, "lastTimestamp")
         or raw.text(event, "eventTime")
-    )
-
-
-def described(event: Event, now: datetime) -> tuple[str, ...]:
-    """Type, reason, age, source and message."""
-    return (
-        raw.text(event, "type"),
-        raw.text(event, "reason"),
-        seen(event, now),
-        event_source(event),
-        raw.text(event, "message").strip(),
     )
 
 

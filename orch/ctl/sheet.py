@@ -1,58 +1,116 @@
-"""The layout of `orchctl describe`: titled fields in aligned columns, indented tables."""
+"""The layout of `orchctl describe`: lines of cells, aligned in columns when they are shown.
+
+It is that of kubectl's describers: a cell ends with a tab, a column reaches as far as its cells
+follow one another line by line (Go's `text/tabwriter`), times are local. Pure.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from orch.ctl import printing
 from orch.ctl.failures import visible
+from orch.wire import raw
+from orch.wire.names import ANNOTATION_LAST_APPLIED
 from orch.wire.table_layout import NONE
+from orch.wire.times import parse_time
 
-Value = str | Sequence[str]
-
-
-def fields(pairs: Iterable[tuple[str, Value]], *, indent: int = 0) -> list[str]:
-    """`Key:  value` lines, values aligned; a value of several lines continues below itself."""
-    listed = [(key, [value] if isinstance(value, str) else list(value)) for key, value in pairs]
-    width = max((len(key) for key, _ in listed), default=0) + 3
-    lines = []
-    for key, values in listed:
-        head, *more = [visible(value) for value in values] or [NONE]
-        lines.append(f"{f'{key}:':{width}}{head or NONE}".rstrip())
-        lines += [" " * width + value for value in more]
-    return indented(lines, indent)
+_PADDING = 2
+_MAX_ANNOTATION = 140  # characters; longer ones have lines of their own, cut there
+_HIDDEN_ANNOTATIONS = (
+    ANNOTATION_LAST_APPLIED, "kubectl.kubernetes.io/last-applied-configuration",
+)  # fmt: skip
+_NEVER = "Mon, 01 Jan 0001 00:00:00 +0000"  # Go's zero time
 
 
-def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A titled table with a line under its header; `Title:  <none>` without rows."""
-    if not rows:
-        return [f"{title}:  {NONE}"]
+def line(*cells: str, level: int = 0) -> str:
+    """A line of cells; all but the last are padded to the width of their column."""
+    return "  " * level + "\t".join(cells)
+
+
+def field(title: str, value: str, level: int = 0) -> str:
+    return line(f"{title}:", value, level=level)
+
+
+def optional(title: str, value: str, level: int = 0) -> list[str]:
+    """A field that is left out when it is empty."""
+    return [field(title, value, level)] if value else []
+
+
+def listed(title: str, values: Sequence[str]) -> list[str]:
+    """A field of several lines; `<none>` without any."""
+    first, *more = values or [NONE]
+    return [field(title, first), *(line("", value) for value in more)]
+
+
+def table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A titled table with a line under its header, also when it has no rows."""
     rule = ["-" * len(name) for name in header]
-    return [f"{title}:", *indented(printing.columns([header, rule, *rows]), 2)]
+    return [f"{title}:", *(line(*row, level=1) for row in (header, rule, *rows))]
 
 
-def titled(title: str, pairs: Iterable[tuple[str, Value]]) -> list[str]:
-    """Fields under a title."""
-    lines = fields(pairs, indent=2)
-    return [f"{title}:", *lines] if lines else [f"{title}:  {NONE}"]
+def pairs(title: str, mapping: Mapping[str, Any]) -> list[str]:
+    """`key=value` lines, sorted: the form of labels and selectors."""
+    return listed(title, [f"{key}={value}" for key, value in sorted(mapping.items())])
 
 
-def pairs_of(mapping: Mapping[str, Any]) -> list[str]:
-    """`key=value`, sorted: the form of labels and annotations."""
-    return [f"{key}={value}" for key, value in sorted(mapping.items())]
+def head(record: Mapping[str, Any], *, namespaced: bool = True) -> list[str]:
+    """Name, namespace, labels and annotations."""
+    metadata = raw.mapping(record, "metadata")
+    namespace = [field("Namespace", raw.text(metadata, "namespace"))] if namespaced else []
+    return [field("Name", raw.text(metadata, "name")), *namespace, *marks(record)]
 
 
-def title(name: str) -> str:
-    """The words of a field's name apart, each with a capital: `startTime` is `Start Time`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name[:1].upper() + name[1:])
+def marks(record: Mapping[str, Any]) -> list[str]:
+    """Labels and annotations, without what only programs read."""
+    metadata = raw.mapping(record, "metadata")
+    told = [
+        line_
+        for key, value in sorted(raw.mapping(metadata, "annotations").items())
+        if key not in _HIDDEN_ANNOTATIONS
+        for line_ in _annotation(key, str(value).removesuffix("\n"))
+    ]
+    return [*pairs("Labels", raw.mapping(metadata, "labels")), *listed("Annotations", told)]
 
 
-def shown_lines(text: str) -> list[str]:
-    """The lines of a text, safe for a terminal."""
-    return [visible(line) for line in text.splitlines()]
+def _annotation(key: str, value: str) -> list[str]:
+    if len(key) + len(value) + 2 <= _MAX_ANNOTATION and "\n" not in value:
+        return [f"{key}: {value}"]
+    return [f"{key}:", *(f"  {_shortened(text)}" for text in value.split("\n"))]
 
 
-def indented(lines: Iterable[str], by: int) -> list[str]:
-    return [" " * by + line for line in lines]
+def _shortened(text: str) -> str:
+    bound = _MAX_ANNOTATION - 2
+    return text if len(text) <= bound else f"{text[:bound]}..."
+
+
+def moment(text: str) -> str:
+    """`Sat, 31 Jan 2026 12:00:00 +0000`, in the local zone; what is no time, as it came."""
+    if not text:
+        return _NEVER
+    try:
+        return parse_time(text).astimezone().strftime("%a, %d %b %Y %H:%M:%S %z")
+    except ValueError:
+        return text
+
+
+def aligned(lines: Iterable[str]) -> str:
+    """The text to print, safe for a terminal; texts of several lines are as many lines."""
+    rows = [[_safe(cell) for cell in row.split("\t")] for row in "\n".join(lines).split("\n")]
+    for column in range(max(map(len, rows)) - 1):
+        _align(rows, column)
+    return "\n".join("".join(row).rstrip() for row in rows)
+
+
+def _align(rows: list[list[str]], column: int) -> None:
+    for is_block, run in groupby(rows, key=lambda row: len(row) - 1 > column):
+        if is_block:
+            block = list(run)
+            width = max(len(row[column]) for row in block) + _PADDING
+            for row in block:
+                row[column] = row[column].ljust(width)
+
+
+def _safe(text: str) -> str:
+    return visible(text.replace("\x1b", "^["))

@@ -132,6 +132,8 @@ SAME = [
     "api-resources --verbs=list,watch -o name", "cordon n1 --dry-run=server",
     "delete pod shown --dry-run=client -o name",
     "patch node n1 --dry-run=server -p {} -o name", "get leases -A",
+    "describe pod shown", "describe node n1", "describe cm,ns", "describe sa default",
+    "describe role reader", "describe pods sho",
 ]  # fmt: skip
 ONLY_THE_ANSWER = ("auth can-i",)  # kubectl warns on standard output of what it was asked about
 

@@ -12,15 +12,24 @@ LEASE = "/apis/coordination.orch.io/v1/namespaces/orch-node-lease/leases/n1"
 
 @pytest.fixture(autouse=True)
 def _objects(api: HttpApi) -> None:
-    api.put("/api/v1/nodes/n1", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
-    api.put(
-        "/api/v1/namespaces/d/pods/web",
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "d"}},
-    )
+    _node(api, "n1")
+    _pod(api, "web")
+
+
+def _node(api: HttpApi, name: str) -> None:
+    api.put(f"/api/v1/nodes/{name}", {"metadata": {"name": name}})
+
+
+def _pod(api: HttpApi, name: str) -> None:
+    api.put(f"/api/v1/namespaces/d/pods/{name}", {"metadata": {"name": name, "namespace": "d"}})
 
 
 def _event(api: HttpApi, name: str, **members: Any) -> None:
     api.put(f"/api/v1/namespaces/d/events/{name}", {"metadata": {"name": name}, **members})
+
+
+def _names(lines: list[str]) -> list[str]:
+    return [line.split()[1] for line in lines if line.startswith("Name:")]
 
 
 async def test_a_node_is_shown_with_its_lease_and_its_pods(orchctl: Orchctl, api: HttpApi) -> None:
@@ -28,21 +37,24 @@ async def test_a_node_is_shown_with_its_lease_and_its_pods(orchctl: Orchctl, api
     result = await orchctl("describe", "node", "n1")
     assert result.code == 0
     assert "  HolderIdentity:  holder" in result.lines
-    queries = {request.path: request.query for request in api.requests}
-    assert queries["/api/v1/pods"] == {
-        "fieldSelector": "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed",
-        "limit": "500",
-    }
-    assert queries["/api/v1/events"] == {
-        "fieldSelector": "involvedObject.kind=Node,involvedObject.name=n1",
-        "limit": "500",
-    }
+    selectors = [
+        (request.path, request.query["fieldSelector"])
+        for request in api.requests
+        if "fieldSelector" in request.query
+    ]
+    about = "involvedObject.name=n1,involvedObject.namespace=,involvedObject.kind=Node,"
+    assert selectors == [
+        ("/api/v1/pods", "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed"),
+        ("/api/v1/events", f"{about}involvedObject.uid=uid-1"),
+        ("/api/v1/events", f"{about}involvedObject.uid=n1"),
+    ]
 
 
 async def test_a_node_without_a_lease_is_still_shown(orchctl: Orchctl, api: HttpApi) -> None:
-    assert "Lease:  none, or it may not be read" in (await orchctl("describe", "no/n1")).lines
-    api.answers["GET", LEASE] = Answer("", 500)
-    assert (await orchctl("describe", "node", "n1")).code == 1
+    lines = (await orchctl("describe", "no/n1")).lines
+    (told,) = [line for line in lines if line.startswith("Lease:")]
+    assert told.split(maxsplit=1)[1].startswith("Failed to get lease: ")
+    assert "not found" in told
 
 
 async def test_events_are_shown_the_latest_last(orchctl: Orchctl, api: HttpApi) -> None:
@@ -53,8 +65,8 @@ async def test_events_are_shown_the_latest_last(orchctl: Orchctl, api: HttpApi) 
            source={"component": "nodeagent"})  # fmt: skip
     lines = (await orchctl("describe", "pod", "web", "-n", "d")).lines
     assert api.requests[-1].query == {
-        "fieldSelector": "involvedObject.kind=Pod,involvedObject.name=web,"
-        "involvedObject.namespace=d",
+        "fieldSelector": "involvedObject.name=web,involvedObject.namespace=d,"
+        "involvedObject.kind=Pod,involvedObject.uid=uid-2",
         "limit": "500",
     }
     early, late = lines[-2:]
@@ -66,19 +78,33 @@ async def test_events_are_shown_the_latest_last(orchctl: Orchctl, api: HttpApi) 
 async def test_several_objects_are_shown_and_missing_ones_reported(orchctl: Orchctl) -> None:
     result = await orchctl("describe", "node/n1", "node/n2", "pod/web", "-n", "d")
     assert result.code == 1
-    assert [line for line in result.lines if line.startswith("Name:")] == [
-        "Name:               n1",
-        "Name:         web",
-    ]
+    assert _names(result.lines) == ["n1", "web"]
+    at = next(n for n, line in enumerate(result.lines) if line.split() == ["Name:", "web"])
+    assert [line.split() for line in result.lines[at - 3 : at]] == [["Events:", "<none>"], [], []]
     assert 'nodes "n2" not found' in result.err
+
+
+async def test_a_name_that_no_object_has_stands_for_those_that_begin_so(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    for name in ("db-1", "db-2"):
+        _pod(api, name)
+    result = await orchctl("describe", "pods", "db", "-n", "d")
+    assert (result.code, _names(result.lines)) == (0, ["db-1", "db-2"])
+    assert _names((await orchctl("describe", "pods", "db-1", "-n", "d")).lines) == ["db-1"]
+    assert 'pods "b" not found' in (await orchctl("describe", "pods", "b", "-n", "d")).err
+    several = await orchctl("describe", "pods", "db", "web", "-n", "d")
+    assert (several.code, _names(several.lines)) == (1, ["web"])
 
 
 async def test_every_kind_is_described(orchctl: Orchctl, api: HttpApi) -> None:
     api.put("/api/v1/namespaces/d", {"metadata": {"name": "d"}, "status": {"phase": "Active"}})
-    assert "Status:       Active" in (await orchctl("describe", "ns", "d")).lines
+    lines = (await orchctl("describe", "ns", "d")).lines
+    assert lines[-1] == "Status:       Active"
     api.put(LEASE, {"metadata": {"name": "n1"}, "spec": {"holderIdentity": "holder"}})
-    result = await orchctl("describe", "leases", "-n", "orch-node-lease")
-    assert any(line.split() == ["Holder", "Identity:", "holder"] for line in result.lines)
+    lines = (await orchctl("describe", "leases", "-n", "orch-node-lease")).lines
+    assert "  Holder Identity:  holder" in lines
+    assert lines[-1].split() == ["Events:", "<none>"]
 
 
 async def test_events_can_be_left_out(orchctl: Orchctl, api: HttpApi) -> None:
@@ -88,9 +114,8 @@ async def test_events_can_be_left_out(orchctl: Orchctl, api: HttpApi) -> None:
 
 
 async def test_types_alone_stand_for_all_their_objects(orchctl: Orchctl, api: HttpApi) -> None:
-    api.put("/api/v1/nodes/n2", {"metadata": {"name": "n2"}})
-    result = await orchctl("describe", "nodes")
-    assert sum(line.startswith("Name:") for line in result.lines) == 2
+    _node(api, "n2")
+    assert _names((await orchctl("describe", "nodes")).lines) == ["n1", "n2"]
     assert (await orchctl("describe", "ns")).err == "No resources found\n"
     nothing = await orchctl("describe", "leases", "-n", "empty")
     assert (nothing.code, nothing.err) == (0, "No resources found in empty namespace\n")
@@ -104,9 +129,10 @@ async def test_what_may_not_be_listed_does_not_hide_the_rest(
         api.answers["GET", path] = Answer("", 403)
     result = await orchctl("describe", "node", "n1")
     assert (result.code, result.err) == (0, "")
-    assert result.lines[0].split() == ["Name:", "n1"]
-    assert "Non-terminated Pods:  they may not be listed" in result.lines
-    assert result.lines[-1] == "Events:  they may not be listed"
+    assert _names(result.lines) == ["n1"]
+    assert [line.split() for line in result.lines[-2:]] == [
+        ["Pods:", "not", "authorized"], ["Events:", "not", "authorized"],
+    ]  # fmt: skip
     for path in ("/api/v1/pods", "/api/v1/events"):
         api.answers["GET", path] = Answer("", 500)
         assert (await orchctl("describe", "node", "n1")).code == 1

@@ -1,34 +1,62 @@
 from __future__ import annotations
 
-from orch.ctl import describe_access
+from typing import Any
 
-META = {"metadata": {"name": "x"}}
+from orch.ctl import describe_access, sheet
+
+META = {"metadata": {"name": "x", "namespace": "d"}}
 
 
-def test_a_role_shows_a_line_per_resource_and_path() -> None:
+def _rows(*rules: dict[str, Any]) -> list[list[str]]:
+    lines = describe_access.role({**META, "rules": list(rules)})
+    at = lines.index("PolicyRule:")
+    return [line.strip().split("\t") for line in lines[at + 3 :]]
+
+
+def test_a_role_shows_a_line_per_resource() -> None:
     rules = [
         {"verbs": ["get", "list"], "apiGroups": ["", "g.io"], "resources": ["pods", "pods/log"]},
-        {"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"], "resourceNames": ["n1"]},
-        {"verbs": ["get"], "nonResourceURLs": ["/metrics"]},
+        {
+            "verbs": ["get"],
+            "apiGroups": [""],
+            "resources": ["nodes"],
+            "resourceNames": ["n1", "n2"],
+        },
     ]
-    lines = describe_access.role({**META, "rules": rules})
-    rows = [line.split() for line in lines[lines.index("PolicyRule:") + 3 :]]
-    assert [row[0] for row in rows] == [
-        "pods", "pods.g.io", "pods/log", "pods/log.g.io", "nodes", "[/metrics]",
-    ]  # fmt: skip
-    assert rows[0][1:] == ["[]", "[]", "[get", "list]"]
-    assert rows[4][1:] == ["[]", "[n1]", "[get]"]
+    assert _rows(*rules) == [
+        ["pods/log", "[]", "[]", "[get list]"],
+        ["pods", "[]", "[]", "[get list]"],
+        ["pods.g.io/log", "[]", "[]", "[get list]"],
+        ["pods.g.io", "[]", "[]", "[get list]"],
+        ["nodes", "[]", "[n1]", "[get]"],
+        ["nodes", "[]", "[n2]", "[get]"],
+    ]
+
+
+def test_verbs_of_several_rules_about_a_resource_stand_together() -> None:
+    rule = {"apiGroups": [""], "resources": ["pods"]}
+    found = _rows({**rule, "verbs": ["get"]}, {**rule, "verbs": ["watch", "get"]})
+    assert found == [["pods", "[]", "[]", "[get watch]"]]
+
+
+def test_paths_have_a_line_per_verb() -> None:
+    rule = {"nonResourceURLs": ["/metrics"], "verbs": ["head", "get"]}
+    lines = sheet.aligned(describe_access.role({**META, "rules": [rule]})).splitlines()
+    assert lines == [
+        "Name:         x",
+        "Labels:       <none>",
+        "Annotations:  <none>",
+        "PolicyRule:",
+        "  Resources  Non-Resource URLs  Resource Names  Verbs",
+        "  ---------  -----------------  --------------  -----",
+        "             [/metrics]         []              [get]",
+        "             [/metrics]         []              [head]",
+    ]
 
 
 def test_a_role_without_rules_allows_nothing() -> None:
-    assert describe_access.role(META)[-1] == "PolicyRule:  <none>"
-
-
-def test_an_aggregated_role_names_what_it_gathers() -> None:
-    selectors = [{"matchLabels": {"a": "b"}}, {"matchLabels": {"c": "d"}}]
-    lines = describe_access.role({**META, "aggregationRule": {"clusterRoleSelectors": selectors}})
-    at = next(n for n, line in enumerate(lines) if line.startswith("Aggregates:"))
-    assert [line.split()[-1] for line in lines[at : at + 2]] == ["a=b", "c=d"]
+    assert _rows() == []
+    assert _rows({"apiGroups": [""], "resources": ["pods"], "verbs": []}) == []
 
 
 def test_a_binding_shows_role_and_subjects() -> None:
@@ -36,10 +64,15 @@ def test_a_binding_shows_role_and_subjects() -> None:
         {"kind": "User", "name": "jane"},
         {"kind": "ServiceAccount", "name": "web", "namespace": "shop"},
     ]
-    lines = describe_access.binding(
-        {**META, "roleRef": {"kind": "ClusterRole", "name": "view"}, "subjects": subjects}
-    )
-    assert [line.split() for line in lines[-2:]] == [
-        ["User", "jane"], ["ServiceAccount", "web", "shop"],
-    ]  # fmt: skip
-    assert ["Name:", "view"] in [line.split() for line in lines]
+    ref = {"kind": "ClusterRole", "name": "view"}
+    lines = describe_access.binding({**META, "roleRef": ref, "subjects": subjects})
+    assert sheet.aligned(lines).splitlines()[3:] == [
+        "Role:",
+        "  Kind:  ClusterRole",
+        "  Name:  view",
+        "Subjects:",
+        "  Kind            Name  Namespace",
+        "  ----            ----  ---------",
+        "  User            jane",
+        "  ServiceAccount  web   shop",
+    ]

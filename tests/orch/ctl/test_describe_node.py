@@ -5,27 +5,28 @@ from typing import Any
 
 import pytest
 
-from orch.ctl import describe_node
+from orch.ctl import describe_node, sheet
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
-NODE = {
+NODE: dict[str, Any] = {
     "metadata": {
         "name": "n1",
         "labels": {"orch.io/os": "linux", "node-role.orch.io/worker": ""},
-        "annotations": {"b": "2", "a": "1"},
         "creationTimestamp": "2026-01-31T11:00:00Z",
     },
-    "spec": {"unschedulable": True, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"},
-                                               {"key": "l", "effect": "NoExecute"}]},
+    "spec": {"unschedulable": True, "providerID": "rack://7", "podCIDR": "10.1.0.0/24",
+             "podCIDRs": ["10.1.0.0/24", "fd00::/64"],
+             "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"},
+                        {"key": "m", "value": "w"}, {"key": "l", "effect": "NoExecute"}]},
     "status": {
         "conditions": [
             {"type": "Ready", "status": "True", "reason": "AgentReady", "message": "all well"}
         ],
         "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
         "capacity": {"cpu": "2", "pods": "110"},
-        "allocatable": {"cpu": "2", "memory": "1Gi"},
+        "allocatable": {"cpu": "2", "memory": "1024Mi", "pods": "110", "example.com/gpu": "2",
+                        "hugepages-2Mi": "4Mi"},
         "nodeInfo": {"kernelVersion": "6.1"},
-        "declaredFeatures": ["A", "B"],
     },
 }  # fmt: skip
 
@@ -40,66 +41,96 @@ def _pod(name: str, *resources: dict[str, Any]) -> dict[str, Any]:
 
 PODS = [
     _pod("web", {"requests": {"cpu": "250m", "memory": "128Mi"}, "limits": {"cpu": 1}}, {}),
-    _pod("db", {"requests": {"cpu": "0.25", "memory": "what"}}),
+    _pod("db", {"requests": {"cpu": "0.25", "example.com/gpu": 1, "hugepages-2Mi": "1Mi"}}),
 ]
 
 
+@pytest.mark.usefixtures("in_tokyo")
 def test_a_node_is_described() -> None:
     lease = {"spec": {"holderIdentity": "n1", "renewTime": "2026-01-31T11:59:59.000000Z"}}
-    assert describe_node.lines(NODE, lease, PODS, NOW) == [
+    assert sheet.aligned(describe_node.lines(NODE, lease, PODS, NOW)).splitlines() == [
         "Name:               n1",
         "Roles:              worker",
         "Labels:             node-role.orch.io/worker=",
         "                    orch.io/os=linux",
-        "Annotations:        a=1",
-        "                    b=2",
-        "CreationTimestamp:  2026-01-31T11:00:00Z",
-        "Taints:             k=v:NoSchedule",
+        "Annotations:        <none>",
+        "CreationTimestamp:  Sat, 31 Jan 2026 20:00:00 +0900",
+        "Taints:             m=w:",
         "                    l:NoExecute",
+        "                    k=v:NoSchedule",
         "Unschedulable:      true",
         "Lease:",
         "  HolderIdentity:  n1",
         "  AcquireTime:     <unset>",
-        "  RenewTime:       2026-01-31T11:59:59.000000Z",
+        "  RenewTime:       Sat, 31 Jan 2026 20:59:59 +0900",
         "Conditions:",
-        "  Type    Status   LastHeartbeatTime   LastTransitionTime   Reason       Message",
-        "  ----    ------   -----------------   ------------------   ------       -------",
-        "  Ready   True                                              AgentReady   all well",
+        "  Type    Status  LastHeartbeatTime                 LastTransitionTime                "
+        "Reason       Message",
+        "  ----    ------  -----------------                 ------------------                "
+        "------       -------",
+        "  Ready   True    Mon, 01 Jan 0001 00:00:00 +0000   Mon, 01 Jan 0001 00:00:00 +0000   "
+        "AgentReady   all well",
         "Addresses:",
         "  InternalIP:  10.0.0.1",
         "Capacity:",
         "  cpu:   2",
         "  pods:  110",
         "Allocatable:",
-        "  cpu:     2",
-        "  memory:  1Gi",
+        "  cpu:              2",
+        "  example.com/gpu:  2",
+        "  hugepages-2Mi:    4Mi",
+        "  memory:           1Gi",
+        "  pods:             110",
         "System Info:",
-        "  kernelVersion:  6.1",
-        "Declared Features:  A, B",
-        "Non-terminated Pods (2 in total):",
-        "  Namespace   Name   CPU Requests   CPU Limits   Memory Requests   Memory Limits   Age",
-        "  ---------   ----   ------------   ----------   ---------------   -------------   ---",
-        "  d           web    250m           1            128Mi             0               60s",
-        "  d           db     250m           0            0                 0               60s",
+        "  Machine ID:",
+        "  System UUID:",
+        "  Boot ID:",
+        "  Kernel Version:             6.1",
+        "  OS Image:",
+        "  Operating System:",
+        "  Architecture:",
+        "  Container Runtime Version:",
+        "  Kubelet Version:",
+        "  Kube-Proxy Version:",
+        "PodCIDR:                      10.1.0.0/24",
+        "PodCIDRs:                     10.1.0.0/24,fd00::/64",
+        "ProviderID:                   rack://7",
+        "Non-terminated Pods:          (2 in total)",
+        "  Namespace                   Name    CPU Requests  CPU Limits  Memory Requests"
+        "  Memory Limits  Age",
+        "  ---------                   ----    ------------  ----------  ---------------"
+        "  -------------  ---",
+        "  d                           web     250m (12%)    1 (50%)     128Mi (12%)    "
+        "  0 (0%)         60s",
+        "  d                           db      250m (12%)    0 (0%)      0 (0%)         "
+        "  0 (0%)         60s",
         "Allocated resources:",
-        "  Resource   Requests      Limits",
-        "  --------   --------      ------",
-        "  cpu        500m (25%)    1 (50%)",
-        "  memory     128Mi (12%)   0 (0%)",
+        "  (Total limits may be over 100 percent, i.e., overcommitted.)",
+        "  Resource           Requests     Limits",
+        "  --------           --------     ------",
+        "  cpu                500m (25%)   1 (50%)",
+        "  memory             128Mi (12%)  0 (0%)",
+        "  ephemeral-storage  0 (0%)       0 (0%)",
+        "  hugepages-2Mi      1Mi (25%)    0 (0%)",
+        "  example.com/gpu    1            0",
     ]
 
 
 def test_pods_that_may_not_be_listed_are_not_counted_as_none() -> None:
-    lines = describe_node.lines(NODE, None, None, NOW)
-    assert lines[-2:] == [
-        "Declared Features:  A, B",
-        "Non-terminated Pods:  they may not be listed",
-    ]
+    lines = describe_node.lines(NODE, "refused", None, NOW)
+    assert lines[-2:] == ["ProviderID:\track://7", "Pods:\tnot authorized"]
+    assert "Lease:\tFailed to get lease: refused" in lines
 
 
 @pytest.mark.parametrize("node", [{}, {"status": {"allocatable": {"cpu": "0", "memory": "x"}}}])
 def test_a_node_that_reports_nothing_is_still_described(node: dict[str, Any]) -> None:
-    lines = describe_node.lines(node, None, [], NOW)
-    assert "Lease:  none, or it may not be read" in lines
-    assert "Capacity:  <none>" in lines
-    assert lines[-2:] == ["  cpu        0          0", "  memory     0          0"]
+    lines = sheet.aligned(describe_node.lines(node, "none", PODS, NOW)).splitlines()
+    assert "Taints:             <none>" in lines
+    assert "Conditions:" not in lines
+    assert lines[-3:-1] == ["  cpu                500m (0%)   1 (0%)",
+                            "  memory             128Mi (0%)  0 (0%)"]  # fmt: skip
+
+
+def test_without_what_is_allocatable_the_capacity_counts() -> None:
+    lines = describe_node.lines({"status": {"capacity": {"cpu": "1"}}}, {}, PODS, NOW)
+    assert "  cpu\t500m (50%)\t1 (100%)" in lines

@@ -1,120 +1,144 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
-from orch.ctl import describe_pod
+import pytest
+
+from orch.ctl import describe_pod, sheet
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
-POD = {
+POD: dict[str, Any] = {
     "metadata": {
         "name": "web",
         "namespace": "d",
         "labels": {"app": "web"},
-        "creationTimestamp": "2026-01-31T11:00:00Z",
-        "deletionTimestamp": "2026-01-31T12:00:30Z",
+        "annotations": {"note": "x"},
+        "ownerReferences": [{"kind": "Node", "name": "n1"},
+                            {"kind": "ReplicaSet", "name": "web", "controller": True}],
     },
     "spec": {
-        "nodeName": "n1",
-        "restartPolicy": "Always",
-        "nodeSelector": {"disk": "ssd"},
+        "nodeName": "n1", "priority": 0, "priorityClassName": "low", "serviceAccountName": "sa",
+        "runtimeClassName": "gvisor", "nodeSelector": {"disk": "ssd"},
+        "securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"}},
+        "resources": {"limits": {"cpu": "500m"}},
+        "readinessGates": [{"conditionType": "lb"}, {"conditionType": "Ready"}],
         "tolerations": [
-            {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
             {"key": "l", "value": "v"},
+            {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            {"operator": "Exists"},
+        ],
+        "topologySpreadConstraints": [
+            {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1,
+             "labelSelector": {
+                 "matchLabels": {"b": "c"},
+                 "matchExpressions": [
+                     {"key": "a", "operator": "NotIn", "values": ["y", "x"]},
+                     {"key": "e", "operator": "In", "values": ["z"]},
+                     {"key": "f", "operator": "Exists"},
+                     {"key": "d", "operator": "DoesNotExist"}]}},
+            {"topologyKey": "host", "whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 2,
+             "labelSelector": {}},
         ],
         "initContainers": [{"name": "setup", "image": "i"}],
-        "containers": [
-            {
-                "name": "c",
-                "image": "web:1",
-                "command": ["serve", "-v"],
-                "ports": [{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}],
-                "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {}}}],
-                "resources": {"limits": {"memory": "1Gi"}, "requests": {"cpu": 1}},
-                "volumeMounts": [{"name": "v", "mountPath": "/data", "readOnly": True}],
-            }
-        ],
-        "volumes": [{"name": "v", "hostPath": {"path": "/srv", "type": "Directory"}}],
+        "containers": [{"name": "c", "image": "web:1"}],
     },
     "status": {
-        "phase": "Running",
-        "message": "all well",
-        "hostIP": "10.0.0.1",
-        "podIPs": [{"ip": "10.1.0.2"}],
-        "startTime": "2026-01-31T11:00:01Z",
-        "qosClass": "Burstable",
+        "phase": "Running", "message": "all well", "reason": "Fine", "hostIP": "10.0.0.1",
+        "podIP": "10.1.0.2", "podIPs": [{"ip": "10.1.0.2"}, {"ip": "fd00::2"}],
+        "qosClass": "Burstable", "nominatedNodeName": "n2",
         "conditions": [{"type": "Ready", "status": "True"}],
-        "containerStatuses": [
-            {
-                "name": "c",
-                "ready": True,
-                "restartCount": 2,
-                "containerID": "containerd://abc",
-                "imageID": "sha256:1",
-                "state": {"running": {"startedAt": "2026-01-31T11:59:00Z"}},
-                "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
-            }
-        ],
     },
-}
+}  # fmt: skip
 
 
 def test_a_pod_is_described() -> None:
-    assert describe_pod.lines(POD, NOW) == [
-        "Name:         web",
-        "Namespace:    d",
-        "Node:         n1/10.0.0.1",
-        "Start Time:   2026-01-31T11:00:01Z",
-        "Age:          60m",
-        "Labels:       app=web",
-        "Annotations:  <none>",
-        "Status:       Terminating",
-        "Message:      all well",
-        "Deletion:     asked for until 2026-01-31T12:00:30Z",
-        "IPs:          10.1.0.2",
+    assert sheet.aligned(describe_pod.lines(POD, NOW)).splitlines() == [
+        "Name:                 web",
+        "Namespace:            d",
+        "Priority:             0",
+        "Priority Class Name:  low",
+        "Runtime Class Name:   gvisor",
+        "Service Account:      sa",
+        "Node:                 n1/10.0.0.1",
+        "Labels:               app=web",
+        "Annotations:          note: x",
+        "Status:               Running",
+        "Reason:               Fine",
+        "Message:              all well",
+        "SeccompProfile:       Localhost",
+        "LocalhostProfile:     p.json",
+        "IP:                   10.1.0.2",
+        "IPs:",
+        "  IP:               10.1.0.2",
+        "  IP:               fd00::2",
+        "Controlled By:      ReplicaSet/web",
+        "NominatedNodeName:  n2",
+        "Resources:",
+        "  Limits:",
+        "    cpu:  500m",
         "Init Containers:",
         "  setup:",
-        "    Container ID:   <none>",
-        "    Image:          i",
-        "    Image ID:       <none>",
-        "    Ports:          <none>",
-        "    State:          <none>",
-        "    Ready:          False",
-        "    Restart Count:  0",
-        "    Environment:    <none>",
-        "    Mounts:         <none>",
+        "    Image:        i",
+        "    Port:         <none>",
+        "    Host Port:    <none>",
+        "    Environment:  <none>",
+        "    Mounts:       <none>",
         "Containers:",
         "  c:",
-        "    Container ID:   containerd://abc",
-        "    Image:          web:1",
-        "    Image ID:       sha256:1",
-        "    Ports:          80/TCP",
-        "                    53/UDP",
-        "    Command:        serve -v",
-        "    State:          Running",
-        "                    startedAt: 2026-01-31T11:59:00Z",
-        "    Last State:     Terminated",
-        "                    exitCode: 137",
-        "                    reason: OOMKilled",
-        "    Ready:          True",
-        "    Restart Count:  2",
-        "    Limits:         memory=1Gi",
-        "    Requests:       cpu=1",
-        "    Environment:    A=1",
-        "                    B=<from elsewhere>",
-        "    Mounts:         /data from v (ro)",
-        "Conditions:",
-        "  Type    Status   Reason   Message",
-        "  ----    ------   ------   -------",
+        "    Image:        web:1",
+        "    Port:         <none>",
+        "    Host Port:    <none>",
+        "    Environment:  <none>",
+        "    Mounts:       <none>",
+        "Readiness Gates:",
+        "  Type    Status",
+        "  lb      <none>",
         "  Ready   True",
-        "Volumes:",
-        "  v:  hostPath path=/srv, type=Directory",
-        "QoS Class:       Burstable",
-        "Restart Policy:  Always",
-        "Node-Selectors:  disk=ssd",
-        "Tolerations:     k:NoExecute op=Exists for 300s",
-        "                 l=v",
+        "Conditions:",
+        "  Type                        Status",
+        "  Ready                       True",
+        "Volumes:                      <none>",
+        "QoS Class:                    Burstable",
+        "Node-Selectors:               disk=ssd",
+        "Tolerations:                  op=Exists",
+        "                              k:NoExecute op=Exists for 300s",
+        "                              l=v",
+        "Topology Spread Constraints:  "
+        "host:ScheduleAnyway when max skew 2 is exceeded for selector <none>",
+        "                              "
+        "zone:DoNotSchedule when max skew 1 is exceeded for selector "
+        "a notin (x,y),b=c,!d,e in (z),f",
     ]
 
 
 def test_an_empty_pod_is_still_described() -> None:
-    assert "Status:       <none>" in describe_pod.lines({}, NOW)
+    assert sheet.aligned(describe_pod.lines({}, NOW)).splitlines() == [
+        "Name:",
+        "Namespace:",
+        "Node:            <none>",
+        "Labels:          <none>",
+        "Annotations:     <none>",
+        "Status:",
+        "IP:",
+        "IPs:             <none>",
+        "Volumes:         <none>",
+        "QoS Class:",
+        "Node-Selectors:  <none>",
+        "Tolerations:     <none>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"),
+    [
+        ("Running", ["Status:\tTerminating (lasts 30s)", "Termination Grace Period:\t5s"]),
+        ("Failed", ["Status:\tFailed"]),
+    ],
+)
+def test_a_pod_that_is_to_go_says_for_how_long(phase: str, told: list[str]) -> None:
+    metadata = {"deletionTimestamp": "2026-01-31T11:59:30Z", "deletionGracePeriodSeconds": 5}
+    lines = describe_pod.lines({"metadata": metadata, "status": {"phase": phase}}, NOW)
+    at = lines.index("Annotations:\t<none>") + 1
+    assert lines[at : at + len(told)] == told
+    assert lines[at + len(told)] == "IP:\t"
