@@ -95,7 +95,9 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         if request.writer.output_size > 0:
             raise ConnectionError("the answer broke off")
-        if status >= 500:
+        if isinstance(exc, ConnectionError):
+            log.debug("%s went away before it had said everything", request.remote)
+        elif status >= 500:
             log.error("answering %s failed: %s", request.remote, exc, exc_info=exc)
         else:
             log.debug("refused a malformed request from %s: %s", request.remote, exc)

@@ -164,6 +164,23 @@ async def test_a_header_that_dribbles_in_is_given_up(monkeypatch: pytest.MonkeyP
         await server.stop(0.1)
 
 
+async def test_a_client_that_leaves_amid_its_body_is_no_error_of_the_server(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "orch.component.connection")
+    _reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+    async with asyncio.timeout(10):
+        while not served.requests:
+            await asyncio.sleep(0.01)
+        writer.close()
+        while not caplog.records:
+            await asyncio.sleep(0.01)
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("DEBUG", "127.0.0.1 went away before it had said everything")
+    ]
+
+
 async def test_the_table_is_not_refused_for_another_reason(served: Served) -> None:
     answer = await served.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
