@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from orch.ctl import failures, forms, printing, session
+from orch.ctl import failures, forms, permissions, printing, session
 from orch.ctl.api import Api, given
 from orch.ctl.discovery import Discovery
 from orch.ctl.failures import CommandFailed, WrongUsage, visible
@@ -102,11 +102,8 @@ async def _list(api: Api, args: argparse.Namespace) -> int:
     if args.output:
         forms.show(args.output, answer)
         return 0
-    rows = [_row(rule) for rule in raw.records(answer, "status", "resourceRules")]
-    rows += [_row(rule) for rule in raw.records(answer, "status", "nonResourceRules")]
-    header = [] if args.no_headers else [_HEADER]
-    lines = printing.columns([*header, *sorted(row for each in rows for row in each)])
-    print("\n".join(lines))
+    header = [] if args.no_headers else [permissions.HEADER]
+    print("\n".join(printing.columns([*header, *permissions.rows(answer)])))
     if raw.value(answer, "status", "incomplete") is True:
         why = raw.text(answer, "status", "evaluationError")
         printing.note(f"Warning: the list may be incomplete{f': {why}' if why else ''}")
@@ -116,21 +113,3 @@ async def _list(api: Api, args: argparse.Namespace) -> int:
 async def _review(api: Api, kind: str, plural: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     body = {"apiVersion": f"{AUTHORIZATION_GROUP}/v1", "kind": kind, "spec": spec}
     return await api.send("POST", f"{_PATH}/{plural}", body)
-
-
-_HEADER = ("Resources", "Non-Resource URLs", "Resource Names", "Verbs")
-
-
-def _row(rule: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """One row per resource; one for all the paths of a rule."""
-    shown = {key: f"[{' '.join(map(str, rule.get(key) or ()))}]" for key in _LISTS}
-    urls, names, verbs = (shown[key] for key in _LISTS)
-    resources = [
-        f"{resource}.{group}" if group else str(resource)
-        for resource in rule.get("resources") or ()
-        for group in rule.get("apiGroups") or ("",)
-    ]
-    return [(resource, urls, names, verbs) for resource in resources or [""]]
-
-
-_LISTS = ("nonResourceURLs", "resourceNames", "verbs")

@@ -82,7 +82,7 @@ _CREATE = {
     "namespace": Entry("create_kinds", "create a namespace", "NAMESPACE"),
     "serviceaccount": Entry("create_kinds", "create a service account", "ACCOUNT"),
     "configmap": Entry("create_kinds", "create a config map from values and files", "CONFIG_MAP"),
-    "secret": Entry("create_kinds", "create a secret from values and files", "SECRET"),
+    "secret": Entry("create_secret", "create a secret from values and files", "SECRET"),
     "token": Entry("create_kinds", "print a token for a service account", "TOKEN"),
     "role": Entry("create_access", "create a role", "ROLE"),
     "clusterrole": Entry("create_access", "create a cluster role", "CLUSTER_ROLE"),

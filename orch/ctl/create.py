@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from orch.ctl import changes, manifests, session
+from orch.ctl import changes, commands, manifests, session
 from orch.ctl.api import Api
 from orch.ctl.discovery import Resource
+from orch.ctl.failures import WrongUsage, did_you_mean
 from orch.ctl.manifests import Manifest
 
 EXAMPLES = """
@@ -20,7 +21,8 @@ orchctl create namespace shop
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    manifests.add_filename(parser, required=True)
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # a kind that there is not
+    manifests.add_filename(parser)
     changes.add_validate(parser)
     changes.add_dry_run(parser)
     changes.add_output(parser)
@@ -28,6 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    kinds = commands.COMMANDS["create"].below
+    if args.words:
+        raise WrongUsage(
+            f"there is no 'create {args.words[0]}'{did_you_mean(args.words[0], kinds)}: give a "
+            f"file with -f, or one of {', '.join(kinds)}"
+        )
+    if not args.filename:
+        raise WrongUsage(f"say what to create: -f FILE, or one of {', '.join(kinds)}")
     return session.run(
         args, partial(_create_all, manifests.read(args.filename, recursive=args.recursive))
     )

@@ -31,6 +31,7 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
 
 def _add_cluster_rules(parser: argparse.ArgumentParser) -> None:
     _add_rules(parser)
+    _list_option(parser, "--aggregation-rule", "the rules of the cluster roles with these labels")
     _list_option(parser, "--non-resource-url", "on which paths: /metrics, /healthz/*")
 
 
@@ -41,8 +42,12 @@ def _listed(texts: Sequence[str]) -> list[str]:
 async def _rules(args: argparse.Namespace, api: Api, discovery: Discovery) -> Record:
     verbs, urls = _listed(args.verb), _listed(getattr(args, "non_resource_url", []))
     resources = _listed(args.resource)
-    if not verbs or bool(resources) == bool(urls):
-        raise WrongUsage("say what is allowed and on what: --verb, and --resource or a path")
+    labels = _listed(getattr(args, "aggregation_rule", []))
+    if labels and not (verbs or resources or urls or args.resource_name):
+        return {"aggregationRule": {"clusterRoleSelectors": [_labels(labels)]}, "rules": []}
+    if labels or not verbs or bool(resources) == bool(urls):
+        paths = " or --non-resource-url" if hasattr(args, "non_resource_url") else ""
+        raise WrongUsage(f"say what is allowed and on what: --verb, and --resource{paths}")
     if urls:
         return {"rules": [{"verbs": verbs, "nonResourceURLs": urls}]}
     groups: dict[str, list[str]] = {}
@@ -56,6 +61,14 @@ async def _rules(args: argparse.Namespace, api: Api, discovery: Discovery) -> Re
             for group, listed in groups.items()
         ]
     }
+
+
+def _labels(texts: Sequence[str]) -> Record:
+    pairs = [text.partition("=") for text in texts]
+    for text, (key, equals, _) in zip(texts, pairs, strict=True):
+        if not key or not equals:
+            raise WrongUsage(f"--aggregation-rule {text!r} is not LABEL=VALUE")
+    return {"matchLabels": {key: value for key, _, value in pairs}}
 
 
 async def _resource(text: str, discovery: Discovery) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 
-from orch.ctl import changes, choosing, deletion, printing, session
+from orch.ctl import changes, choosing, deletion, session
 from orch.ctl.api import Api
 from orch.ctl.choosing import Chosen
 from orch.ctl.discovery import Discovery
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--grace-period",
         type=int,
         metavar="SECONDS",
-        help="time pods get to stop; 0 with --force, below 0 their own",
+        help="time pods get to stop; 0 is 1 without --force, below 0 their own",
     )
     parser.add_argument("--now", action="store_true", help="the same as --grace-period=1")
     parser.add_argument("--force", action="store_true", help="let --grace-period be 0")
@@ -52,8 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     found = choosing.require(args, args.words)
-    if args.grace_period == 0 and not args.force:
-        raise WrongUsage("--grace-period=0 leaves running containers behind: confirm by --force")
     if args.now and args.grace_period is not None and args.grace_period >= 0:
         raise WrongUsage("--now and --grace-period exclude each other: give one of them")
     return session.run(args, partial(_delete_all, found))
@@ -65,7 +63,7 @@ async def _delete_all(found: Sequence[Manifest], api: Api, args: argparse.Namesp
 
     victims = await choosing.choose(api, Discovery(api), args, args.words, found)
     if not victims:
-        printing.note("No resources found")
+        print("No resources found")
     return await changes.each(victims, delete)
 
 
@@ -99,8 +97,8 @@ async def _request(api: Api, victim: Chosen, args: argparse.Namespace) -> str:
 
 def _grace_s(args: argparse.Namespace) -> int | None:
     """None leaves it to each object, as a negative --grace-period does."""
-    if args.now:
-        return 1
+    if args.now or (args.grace_period == 0 and not args.force):
+        return 1  # as kubectl does: containers are left behind only by --force
     if args.grace_period is not None and args.grace_period >= 0:
         return int(args.grace_period)
     return 0 if args.force else None

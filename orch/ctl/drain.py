@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from orch.ctl import changes, cordon, deletion, evictions, session, targets
+from orch.ctl import changes, cordon, deletion, evictions, printing, session, targets
 from orch.ctl.api import Api, given
 from orch.ctl.evictions import Verdict
 from orch.ctl.failures import CommandFailed, visible
@@ -28,7 +28,7 @@ _RETRY_S = 5.0  # while a disruption budget does not allow the eviction
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("nodes", nargs="+", metavar="NODE", help="names of nodes")
+    targets.add_nodes(parser)
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--pod-selector", default="", help="only pods with these labels")
@@ -50,15 +50,16 @@ _SWITCHES = {
 
 
 def run(args: argparse.Namespace) -> int:
+    targets.require_nodes(args)
     return session.run(args, _drain_all)
 
 
 async def _drain_all(api: Api, args: argparse.Namespace) -> int:
-    if code := await cordon.set_unschedulable(api, args, wanted=True):
+    nodes = await targets.node_names(api, args)
+    if code := await cordon.set_unschedulable(api, args, nodes, wanted=True):
         return code
 
-    async def drain(word: str) -> None:
-        node = targets.node_name(word)
+    async def drain(node: str) -> None:
         try:
             async with asyncio.timeout(args.timeout or None):
                 await _drain(api, node, args)
@@ -69,7 +70,7 @@ async def _drain_all(api: Api, args: argparse.Namespace) -> int:
             ) from None
         print(visible(f"node/{node} {changes.done('drained', args)}"))
 
-    return await changes.each(args.nodes, drain)
+    return await changes.each(nodes, drain)
 
 
 async def _drain(api: Api, node: str, args: argparse.Namespace) -> None:
@@ -82,7 +83,7 @@ async def _drain(api: Api, node: str, args: argparse.Namespace) -> None:
         raise CommandFailed(f"node/{node} stays as it is{cordoned}: {'; '.join(refused)}")
     for pod, verdict in judged:
         if verdict.why:
-            print(visible(f"Warning: {_shown(pod)} {verdict.why}"), flush=True)
+            printing.note(visible(f"Warning: {_shown(pod)} {verdict.why}"))
     leaving = [pod for pod, verdict in judged if verdict.verdict is Verdict.EVICT]
     outcomes = await asyncio.gather(
         *(_evict(api, pod, args) for pod in leaving), return_exceptions=True
@@ -121,7 +122,7 @@ async def _evict(api: Api, pod: Mapping[str, Any], args: argparse.Namespace) -> 
     if args.dry_run == "none":
         uid = raw.text(pod, "metadata", "uid")
         await deletion.wait_gone(api, path, uid, f"pod/{name}", timeout_s=0)
-    print(visible(f"pod/{name} {changes.done('evicted', args)}"), flush=True)
+        print(visible(f"pod/{name} evicted"), flush=True)
 
 
 async def _ask_eviction(

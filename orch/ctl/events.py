@@ -57,7 +57,7 @@ async def _events(api: Api, args: argparse.Namespace) -> int:
         await _follow(api, namespace, fields, printer)
         return 0
     listed = printer.wanted(await happenings.about(api, namespace, fields))
-    if args.output:
+    if listed and args.output:
         forms.show(args.output, printing.list_of(listed))
     elif listed:
         printer.show(listed)

@@ -177,7 +177,7 @@ def table_options(resource: Resource, args: argparse.Namespace, *, several: bool
 
 def say_nothing_found(found: Sequence[Target], namespace: str) -> None:
     namespaced = any(target.resource.namespaced for target in found)
-    where = f" in {namespace} namespace" if namespaced and namespace else ""
+    where = f" in {namespace} namespace." if namespaced and namespace else ""
     print(f"No resources found{where}", file=sys.stderr)
 
 

@@ -75,12 +75,13 @@ async def _change_all(
     api: Api,
     args: argparse.Namespace,
 ) -> int:
-    async def change(chosen: Chosen) -> None:
-        await _change(kind, wanted, chosen, api, args)
+    listed = await choosing.choose(api, Discovery(api), args, named, found)
+    several = len(listed) > 1 or args.all or bool(args.selector)
 
-    return await changes.each(
-        await choosing.choose(api, Discovery(api), args, named, found), change
-    )
+    async def change(chosen: Chosen) -> None:
+        await _change(kind, wanted, chosen, api, args, several=several)
+
+    return await changes.each(listed, change)
 
 
 async def _change(
@@ -89,13 +90,13 @@ async def _change(
     chosen: Chosen,
     api: Api,
     args: argparse.Namespace,
+    *,
+    several: bool,
 ) -> None:
     before = await api.read(chosen.path)
     present = raw.mapping(before, "metadata", kind.member)
     if args.list:
-        for key, value in sorted({**present, **wanted}.items()):
-            if value is not None:
-                print(visible(f"{key}={value}"))
+        _list(kind, chosen, {**present, **wanted}, several=several)
         return
     if not args.overwrite:
         _require_free(chosen, kind, wanted, present)
@@ -103,7 +104,20 @@ async def _change(
     if args.resource_version:
         metadata["resourceVersion"] = args.resource_version
     after = await _patched(before, {"metadata": metadata}, chosen, api, args)
+    if kind is _LABELS and not args.output:
+        for key in (key for key, value in wanted.items() if value is None and key not in present):
+            print(visible(f'label "{key}" not found.'))
     changes.show(after, chosen.resource, _word(kind, wanted, present), args)
+
+
+def _list(kind: _Kind, chosen: Chosen, values: Mapping[str, str | None], *, several: bool) -> None:
+    """`key=value` lines; of several objects each under a line that names it."""
+    if several:
+        of = f"{chosen.resource.kind}.{chosen.resource.group}/{chosen.name}"
+        print(visible(f"Listing {kind.member} for {of}:"))
+    for key, value in sorted(values.items()):
+        if value is not None:
+            print(visible(f"{' ' if several else ''}{key}={value}"))
 
 
 def _require_free(

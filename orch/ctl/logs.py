@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from orch.ctl import session, targets
+from orch.ctl import printing, session, targets
 from orch.ctl.api import Api, given
 from orch.ctl.discovery import Discovery
-from orch.ctl.failures import CommandFailed, WrongUsage
+from orch.ctl.failures import CommandFailed, WrongUsage, visible
 from orch.ctl.options import seconds
 from orch.wire import raw
 from orch.wire.quantity import to_bytes
@@ -23,17 +23,22 @@ orchctl logs web --previous --timestamps
 orchctl logs -l app=web --all-containers --prefix --since 10m
 """
 _TAIL_OF_MANY = 10  # lines of each pod when a selector chose them, as kubectl does
-_FOLLOWED_AT_ONCE = 50
-_GROUPS = ("initContainers", "containers", "ephemeralContainers")
+_FOLLOWED_AT_ONCE = 5
+_GROUPS = {"initContainers": "init", "containers": "", "ephemeralContainers": "ephem"}
+_DEFAULT = "kubectl.kubernetes.io/default-container"  # an annotation that pods come with
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="POD [CONTAINER]", help="whose log")
-    parser.add_argument("-c", "--container", default="", help="needed when there are several")
+    parser.add_argument("-c", "--container", default="", help="of this one, not of the first")
     parser.add_argument("-l", "--selector", default="", help="of the pods with these labels")
     for names, text in _SWITCHES.items():
         parser.add_argument(*names.split(), action="store_true", help=text)
     parser.add_argument("--tail", type=int, default=None, help="only the last lines; -1 is all")
+    parser.add_argument(
+        "--max-log-requests", type=int, default=_FOLLOWED_AT_ONCE, metavar="NUMBER",
+        help="how many logs may be followed at once",
+    )  # fmt: skip
     parser.add_argument("--since", type=seconds, default=0.0, help="not older than: 5s, 2m, 3h")
     parser.add_argument("--since-time", default="", metavar="TIME", help="since this RFC 3339 time")
     parser.add_argument("--limit-bytes", type=_bytes, default=0, help="at most as many bytes")
@@ -63,16 +68,20 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUsage("--since and --since-time say the same: leave one of them out")
     if args.container and args.all_containers:
         raise WrongUsage("-c names one container: leave --all-containers out")
+    if args.tail is not None and args.tail < -1:
+        raise WrongUsage(f"--tail {args.tail} is no number of lines: -1 is all")
     return session.run(args, _logs)
 
 
 async def _logs(api: Api, args: argparse.Namespace) -> int:
     pods = await _pods(api, args)
+    if not pods:
+        printing.note(f"No resources found in {api.namespace} namespace.")
     sources = [(pod, name) for pod in pods for name in _containers(pod, args)]
-    if args.follow and len(sources) > _FOLLOWED_AT_ONCE:
+    if args.follow and len(sources) > args.max_log_requests:
         raise CommandFailed(
-            f"{len(sources)} logs are too many to follow at once: choose fewer than "
-            f"{_FOLLOWED_AT_ONCE}"
+            f"{len(sources)} logs are more than are followed at once: choose fewer, or allow more "
+            "with --max-log-requests"
         )
     readers = [_Reader(api, args, pod, container) for pod, container in sources]
     if args.follow and len(readers) > 1:
@@ -85,12 +94,7 @@ async def _logs(api: Api, args: argparse.Namespace) -> int:
 
 async def _pods(api: Api, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
     if args.selector:
-        found = await api.items(targets.pod_path(api.namespace), {"labelSelector": args.selector})
-        if not found:
-            raise CommandFailed(
-                f"no pod in the namespace {api.namespace} has the labels {args.selector}"
-            )
-        return found
+        return await api.items(targets.pod_path(api.namespace), {"labelSelector": args.selector})
     word, *more = args.words
     if more and not args.container:
         args.container, *more = more
@@ -105,11 +109,11 @@ async def _pods(api: Api, args: argparse.Namespace) -> Sequence[Mapping[str, Any
 
 
 def _containers(pod: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
-    """The containers whose logs are meant; CommandFailed when that is not clear."""
+    """The containers whose logs are meant; CommandFailed for one that there is not."""
     known = [raw.text(one, "name") for group in _GROUPS for one in raw.records(pod, "spec", group)]
     if args.all_containers:
         return known
-    wanted = args.container or _default_container(pod)
+    wanted = args.container or _default_container(pod, known)
     name = raw.text(pod, "metadata", "name")
     if wanted not in known:
         raise CommandFailed(
@@ -118,15 +122,22 @@ def _containers(pod: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
     return [wanted]
 
 
-def _default_container(pod: Mapping[str, Any]) -> str:
-    names = [raw.text(one, "name") for one in raw.records(pod, "spec", "containers")]
-    if len(names) != 1:
-        shown = raw.text(pod, "metadata", "name")
-        raise CommandFailed(
-            f"the pod {shown} has the containers {', '.join(names)}: name one with -c, or all "
-            "with --all-containers"
-        )
-    return names[0]
+def _default_container(pod: Mapping[str, Any], known: Sequence[str]) -> str:
+    """The one an annotation names, else the first, said when there are others to choose."""
+    annotated = raw.text(pod, "metadata", "annotations", _DEFAULT)
+    if annotated in known:
+        return annotated
+    described = [
+        raw.text(one, "name") + (f" ({kind})" if kind else "")
+        for group, kind in sorted(_GROUPS.items())
+        for one in raw.records(pod, "spec", group)
+    ]
+    first = next(iter(raw.records(pod, "spec", "containers")), {})
+    name = raw.text(first, "name")
+    if len(described) > 1:
+        note = f'Defaulted container "{name}" out of: {", ".join(described)}'
+        printing.note(visible(note))
+    return name
 
 
 class _Reader:

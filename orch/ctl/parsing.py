@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from orch.ctl import failures, options, switches
 from orch.ctl.commands import Command, Entry
@@ -38,6 +38,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = failures.one_line(self._explained(message))
         self.exit(failures.USAGE, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            hint = failures.did_you_mean(str(value), known)
+            raise argparse.ArgumentError(action, f"{value!r} is none of {', '.join(known)}{hint}")
 
     def _explained(self, message: str) -> str:
         """Without the values of options that are unknown: one may be a misspelt `--token=…`."""
@@ -70,7 +76,8 @@ def words_parser(prog: str, table: Mapping[str, Entry], description: str, epilog
     options.add_to(parser, defaults=False)
     switches.take_values(parser)
     parser.add_argument("command", metavar="COMMAND", help=f"one of {', '.join(table)}")
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest = parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest.required = False  # nothing that a message should name
     return parser
 
 

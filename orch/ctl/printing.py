@@ -89,14 +89,13 @@ def _cell(cells: Sequence[Any], number: int) -> str:
 def as_json(value: Any) -> str:
     import json  # four spaces, which orjson does not write
 
-    return json.dumps(value, indent=4, ensure_ascii=False)
+    return json.dumps(value, indent=4, ensure_ascii=False, sort_keys=True)
 
 
 def as_yaml(value: Any) -> str:
-    import yaml
+    from orch.ctl import yamltext  # slow to import, and needed when asked for only
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(yaml.dump(value, Dumper=dumper, allow_unicode=True, width=2**31 - 1)).rstrip("\n")
+    return yamltext.dump(value)
 
 
 def unmanaged(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -100,8 +100,8 @@ async def _taint(
             "PATCH", chosen.path, {"metadata": metadata, "spec": {"taints": taints or None}},
             params=changes.parameters(args, strict=True), content_type=PATCH_TYPES["merge"],
         )  # fmt: skip
-    only_removed = all(change.removes for change in wanted)
-    changes.show(after, chosen.resource, "untainted" if only_removed else "tainted", args)
+    word = "untainted" if all(change.removes for change in wanted) else "tainted"
+    changes.show(after, chosen.resource, "modified" if args.overwrite else word, args)
 
 
 def changed(

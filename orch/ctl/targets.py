@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orch.ctl.api import segment
+from orch.ctl.api import Api, segment
 from orch.ctl.discovery import Discovery, Resource
 from orch.ctl.failures import WrongUsage
+from orch.wire import raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,34 @@ def pod_path(namespace: str, name: str = "") -> str:
     return f"{path}/{segment(name)}" if name else path
 
 
+def add_nodes(parser: argparse.ArgumentParser) -> None:
+    """The arguments that `node_names` reads."""
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="names of nodes")
+    parser.add_argument("-l", "--selector", default="", help="the nodes with these labels: a=b")
+
+
+def require_nodes(args: argparse.Namespace) -> None:
+    """WrongUsage unless there are words for nodes, or a selector, not both."""
+    if bool(args.nodes) == bool(args.selector):
+        raise WrongUsage("say which nodes: either NODE or -l SELECTOR")
+    for word in args.nodes:
+        node_name(word)
+
+
+async def node_names(api: Api, args: argparse.Namespace) -> list[str]:
+    """The nodes that words name, or that the selector leaves."""
+    if not args.selector:
+        return [node_name(word) for word in args.nodes]
+    found = await api.items("/api/v1/nodes", {"labelSelector": args.selector})
+    return [raw.text(node, "metadata", "name") for node in found]
+
+
 def node_name(word: str) -> str:
-    """`worker-1` of `worker-1`, `node/worker-1` and `nodes/worker-1`."""
-    return word.removeprefix("node/").removeprefix("nodes/")
+    """`worker-1` of `worker-1`, `node/worker-1` and `nodes/worker-1`; WrongUsage for others."""
+    name = word.removeprefix("node/").removeprefix("nodes/")
+    if "/" in name:
+        raise WrongUsage(f"{word!r} is no node: name nodes only")
+    return name
 
 
 def node_path(node: str, page: str = "") -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
-from orch.wire.version import VERSION
+from orch.wire.version import MAJOR, MINOR, VERSION
 
 if TYPE_CHECKING:
     from orch.ctl.api import Api
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.output:
         print(f"Client Version: {VERSION}")
-    versions: dict[str, Any] = {"clientVersion": {"gitVersion": VERSION}}
+    versions: dict[str, Any] = {"clientVersion": _own()}
     code = 0
     if not args.client:
         from orch.ctl import session  # here, so that --client loads no network code
@@ -36,6 +38,18 @@ def run(args: argparse.Namespace) -> int:
         code = session.run(args, ask)
     _show(versions, args.output)
     return code
+
+
+def _own() -> dict[str, str]:
+    """The members that the server's version has, too; without `platform`, slow to import."""
+    return {
+        "major": MAJOR,
+        "minor": MINOR,
+        "gitVersion": VERSION,
+        "goVersion": f"python{'.'.join(map(str, sys.version_info[:3]))}",
+        "compiler": sys.implementation.name,
+        "platform": f"{sys.platform}/{os.uname().machine}",
+    }
 
 
 def _show(versions: dict[str, Any], output: str) -> None:

@@ -95,8 +95,8 @@ def test_several_files_are_read_as_one_and_the_right_one_changed(
     assert [line.split()[:3] for line in shown] == [
         ["home", "h"], ["*", "lab", "l"], ["work", "w", "jane"],
     ]  # fmt: skip
-    assert run_command("config", "set-context", "home", "--namespace", "n").code == 0
-    assert "namespace: n" in other.read_text()
+    assert run_command("config", "set-context", "home", "--namespace", "shop").code == 0
+    assert "namespace: shop" in other.read_text()
     assert run_command("config", "use-context", "home").code == 0
     assert "current-context: home" in file.read_text()
     assert run_command("config", "delete-context", "home").out.endswith(f"from {other}\n")

@@ -69,9 +69,18 @@ async def test_bindings_name_role_and_subjects(orchctl: Orchctl, api: HttpApi) -
     assert body["roleRef"]["kind"] == "ClusterRole"
 
 
+async def test_a_cluster_role_may_gather_others(orchctl: Orchctl, api: HttpApi) -> None:
+    body = await _made(orchctl, api, "clusterrole all --aggregation-rule a/b=true,c=d")
+    labels = {"a/b": "true", "c": "d"}
+    assert body["aggregationRule"] == {"clusterRoleSelectors": [{"matchLabels": labels}]}
+    assert body["rules"] == []
+
+
 @pytest.mark.parametrize(
     ("line", "code", "text"),
     [
+        ("clusterrole r --aggregation-rule a", 2, "--aggregation-rule 'a' is not LABEL=VALUE"),
+        ("clusterrole r --aggregation-rule a=b --verb get", 2, "--resource or --non-resource-url"),
         ("role r --verb get", 2, "say what is allowed and on what"),
         ("role r --resource pods", 2, "say what is allowed and on what"),
         ("clusterrole r --verb get --resource pods --non-resource-url /x", 2, "say what is"),

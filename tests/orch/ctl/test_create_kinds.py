@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,23 @@ async def test_a_map_of_a_directory(orchctl: Orchctl, api: HttpApi, tmp_path: Pa
     assert _sent(api)["data"] == {"a": "a", "b": "b"}
 
 
-@pytest.mark.parametrize("words", [("login",), ("generic", "login")])
-async def test_a_secret(orchctl: Orchctl, api: HttpApi, words: tuple[str, ...]) -> None:
-    result = await orchctl("create", "secret", *words, "--from-literal", "key=hunter2")
-    assert result.out == "secret/login created\n"
-    body = _sent(api)
-    assert (body["type"], body["data"]) == ("Opaque", {"key": "aHVudGVyMg=="})
+async def test_a_map_of_variables(
+    orchctl: Orchctl, api: HttpApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERE", "from the environment")
+    monkeypatch.delenv("GONE", raising=False)
+    (tmp_path / "env").write_text("# no\n\n A=1=2\nHERE\nGONE\nEMPTY=\n")
+    assert (await orchctl("create", "cm", "m", "--from-env-file", str(tmp_path / "env"))).code == 0
+    assert _sent(api)["data"] == {"A": "1=2", "HERE": "from the environment", "EMPTY": ""}
+    (tmp_path / "env").write_text("A=1\nhunter 2\n")
+    refused = await orchctl("create", "cm", "m", "--from-env-file", str(tmp_path / "env"))
+    assert refused.err == f"error: {tmp_path}/env:2: this is not KEY=VALUE\n"
+
+
+async def test_what_is_only_shown_has_no_namespace_unless_asked_for(orchctl: Orchctl) -> None:
+    words = ("create", "sa", "web", "--dry-run=client", "-o", "jsonpath={.metadata.namespace}")
+    assert (await orchctl(*words)).out == ""
+    assert (await orchctl(*words, "-n", "shop")).out == "shop"
 
 
 async def test_a_dry_run_sends_nothing(orchctl: Orchctl, api: HttpApi) -> None:
@@ -81,6 +93,13 @@ async def test_a_token_is_printed_and_nothing_else(orchctl: Orchctl, api: HttpAp
     assert (await orchctl("create", "token", "web", *words)).out == "abc.def\n"
     (sent,) = api.sent("POST")
     assert sent.body["spec"] == {"audiences": ["x"], "expirationSeconds": 3600}
+    words = ("--bound-object-kind", "Pod", "--bound-object-name", "p", "-n", "shop", "-o", "json")
+    shown = await orchctl("create", "token", "web", *words)
+    assert json.loads(shown.out) == {"status": {"token": "abc.def"}}
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "p"}
+    assert api.sent("POST")[1].body["spec"] == {"boundObjectRef": bound}
+    alone = await orchctl("create", "token", "web", "--bound-object-kind", "Pod")
+    assert (alone.code, "belong together" in alone.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +108,8 @@ async def test_a_token_is_printed_and_nothing_else(orchctl: Orchctl, api: HttpAp
         (("--from-literal", "hunter2"), 2, "--from-literal is KEY=VALUE"),
         (("--from-literal", "a=1", "--from-literal", "a=2"), 2, "the key 'a' is given twice"),
         (("--from-file", "/nonexistent"), 1, "cannot read /nonexistent: No such file"),
+        (("--from-literal", "a/b=1"), 2, "'a/b' is no key: it consists of letters, digits"),
+        (("--from-literal", "a=1", "--from-env-file", "x"), 2, "--from-env-file does not go with"),
         (("--from-file", "k=/"), 2, "--from-file / is a directory: leave the key out"),
     ],
 )

@@ -89,6 +89,11 @@ async def test_dry_runs_delete_nothing(orchctl: Orchctl, api: HttpApi) -> None:
     assert api.sent("DELETE")[0].query == {"dryRun": "All"}
 
 
+async def test_no_time_at_all_takes_force(orchctl: Orchctl, api: HttpApi) -> None:
+    await orchctl("delete", "pod", "b", "--grace-period=0")
+    assert api.sent("DELETE")[0].body["gracePeriodSeconds"] == 1
+
+
 async def test_a_missing_object_fails_unless_ignored(orchctl: Orchctl) -> None:
     result = await orchctl("delete", "pod", "gone", "b")
     assert (result.code, result.out) == (1, 'pod "b" deleted\n')
@@ -101,7 +106,6 @@ async def test_a_missing_object_fails_unless_ignored(orchctl: Orchctl) -> None:
     [
         ((), "either TYPE NAME or -f FILE"),
         (("pods",), "choose them with --all, -l or"),
-        (("pod", "a", "--grace-period=0"), "confirm by --force"),
         (("pod", "a", "--now", "--grace-period=9"), "--now and --grace-period exclude each"),
         (("pod", "a", "-f", "x"), "either TYPE NAME or -f FILE"),
     ],

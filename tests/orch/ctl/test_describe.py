@@ -118,7 +118,7 @@ async def test_types_alone_stand_for_all_their_objects(orchctl: Orchctl, api: Ht
     assert _names((await orchctl("describe", "nodes")).lines) == ["n1", "n2"]
     assert (await orchctl("describe", "ns")).err == "No resources found\n"
     nothing = await orchctl("describe", "leases", "-n", "empty")
-    assert (nothing.code, nothing.err) == (0, "No resources found in empty namespace\n")
+    assert (nothing.code, nothing.err) == (0, "No resources found in empty namespace.\n")
     assert (await orchctl("describe", "leases", "-A", "-l", "a=b")).err == "No resources found\n"
 
 

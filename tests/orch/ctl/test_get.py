@@ -137,7 +137,7 @@ async def test_names_are_shown_with_their_type(orchctl: Orchctl) -> None:
 async def test_nothing_found_is_said_and_no_failure(orchctl: Orchctl) -> None:
     result = await orchctl("get", "pods", "-n", "empty")
     assert (result.code, result.out) == (0, "")
-    assert result.err == "No resources found in empty namespace\n"
+    assert result.err == "No resources found in empty namespace.\n"
     assert (await orchctl("get", "ns")).err == "No resources found\n"
     assert (await orchctl("get", "pods", "-n", "empty", "--ignore-not-found")).err == ""
     empty = await orchctl("get", "pods", "-n", "empty", "-o", "json")

@@ -42,6 +42,12 @@ def test_what_is_neither_is_refused(words: list[str]) -> None:
         label.split(words)
 
 
+async def test_a_label_to_remove_that_is_not_there_is_said(orchctl: Orchctl) -> None:
+    result = await orchctl("label", "node", "n1", "gone-")
+    assert (result.code, result.out) == (0, 'label "gone" not found.\nnode/n1 not labeled\n')
+    assert (await orchctl("label", "node", "n1", "gone-", "-o", "name")).out == "node/n1\n"
+
+
 @pytest.mark.parametrize(
     ("words", "word", "labels"),
     [
@@ -49,7 +55,6 @@ def test_what_is_neither_is_refused(words: list[str]) -> None:
         (("a-",), "unlabeled", {"name": "n1"}),
         (("a=2", "--overwrite"), "labeled", {"a": "2", "name": "n1"}),
         (("a=1",), "not labeled", {"a": "1", "name": "n1"}),
-        (("gone-",), "not labeled", {"a": "1", "name": "n1"}),
         (("a-", "b=2"), "labeled", {"b": "2", "name": "n1"}),
     ],
 )

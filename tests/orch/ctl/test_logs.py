@@ -67,14 +67,40 @@ async def test_a_refusal_is_told_or_skipped(api: HttpApi) -> None:
     assert skipped.err == "error: two/a: is waiting\n"
 
 
+async def test_of_several_containers_the_first_is_shown_and_said(api: HttpApi) -> None:
+    api.answers["GET", f"{PODS}/two/log"] = Answer("x")
+    result = await _logs(api, "two")
+    assert (result.out, api.requests[-1].query) == ("x", {"container": "a"})
+    assert result.err == 'Defaulted container "a" out of: a, b\n'
+
+
+async def test_an_annotation_names_the_container_to_show(api: HttpApi) -> None:
+    annotations = {"kubectl.kubernetes.io/default-container": "b"}
+    metadata = {"name": "two", "namespace": "default", "annotations": annotations}
+    containers = [{"name": "a"}, {"name": "b"}]
+    api.put(f"{PODS}/two", {"metadata": metadata, "spec": {"containers": containers}})
+    api.answers["GET", f"{PODS}/two/log"] = Answer("x")
+    result = await _logs(api, "two")
+    assert (result.err, api.requests[-1].query) == ("", {"container": "b"})
+
+
+async def test_labels_that_no_pod_has_are_no_failure(api: HttpApi) -> None:
+    result = await _logs(api, "-l", "app=none")
+    assert (result.code, result.err) == (0, "No resources found in default namespace.\n")
+
+
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("two",), 1, "the pod two has the containers a, b: name one with -c, or all"),
         (("web", "-c", "x"), 1, "the pod web has no container 'x': it has c"),
         (("web", "x"), 1, "the pod web has no container 'x'"),
         (("wbe",), 1, "pods \"wbe\" not found: did you mean 'web'?"),
-        (("-l", "app=none"), 1, "no pod in the namespace default has the labels app=none"),
+        (("web", "--tail", "-2"), 2, "--tail -2 is no number of lines: -1 is all"),
+        (
+            ("two", "--all-containers", "-f", "--max-log-requests", "1"),
+            1,
+            "2 logs are more than are followed at once: choose fewer, or allow more",
+        ),
         (("node/n1",), 2, "node/n1 has no log: name a pod"),
         ((), 2, "say whose log: either POD or -l SELECTOR"),
         (("web", "--since", "1s", "--since-time", "x"), 2, "leave one of them out"),

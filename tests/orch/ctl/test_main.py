@@ -22,6 +22,19 @@ def test_help_may_be_asked_for_first(words: tuple[str, ...]) -> None:
     assert result.out.startswith(" ".join(("usage: orchctl", *words)))
 
 
+def test_words_that_do_not_fit_are_said_before_a_server_is_looked_for() -> None:
+    for words, text in (
+        (("cordon",), "error: say which nodes: either NODE or -l SELECTOR\n"),
+        (("drain", "n1", "-l", "a=b"), "error: say which nodes: either NODE or -l SELECTOR\n"),
+        (("uncordon", "pods/x"), "error: 'pods/x' is no node: name nodes only\n"),
+        (("create", "namspace", "x"), "error: there is no 'create namspace': did you mean"),
+        (("create",), "error: say what to create: -f FILE, or one of namespace, "),
+    ):
+        result = run_command(*words)
+        assert (result.code, result.err.count("\n")) == (2, 1)
+        assert result.err.startswith(text)
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -30,7 +43,8 @@ def test_help_may_be_asked_for_first(words: tuple[str, ...]) -> None:
         (("gte",), "there is no command 'gte': did you mean 'get'?"),
         (("auth", "whomai"), "there is no command 'whomai': did you mean 'whoami'?"),
         (("auth",), "orchctl auth: error: the following arguments are required: COMMAND"),
-        (("cordon",), "orchctl cordon: error: the following arguments are required"),
+        (("taint",), "orchctl taint: error: the following arguments are required: TYPE[/NAME]"),
+        (("patch", "--type", "stategic"), "'stategic' is none of json, merge, strategic: did you"),
         (("get", "pods", "--outptu", "yaml"), "unrecognized arguments: --outptu: did you mean "),
         (("get", "pods", "--tokne=secret"), "unrecognized arguments: --tokne: did you mean "),
         (("get", "pods", "--watch=maybe"), "--watch: takes true, false or nothing, not 'maybe'"),

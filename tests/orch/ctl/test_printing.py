@@ -76,7 +76,7 @@ def test_yaml_and_json_read_back() -> None:
     value = {"b": ["1", 1, None, "é", "long " * 40], "a": {"on": "yes"}}
     assert yaml.safe_load(printing.as_yaml(value)) == value
     assert json.loads(printing.as_json(value)) == value
-    assert printing.as_yaml(value).startswith("a:\n  'on': 'yes'\nb:\n- '1'\n- 1\n")
+    assert printing.as_json(value).startswith('{\n    "a": {\n        "on": "yes"')
 
 
 def test_the_bookkeeping_of_writers_is_left_out() -> None:

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import json
+import platform
 
 import yaml
 
-from orch.wire.version import VERSION
+from orch.wire.version import MINOR, VERSION
 from tests.fakes.http_api import Answer, HttpApi
 from tests.orch.ctl.conftest import Orchctl, run_command
 
 
 def test_the_client_s_version_needs_no_server() -> None:
     assert run_command("version", "--client").out == f"Client Version: {VERSION}\n"
-    shown = json.loads(run_command("version", "--client", "-o", "json").out)
-    assert shown == {"clientVersion": {"gitVersion": VERSION}}
+    shown = json.loads(run_command("version", "--client", "-o", "json").out)["clientVersion"]
+    assert (shown["gitVersion"], shown["minor"]) == (VERSION, MINOR)
+    assert shown["goVersion"] == f"python{platform.python_version()}"
+    assert shown["platform"] == f"linux/{platform.machine()}"
 
 
 async def test_both_versions_are_shown(orchctl: Orchctl, api: HttpApi) -> None:

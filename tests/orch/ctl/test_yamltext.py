@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orch.ctl import yamltext
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(
+    ["y", "1e3", "0o7", "2026-01-31", "~", "a: b", "- a", "x\n", "x\n\n", " x\ny", "x \ny"]
+)  # fmt: skip
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_read_back(value: Any) -> None:
+    assert yaml.safe_load(yamltext.dump(value) + "\n") == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": "1", "a": "x"}, 'a: x\nb: "1"'),
+        ([{"a": ""}, "y", "1e3", "true", "1:30"], '- a: ""\n- "y"\n- "1e3"\n- "true"\n- "1:30"'),
+        ({"a": "one\ntwo\n"}, "a: |\n  one\n  two"),
+        ({"a": "one\ntwo"}, "a: |-\n  one\n  two"),
+        ({"a": "2026-11-22T00:08:51Z"}, 'a: "2026-11-22T00:08:51Z"'),
+        ({"a": [{}, []]}, "a:\n- {}\n- []"),
+        ({"a": "word " * 40 + "."}, "a: " + "word " * 40 + "."),
+        ({"a": "\x1b[31m"}, 'a: "\\e[31m"'),
+    ],
+)
+def test_it_looks_as_kubectl_writes_it(value: Any, text: str) -> None:
+    assert yamltext.dump(value) == text
+
+
+def test_what_stands_twice_is_written_twice() -> None:
+    same = {"x": [1]}
+    assert yamltext.dump([same, same]) == "- x:\n  - 1\n- x:\n  - 1"
