@@ -208,7 +208,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     )
     status = StatusLoop(
         client,
-        _node_settings(options, config, machine),
+        _node_settings(options, config, features, machine),
         facts.collect,
         times=StatusTimes(config.nodeStatusUpdateFrequency, config.nodeStatusReportFrequency),
         events=events,
@@ -300,7 +300,7 @@ def _pod_settings(
 
 
 def _node_settings(
-    options: Options, config: NodeAgentConfiguration, machine: MachineFacts
+    options: Options, config: NodeAgentConfiguration, features: Features, machine: MachineFacts
 ) -> NodeSettings:
     try:
         settings = node_settings(
@@ -309,6 +309,7 @@ def _node_settings(
             agent_version=version.VERSION,
             agent_port=config.port,
             node_labels=options.node_labels,
+            features=features,
             provider=node_provider(config),
         )
     except (ValueError, ConfigError) as error:

@@ -13,6 +13,7 @@ from nodeagent.config.types import NodeAgentConfiguration, NodeProvider
 from nodeagent.node import addresses, capacity, labels, pressure
 from nodeagent.node.facts import MachineFacts
 from nodeagent.node.pressure import Threshold
+from orch.component.features import Features, Stage
 from orch.wire.core import Taint
 
 DECLARED_FEATURES_GATE = "NodeDeclaredFeatures"
@@ -44,6 +45,7 @@ def node_settings(
     agent_version: str,
     agent_port: int,
     node_labels: Mapping[str, str],
+    features: Features,
     provider: NodeProvider | None = None,
 ) -> NodeSettings:
     """ValueError with one sentence per mistake: labels that must not be set, bad quantities."""
@@ -69,7 +71,7 @@ def node_settings(
         ),
         pressure_transition_s=config.evictionPressureTransitionPeriod,
         max_images=config.nodeStatusMaxImages,
-        declared_features=_declared(config.featureGates),
+        declared_features=_declared(features),
         register=config.registerNode,
     )
 
@@ -91,8 +93,10 @@ def _taint(key: str, value: str, effect: str) -> Taint:
     return Taint(key=key, value=value or None, effect=effect)
 
 
-def _declared(gates: Mapping[str, bool]) -> tuple[str, ...] | None:
-    """Names of the development features that are on, while the gate that publishes them is on."""
-    if not gates.get(DECLARED_FEATURES_GATE, False):
+def _declared(features: Features) -> tuple[str, ...] | None:
+    """What is on and still in development, while the gate that publishes it is on."""
+    if not features.enabled(DECLARED_FEATURES_GATE):
         return None
-    return ()
+    return tuple(
+        gate.name for gate, is_on in features.all() if is_on and gate.stage is not Stage.STABLE
+    )

@@ -10,6 +10,7 @@ from nodeagent.config.layers import ConfigError
 from nodeagent.config.provider import node_provider
 from nodeagent.config.types import NodeAgentConfiguration, NodeProvider
 from nodeagent.node.settings import node_settings
+from orch.component.features import Features
 
 
 def config(path: Path | str = "", **own: str) -> NodeAgentConfiguration:
@@ -62,6 +63,7 @@ def test_what_is_known_becomes_labels_and_flags_win() -> None:
         agent_version="v1",
         agent_port=10250,
         node_labels={"topology.orch.io/zone": "by-flag"},
+        features=Features({}),
         provider=NodeProvider(zone="z", region="r"),
     )
     assert settings.labels == {
@@ -78,5 +80,6 @@ def test_a_value_no_label_can_have_is_refused() -> None:
             agent_version="v1",
             agent_port=10250,
             node_labels={},
+            features=Features({}),
             provider=NodeProvider(zone="a b"),
         )

@@ -2,16 +2,18 @@ import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.node.settings import NodeSettings, node_settings, start_problems
+from orch.component.features import Features
 from tests.fakes import node
 
 
-def made(config: dict[str, object], **labels: str) -> NodeSettings:
+def made(config: dict[str, object], **gates: bool) -> NodeSettings:
     return node_settings(
         NodeAgentConfiguration.model_validate(config),
         node_name="n1",
         agent_version="v0.1.0",
         agent_port=10250,
-        node_labels=labels,
+        node_labels={},
+        features=Features(gates),
     )
 
 
@@ -35,12 +37,18 @@ def test_reservations_add_up_and_taints_are_taken_over() -> None:
             "systemReserved": {"cpu": "500m", "memory": "1Gi"},
             "nodeagentReserved": {"cpu": "1"},
             "registerWithTaints": [{"key": "dedicated", "effect": "NoSchedule"}],
-            "featureGates": {"NodeDeclaredFeatures": True},
         }
     )
     assert settings.reserved == {"cpu": 1500, "memory": 1024**3}
     assert settings.taints[0].to_wire() == {"key": "dedicated", "effect": "NoSchedule"}
-    assert settings.declared_features == ()
+
+
+def test_declared_are_the_features_in_development_that_are_on() -> None:
+    named = made({}, NodeDeclaredFeatures=True, NodeAgentPSITriggers=True, NodeAgentPSI=False)
+    declared = set(named.declared_features or ())
+    assert {"NodeDeclaredFeatures", "NodeAgentPSITriggers", "ContainerCheckpoint"} <= declared
+    assert not declared & {"NodeAgentPSI", "ComponentFlagz", "ComponentSLIs"}, "off, off, stable"
+    assert "ComponentFlagz" in (made({}, AllAlpha=True).declared_features or ())
 
 
 def test_a_reservation_beyond_the_machine_and_a_bad_address_keep_it_from_starting() -> None:
@@ -60,4 +68,5 @@ def test_every_bad_label_is_named() -> None:
             agent_version="v",
             agent_port=1,
             node_labels={"rack": "a b", "orch.io/x": "1"},
+            features=Features({}),
         )
