@@ -13,10 +13,8 @@ import logging
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nodeagent.hollow.node import HollowNode
-from orch.client.answers import Response
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
@@ -42,23 +40,6 @@ class SharedTransport(Transport):
         await super().reset()
 
 
-class NodeTransport:
-    """One node's use of shared connections, which may be made slow."""
-
-    def __init__(self, shared: Transport) -> None:
-        self.config = shared.config
-        self.slow_s = 0.0
-        self._shared = shared
-
-    async def request(self, *args: Any, **kwargs: Any) -> Response:
-        if self.slow_s:
-            await asyncio.sleep(self.slow_s)
-        return await self._shared.request(*args, **kwargs)
-
-    async def reset(self) -> None:
-        await self._shared.reset()
-
-
 @dataclass(frozen=True, slots=True)
 class Figures:
     """`late_*_s` are of all renewals since the last reset; None before the first."""
@@ -76,16 +57,22 @@ class Figures:
 class Fleet:
     """`count` nodes named `<prefix>00000` and so on, all speaking with one identity."""
 
-    def __init__(self, config: ClientConfig, count: int, *, prefix: str = "hollow-") -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        count: int,
+        *,
+        prefix: str = "hollow-",
+        lease_duration_s: int = 40,
+    ) -> None:
         self._shared = SharedTransport(config, user_agent="nodeagent-hollow")
         self._watching = ApiClient(Transport(config, user_agent="nodeagent-hollow watch"))
-        self._transports: dict[str, NodeTransport] = {}
         self.nodes: dict[str, HollowNode] = {}
         for number in range(count):
             name = f"{prefix}{number:05d}"
-            transport = self._transports[name] = NodeTransport(self._shared)
-            client = ApiClient(transport)  # type: ignore[arg-type]
-            self.nodes[name] = HollowNode(name, number, client, client)
+            self.nodes[name] = HollowNode(
+                name, number, self._shared, lease_duration_s=lease_duration_s
+            )
         self._late_s: collections.deque[float] = collections.deque(maxlen=_KEPT)
         self._counted: dict[str, int] = {}
         self._renewals = 0
@@ -152,7 +139,7 @@ class Fleet:
                 node.faults.silent = True
                 await node.stop()
             elif kind == "slow":
-                self._transports[name].slow_s = _SLOW_S
+                node.faults.slow_s = _SLOW_S
             elif kind == "flapping":
                 node.faults.flapping = True
             else:
@@ -161,8 +148,8 @@ class Fleet:
     def heal(self) -> None:
         """No fault is left anywhere."""
         for name, node in self.nodes.items():
-            self._transports[name].slow_s = 0.0
-            node.faults.flapping, node.faults.skew_s = False, 0.0
+            node.faults.slow_s = node.faults.skew_s = 0.0
+            node.faults.flapping = False
             if node.faults.silent:
                 node.faults.silent = False
                 self._counted.pop(name, None)

@@ -45,6 +45,12 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--kubeconfig", required=True, help="who may write every node and Lease")
     flags.add_argument("--count", type=_positive, default=100, help="how many nodes")
     flags.add_argument("--name-prefix", default="hollow-", help="of the nodes' names")
+    flags.add_argument(
+        "--node-lease-duration-seconds",
+        type=_positive,
+        default=40,
+        help="how long their Leases last; renewed every quarter of it",
+    )
     flags.add_argument("--control-port", type=int, default=0, help="on loopback; 0 picks one")
     flags.add_argument("--ramp", type=float, default=0.0, help="seconds until all are started")
     return flags
@@ -52,7 +58,12 @@ def parser() -> argparse.ArgumentParser:
 
 async def run(options: argparse.Namespace, config: ClientConfig, stop: Stop) -> None:
     """The fleet and its control, until `stop`."""
-    fleet = Fleet(config, options.count, prefix=options.name_prefix)
+    fleet = Fleet(
+        config,
+        options.count,
+        prefix=options.name_prefix,
+        lease_duration_s=options.node_lease_duration_seconds,
+    )
     http = HttpServer(
         control(fleet), host="127.0.0.1", port=options.control_port, name=f"{PROGRAM} control"
     )
@@ -107,5 +118,5 @@ def control(fleet: Fleet) -> web.Application:
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of nodes")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return number

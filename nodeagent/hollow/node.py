@@ -7,8 +7,9 @@ flapping (Ready changes), skewed (its wall clock is wrong).
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.node.facts import (
@@ -23,7 +24,9 @@ from nodeagent.node.settings import NodeSettings
 from nodeagent.runtime.base import RuntimeCondition, RuntimeVersion
 from nodeagent.runtime.verdict import NETWORK_READY, RUNTIME_READY, RuntimeHealth
 from nodeagent.statusloop import StatusLoop, StatusTimes
+from orch.client.answers import Response
 from orch.client.resources import ApiClient
+from orch.client.transport import Transport
 from orch.component import clock, loops
 from orch.wire.core import Node
 from orch.wire.version import VERSION
@@ -56,17 +59,37 @@ class Faults:
     skew_s: float = 0.0
 
 
+class NodeTransport:
+    """One node's use of connections that many share; slow when the node is."""
+
+    def __init__(self, shared: Transport, faults: Faults) -> None:
+        self.config = shared.config
+        self._shared = shared
+        self._faults = faults
+
+    async def request(self, *args: Any, **kwargs: Any) -> Response:
+        if self._faults.slow_s:
+            await asyncio.sleep(self._faults.slow_s)
+        return await self._shared.request(*args, **kwargs)
+
+    async def reset(self) -> None:
+        await self._shared.reset()
+
+
 class HollowNode:
-    """`lease_client` and `status_client` may be shared by many nodes."""
+    """`shared` carries the requests of many nodes, so its `reset` must not drop connections."""
 
     def __init__(
-        self, name: str, number: int, lease_client: ApiClient, status_client: ApiClient
+        self, name: str, number: int, shared: Transport, *, lease_duration_s: int = 40
     ) -> None:
         self.name = name
         self.faults = Faults()
-        self._machine = _describe(name)
+        self._machine = replace(
+            _MACHINE, hostname=name, machine_id=name, system_uuid=name, boot_id=name
+        )
         self._address = f"198.18.{number // 250 % 256}.{number % 250 + 1}"
-        self._clients = lease_client, status_client
+        self._client = ApiClient(NodeTransport(shared, self.faults))  # type: ignore[arg-type]
+        self._lease_duration_s = lease_duration_s
         self._tasks: list[asyncio.Task[None]] = []
         self._make_loops()
 
@@ -89,11 +112,12 @@ class HollowNode:
             self.status.saw(node)
 
     def _make_loops(self) -> None:
-        lease_client, status_client = self._clients
         settings = NodeSettings(self.name, VERSION, 10250)
-        self.lease = LeaseLoop(lease_client, self.name, now=self._now)
+        self.lease = LeaseLoop(
+            self._client, self.name, duration_s=self._lease_duration_s, now=self._now
+        )
         self.status = StatusLoop(
-            status_client, settings, self._collect, times=StatusTimes(now=self._now)
+            self._client, settings, self._collect, times=StatusTimes(now=self._now)
         )
 
     def _now(self) -> datetime:
@@ -114,18 +138,3 @@ class HollowNode:
             ),
             problems=("the hollow node flaps",) if down else (),
         )
-
-
-def _describe(name: str) -> MachineFacts:
-    return MachineFacts(
-        cpu_count=_MACHINE.cpu_count,
-        memory_bytes=_MACHINE.memory_bytes,
-        hostname=name,
-        architecture=_MACHINE.architecture,
-        operating_system=_MACHINE.operating_system,
-        kernel_version=_MACHINE.kernel_version,
-        os_image=_MACHINE.os_image,
-        machine_id=name,
-        system_uuid=name,
-        boot_id=name,
-    )
