@@ -8,9 +8,8 @@ from pathlib import Path
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time since the process began."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """User and system time since the process began, to the nanosecond: its clock_getcpuclockid."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def cpu_percent(pid: int, over_s: float) -> float:
