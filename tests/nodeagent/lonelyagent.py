@@ -12,10 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
@@ -32,6 +33,7 @@ _FIRST = (os.getpid() & 63) * 4
 HOST, INSIDE = f"{_NET}.{_FIRST + 1}", f"{_NET}.{_FIRST + 2}"
 LEASE_S = 4  # so that it is renewed every second
 PATIENCE_S = 60.0
+CLUSTER_AGE = timedelta(hours=3)  # so that its certificates are good for a clock that is behind
 CONFIG = f"""apiVersion: nodeagent.config.orch.io/v1beta1
 kind: NodeAgentConfiguration
 nodeLeaseDurationSeconds: {LEASE_S}
@@ -96,7 +98,7 @@ class LonelyAgent:
         self.root = folder / "root"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *flags: str) -> None:
+    def start(self, *flags: str, environment: Mapping[str, str]) -> None:
         self.use_certificate(self.api.pki.users["n1"])
         kubeconfig, config = self._folder / "kubeconfig", self._folder / "agent.yaml"
         config.write_text(CONFIG)
@@ -118,7 +120,7 @@ class LonelyAgent:
                     "--hostname-override=n1", f"--node-ip={INSIDE}", "--address=127.0.0.1",
                     "--container-runtime-endpoint=", *flags,
                 ],
-                stdout=log, stderr=log,
+                stdout=log, stderr=log, env={**os.environ, **environment},
             )  # fmt: skip
 
     def use_certificate(self, pair: KeyPair) -> None:
@@ -144,14 +146,15 @@ class LonelyAgent:
 
     async def renewed(self, *, within_s: float = PATIENCE_S) -> float:
         """Seconds until the API server has seen one more renewal."""
-        before = await self._renew_time()
+        before = await self.renew_time()
 
         async def changed() -> bool:
-            return await self._renew_time() not in ("", before)
+            return await self.renew_time() not in ("", before)
 
         return await self.until(changed, within_s=within_s)
 
-    async def _renew_time(self) -> str:
+    async def renew_time(self) -> str:
+        """What the Lease says; "" while there is none."""
         answer = await self.api.call("GET", f"{LEASES}/n1")
         return str(answer.json["spec"]["renewTime"]) if answer.status == 200 else ""
 
@@ -206,9 +209,11 @@ def expired_certificate(folder: Path) -> KeyPair:
 
 
 @asynccontextmanager
-async def lonely_agent(folder: Path, *flags: str) -> AsyncIterator[LonelyAgent]:
+async def lonely_agent(
+    folder: Path, *flags: str, environment: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[LonelyAgent]:
     """Started and renewing; must end with exit code 0 whatever was done to it."""
-    pki = make_pki(folder / "pki", clock.utc_now())
+    pki = make_pki(folder / "pki", clock.utc_now() - CLUSTER_AGE)
     network = Network()
     api = await Api.start(pki, folder / "data")
     agent = None
@@ -217,7 +222,7 @@ async def lonely_agent(folder: Path, *flags: str) -> AsyncIterator[LonelyAgent]:
         network.make()
         await link.start()
         agent = LonelyAgent(folder, api, link, network)
-        agent.start(*flags)
+        agent.start(*flags, environment=environment)
         await agent.renewed()
         yield agent
         assert await asyncio.to_thread(agent.stop) == 0, agent.log()

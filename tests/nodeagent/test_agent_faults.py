@@ -1,8 +1,7 @@
 """What an operator sees of one installed agent in its own network while something is wrong with it.
 
 The table of docs/heartbeats.md. One agent lives through the whole of it, must never end, and its
-Lease is renewed again as soon as that is possible. Minutes of it are for `make soak`. A machine's
-clock cannot be moved for one process alone: jumps of it are in test_heartbeat.py, in process.
+Lease is renewed again as soon as that is possible. Minutes of it are for `make soak`.
 """
 
 from __future__ import annotations
@@ -14,19 +13,25 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from orch.component import clock
+from orch.wire import times
 from tests.fakes.cri_server import CriServer
 from tests.fakes.runtime import FakeRuntime
+from tests.fakes.wallclock import WallClock
 from tests.nodeagent.lonelyagent import (
     LonelyAgent,
     answering,
     expired_certificate,
     lonely_agent,
 )
+from tests.orch.server.harness import LEASES, NODES
 
+DOWN_S = 45.0  # docs/heartbeats.md: until a dead runtime shows
 PAUSE_S = 7.0  # the longest between two tries
 BUSY_S = 13.0  # what a loaded machine may add
 LOST, AGAIN = "cannot renew the Lease of node n1", "the Lease of node n1 is renewed again after"
@@ -125,6 +130,36 @@ async def dropped(agent: LonelyAgent, seconds: float) -> None:
     await agent.renewed(within_s=2 * 10 + PAUSE_S + BUSY_S)
 
 
+async def deleted(agent: LonelyAgent, path: str) -> None:
+    """Somebody deletes the object, which the agent makes again."""
+
+    async def uid() -> str:
+        answer = await agent.api.call("GET", path)
+        return str(answer.json["metadata"]["uid"]) if answer.status == 200 else ""
+
+    before = await uid()
+    assert (await agent.api.call("DELETE", path)).status == 200
+
+    async def is_back() -> bool:
+        return await uid() not in ("", before)
+
+    await agent.until(is_back, within_s=BUSY_S)
+    await agent.renewed(within_s=BUSY_S)
+
+
+async def jumped(agent: LonelyAgent, wall: WallClock, hours: int) -> None:
+    """Seen in the Lease, and otherwise of no effect; nor on a connection that is dialled then."""
+    mark = len(agent.log())
+    wall.jump(3600 * hours)
+    await agent.renewed(within_s=BUSY_S)
+    await agent.link.cut()
+    await agent.renewed(within_s=BUSY_S)
+    off = times.parse_time(await agent.renew_time()) - clock.utc_now()
+    assert abs(off - timedelta(hours=hours)) < timedelta(minutes=5)
+    assert LOST not in agent.log()[mark:]
+    assert (await agent.ready())["status"] in ("True", "False")
+
+
 @pytest.mark.timeout(240)
 async def test_one_agent_outlives_the_table_of_short_faults(tmp_path: Path) -> None:
     async with lonely_agent(tmp_path) as agent:
@@ -136,7 +171,19 @@ async def test_one_agent_outlives_the_table_of_short_faults(tmp_path: Path) -> N
         await nameless(agent)
         await blocked(agent, 3.0)
         await dropped(agent, 3.0)
+        await deleted(agent, f"{LEASES}/n1")
+        await deleted(agent, f"{NODES}/n1")
         assert (await agent.ready())["status"] in ("True", "False")
+        assert "failed unexpectedly" not in agent.log()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, to move one process's clock")
+@pytest.mark.timeout(120)
+async def test_a_wall_clock_that_jumps_by_an_hour_is_of_no_effect(tmp_path: Path) -> None:
+    wall = WallClock(tmp_path)
+    async with lonely_agent(tmp_path, environment=wall.environment) as agent:
+        for hours in (1, -1, 0):
+            await jumped(agent, wall, hours)
         assert "failed unexpectedly" not in agent.log()
 
 
@@ -176,7 +223,7 @@ async def test_a_dead_runtime_is_said_and_does_not_stop_the_lease(tmp_path: Path
 
             await agent.until(is_up)
             await runtime.stop()
-            assert await agent.until(is_down, within_s=120) > 20
+            assert await agent.until(is_down, within_s=DOWN_S) > 20
             assert (await agent.ready())["status"] == "False"
             await agent.renewed(within_s=BUSY_S)
             await runtime.start()

@@ -101,7 +101,3 @@ def test_events_of_a_static_pod_are_about_its_mirror() -> None:
         found: Pod | None = stored
         PodEvents(recorded, lambda *_, found=found: found).normal(static, "Started", "x")  # type: ignore[misc]
         assert recorded.subjects == [expected]
-
-
-def test_without_a_recorder_nothing_is_told() -> None:
-    PodEvents().normal(pod(), "Started", "x")
