@@ -20,10 +20,11 @@ import orjson
 
 from nodeagent.metrics import containerstats, resource, text
 from nodeagent.stats.host import HostFacts
-from nodeagent.stats.sampler import MAX_AGE_S, Sampler
+from nodeagent.stats.sampler import MAX_AGE_S, NoSampleYetError, Sampler
 from nodeagent.stats.samples import Sample
 from nodeagent.stats.summary import build_summary
 from orch.component import loops
+from orch.wire.errors import ApiError
 
 log = logging.getLogger(__name__)
 
@@ -71,11 +72,12 @@ class StatsPages:
         self._max_age_s = max_age_s
         self._made: dict[Key, _Made] = {}
         self._renewal: asyncio.Task[None] | None = None
+        self._failing: dict[str, str] = {}  # page → why it shows nothing, as it was said
 
     async def summary(
         self, *, only_cpu_and_memory: bool = False, accept_encoding: str = ""
     ) -> Body:
-        """/stats/summary; what the sampler raises is raised."""
+        """/stats/summary; ApiError 500 while there is nothing to show, other errors are raised."""
 
         def make(sample: Sample | None, base: Sample | None) -> bytes:
             if sample is None:
@@ -89,7 +91,10 @@ class StatsPages:
             )
             return orjson.dumps(summary)
 
-        sample = await self._sample()
+        try:
+            sample = await self._sample()
+        except NoSampleYetError as error:
+            raise ApiError(500, "InternalError", str(error)) from error
         name = "summary of cpu and memory" if only_cpu_and_memory else "summary"
         return await self._body(name, make, sample, "application/json", accept_encoding)
 
@@ -117,10 +122,19 @@ class StatsPages:
         content_type = text.OPENMETRICS_TYPE if openmetrics else text.TEXT_TYPE
         try:
             sample = await self._sample()
-            return await self._body(name, make, sample, content_type, encoding)
-        except Exception:
-            log.exception("the %s page has no statistics to show", name)
+            body = await self._body(name, make, sample, content_type, encoding)
+        except Exception as error:  # the page itself says that there is nothing to scrape
+            self._say_failure(name, error)
             return Body(make(None, None), content_type)
+        self._failing.pop(name, None)
+        return body
+
+    def _say_failure(self, name: str, error: Exception) -> None:
+        """Once per cause, for scrapers come every few seconds; with a trace if it is a defect."""
+        if self._failing.get(name) != str(error):
+            self._failing[name] = str(error)
+            defect = None if isinstance(error, NoSampleYetError) else error
+            log.error("the %s page shows no statistics: %s", name, error, exc_info=defect)
 
     async def _body(
         self, name: str, make: Make, sample: Sample, content_type: str, accept_encoding: str

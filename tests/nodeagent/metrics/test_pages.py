@@ -11,8 +11,9 @@ import pytest
 
 from nodeagent.metrics import containerstats, pages
 from nodeagent.metrics.pages import StatsPages
-from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.sampler import NoSampleYetError, Sampler
 from nodeagent.stats.samples import Sample
+from orch.wire.errors import ApiError
 from tests.fakes import hosts
 from tests.fakes.hosts import POD, Clock
 
@@ -99,8 +100,8 @@ async def test_without_statistics_metrics_say_so_and_the_summary_fails(
         await made.summary()
 
 
-async def test_a_page_that_cannot_be_made_says_so(
-    made: StatsPages, monkeypatch: pytest.MonkeyPatch
+async def test_a_page_that_cannot_be_made_says_so_and_the_log_does_once(
+    made: StatsPages, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     render = pages.resource.render_resource_metrics
 
@@ -110,7 +111,24 @@ async def test_a_page_that_cannot_be_made_says_so(
         return render(sample, **more)
 
     monkeypatch.setattr(pages.resource, "render_resource_metrics", fails)
+    for _ in range(3):
+        assert b"\nresource_scrape_error 1\n" in (await made.resource()).data
+    assert caplog.messages == ["the resource page shows no statistics: a bug"]
+    assert caplog.records[0].exc_info
+
+
+async def test_a_first_reading_that_hangs_is_an_answer_and_no_trace_in_the_log(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fresh(_max_age_s: float) -> Sample:
+        raise NoSampleYetError("the first reading of statistics takes more than 5 s")
+
+    monkeypatch.setattr(sampler, "fresh", fresh)
+    made = StatsPages(sampler, node_name="node-a")
+    with pytest.raises(ApiError, match="the first reading of statistics takes more than 5 s"):
+        await made.summary()
     assert b"\nresource_scrape_error 1\n" in (await made.resource()).data
+    assert [record.exc_info for record in caplog.records] == [None]
 
 
 async def until(done: Any) -> None:
