@@ -74,6 +74,7 @@ class ShutdownGuard:
         self._now = now
         self._state = Path(registry.settings.root_dir) / _STATE_FILE
         self.began_s, self.ended_s = _read_state(self._state)
+        self._trouble = ""  # why no shutdown is waited for, as it was said
 
     def problems(self) -> tuple[str, ...]:
         """Why the node is not Ready, as its condition says it."""
@@ -81,14 +82,13 @@ class ShutdownGuard:
 
     async def run(self) -> None:
         """Stand guard for ever."""
-        said = ""
         while True:
             manager = self._manager()
             try:
                 await self._guard(manager)
             except LogindError as error:
-                if str(error) != said:
-                    said = str(error)
+                if str(error) != self._trouble:
+                    self._trouble = str(error)
                     log.error("pods are not ended before a shutdown of this machine: %s", error)
             finally:
                 manager.close()
@@ -102,6 +102,7 @@ class ShutdownGuard:
         try:
             while True:
                 held = await manager.inhibit()
+                self._say_guarding()
                 try:
                     await self._until_shutdown(manager, lost)
                     await self._shut_down()
@@ -112,6 +113,11 @@ class ShutdownGuard:
                 self._set_active(active=False)
         finally:
             await loops.cancel(lost)
+
+    def _say_guarding(self) -> None:
+        if self._trouble:
+            self._trouble = ""
+            log.info("a shutdown of this machine waits for its pods again")
 
     async def _ensure_delay(self, manager: LoginManager) -> None:
         wanted_s = sum(group.seconds for group in self._groups)
@@ -148,7 +154,7 @@ class ShutdownGuard:
         for stage in shutdown.stages(self._groups, self._members()):
             await self._end_stage(stage)
         await self._remember(began_s, self._now().timestamp())
-        log.info("the pods of this node have ended: the machine may shut down")
+        log.info("the machine may shut down")
 
     def _set_active(self, *, active: bool) -> None:
         self.active = active
@@ -170,7 +176,9 @@ class ShutdownGuard:
         end_s = asyncio.get_running_loop().time() + stage.seconds
         while left := [one for one in stage.pods if self._registry.view(one.uid).active]:
             if asyncio.get_running_loop().time() >= end_s:
-                log.error("%d pods did not end within %d s", len(left), stage.seconds)
+                views = [self._registry.view(one.uid) for one in left]
+                names = ", ".join(sorted(f"{one.namespace}/{one.name}" for one in views))
+                log.error("pods that did not end within %d s: %s", stage.seconds, names)
                 return
             await asyncio.sleep(_LOOK_S)
 

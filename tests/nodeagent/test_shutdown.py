@@ -139,7 +139,7 @@ async def test_pods_end_group_by_group_and_then_the_machine_may_go(scene: Scene)
 
 
 async def test_a_pod_that_does_not_end_keeps_the_machine_no_longer_than_its_group(
-    scene: Scene,
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     await scene.start(prior("stuck", 0))
     scene.world.runtime.hold("stop_container")
@@ -147,6 +147,7 @@ async def test_a_pod_that_does_not_end_keeps_the_machine_no_longer_than_its_grou
     began_s = asyncio.get_running_loop().time()
     await scene.world.until(scene.manager.released, within_s=60)
     assert asyncio.get_running_loop().time() - began_s == pytest.approx(20, abs=1)
+    assert "pods that did not end within 20 s: default/stuck" in caplog.messages
 
 
 async def test_no_pod_is_taken_meanwhile_and_a_shutdown_can_be_called_off(scene: Scene) -> None:
@@ -160,11 +161,21 @@ async def test_no_pod_is_taken_meanwhile_and_a_shutdown_can_be_called_off(scene:
     assert scene.guard.problems() == ()
 
 
-async def test_a_bus_that_is_lost_is_dialled_again(scene: Scene) -> None:
+async def test_a_bus_that_is_lost_is_dialled_again_and_each_loss_is_said(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "nodeagent.shutdown")
     await scene.start()
-    scene.manager.gone.set()
-    await scene.world.until(lambda: scene.manager.dialled == 2)
-    await scene.world.until(lambda: len(scene.manager.held) == 2)
+    for dialled in (2, 3):
+        scene.manager.gone.set()
+        await scene.world.until(lambda dialled=dialled: scene.manager.dialled == dialled)
+        await scene.world.until(lambda dialled=dialled: len(scene.manager.held) == dialled)
+    said = [one.getMessage() for one in caplog.records if one.name == "nodeagent.shutdown"]
+    lost = (
+        "pods are not ended before a shutdown of this machine: "
+        "the connection to the system bus is lost"
+    )
+    assert said == [lost, "a shutdown of this machine waits for its pods again"] * 2
 
 
 async def test_a_short_delay_is_raised(scene: Scene) -> None:
