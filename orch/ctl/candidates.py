@@ -39,7 +39,7 @@ def complete(words: list[str]) -> list[Candidate]:
     if isinstance(found, Entry):
         command = found.load()
         parser = parsing.command_parser(" ".join(before), found.text, command)
-        listed = _of_command(parser, before, rest, typed)
+        listed = _of_command(parser, found.below, before, rest, typed)
     else:
         option = _value_option(parsing.words_parser("orchctl", found, "", ""), before, typed)
         listed = option if option is not None else _words(found, typed)
@@ -71,40 +71,32 @@ def _options(parser: argparse.ArgumentParser) -> list[Candidate]:
     return [
         (name, action.help or "")
         for action in parser._actions
+        if action.help != argparse.SUPPRESS
         for name in action.option_strings
         if name.startswith("--") or len(action.option_strings) == 1
     ]
 
 
 def _of_command(
-    parser: parsing.Parser, before: Sequence[str], rest: list[str], typed: str
+    parser: parsing.Parser,
+    below: Mapping[str, Entry],
+    before: Sequence[str],
+    rest: list[str],
+    typed: str,
 ) -> Iterable[Candidate]:
     values = _value_option(parser, before, typed)
     if values is not None:
         return values
     if typed.startswith("-"):
         return _options(parser)
+    plain = parsing.plain_words(parser, rest)
+    listed = [] if plain else list(_words(below, typed))
     positional = next((a for a in parser._actions if not a.option_strings), None)
     if positional is None:
-        return []
+        return listed
     if positional.choices:
-        return [(str(choice), "") for choice in positional.choices]
-    plain = _plain(parser, rest)
-    return _of_place(str(positional.metavar), plain, before, typed)
-
-
-def _plain(parser: argparse.ArgumentParser, rest: Sequence[str]) -> list[str]:
-    """The words after the command that are neither options nor their values."""
-    plain, skip = [], False
-    for word in rest:
-        if skip:
-            skip = False
-        elif word.startswith("-"):
-            action = parser._option_string_actions.get(word)
-            skip = action is not None and action.nargs is None and "=" not in word
-        else:
-            plain.append(word)
-    return plain
+        return [*listed, *((str(choice), "") for choice in positional.choices)]
+    return [*listed, *_of_place(str(positional.metavar), plain, before, typed)]
 
 
 def _value_option(
@@ -203,6 +195,8 @@ def _names(before: Sequence[str], kind: str) -> list[str]:
 def _asked(before: Sequence[str], ask: Action) -> None:
     """Ask the server, all in all for a second; whatever goes wrong, there is nothing to offer."""
     import asyncio
+
+    import aiohttp  # noqa: F401 — loading it takes a part of the second that is the server's
 
     from orch.ctl import failures, session
 

@@ -55,9 +55,7 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, Command]:
     )  # fmt: skip
     args = outer.parse_args(switches.joined(argv), parsing.defaults())
     words, entry = _chosen(outer, commands.COMMANDS, args)
-    if entry.below and args.rest:
-        args.rest[0] = commands.ALIASES.get(args.rest[0], args.rest[0])
-    if entry.below and (not entry.module or (args.rest[:1] and args.rest[0] in entry.below)):
+    if entry.below and (not entry.module or _lower(outer, args.rest) in entry.below):
         middle = parsing.words_parser(
             f"orchctl {words}", entry.below,
             f"{entry.text}{parsing.listed(entry.below)}", _EXIT_CODES,
@@ -73,11 +71,20 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, Command]:
 def _chosen(
     parser: parsing.Parser, table: Mapping[str, Entry], args: argparse.Namespace
 ) -> tuple[str, Entry]:
-    entry = table.get(args.command)
+    word = args.command if args.command in table else commands.ALIASES.get(args.command, "")
+    entry = table.get(word)
     if entry is None:
         hint = failures.did_you_mean(args.command, table)
         parser.error(f"there is no command {args.command!r}{hint}")
-    return args.command, entry
+    return word, entry
+
+
+def _lower(parser: parsing.Parser, rest: Sequence[str]) -> str:
+    """The command's second word: the first after global options, "" after others."""
+    known = parser._option_string_actions
+    own = (n for n, w in enumerate(rest) if w.startswith("-") and w.partition("=")[0] not in known)
+    word = next(iter(parsing.plain_words(parser, rest[: next(own, len(rest))])), "")
+    return commands.ALIASES.get(word, word)
 
 
 if __name__ == "__main__":

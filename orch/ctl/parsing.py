@@ -98,6 +98,20 @@ def command_parser(words: str, text: str, command: Command) -> Parser:
     return parser
 
 
+def plain_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+    """The words that are neither options nor the values of those the parser knows."""
+    plain, skip = [], False
+    for word in words:
+        if skip:
+            skip = False
+        elif word.startswith("-"):
+            action = parser._option_string_actions.get(word)
+            skip = action is not None and action.nargs is None and "=" not in word
+        else:
+            plain.append(word)
+    return plain
+
+
 def listed(table: Mapping[str, Entry]) -> str:
     """The words of a table and what they do, for a description."""
     return "\n\ncommands:\n" + "\n".join(f"  {word:15} {e.text}" for word, e in table.items())

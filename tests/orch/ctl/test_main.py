@@ -110,6 +110,23 @@ async def test_options_may_stand_before_and_after_the_command(
         assert api.requests[-1].path == "/api/v1/namespaces/x/pods"
 
 
+@pytest.mark.parametrize(
+    ("words", "prog"),
+    [
+        (("create", "-n", "shop", "cm"), "orchctl create configmap: error:"),
+        (("create", "--context=c", "sa"), "orchctl create serviceaccount: error:"),
+        (("create", "cm", "-n", "shop"), "orchctl create configmap: error:"),
+        (("config", "--kubeconfig", "x", "use"), "orchctl config use-context: error:"),
+        (("checkpoint", "-c", "list"), "orchctl checkpoint: error:"),
+    ],
+)
+def test_options_may_stand_between_the_words_of_a_command(
+    words: tuple[str, ...], prog: str
+) -> None:
+    result = run_command(*words)
+    assert (result.code, result.err.startswith(prog)) == (2, True), result.err
+
+
 async def test_an_option_after_the_command_wins(orchctl: Orchctl, api: HttpApi) -> None:
     await orchctl("-n", "x", "get", "pods", "-n", "y")
     assert api.requests[-1].path == "/api/v1/namespaces/y/pods"
