@@ -47,12 +47,14 @@ def _read_threshold(value: Any) -> str:
 
 
 def _without_credentials(address: str) -> str:
-    """`https://user:password@host/` as it may be shown."""
+    """`https://user:password@host/path?query` as it may be shown: no user, password, query."""
+    address, question, _ = address.partition("?")
+    shown_query = f"?{SHOWN}" if question else ""
     scheme, found, rest = address.partition("://")
     authority, slash, path = rest.partition("/")
     if not found or "@" not in authority:
-        return address
-    return f"{scheme}://{SHOWN}@{authority.rpartition('@')[2]}{slash}{path}"
+        return address + shown_query
+    return f"{scheme}://{SHOWN}@{authority.rpartition('@')[2]}{slash}{path}{shown_query}"
 
 
 Address = Annotated[str, PlainSerializer(_without_credentials)]  # of something to fetch

@@ -15,6 +15,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from orch.component.secret import SHOWN, Secret
 
 _LEAST_LENGTH = 4  # a shorter value would strike out half the text, and is no secret
+_LEAST_PARAMETER = 8  # of a query's value: shorter ones are words such as `json`
 _SHOWN = SHOWN.encode()
 _PATTERNS = (
     re.compile(
@@ -50,13 +51,14 @@ def secrets_of(config: NodeAgentConfiguration) -> set[str]:
 
 
 def _credentials_in(address: str) -> Iterable[str]:
-    """The password of an address, as it is written and as it is meant."""
-    authority = address.partition("://")[2].partition("/")[0]
-    user, found, _ = authority.rpartition("@")
-    if found:
-        password = user.partition(":")[2]
-        yield password
-        yield unquote(password)
+    """The password and the query of an address, as they are written and as they are meant."""
+    before, _, query = address.partition("?")
+    user = before.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    values = (pair.partition("=")[2] for pair in query.split("&"))
+    long = (value for value in values if len(value) >= _LEAST_PARAMETER)
+    for part in filter(None, (user.partition(":")[2], query, *long)):
+        yield part
+        yield unquote(part)
 
 
 def _walk(value: Any) -> Iterable[Secret]:

@@ -135,7 +135,7 @@ class _Reader:
         namespace: str,
     ) -> ClientConfig:  # fmt: skip
         server = self._text(cluster, "server", at)
-        if "@" in server.partition("://")[2].partition("/")[0]:  # not quoted: it is a secret
+        if "@" in server:  # not quoted: it is a secret
             raise self._error(f"{at}.server", "holds credentials: they belong in the user's entry")
         if not server.startswith(("https://", "http://")):
             raise self._error(f"{at}.server", f"{server!r} is not an http(s) URL")

@@ -77,6 +77,7 @@ def documents(secret: str) -> Iterator[dict[str, Any]]:
     yield {"staticPodURLHeader": {"Authorization": [f"Bearer {secret}"]}}
     yield {"staticPodURLHeader": {"X-Token": ["a", secret]}}
     yield {"staticPodURL": f"https://user:{secret}@pods.example/list"}
+    yield {"staticPodURL": f"https://pods.example/list?token={secret}"}
 
 
 def mistaken(secret: str) -> Iterator[str]:
@@ -85,6 +86,8 @@ def mistaken(secret: str) -> Iterator[str]:
     yield yaml.safe_dump({**HEAD, "staticPodURLHeader": {"Authorization": [secret, 7]}})
     yield yaml.safe_dump({**HEAD, "staticPodURLHeader": [secret]})
     yield yaml.safe_dump({**HEAD, "staticPodURL": [f"https://u:{secret}@h/"]})
+    for sign in "!*&@%`|>{[":
+        yield yaml.safe_dump(HEAD) + f"staticPodURLHeader:\n  A: [{sign}{secret}]\n  B: [\n"
     yield yaml.safe_dump(HEAD) + f"staticPodURLHeader:\n  A: [{secret}\n"
     yield yaml.safe_dump(HEAD) + f'staticPodURLHeader:\n  A: ["{secret}]\n'
     yield yaml.safe_dump(HEAD) + f"staticPodURLHeader: {{A: [{secret}]}}\nport: x\n"
@@ -145,7 +148,9 @@ def test_no_file_of_the_archive_holds_a_secret(
         config, log = Path(folder, "agent.yaml"), Path(folder, "log")
         for number, document in enumerate(documents(secret)):
             config.write_text(yaml.safe_dump({**HEAD, **document}))
-            log.write_text(f"GET https://user:{secret}@pods.example/ Bearer {secret}\n")
+            log.write_text(
+                f"GET https://user:{secret}@pods.example/?token={secret} Bearer {secret}\n"
+            )
             path = Path(folder, f"{number}.tar.gz")
             flags = [f"--output={path}", f"--log-file={log}", f"--config={config}"]
             assert dispatch(["debug", "bundle", *flags]) == 0

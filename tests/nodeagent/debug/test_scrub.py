@@ -52,6 +52,7 @@ def test_the_secrets_of_a_configuration_are_its_secret_fields_and_their_words() 
         {"staticPodURLHeader": {"Authorization": ["Bearer s3cret"], "X": ["other"]}}
     )
     assert secrets_of(config) == {"Bearer s3cret", "Bearer", "s3cret", "other"}
-    address = NodeAgentConfiguration(staticPodURL="https://u:p%40ss@h/x")
-    assert secrets_of(address) == {"p%40ss", "p@ss"}
+    address = NodeAgentConfiguration(staticPodURL="https://u:p%40ss@h/x?as=json&key=abcdef%21")
+    query = {"as=json&key=abcdef%21", "as=json&key=abcdef!"}
+    assert secrets_of(address) == {"p%40ss", "p@ss", "abcdef%21", "abcdef!", *query}
     assert secrets_of(NodeAgentConfiguration()) == set()

@@ -1,8 +1,11 @@
 import stat
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig, write_kubeconfig
 from orch.component.daemon import SetupError
@@ -138,6 +141,43 @@ def test_secrets_are_not_shown(usual: str) -> None:
     config = replace(load_kubeconfig(usual), token="t0ken", password="passw0rd")
     for secret in ("KEY", "t0ken", "passw0rd"):
         assert secret not in repr(config)
+
+
+MISTAKEN = (
+    "token: [{}]", "token: {{a: {}}}", "token: !{}", "token: *{}", "token: @{}", 'token: "{}',
+    "token: {}: x", "password: [{}]", "password: !!binary {}", "username: [{}]",
+    "client-key-data: {}!", "client-key-data: [{}]", "client-certificate-data: {}!",
+    "exec: {{env: [{{name: TOKEN, value: {}}}]}}",
+    "auth-provider: {{config: {{access-token: {}}}}}",
+)  # fmt: skip
+SECRETS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", min_size=12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SECRETS)
+def test_no_error_about_a_file_shows_a_credential(secret: str) -> None:
+    head = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
+    files = [
+        f"clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n"
+        for server in (
+            f"https://u:{secret}@h",
+            f"u:{secret}@h:1",
+            f"ftp://u:{secret}@h",
+            f"https://u:a/{secret}@h",
+        )
+    ]
+    server = "clusters: [{name: k, cluster: {server: 'https://h'}}]\n"
+    users = (one.format(secret) for one in MISTAKEN)
+    files += [f"{server}users:\n- name: u\n  user:\n    {user}\n" for user in users]
+    shown = []
+    with tempfile.TemporaryDirectory() as folder:
+        for text in files:
+            path = written(Path(folder), head + text)
+            with pytest.raises(SetupError) as caught:
+                load_kubeconfig(path)
+            shown.append(str(caught.value))
+            assert path in shown[-1], text
+    assert [text for text in shown if secret in text] == []
 
 
 @pytest.mark.parametrize(
