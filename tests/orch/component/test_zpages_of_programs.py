@@ -1,4 +1,4 @@
-"""nodeagent.md §6.2, row by row, asked of all three programs over TLS."""
+"""nodeagent.md §5 and §6.2, row by row, asked of all three programs over TLS."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest_asyncio
 
 from orch.component import clock
 from orch.component.daemon import SetupError
-from orch.component.health import HealthChecks, SliMetrics
+from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.httpd import HttpServer, server_context
 from orch.component.zpages import ZPages
 from orch.lifecycle import options, serving
 from orch.lifecycle.metrics import LifecycleMetrics
+from orch.server.storage.base import StorageFailed
 from tests.conftest import Pki
 from tests.fakes.agent import ADMIN, Agent
 from tests.fakes.agent import agent as agent
@@ -30,6 +31,21 @@ pytestmark = pytest.mark.may_block
 
 PROGRAMS = ("nodeagent", "orch-apiserver", "orch-controller-manager")
 V1 = "v=v1alpha1;g=config.orch.io;as="
+
+
+class Program:
+    """`ask` takes (path, accept); `checked` is one of its checks, which `broken` makes fail."""
+
+    def __init__(self, name: str, ask: Any, checked: str) -> None:
+        self.name, self.ask, self.checked = name, ask, checked
+        self.broken = False
+
+    async def break_(self) -> None:
+        self.broken = True
+
+    def check(self) -> None:
+        if self.broken:
+            raise CheckFailed("the disk is on fire")
 
 
 class Manager:
@@ -45,32 +61,61 @@ class Manager:
 
 
 @asynccontextmanager
-async def _agent(served: Agent) -> AsyncIterator[Any]:
+async def _agent(name: str, served: Agent) -> AsyncIterator[Program]:
     async with served.session(ADMIN) as ask:
-        yield lambda path, accept: ask("GET", path, headers=_accept(accept))
+        program = Program(
+            name, lambda path, accept: ask("GET", path, headers=_accept(accept)), "disk"
+        )
+        served.services.health.add("disk", program.check)
+        yield program
+
+
+class ApiServer(Program):
+    """Whose check is that storage takes writes."""
+
+    def __init__(self, name: str, api: Api) -> None:
+        def ask(path: str, accept: str) -> Any:
+            return api.call("GET", path, accept=accept or "text/plain")
+
+        super().__init__(name, ask, "etcd")
+        self._api = api
+
+    async def break_(self) -> None:
+        async def fails() -> None:
+            raise StorageFailed("the disk is on fire")
+
+        self._api.server.storage.check = fails  # type: ignore[method-assign]
+        await self._api.server.storage_health.look()
 
 
 @asynccontextmanager
-async def _api(folder: Path) -> AsyncIterator[Any]:
+async def _api(name: str, folder: Path) -> AsyncIterator[Program]:
     pki = make_pki(folder / "api-pki", clock.utc_now())
     api = await Api.start(pki, folder / "data", "--feature-gates=AllAlpha=true")
     try:
-        yield lambda path, accept: api.call("GET", path, accept=accept or "text/plain")
+        yield ApiServer(name, api)
     finally:
         await api.stop()
 
 
 @asynccontextmanager
-async def _manager(pki: Pki) -> AsyncIterator[Any]:
+async def _manager(name: str, pki: Pki) -> AsyncIterator[Program]:
     pair = pki.server()
     context = server_context(pair.cert_file, pair.key_file, client_ca_file=None)
-    app = serving.application(Manager(), guarded=False)
+    pages = Manager()
+    app = serving.application(pages, guarded=False)
     listener = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="manager")
     port = await listener.start()
     trust = ssl.create_default_context(cafile=pki.ca_file)
     try:
         async with aiohttp.ClientSession() as session:
-            yield lambda path, accept: _asked(session, port, path, accept, trust)
+            program = Program(
+                name,
+                lambda path, accept: _asked(session, port, path, accept, trust),
+                "node-monitor",
+            )
+            pages.checks.add("node-monitor", program.check)
+            yield program
     finally:
         await listener.stop(1.0)
 
@@ -102,15 +147,15 @@ async def program(
     agent: Agent,
     pki: Pki,
     tmp_path: Path,
-) -> AsyncIterator[tuple[str, Any]]:
-    """A name and a function (path, accept) → answer."""
+) -> AsyncIterator[Program]:
+    name = request.param
     opened = {
-        "nodeagent": lambda: _agent(agent),
-        "orch-apiserver": lambda: _api(tmp_path),
-        "orch-controller-manager": lambda: _manager(pki),
-    }[request.param]
-    async with opened() as ask:
-        yield request.param, ask
+        "nodeagent": lambda: _agent(name, agent),
+        "orch-apiserver": lambda: _api(name, tmp_path),
+        "orch-controller-manager": lambda: _manager(name, pki),
+    }[name]
+    async with opened() as program:
+        yield program
 
 
 def kinds(page: str) -> str:
@@ -128,12 +173,14 @@ ROWS = [
     ("application/json;v=v2;g=config.orch.io;as=KIND", 406, False),
     ("application/json;v=v1alpha1;g=other;as=KIND", 406, False),
     ("application/xml", 406, False),
+    (f"application/yaml;{V1}KIND", 406, False),
+    ("", 200, False),
     ("application/json;v=foo;g=config.orch.io;as=KIND,*/*", 200, False),
 ]
 
 
-async def test_each_row_of_the_negotiation(program: tuple[str, Any]) -> None:
-    name, ask = program
+async def test_each_row_of_the_negotiation(program: Program) -> None:
+    name, ask = program.name, program.ask
     for page in ("/statusz", "/flagz"):
         for accept, status, is_record in ROWS:
             answer = await ask(page, accept.replace("KIND", kinds(page)))
@@ -147,14 +194,36 @@ async def test_each_row_of_the_negotiation(program: tuple[str, Any]) -> None:
                 assert answer.text.startswith(f"\n{name} {page[1:]}\nWarning: ")
 
 
-async def test_metrics_and_slis_are_served(program: tuple[str, Any]) -> None:
-    name, ask = program
+async def test_metrics_and_slis_are_served(program: Program) -> None:
+    name, ask = program.name, program.ask
     await ask("/healthz", "")
     slis = await ask("/metrics/slis", "")
     assert 'orch_healthcheck{name="ping",type="healthz"} 1' in slis.text
     assert 'orch_healthchecks_total{name="ping",status="success",type="healthz"} 1' in slis.text
     if name != "nodeagent":  # whose page here is not the program's own
         assert "registered_metrics_total" in (await ask("/metrics", "")).text
+
+
+async def test_a_failing_check_fails_health_and_the_slis_count_both_results(
+    program: Program,
+) -> None:
+    name = program.checked
+    for endpoint in ("healthz", "livez", "readyz"):
+        assert (await program.ask(f"/{endpoint}", "")).text == "ok"
+    await program.break_()
+    for endpoint in ("healthz", "livez", "readyz"):
+        answer = await program.ask(f"/{endpoint}", "")
+        assert answer.status == 500
+        assert f"[-]{name} failed: reason withheld\n" in answer.text
+        assert "fire" not in answer.text
+        assert answer.text.endswith(f"{endpoint} check failed\n")
+        assert (await program.ask(f"/{endpoint}/ping", "")).status == 200
+        slis = (await program.ask("/metrics/slis", "")).text
+        assert f'orch_healthcheck{{name="{name}",type="{endpoint}"}} 0\n' in slis
+        assert f'orch_healthcheck{{name="ping",type="{endpoint}"}} 1\n' in slis
+        for status in ("success", "error"):
+            labels = f'name="{name}",status="{status}",type="{endpoint}"'
+            assert f"orch_healthchecks_total{{{labels}}} 1\n" in slis
 
 
 def test_a_gate_that_does_not_exist_is_named_by_the_controller_manager() -> None:
