@@ -38,9 +38,13 @@ def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = N
         _clear(directory, files)
         return False
     made = Path(tempfile.mkdtemp(prefix="..", dir=directory))
-    made.chmod(0o755)
-    for file in files:
-        _write_file(made, file, group)
+    try:
+        made.chmod(0o755)
+        for file in files:
+            _write_file(made, file, group)
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)  # else every try would fill a full disk further
+        raise
     (directory / _NEW_DATA).unlink(missing_ok=True)
     (directory / _NEW_DATA).symlink_to(made.name)
     (directory / _NEW_DATA).replace(directory / DATA)

@@ -41,6 +41,17 @@ def test_files_are_read_through_one_link_that_is_replaced_at_once(tmp_path: Path
     assert sorted(os.listdir(tmp_path)) == sorted(["..data", os.readlink(tmp_path / "..data"), "a"])
 
 
+def test_files_that_cannot_be_written_leave_the_old_set_and_nothing_beside_it(
+    tmp_path: Path,
+) -> None:
+    atomicdir.write(tmp_path, [file("a", "old")])
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(OSError, match="File name too long"):
+        atomicdir.write(tmp_path, [file("a", "new"), file("x" * 300)])
+    assert sorted(os.listdir(tmp_path)) == before
+    assert shown(tmp_path) == {"a": "old"}
+
+
 def test_a_mode_that_changed_is_a_change(tmp_path: Path) -> None:
     atomicdir.write(tmp_path, [file("a")])
     assert atomicdir.write(tmp_path, [file("a", mode=0o400)])
