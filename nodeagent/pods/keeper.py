@@ -63,6 +63,7 @@ class PodKeeper:
         self._gone: set[str] = set()  # removed here, not yet gone from their source
         self._left_alone: set[str] = set()
         self._dirs_checked = False
+        self._dirs_unread = False  # as was said
         self._leaving = False
         self._registry.on_view(self._look_at)
         services.vitals.on_change(self._look_at)
@@ -119,7 +120,7 @@ class PodKeeper:
             await loops.cancel(observing)
 
     async def _remove_known(self, *, grace_s: int) -> None:
-        known = {*self._registry.views(), *await self._services.volumes.uids()}
+        known = {*self._registry.views(), *(await self._on_disk() or ())}
         for uid in known:
             pod = self._registry.desired(uid)
             own_s = self._services.grace_s(uid)
@@ -230,13 +231,23 @@ class PodKeeper:
             if view.uid not in self._workers and not self._left_to_doubt(view):
                 log.warning("pod %s/%s is not wanted by any source", view.namespace, view.name)
                 self._work(view.uid, None).remove(Removal())
-        if self._dirs_checked:
+        if self._dirs_checked or (found := await self._on_disk()) is None:
             return
         self._dirs_checked = True
-        for uid in await self._services.volumes.uids():
+        for uid in found:
             if uid not in wanted and uid not in self._workers and uid not in self._left_alone:
                 log.info("removing what is left of pod %s", uid)
                 self._work(uid, None).remove(Removal())
+
+    async def _on_disk(self) -> list[str] | None:
+        """Uids of pods that have a directory; None while the disk does not tell, which is said."""
+        try:
+            return await self._services.volumes.uids()
+        except OSError as error:
+            if not self._dirs_unread:
+                log.error("cannot look for what former pods left, trying on: %s", error)
+            self._dirs_unread = True
+            return None
 
     def _left_to_doubt(self, view: ObservedPod) -> bool:
         """Whether its source could not read everything and may still want it."""

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from nodeagent.pods.volumes import VolumeStore
 from nodeagent.runtime.base import RuntimeCallError, RuntimeUnavailable
 from orch.wire.pods import Container, Pod
 from tests.fakes.pods import UID, container_data, pod
@@ -169,6 +170,26 @@ async def test_directories_of_pods_long_gone_are_removed_at_the_start(world: Pod
     (world.directory / "logs/default_old_old-uid/app").mkdir(parents=True)
     await world.start()
     await world.until(lambda: not world.traces())
+
+
+async def test_a_disk_that_cannot_be_listed_keeps_no_pod_from_running_and_is_tried_again(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (world.directory / "root/pods/old-uid").mkdir(parents=True)
+    broken, uids = True, VolumeStore.uids
+
+    async def listed(store: VolumeStore) -> list[str]:
+        if broken:
+            raise OSError(5, "Input/output error", "root/pods")
+        return await uids(store)
+
+    monkeypatch.setattr(VolumeStore, "uids", listed)
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    await asyncio.sleep(30)
+    assert caplog.text.count("cannot look for what former pods left") == 1
+    broken = False
+    await world.until(lambda: not (world.directory / "root/pods/old-uid").exists(), within_s=15)
 
 
 async def test_a_hanging_pod_does_not_hold_up_the_others(world: PodWorld) -> None:
