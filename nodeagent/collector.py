@@ -91,12 +91,18 @@ class FactsCollector:
                     resolved = await _resolve(hostname)
             except (OSError, TimeoutError) as error:
                 if not self._lookup_failed:
+                    kept = "as it was" if self._addresses else "that of the default route"
                     log.info(
-                        "the host name %s does not resolve: %s", hostname, error or "no answer"
+                        "the host name %s does not resolve (%s): the node's address is %s",
+                        hostname,
+                        str(error) or "no answer",
+                        kept,
                     )
                 self._lookup_failed = True
                 if self._addresses:
                     return
+            else:
+                self._lookup_failed = False
         candidates = Candidates(hostname, self._node_ip, resolved, _default_route_address())
         self._addresses = addresses.choose(candidates)
 

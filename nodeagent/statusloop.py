@@ -83,6 +83,7 @@ class StatusLoop:
         self._node: Node | None = None  # as last seen
         self._report_due_s = 0.0
         self._failing = False
+        self._gone = False  # from the API server, as was said
         self._wake = asyncio.Event()
         self._informer: Informer[Node] | None = None
 
@@ -173,7 +174,9 @@ class StatusLoop:
             except ApiError as error:
                 if error.code != 404:
                     raise
-                log.warning("node %s is gone from the API server", self._settings.node_name)
+                if not self._gone:
+                    self._gone = True
+                    log.warning("node %s is gone from the API server", self._settings.node_name)
         return await self._register(client, facts)
 
     async def _register(self, client: ApiClient, facts: NodeFacts) -> Node:
@@ -181,7 +184,7 @@ class StatusLoop:
         wanted = status.initial_node(self._settings, facts, self.pressure, now)
         node = await registration.register(client, wanted, create=self._settings.register)
         log.info("node %s is registered", self._settings.node_name)
-        self.registered = True
+        self.registered, self._gone = True, False
         self._note_reboot(node, facts)
         return node
 

@@ -229,7 +229,7 @@ class PodKeeper:
         strays = [view for uid, view in self._registry.views().items() if uid not in wanted]
         for view in strays:
             if view.uid not in self._workers and not self._left_to_doubt(view):
-                log.warning("pod %s/%s is not wanted by any source", view.namespace, view.name)
+                log.warning("pod %s/%s ends: no source asks for it", view.namespace, view.name)
                 self._work(view.uid, None).remove(Removal())
         if self._dirs_checked or (found := await self._on_disk()) is None:
             return

@@ -113,11 +113,13 @@ async def test_the_address_asked_for_is_reported_without_a_lookup() -> None:
     assert [a.address for a in facts.addresses] == ["192.0.2.7", "host-1"]
 
 
-async def test_a_lookup_that_fails_or_hangs_keeps_the_last_addresses(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_lookup_that_fails_or_hangs_keeps_the_last_addresses_and_each_time_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "nodeagent.collector")
     loop = asyncio.get_running_loop()
-    answers: list[Any] = [[(socket.AF_INET, None, None, "", ("127.0.0.1", 0))]]
+    good = [(socket.AF_INET, None, None, "", ("127.0.0.1", 0))]
+    answers: list[Any] = [good]
 
     async def look_up(*_: Any, **__: Any) -> Any:
         if not answers:
@@ -135,9 +137,12 @@ async def test_a_lookup_that_fails_or_hangs_keeps_the_last_addresses(
     monkeypatch.setattr(collector, "_default_route_address", lambda: None)
     await asyncio.sleep(61)
     assert (await collected.collect()).addresses == first.addresses
-    answers.append(socket.gaierror("no DNS"))
-    await asyncio.sleep(61)
-    assert (await collected.collect()).addresses == first.addresses
+    for answer in (socket.gaierror("no DNS"), good, socket.gaierror("no DNS")):
+        answers.append(answer)
+        await asyncio.sleep(61)
+        await collected.collect()
+    said = "the host name host-1 does not resolve ({}): the node's address is as it was"
+    assert caplog.messages == [said.format(why) for why in ("no answer", "no DNS")]
 
 
 async def test_other_problems_are_passed_on() -> None:

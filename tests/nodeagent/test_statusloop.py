@@ -237,6 +237,20 @@ async def test_a_deleted_node_is_registered_again(told: Reported) -> None:
     assert told.ready().status == "True"
 
 
+async def test_a_deleted_node_that_cannot_be_registered_is_said_once(
+    told: Reported, caplog: pytest.LogCaptureFixture
+) -> None:
+    told.start(watch=True)
+    await asyncio.sleep(5)
+    told.api.fail(errors.forbidden("no"), verb="create", plural="nodes", times=float("inf"))
+    told.api.store.remove(Node, "n1")
+    await asyncio.sleep(60)
+    assert caplog.text.count("node n1 is gone from the API server") == 1
+    told.api.heal()
+    await asyncio.sleep(10)
+    assert told.ready().status == "True"
+
+
 async def test_its_own_reports_wake_it_no_more_than_once(told: Reported) -> None:
     told.start(watch=True)
     await asyncio.sleep(8)
