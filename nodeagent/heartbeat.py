@@ -131,12 +131,11 @@ class LeaseLoop:
             except ApiError as error:
                 await self._failed(error)
                 if error.code == 404:
-                    break
+                    return False
                 if error.reason == "Conflict":
                     current = None
             except FAILURES as error:
                 await self._failed(error)
-        self._lease = None
         return False
 
     async def _create(self) -> bool:

@@ -85,7 +85,6 @@ class StatusLoop:
         self._failing = False
         self._gone = False  # from the API server, as was said
         self._wake = asyncio.Event()
-        self._informer: Informer[Node] | None = None
 
     @property
     def node(self) -> Node | None:
@@ -138,11 +137,14 @@ class StatusLoop:
         if self._client is None:
             await asyncio.Event().wait()
             return
-        selector = f"metadata.name={self._settings.node_name}"
-        self._informer = Informer(
-            self._client, Node, field_selector=selector, on_change=self._node_seen
+        name = self._settings.node_name
+        informer = Informer(
+            self._client,
+            Node,
+            field_selector=f"metadata.name={name}",
+            on_change=lambda: self.saw(informer.objects().get(name)),
         )
-        await self._informer.run()
+        await informer.run()
 
     async def _round(self, client: ApiClient) -> bool:
         """One report if one is due; False when the API server could not be told."""
@@ -212,10 +214,6 @@ class StatusLoop:
         self._report_due_s = now_s + self._times.report_s * spread
         self.last_report_s = now_s
         self.reports += 1
-
-    def _node_seen(self) -> None:
-        if self._informer is not None:
-            self.saw(self._informer.objects().get(self._settings.node_name))
 
     def _note_reboot(self, node: Node, facts: NodeFacts) -> None:
         before = node.status.nodeInfo.bootID if node.status.nodeInfo else ""

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nodeagent.hollow.node import HollowNode
+from nodeagent.hollow.node import Faults, HollowNode
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
@@ -126,7 +126,7 @@ class Fleet:
 
     def choose(self, count: int) -> list[str]:
         """Nodes without a fault, at random."""
-        sound = [name for name, node in self.nodes.items() if not node.faults.silent]
+        sound = [name for name, node in self.nodes.items() if node.faults == Faults()]
         return random.sample(sound, min(count, len(sound)))
 
     async def inject(self, kind: str, names: Iterable[str]) -> None:
