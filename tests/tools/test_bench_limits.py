@@ -1,4 +1,4 @@
-"""The limits that the benchmarks state, held by `make soak`: the idle agent, and slow clients."""
+"""The limits that the benchmarks state, held by `make soak`: agent, heartbeats, slow clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("name", "setting"),
-    [("idle", {"BENCH_IDLE_SECONDS": "60"}), ("slowclients", {"BENCH_SLOW_SECONDS": "60"})],
+    [
+        ("idle", {"BENCH_IDLE_SECONDS": "60"}),
+        ("heartbeatcost", {"BENCH_HEARTBEAT_SECONDS": "60"}),
+        ("slowclients", {"BENCH_SLOW_SECONDS": "60"}),
+    ],
 )
 def test_every_stated_limit_is_met(name: str, setting: dict[str, str]) -> None:
     done = subprocess.run(
