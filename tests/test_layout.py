@@ -89,7 +89,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "orch/lifecycle/test_eviction.py": ("orch.lifecycle.podactions",),
     "orch/lifecycle/test_monitor.py": (
-        "orch.lifecycle.apply",
         "orch.lifecycle.canary",
         "orch.lifecycle.metrics",
     ),

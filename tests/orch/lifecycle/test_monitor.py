@@ -16,7 +16,7 @@ from orch.lifecycle.records import Settings
 from orch.wire.coordination import Lease
 from orch.wire.core import Event, Node
 from orch.wire.errors import ApiError
-from orch.wire.pods import Pod
+from orch.wire.pods import Pod, PodCondition
 from tests.fakes import cluster
 from tests.fakes.api import FakeApi
 
@@ -76,6 +76,11 @@ class Monitored:
 
     def reasons(self) -> list[str]:
         return [event.reason or "" for event in self.api.store.all(Event)]
+
+    def told(self) -> list[tuple[str | None, str | None, str | None]]:
+        """Type and reason of each event, and the kind it is about."""
+        events = self.api.store.all(Event)
+        return [(event.type, event.reason, event.involvedObject.kind) for event in events]
 
     def metric(self, name: str) -> float | None:
         text = self.metrics.registry.render("")[0].decode()
@@ -175,12 +180,17 @@ async def test_an_agent_that_writes_in_between_wins(watched: Monitored) -> None:
 
 async def test_pods_of_a_silent_node_are_marked_then_evicted(watched: Monitored) -> None:
     watched.start("n1", "n2")
-    watched.api.store.put(cluster.pod("p1", "n1"))
+    placed = cluster.pod("p1", "n1")
+    others = PodCondition(type="Initialized", status="True")
+    placed.status.conditions = [others, *(placed.status.conditions or ())]
+    watched.api.store.put(placed)
     await asyncio.sleep(31)
     watched.beating.remove("n1")
     await asyncio.sleep(60)
     pod: Pod = watched.api.store.peek(Pod, "p1", "ns")
-    assert [(c.type, c.status) for c in pod.status.conditions or ()] == [("Ready", "False")]
+    conditions = [(c.type, c.status) for c in pod.status.conditions or ()]
+    assert conditions == [("Initialized", "True"), ("Ready", "False")]
+    assert ("Warning", "NodeNotReady", "Pod") in watched.told()
     await asyncio.sleep(310)
     pod = watched.api.store.peek(Pod, "p1", "ns")
     assert pod.metadata.deletionTimestamp
