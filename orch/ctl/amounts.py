@@ -43,7 +43,7 @@ class Amount:
         return math.ceil(self.value * 1000)
 
     def __str__(self) -> str:
-        if self.form == "binary" and abs(self.value) >= 1024:
+        if self.form == "binary" and abs(self.value) >= 1024 and self.value == self.whole:
             return format_bytes(self.whole)
         if not self.value:
             return "0"

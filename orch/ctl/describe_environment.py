@@ -5,16 +5,17 @@ Of values that come from elsewhere it tells where from, and those that follow fr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from orch.ctl import amounts, sheet
+from orch.ctl.amounts import Amount
 from orch.wire import raw
 from orch.wire.table_layout import NONE
 
 Record = Mapping[str, Any]
 _FROM_POD = {"metadata.name": "name", "metadata.namespace": "namespace"}
+_ONE = amounts.read(1)
 _OF_NODE = ("limits.cpu", "limits.memory")  # unlimited is what the node has
 
 
@@ -74,10 +75,17 @@ def _amount(container: Record, field: Record) -> str:
     part, _, name = resource.partition(".")
     if part not in ("limits", "requests"):
         return ""
-    quantities = {"wanted": raw.value(container, "resources", part, name) or 0,
-                  "divisor": raw.value(field, "divisor") or 0}  # fmt: skip
-    found = amounts.amounts(quantities)
-    wanted = found.get("wanted", amounts.Amount()).value
-    divisor = found.get("divisor", amounts.Amount()).value or 1
-    shown = str(math.ceil(wanted / divisor))
+    found = amounts.amounts(
+        {
+            "wanted": raw.value(container, "resources", part, name) or 0,
+            "divisor": raw.value(field, "divisor") or 0,
+        }
+    )
+    wanted, divisor = found.get("wanted", Amount()), found.get("divisor", Amount())
+    if not divisor.value:
+        divisor = _ONE
+    if name == "cpu":
+        shown = str(-(-wanted.milli // divisor.milli))
+    else:
+        shown = str(-(-wanted.whole // divisor.whole))
     return "node allocatable" if shown == "0" and resource in _OF_NODE else shown

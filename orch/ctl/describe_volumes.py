@@ -11,7 +11,7 @@ from orch.wire import raw
 from orch.wire.table_layout import NONE
 
 Record = Mapping[str, Any]
-_MAX_ATTRIBUTE = 140  # characters
+_MAX_ATTRIBUTE = 140  # bytes
 _INDENT = "    "
 _WITHOUT_COLON = "ISCSIInterface"  # a slip of kubectl's
 
@@ -109,7 +109,7 @@ def _projection(source: Record) -> list[str]:
 def _attributes(source: Record) -> list[str]:
     pairs = sorted(raw.mapping(source, "volumeAttributes").items())
     texts = [f"{key}={value}" for key, value in pairs] or [NONE]
-    first, *more = (t if len(t) <= _MAX_ATTRIBUTE else f"{t[:_MAX_ATTRIBUTE]}..." for t in texts)
+    first, *more = (sheet.shortened(text, _MAX_ATTRIBUTE) for text in texts)
     rest = [sheet.line("", f"{_INDENT}{text}", level=2) for text in more]
     shown = f"{_INDENT}{first}" if pairs else first
     return [sheet.field("VolumeAttributes", shown, 2), *rest]

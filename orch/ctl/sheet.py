@@ -17,7 +17,7 @@ from orch.wire.table_layout import NONE
 from orch.wire.times import parse_time
 
 _PADDING = 2
-_MAX_ANNOTATION = 140  # characters; longer ones have lines of their own, cut there
+_MAX_ANNOTATION = 140  # bytes; longer ones have lines of their own, cut there
 _HIDDEN_ANNOTATIONS = (
     ANNOTATION_LAST_APPLIED, "kubectl.kubernetes.io/last-applied-configuration",
 )  # fmt: skip
@@ -75,14 +75,17 @@ def marks(record: Mapping[str, Any]) -> list[str]:
 
 
 def _annotation(key: str, value: str) -> list[str]:
-    if len(key) + len(value) + 2 <= _MAX_ANNOTATION and "\n" not in value:
+    if len(f"{key}: {value}".encode()) <= _MAX_ANNOTATION and "\n" not in value:
         return [f"{key}: {value}"]
-    return [f"{key}:", *(f"  {_shortened(text)}" for text in value.split("\n"))]
+    return [f"{key}:", *(f"  {shortened(text, _MAX_ANNOTATION - 2)}" for text in value.split("\n"))]
 
 
-def _shortened(text: str) -> str:
-    bound = _MAX_ANNOTATION - 2
-    return text if len(text) <= bound else f"{text[:bound]}..."
+def shortened(text: str, bound_bytes: int) -> str:
+    """A text with `...` in the place of what is beyond a bound; no character is cut in two."""
+    encoded = text.encode()
+    if len(encoded) <= bound_bytes:
+        return text
+    return f"{encoded[:bound_bytes].decode(errors='ignore')}..."
 
 
 def moment(text: str) -> str:

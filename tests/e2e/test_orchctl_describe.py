@@ -80,6 +80,8 @@ SAME = [
     "role reader", "clusterrole scraper", "rolebinding readers", "clusterrolebinding scrapers",
     "clusterroles", f"lease n1 -n {objects.LEASE_NAMESPACE}", "event running.0", "events",
     "role/reader pod/bare", "pod running gone", "-f bare.json -f settings.json",
+    "pods,cm -l app=web", "all", "leases -A", "events -A --show-events=false", "pods -n nowhere",
+    "po,cm", "roles,rolebindings -A", "ns te", "no -l disk=ssd", "pods running bare", "wrong x",
 ]  # fmt: skip
 
 

@@ -57,7 +57,8 @@ def test_whole_objects_become_variables() -> None:
     [
         ("requests.cpu", None, "1"), ("requests.cpu", "1m", "250"), ("limits.memory", "1Mi", "129"),
         ("limits.cpu", None, "node allocatable"), ("requests.memory", "0", "0"),
-        ("requests.hugepages-2Mi", "1Mi", "4"), ("cpu", None, ""),
+        ("requests.hugepages-2Mi", "1Mi", "4"), ("requests.hugepages-2Mi", "1m", "4194304"),
+        ("cpu", None, ""),
     ],
 )  # fmt: skip
 def test_an_amount_is_in_units_of_its_divisor_rounded_up(

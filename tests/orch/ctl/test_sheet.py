@@ -46,6 +46,7 @@ def test_fields_and_tables() -> None:
         ("a\nb\n", ["note:", "  a", "  b"]),
         ("y" * 135, ["note:", "  " + "y" * 135]),
         ("y" * 139, ["note:", "  " + "y" * 138 + "..."]),
+        ("y" * 137 + "é", ["note:", "  " + "y" * 137 + "..."]),
     ],
 )
 def test_an_annotation_is_told_on_its_line_or_below(value: str, told: list[str]) -> None:
