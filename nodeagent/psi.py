@@ -83,6 +83,11 @@ def parse_pressure(text: str | bytes) -> Pressure | None:
     return _new(Pressure, (some, full))
 
 
+def has_no_averages(data: bytes) -> bool:
+    """Whether every average in the content of a `*.pressure` file has fallen to zero."""
+    return data.count(b"=0.00 ") == data.count(b"avg")
+
+
 def _parse_unusual(data: bytes) -> Pressure | None:
     lines = {}
     for line in data.splitlines():

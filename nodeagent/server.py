@@ -26,6 +26,7 @@ from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
 from orch.component.httpd import BODY_TIMEOUT_S, text_errors
 from orch.component.metrics import Registry
+from orch.component.slicedresponse import respond
 from orch.component.zpages import ZPages, configz
 from orch.wire.errors import ApiError
 
@@ -209,7 +210,7 @@ def _pod_list(pods: Any) -> dict[str, Any]:
 
 
 def _json(value: Any) -> web.Response:
-    return web.Response(body=orjson.dumps(value), content_type="application/json")
+    return respond(200, orjson.dumps(value), {"Content-Type": "application/json"})
 
 
 def _encoding(request: web.Request) -> str:
@@ -220,7 +221,7 @@ def _page(body: Body) -> web.Response:
     headers = {"Content-Type": body.content_type, "Vary": "Accept, Accept-Encoding"}
     if body.encoding:
         headers["Content-Encoding"] = body.encoding
-    return web.Response(body=body.data, headers=headers)
+    return respond(200, body.data, headers)
 
 
 def _metrics(body: bytes) -> web.Response:

@@ -3,8 +3,9 @@
 A page is made in a worker thread, because that of a big node takes longer than the event loop may
 be kept; readers that come meanwhile share it. Compressed bytes are kept like plain ones. While
 readers keep coming the next sample and their pages are made before the last one is too old, so
-that none of them waits for a reading. A sample that could not be taken makes the pages that say so;
-the summary alone is an error then.
+that none of them waits for a reading. The page for autoscalers, which every node is asked for all
+the time, shows the sampling loop's last reading as the reference agent's does, with its stamps. A
+sample that could not be taken makes the pages that say so; the summary alone is an error then.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import orjson
 
 from nodeagent.metrics import containerstats, resource, text
 from nodeagent.stats.host import HostFacts
-from nodeagent.stats.sampler import MAX_AGE_S, NoSampleYetError, Sampler
+from nodeagent.stats.sampler import INTERVAL_S, MAX_AGE_S, NoSampleYetError, Sampler
 from nodeagent.stats.samples import Sample
 from nodeagent.stats.summary import build_summary
 from orch.component import loops
@@ -28,6 +29,7 @@ from orch.wire.errors import ApiError
 
 log = logging.getLogger(__name__)
 
+RESOURCE_MAX_AGE_S = 2 * INTERVAL_S  # older ones only where the loop is slower, or late
 _RENEW_AT = 0.6  # of the greatest age: from then on a reader has the next sample made
 _GZIP_LEVEL = 1  # 12 times smaller; level 6 makes it 14 times at three times the cost
 
@@ -92,7 +94,7 @@ class StatsPages:
             return orjson.dumps(summary)
 
         try:
-            sample = await self._sample()
+            sample = await self._sample(self._max_age_s)
         except NoSampleYetError as error:
             raise ApiError(500, "InternalError", str(error)) from error
         name = "summary of cpu and memory" if only_cpu_and_memory else "summary"
@@ -105,7 +107,8 @@ class StatsPages:
         def make(sample: Sample | None, _: Sample | None) -> bytes:
             return resource.render_resource_metrics(sample, openmetrics=openmetrics)
 
-        return await self._metrics("resource", make, openmetrics, accept_encoding)
+        max_age_s = max(RESOURCE_MAX_AGE_S, self._max_age_s)
+        return await self._metrics("resource", make, openmetrics, accept_encoding, max_age_s)
 
     async def containers(self, *, accept: str = "", accept_encoding: str = "") -> Body:
         """/metrics/containerstats."""
@@ -116,12 +119,16 @@ class StatsPages:
                 sample, openmetrics=openmetrics, psi=self._psi, host=self._host
             )
 
-        return await self._metrics("containers", make, openmetrics, accept_encoding)
+        return await self._metrics(
+            "containers", make, openmetrics, accept_encoding, self._max_age_s
+        )
 
-    async def _metrics(self, name: str, make: Make, openmetrics: bool, encoding: str) -> Body:
+    async def _metrics(
+        self, name: str, make: Make, openmetrics: bool, encoding: str, max_age_s: float
+    ) -> Body:
         content_type = text.OPENMETRICS_TYPE if openmetrics else text.TEXT_TYPE
         try:
-            sample = await self._sample()
+            sample = await self._sample(max_age_s)
             body = await self._body(name, make, sample, content_type, encoding)
         except Exception as error:  # the page itself says that there is nothing to scrape
             self._say_failure(name, error)
@@ -169,10 +176,10 @@ class StatsPages:
 
         asyncio.get_running_loop().call_later(2 * self._max_age_s, forget)
 
-    async def _sample(self) -> Sample:
-        sample = await self._sampler.fresh(self._max_age_s)
+    async def _sample(self, max_age_s: float) -> Sample:
+        sample = await self._sampler.fresh(max_age_s)
         is_renewing = self._renewal is not None and not self._renewal.done()
-        if not is_renewing and self._sampler.age_s() > self._max_age_s * _RENEW_AT:
+        if not is_renewing and self._sampler.age_s() > max_age_s * _RENEW_AT:
             self._renewal = loops.spawn(self._renew(), name="renew statistics")
         return sample
 

@@ -2,10 +2,10 @@
 
 The kernel tells (inotify) when it is worth looking at the directory: at names, sizes and times of
 change. A file that changed is read once two looks agree about it, so that one being written is not
-taken half. Everything is looked at and read again at every full check, which finds what the kernel
-does not tell: changes on network filesystems and behind symbolic links. Where it tells nothing,
-and while the path does not exist, there is a look every half second. A file that turns bad keeps
-the pod it had; it is logged once.
+taken half; nobody can write to a file without a new time of change. A look at a regular time finds
+what the kernel does not tell: changes on network filesystems and behind symbolic links. Where it
+tells nothing, and while the path does not exist, there is a look every half second. A file that
+turns bad keeps the pod it had; it is logged once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 LOOK_INTERVAL_S = 0.5
 FULL_INTERVAL_S = 20.0
 
-_Signature = tuple[int, int, int]  # inode, size, time of change in ns
+_Signature = tuple[int, int, int, int]  # inode, size, times of modification and change in ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _File:
     """One manifest; `pod` is the last good one, None when there never was one."""
 
     signature: _Signature | None = None
-    digest: bytes = b""  # of the content that was read last
+    digest: bytes = b""  # of the content that was read last; empty when it could not be
     pod: Pod | None = None
     problem: str = ""
 
@@ -75,7 +75,6 @@ class FileSource:
         self._full_interval_s = full_interval_s
         self._now = now
         self._seen = _Seen()
-        self._next_full_s = 0.0
         self._ready = False
         self._changed: Changed | None = None
         self._stirred = asyncio.Event()
@@ -119,22 +118,18 @@ class FileSource:
         if self._seen.unread or not self._seen.watching:
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(self._next_full_s):
+            async with asyncio.timeout(self._full_interval_s):
                 await self._stirred.wait()
 
     async def look(self) -> None:
         """Look once; tell when the set of pods changed, and after the first look."""
-        now_s = asyncio.get_running_loop().time()
-        full = now_s >= self._next_full_s
-        if full:
-            self._next_full_s = now_s + self._full_interval_s
         before = [id(pod) for pod in self.pods()]
-        self._seen = await asyncio.to_thread(self._look, self._seen, full)
+        self._seen = await asyncio.to_thread(self._look, self._seen)
         first, self._ready = not self._ready, True
         if self._changed and (first or before != [id(pod) for pod in self.pods()]):
             self._changed()
 
-    def _look(self, known: _Seen, full: bool) -> _Seen:
+    def _look(self, known: _Seen) -> _Seen:
         watching = self._rewatch()
         try:
             found = self._list()
@@ -149,7 +144,7 @@ class FileSource:
         unread: dict[str, _Signature] = {}
         for path, signature in found.items():
             file = known.files.get(path)
-            if self._must_read(file, signature, known.unread.get(path), full=full):
+            if self._must_read(file, signature, known.unread.get(path)):
                 file = self._read(path, signature, file or _File())
             elif file is None or file.signature != signature:
                 unread[path] = signature
@@ -166,14 +161,12 @@ class FileSource:
             return False
         return self._watch is not None
 
-    def _must_read(
-        self, file: _File | None, now: _Signature, unread: _Signature | None, *, full: bool
-    ) -> bool:
-        """At once at the start; a change when it has settled; everything in a full check."""
+    def _must_read(self, file: _File | None, now: _Signature, unread: _Signature | None) -> bool:
+        """At once at the start; a change when it has settled; what could not be read again."""
         if not self._ready:
             return True
         if file is not None and file.signature == now:
-            return full
+            return not file.digest
         return unread == now
 
     def _list(self) -> dict[str, _Signature]:
@@ -225,7 +218,7 @@ class FileSource:
 
 
 def _signature(status: os.stat_result) -> _Signature:
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _digest(path: str) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nodeagent.stats import layout
 from nodeagent.stats.directories import DirectoryUsage
 from nodeagent.stats.layout import Layout
-from nodeagent.stats.processes import ProcessUsage
+from nodeagent.stats.processes import Container, ProcessUsage
 from nodeagent.stats.samples import PodSample, PodTarget
 from nodeagent.stats.targets import directories_of
 
@@ -30,7 +30,9 @@ class Background:
         if root is not None:
             self.processes.refresh(
                 {
-                    container.target.id: f"{root}{container.path}/cgroup.procs"
+                    container.target.id: Container(
+                        f"{root}{container.path}/cgroup.procs", container.cgroup
+                    )
                     for pod in pods
                     for container in pod.containers
                     if container.cgroup

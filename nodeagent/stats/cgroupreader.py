@@ -2,9 +2,11 @@
 
 A reader returns one sample per call, or None once the cgroup is gone. A kept descriptor costs a
 third of opening by name, but also 5 KiB of kernel memory. Text that has not changed since the last
-pass is not parsed again. A file that is slow (memory.stat can be, with a large dentry cache) is
-left out until the settings are read again, and keeps its last numbers meanwhile. Everything here
-runs in the sampler's worker thread, one pass at a time. Figures: tools/bench/sampling.py.
+pass is not parsed again, and what only tasks of the cgroup can change is not even read while none
+of them runs: the file of their cpu time, read first, tells. A file that is slow (memory.stat can
+be, with a large dentry cache) is left out until the settings are read again, and keeps its last
+numbers meanwhile. Everything here runs in the sampler's worker thread, one pass at a time. Figures:
+tools/bench/sampling.py.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ SLOW_NS = 10_000_000
 _TIMED_READS = 3
 _MAYBE_MORE_BYTES = 4000  # the kernel hands out lists a page at a time, cut between two lines
 _SETTINGS_INTERVAL_NS = 60_000_000_000
-_QUIET_TURNS = 4  # left out while nothing of the cgroup changes: then every five minutes
+_QUIET_TURNS = 4  # left out while nothing of the cgroup runs: then every five minutes
 _GONE = (errno.ENODEV, errno.ENOENT)
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC
@@ -56,7 +58,7 @@ class CgroupReader:
     """Reads one cgroup. Subclasses differ in what they hold open between two passes."""
 
     __slots__ = (
-        "_due_ns", "_last", "_moved", "_quiet_turns", "_raw", "_settings", "_values",
+        "_awake", "_due_ns", "_last", "_moved", "_quiet_turns", "_raw", "_settings", "_values",
         "files", "path", "shared",
     )  # fmt: skip
     kept = False
@@ -65,6 +67,7 @@ class CgroupReader:
         self.path = path
         self.shared = shared
         self.files: list[OpenFile] = []
+        self._awake: list[OpenFile] = []  # what the next pass reads if nothing ran until then
         self._raw: list[bytes | None] = [None] * layout.POSITIONS
         self._values: list[Any] = [None] * layout.POSITIONS
         self._settings = Settings()
@@ -135,12 +138,12 @@ class CgroupReader:
     def _content(self, one: OpenFile) -> bytes:
         raise NotImplementedError
 
-    def _read_files(self) -> bool:
-        """Read every file; True when a value changed."""
+    def _read_files(self, files: list[OpenFile]) -> bool:
+        """Read these files; True when a value changed."""
         raise NotImplementedError
 
     def _may_stay(self, time_ns: int) -> bool:
-        """Whether the settings are left for another turn: nothing in the cgroup moved since."""
+        """Whether the settings are left for another turn: nothing in the cgroup ran since."""
         if self._moved or self._quiet_turns >= _QUIET_TURNS:
             return False
         self._quiet_turns += 1
@@ -160,6 +163,8 @@ class CgroupReader:
                 self._open_one(file)
         if not self.files:
             raise _CgroupGone(self.path)
+        self.files.sort(key=lambda one: one.position)
+        self._awake = self.files[1:]
 
     def _open_one(self, file: CgroupFile) -> None:
         path = f"{file.hierarchy}{self.path}/{file.name}"
@@ -179,9 +184,29 @@ class CgroupReader:
         has_quota = self._settings.limits.cpu_quota_usec is not None
         return has_quota or file.position != layout.CPU_THROTTLE
 
+    def _read_due_files(self) -> bool:
+        """Read whatever may have changed; True when a value did."""
+        cpu, others = self.files[:1], self.files[1:]
+        is_known = [one.position for one in cpu] == [layout.CPU]
+        if self._read_files(cpu) or not is_known or self._values[layout.CPU] is None:
+            self._moved |= self._last is not None  # the first texts of all move nothing
+            self._awake = others
+            self._read_files(others)
+            return True
+        before = self._raw.copy()
+        changed = self._read_files(self._awake)
+        self._awake = [one for one in self._awake if not self._rests(one, before)]
+        return changed
+
+    def _rests(self, one: OpenFile, before: list[bytes | None]) -> bool:
+        """Whether nothing ran since the last pass, the text is the same, and will stay so."""
+        text, rests = self._raw[one.position], one.file.rests
+        if rests is None or text is None or text is not before[one.position]:
+            return False
+        return rests(text)
+
     def _sample(self, time_ns: int) -> CgroupSample:
-        changed = self._read_files()
-        self._moved |= changed and self._last is not None  # the first texts of all move nothing
+        changed = self._read_due_files()
         if changed or self._last is None:
             self._last = assembly.assemble(time_ns, self._values, self._settings)
         else:
@@ -213,6 +238,7 @@ class CgroupReader:
     def _leave_out(self, one: OpenFile) -> None:
         self._moved = True  # so that it is tried again with the next settings
         self.files = [other for other in self.files if other is not one]
+        self._awake = [other for other in self._awake if other is not one]
         self._release(one)
 
 
@@ -234,10 +260,10 @@ class KeptReader(CgroupReader):
     def _content(self, one: OpenFile) -> bytes:
         return _read_all(self.shared.pread, one.fd)
 
-    def _read_files(self) -> bool:
+    def _read_files(self, files: list[OpenFile]) -> bool:
         # The innermost loop of the agent: twelve turns for every cgroup in every pass.
         pread, raw, changed = self.shared.pread, self._raw, False
-        for one in self.files:
+        for one in files:
             file, position, fd, _ = one
             try:
                 data = pread(fd, READ_BYTES, 0)
@@ -270,9 +296,9 @@ class NameReader(CgroupReader):
         finally:
             os.close(fd)
 
-    def _read_files(self) -> bool:
+    def _read_files(self, files: list[OpenFile]) -> bool:
         changed = False
-        for one in self.files:
+        for one in files:
             try:
                 data = self._content(one)
             except OSError as error:

@@ -27,12 +27,16 @@ PSI_POSITIONS = {PSI_CPU: "cpu", PSI_MEMORY: "memory", PSI_IO: "io"}
 
 
 class CgroupFile(NamedTuple):
-    """One file of every cgroup: the root of its hierarchy, its name, how its text is read."""
+    """One file of every cgroup: the root of its hierarchy, its name, how its text is read.
+
+    `rests` tells of a text whether it stays for as long as no task of the cgroup runs; None: never.
+    """
 
     position: int
     hierarchy: str
     name: str
     parse: Callable[[bytes], Any]
+    rests: Callable[[bytes], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +109,24 @@ def _v1_files(controllers: dict[str, str]) -> tuple[CgroupFile, ...]:
         (IO_BYTES, "blkio", "blkio.throttle.io_service_bytes_recursive", values.parse_blkio),
         (IO_OPERATIONS, "blkio", "blkio.throttle.io_serviced_recursive", values.parse_blkio),
     )
+    # Version 1 charges a cgroup for what its own tasks submit, and not for writing back.
+    resting = {CPU_TIMES, IO_BYTES, IO_OPERATIONS}
     return tuple(
-        CgroupFile(at, controllers[controller], name, parse)
+        CgroupFile(at, controllers[controller], name, parse, bool if at in resting else None)
         for at, controller, name, parse in rows
         if controller in controllers
     )
 
 
 def _pressure_files(root: str) -> tuple[CgroupFile, ...]:
+    """A task waits for a cpu without running; before it waits for memory or a disk, it ran."""
     return tuple(
-        CgroupFile(at, root, f"{resource}.pressure", psi.parse_pressure)
+        CgroupFile(
+            at,
+            root,
+            f"{resource}.pressure",
+            psi.parse_pressure,
+            None if at == PSI_CPU else psi.has_no_averages,
+        )
         for at, resource in PSI_POSITIONS.items()
     )

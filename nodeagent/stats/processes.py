@@ -1,9 +1,10 @@
 """What the processes of a container hold open: descriptors, sockets, and how many they may.
 
 Only /proc tells, process by process and descriptor by descriptor, so this is refreshed at the slow
-cadence of directory walks and within a budget of time. Values carry their own stamp; what the
-budget does not reach keeps its last one. A process that ends meanwhile is not counted; where one
-may not be looked into, there is no sum at all.
+cadence of directory walks and within a budget of time; a container that did not run since has
+opened and closed nothing and is not asked. Values carry their own stamp; what the budget does not
+reach keeps its last one. A process that ends meanwhile is not counted; where one may not be looked
+into, there is no sum at all.
 """
 
 from __future__ import annotations
@@ -13,15 +14,23 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from nodeagent.stats import cgroupvalues
-from nodeagent.stats.samples import ProcessUse
+from nodeagent.stats.samples import CgroupSample, ProcessUse
 from orch.component import clock
 
 log = logging.getLogger(__name__)
 
 REFRESH_BUDGET_S = 5.0
 _OPEN_FILES = "Max open files"
+
+
+class Container(NamedTuple):
+    """Its cgroup.procs file, and its cgroup as read before that file is."""
+
+    procs_file: str
+    cgroup: CgroupSample
 
 
 class ProcessUsage:
@@ -42,16 +51,17 @@ class ProcessUsage:
         self._wall_ns = wall_ns
         self._monotonic_s = monotonic_s
         self._values: dict[str, ProcessUse] = {}
+        self._ran_nsec: dict[str, int | None] = {}  # the cpu time before a value was read
         self._late = False
 
     def latest(self, container_id: str) -> ProcessUse | None:
         """None before the first refresh that reached the container."""
         return self._values.get(container_id)
 
-    def refresh(self, containers: Mapping[str, str]) -> None:
-        """Read all of them (id → its cgroup.procs file), the longest unread first."""
+    def refresh(self, containers: Mapping[str, Container]) -> None:
+        """Read all of them that ran since, by id, the longest unread first."""
         for gone in self._values.keys() - containers.keys():
-            del self._values[gone]
+            del self._values[gone], self._ran_nsec[gone]
         begun_s = self._monotonic_s()
         late = False
         for container_id in sorted(containers, key=self._age):
@@ -60,8 +70,7 @@ class ProcessUsage:
                 self.spent += 1
                 self._say_late()
                 break
-            pids = read_pids(containers[container_id])
-            self._values[container_id] = read_process_use(self._proc_root, pids, self._wall_ns())
+            self._values[container_id] = self._use(container_id, containers[container_id])
         self._late = late
         self.duration_s = self._monotonic_s() - begun_s
 
@@ -71,6 +80,15 @@ class ProcessUsage:
                 "counting all open files takes more than %g s: they are shown with an older stamp",
                 self._budget_s,
             )
+
+    def _use(self, container_id: str, container: Container) -> ProcessUse:
+        known, cpu = self._values.get(container_id), container.cgroup.cpu
+        before_nsec = self._ran_nsec.get(container_id)
+        self._ran_nsec[container_id] = cpu.usage_nsec if cpu else None
+        if known and cpu and cpu.usage_nsec == before_nsec:
+            return known._replace(time_ns=max(known.time_ns, container.cgroup.time_ns))
+        pids = read_pids(container.procs_file)
+        return read_process_use(self._proc_root, pids, self._wall_ns())
 
     def _age(self, container_id: str) -> int:
         value = self._values.get(container_id)

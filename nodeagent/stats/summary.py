@@ -118,8 +118,9 @@ class _Builder:
             "containers": [self._container(one) for one in pod.containers if one.cgroup],
         }
         if pod.cgroup:
-            self._add_usage(out, pod.cgroup, f"pod {target.uid}", pod.cgroup.limits.memory_bytes)
-            _put(out, "swap", _swap(pod.cgroup))
+            limit = pod.cgroup.limits.memory_bytes
+            time = self._add_usage(out, pod.cgroup, f"pod {target.uid}", limit)
+            _add_swap(out, pod.cgroup, time)
         if self._full:
             _put(out, "network", disks.network_json(pod.network))
             if pod.volumes:
@@ -132,31 +133,32 @@ class _Builder:
         target, sample = container.target, container.cgroup
         out: Json = {"name": target.name, "startTime": timestamp(target.started_at_ns)}
         if sample:
-            self._add_usage(out, sample, target.id, sample.limits.memory_bytes)
-            _put(out, "swap", _swap(sample))
-        if self._full:
-            _put(out, "rootfs", disks.fs_json(container.rootfs))
-            _put(out, "logs", disks.fs_json(container.logs))
+            time = self._add_usage(out, sample, target.id, sample.limits.memory_bytes)
+            _add_swap(out, sample, time)
+        if container.rootfs and self._full:
+            out["rootfs"] = disks.fs_json(container.rootfs)
+        if container.logs and self._full:
+            out["logs"] = disks.fs_json(container.logs)
         return out
 
-    def _add_usage(self, out: Json, sample: CgroupSample, key: str, limit: int | None) -> None:
-        """The cpu, memory and io parts; io exists only to carry pressure."""
-        time = timestamp(sample.time_ns)
-        if sample.cpu:
-            cpu: Json = {"time": time, "usageCoreNanoSeconds": sample.cpu.usage_nsec}
+    def _add_usage(self, out: Json, sample: CgroupSample, key: str, limit: int | None) -> str:
+        """The cpu, memory and io parts; io exists only to carry pressure. The stamp they have."""
+        time_ns, cpu, memory, _, _, cpu_pressure, memory_pressure, io_pressure, _ = sample
+        time, psi = timestamp(time_ns), self._psi
+        if cpu:
+            out["cpu"] = part = {"time": time, "usageCoreNanoSeconds": cpu.usage_nsec}
             rate = rate_nanocores(sample, self._bases.get(key))
             if rate is not None:
-                cpu["usageNanoCores"] = rate
-            if sample.cpu_pressure and self._psi:
-                cpu["psi"] = _psi(sample.cpu_pressure)
-            out["cpu"] = cpu
-        if sample.memory:
-            memory = _memory(sample.memory, limit, time)
-            if sample.memory_pressure and self._psi:
-                memory["psi"] = _psi(sample.memory_pressure)
-            out["memory"] = memory
-        if sample.io_pressure and self._psi and self._full:
-            out["io"] = {"time": time, "psi": _psi(sample.io_pressure)}
+                part["usageNanoCores"] = rate
+            if cpu_pressure and psi:
+                part["psi"] = _psi(cpu_pressure)
+        if memory:
+            out["memory"] = part = _memory(memory, limit, time)
+            if memory_pressure and psi:
+                part["psi"] = _psi(memory_pressure)
+        if io_pressure and psi and self._full:
+            out["io"] = {"time": time, "psi": _psi(io_pressure)}
+        return time
 
 
 _ZERO = {"total": 0, "avg10": 0.0, "avg60": 0.0, "avg300": 0.0}
@@ -191,14 +193,14 @@ def _memory(memory: MemorySample, limit: int | None, time: str) -> Json:
     return out
 
 
-def _swap(sample: CgroupSample) -> Json | None:
+def _add_swap(out: Json, sample: CgroupSample, time: str) -> None:
     used = sample.memory.swap_bytes if sample.memory else None
     if used is None:
-        return None
-    out: Json = {"time": timestamp(sample.time_ns), "swapUsageBytes": used}
-    if sample.limits.swap_bytes is not None:
-        out["swapAvailableBytes"] = max(sample.limits.swap_bytes - used, 0)
-    return out
+        return
+    out["swap"] = swap = {"time": time, "swapUsageBytes": used}
+    limit = sample.limits.swap_bytes
+    if limit is not None:
+        swap["swapAvailableBytes"] = max(limit - used, 0)
 
 
 def _node_swap(swap: SwapSample) -> Json:

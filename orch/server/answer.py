@@ -7,11 +7,11 @@ from datetime import datetime
 
 from aiohttp import web
 
+from orch.component.slicedresponse import respond
 from orch.server import media, render
 from orch.server.call import Call
 from orch.server.render import Rendering
 from orch.server.requestinfo import is_true
-from orch.server.slicedresponse import respond
 from orch.server.storage.base import Stored
 
 _WARNINGS_MAX = 4096  # characters in all

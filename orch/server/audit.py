@@ -16,10 +16,10 @@ import orjson
 from aiohttp import web
 
 from orch.component.clock import Now, utc_now
+from orch.component.slicedresponse import body_of
 from orch.server import bodies
 from orch.server.auditpolicy import AUDIT_API_VERSION, LEVEL_NAMES, Level, Policy, Stage
 from orch.server.requestinfo import RequestInfo
-from orch.server.slicedresponse import body_of
 from orch.wire.errors import ApiError
 from orch.wire.identity import Identity, user_info
 from orch.wire.times import format_micro_time

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from orch.component import httpd
+from orch.component.slicedresponse import body_of
 from orch.server import audit, authorizer, deadline
 from orch.server.audit import Auditor, Trail
 from orch.server.authn import ANONYMOUS
@@ -24,7 +25,6 @@ from orch.server.impersonation import impersonate
 from orch.server.inflight import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.requestinfo import RequestInfo, parse_request
-from orch.server.slicedresponse import body_of
 from orch.server.watchstream import COUNT_SENT, CountSent
 from orch.wire.durations import parse_duration
 from orch.wire.errors import ApiError, bad_request, unauthorized

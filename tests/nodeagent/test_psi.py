@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.psi import NO_STALL, Pressure, PressureLine, parse_pressure
+from nodeagent.psi import NO_STALL, Pressure, PressureLine, has_no_averages, parse_pressure
 
 SOME = PressureLine(0.06, 0.20, 0.64, 17128472)
 ZERO = PressureLine(0.0, 0.0, 0.0, 0)
@@ -45,6 +45,20 @@ FULL = "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 def test_reads_what_the_kernel_writes_and_nothing_else(text: str, expected: object) -> None:
     assert parse_pressure(text) == expected
     assert parse_pressure(text.encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (FULL, True),
+        (FULL.replace("full", "some").replace("total=0", "total=17") + FULL, True),
+        (USUAL + FULL, False),
+        (FULL + FULL.replace("avg300=0.00", "avg300=0.01"), False),
+        (FULL.replace("avg10=0.00", "avg10=10.00"), False),
+    ],
+)
+def test_whether_all_averages_have_fallen_to_zero(text: str, expected: bool) -> None:
+    assert has_no_averages(text.encode()) is expected
 
 
 def test_no_stall_at_all_is_one_value_for_all() -> None:

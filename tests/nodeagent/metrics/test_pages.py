@@ -157,6 +157,19 @@ async def test_readers_that_keep_coming_never_wait_for_a_reading(
     assert rendered == [sampler.latest], "the page is ready before the next reader asks"
 
 
+@pytest.mark.parametrize(("age_s", "readings"), [(11.0, 1), (13.0, 2)])
+async def test_the_page_for_autoscalers_shows_the_loops_reading_while_there_is_one(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, age_s: float, readings: int
+) -> None:
+    made = StatsPages(sampler, node_name="node-a")
+    await sampler.step()
+    monkeypatch.setattr(sampler, "age_s", lambda: age_s)
+    assert b"resource_scrape_error 0" in (await made.resource()).data
+    if made._renewal:
+        await made._renewal
+    assert sampler.beats == readings
+
+
 async def test_a_renewal_that_fails_is_left_to_the_next_reader(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,9 +25,9 @@ spec: {containers: [{name: app, image: x%s}]}
 class Looked:
     """A FileSource that is looked at by hand; `told` counts its changes."""
 
-    def __init__(self, path: Path, full_interval_s: float = 1000) -> None:
+    def __init__(self, path: Path) -> None:
         self.told = 0
-        self.source = FileSource(str(path), "node1", full_interval_s=full_interval_s)
+        self.source = FileSource(str(path), "node1")
         self.source._changed = self._tell
 
     def _tell(self) -> None:
@@ -136,7 +136,7 @@ async def test_a_file_that_turns_bad_keeps_its_pod_and_is_logged_once(
 ) -> None:
     path = write(manifests, "a")
     write(manifests, "b")
-    looked = Looked(manifests, full_interval_s=0)
+    looked = Looked(manifests)
     await looked.look()
     path.write_text("kind: [")
     assert await looked.look(5) == ["a-node1", "b-node1"]
@@ -163,15 +163,15 @@ async def test_a_file_that_was_never_good_makes_the_source_doubtful(
     assert not looked.source.doubtful
 
 
-async def test_a_full_check_finds_what_times_and_sizes_do_not_tell(manifests: Path) -> None:
+async def test_a_change_is_found_that_keeps_size_and_time_of_modification(manifests: Path) -> None:
     path = write(manifests, "a", image="1")
-    looked = Looked(manifests, full_interval_s=0)
+    looked = Looked(manifests)
     await looked.look()
     status = path.stat()
     with path.open("r+") as stream:
         stream.write(GOOD % ("a", "2"))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    await looked.look()
+    await looked.look(2)
     assert looked.source.pods()[0].spec.containers[0].image == "x2"
 
 
@@ -187,7 +187,7 @@ async def test_what_is_read_by_others_during_a_look_is_whole_and_of_before(
 ) -> None:
     for name in "abc":
         write(manifests, name)
-    looked = Looked(manifests, full_interval_s=0)
+    looked = Looked(manifests)
     await looked.look()
     seen: list[list[str]] = []
     real = filesource.manifests.read_manifest
@@ -209,6 +209,29 @@ async def test_a_fifo_does_not_hang_the_source(manifests: Path) -> None:
     assert await Looked(manifests).look() == []
 
 
+async def test_only_a_file_that_changed_or_could_not_be_read_is_read_again(
+    manifests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        write(manifests, name)
+    read: list[str] = []
+    real = filesource._digest
+
+    def digest(path: str) -> bytes:
+        read.append(Path(path).stem)
+        if len(read) == 1:
+            raise OSError(5, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(filesource, "_digest", digest)
+    looked = Looked(manifests)
+    assert await looked.look() == ["b-node1"]
+    assert await looked.look(3) == ["a-node1", "b-node1"]
+    write(manifests, "b", image="new")
+    await looked.look(3)
+    assert read == ["a", "b", "a", "b"]
+
+
 async def test_a_content_that_is_known_is_not_parsed_again(
     manifests: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +245,7 @@ async def test_a_content_that_is_known_is_not_parsed_again(
         return real(path, origin)
 
     monkeypatch.setattr(filesource.manifests, "read_manifest", read)
-    looked = Looked(manifests, full_interval_s=0)
+    looked = Looked(manifests)
     await looked.look(3)
     os.utime(path, (1, 1))
     assert await looked.look(3) == ["a-node1"]

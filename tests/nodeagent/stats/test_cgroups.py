@@ -23,10 +23,12 @@ class Pread:
     def __init__(self) -> None:
         self.failing: dict[str, int] = {}
         self.calls = 0
+        self.names: list[str] = []
 
     def __call__(self, fd: int, size: int, offset: int) -> bytes:
         self.calls += 1
         name = Path(os.readlink(f"/proc/self/fd/{fd}")).name.removesuffix(" (deleted)")
+        self.names.append(name)
         if name in self.failing:
             raise OSError(self.failing[name], os.strerror(self.failing[name]))
         return os.pread(fd, size, offset)
@@ -320,8 +322,94 @@ def test_unchanged_text_is_not_parsed_again() -> None:
     readers.close()
 
 
+CALM = "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+V1_RESTING = {"cpuacct.stat", "blkio.throttle.io_service_bytes_recursive",
+              "blkio.throttle.io_serviced_recursive"}  # fmt: skip
+CPU_TIME = {"v2": "cpu.stat", "v1": "cpuacct.usage", "hybrid": "cpuacct.usage"}
+
+
+def read_in_passes(root: Path, passes: int, between: object = None) -> list[set[str]]:
+    """The names of the files that each pass read."""
+    pread = Pread()
+    readers = readers_of(root, pread=pread)
+    names = []
+    for number in range(passes):
+        pread.names.clear()
+        assert readers.read(CONTAINER_CGROUP)
+        names.append(set(pread.names))
+        if callable(between):
+            between(number)
+    readers.close()
+    return names
+
+
+def of_container(root: Path, name: str) -> Path:
+    """The file of that name, in whichever hierarchy it is."""
+    return next(one for one in root.rglob(name) if str(one.parent).endswith(CONTAINER_CGROUP))
+
+
+@pytest.mark.parametrize(
+    ("name", "resting"),
+    [
+        ("v2", {"memory.pressure", "io.pressure"}),
+        ("v1", V1_RESTING),
+        ("hybrid", V1_RESTING | {"memory.pressure", "io.pressure"}),
+    ],
+)
+def test_what_only_its_tasks_can_change_is_not_read_while_none_of_them_runs(
+    tmp_path: Path, name: str, resting: set[str]
+) -> None:
+    root = hosts.copy(name, tmp_path)
+    for path in root.rglob("*.pressure"):
+        path.write_text(CALM)
+    cpu = of_container(root, CPU_TIME[name])
+
+    def run_after_the_fourth(number: int) -> None:
+        if number == 3:
+            cpu.write_text(cpu.read_text().replace("456", "457"))
+
+    first, second, third, fourth, fifth = read_in_passes(root, 5, run_after_the_fourth)
+    assert first == second == fifth, "all, when it ran or may have"
+    assert first - third == first - fourth == resting
+
+
+def test_pressure_is_read_until_its_averages_have_fallen_to_zero(tmp_path: Path) -> None:
+    root = hosts.copy("v2", tmp_path)
+    io = of_container(root, "io.pressure")
+    io.write_text(CALM.replace("avg300=0.00", "avg300=0.01"))
+
+    def decay_after_the_third(number: int) -> None:
+        if number == 2:
+            io.write_text(CALM)
+
+    names = read_in_passes(root, 6, decay_after_the_third)
+    assert ["io.pressure" in read for read in names] == [True] * 5 + [False]
+
+
+@pytest.mark.parametrize("failing", ["", "cpu.stat"])
+def test_what_others_change_is_seen_though_nothing_runs(tmp_path: Path, failing: str) -> None:
+    root = hosts.copy("v2", tmp_path)
+    pread = Pread()
+    readers = readers_of(root, pread=pread)
+    readers.read(CONTAINER_CGROUP)
+    if failing:  # nobody knows whether anything runs
+        pread.failing = {failing: errno.EIO}
+        of_container(root, "io.pressure").write_text(CALM)
+    of_container(root, "memory.current").write_text("5000000\n")
+    of_container(root, "cpu.pressure").write_text(CALM)
+    for _ in range(4):
+        sample = readers.read(CONTAINER_CGROUP)
+    assert sample and sample.memory and sample.memory.usage_bytes == 5_000_000
+    assert sample.cpu_pressure and sample.cpu_pressure.some.total_usec == 7
+    if failing:
+        of_container(root, "io.pressure").write_text(CALM.replace("=7", "=8"))
+        sample = readers.read(CONTAINER_CGROUP)
+        assert sample and sample.io_pressure and sample.io_pressure.some.total_usec == 8
+    readers.close()
+
+
 @pytest.mark.parametrize(("is_busy", "turns"), [(True, 2), (False, 4)])
-def test_limits_are_read_again_each_minute_and_while_nothing_moves_every_five(
+def test_limits_are_read_again_each_minute_and_while_nothing_runs_every_five(
     tmp_path: Path, is_busy: bool, turns: int
 ) -> None:
     root = hosts.copy("v2", tmp_path)
@@ -335,7 +423,7 @@ def test_limits_are_read_again_each_minute_and_while_nothing_moves_every_five(
     seen = 1
     for seen in range(1, 10):
         if is_busy:
-            (directory / "memory.current").write_text(f"{5_000_000 + seen}\n")
+            (directory / "cpu.stat").write_text(f"usage_usec {123456789 + seen}\n")
         clock.advance(61)
         sample = readers.read(CONTAINER_CGROUP)
         if sample and sample.limits.memory_bytes == 2**30:

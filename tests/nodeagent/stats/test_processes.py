@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.stats import processes
-from nodeagent.stats.processes import ProcessUsage, read_process_use
+from nodeagent.stats.processes import Container, ProcessUsage, read_process_use
 from nodeagent.stats.sampler import Sampler
-from nodeagent.stats.samples import ProcessUse
+from nodeagent.stats.samples import CgroupSample, CpuSample, ProcessUse
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER_CGROUP, POD, Clock
 
@@ -95,7 +95,7 @@ def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
     containers = {}
     for name in "abc":
         (tmp_path / name).write_text("1\n")
-        containers[name] = str(tmp_path / name)
+        containers[name] = Container(str(tmp_path / name), CgroupSample(0))
     usage = ProcessUsage(str(tmp_path), budget_s=2.5, wall_ns=clock, monotonic_s=monotonic_s)
     usage.refresh(containers)
     assert [name for name in "abc" if usage.latest(name)] == ["a", "b"]
@@ -107,6 +107,24 @@ def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
     assert len(caplog.messages) == 1
     usage.refresh({})
     assert usage.latest("a") is None
+
+
+def test_a_container_that_did_not_run_since_is_not_asked_again(tmp_path: Path) -> None:
+    make_process(tmp_path, 10, ["/dev/null"])
+    procs_file = tmp_path / "procs"
+    procs_file.write_text("10\n")
+    clock = Clock()
+    usage = ProcessUsage(str(tmp_path), wall_ns=clock)
+    stamps = []
+    for ran_nsec in (5, 5, 6):
+        clock.advance(60)
+        cgroup = CgroupSample(clock.now_ns - 1, CpuSample(ran_nsec))
+        usage.refresh({"a": Container(str(procs_file), cgroup)})
+        found = usage.latest("a")
+        assert found
+        stamps.append((found.time_ns - clock.now_ns, found.file_descriptors))
+        (tmp_path / "10" / "fd" / str(clock.now_ns)).symlink_to("/dev/null")
+    assert stamps == [(0, 1), (-1, 1), (0, 3)]
 
 
 async def test_the_sampler_shows_what_the_last_refresh_found(tmp_path: Path) -> None:

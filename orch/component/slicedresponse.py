@@ -1,7 +1,8 @@
 """A large answer that is sent slice by slice, as fast as its client takes it.
 
-aiohttp hands a whole body to the connection at once: over TLS a list of 16 MB is then encrypted in
-one go, while nothing else is served, and lies in memory several times over.
+aiohttp hands a whole body to the connection at once: over TLS one of 16 MB is then encrypted in one
+go, while nothing else is served, and lies in memory several times over, which takes three times as
+long as slices that stay in the cache of the processor.
 """
 
 from __future__ import annotations
