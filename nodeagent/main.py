@@ -1,4 +1,4 @@
-"""The node agent: flags and configuration → objects → loops. The only place that constructs.
+"""The node agent: flags and configuration → parts → loops, and their ordered end.
 
 `main` reads what was asked for and fails with one line per mistake before anything is started;
 `_run` takes the lock, builds the parts, lists every loop, and stops them in order.
