@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -16,7 +17,7 @@ from orch.component.daemon import SetupError
 from orch.component.frameworkmetrics import FrameworkMetrics
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.loops import Loop, Periodic
-from orch.component.zpages import ZPages
+from orch.component.zpages import ZPages, configz
 from orch.server import (
     accounts,
     aliases,
@@ -193,6 +194,7 @@ class Server:
         others += self._usage.routes() if upstream else []
         pages = ZPages(NAME, self._flags.shown, emulated=self._flags.emulated_version)
         others += pages.routes(self._flags.features)
+        others.append(configz("apiserverconfig", self._configuration))
         who = self._credentials
         reviews = Reviews(self.authorizer, who.tokens.review, self._backend.now)
         issuing = TokenRequests(self._backend, who.accounts, self._flags.auth.audiences)
@@ -204,6 +206,11 @@ class Server:
         }
         handlers = ResourceHandlers(self._backend, connectors, deleted=self._collector.wake)
         return app.build(gate, handlers, others)
+
+    def _configuration(self) -> dict[str, Any]:
+        """Flags are all there is; of the gates, what came of them."""
+        gates = {gate.name: on for gate, on in self._flags.features.all()}
+        return {**self._flags.shown, "feature-gates": gates}
 
     def _health(self) -> HealthChecks:
         """The reference's names: `etcd` is storage, whatever it is made of."""

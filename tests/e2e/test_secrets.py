@@ -53,8 +53,9 @@ HEALTH = ("/healthz", "/livez", "/readyz")
 COMMON = ("/metrics", "/metrics/slis", "/statusz", "/flagz", *HEALTH,
           *(f"{path}?verbose=" for path in HEALTH))  # fmt: skip
 PAGES = {
-    "apiserver": (*COMMON, "/version", "/openapi/v3", "/apis", "/no/such", f"/api/v1/nodes/{NODE}",
-                  f"/api/v1/nodes/{NODE}/proxy/configz", f"/api/v1/nodes/{NODE}/proxy/flagz"),
+    "apiserver": (*COMMON, "/configz", "/version", "/openapi/v3", "/apis", "/no/such",
+                  f"/api/v1/nodes/{NODE}", f"/api/v1/nodes/{NODE}/proxy/configz",
+                  f"/api/v1/nodes/{NODE}/proxy/flagz"),
     "manager": (*COMMON, "/configz", "/no/such"),
     "agent": (*COMMON, "/configz", "/stats/summary", "/metrics/resource", "/pods", "/runningpods/",
               "/metrics/containerstats", "/checkpoint", "/containerLogs/a/b/c", "/no/such"),

@@ -204,6 +204,23 @@ async def test_metrics_and_slis_are_served(program: Program) -> None:
         assert "registered_metrics_total" in (await ask("/metrics", "")).text
 
 
+CONFIGURATIONS = {
+    "nodeagent": ("nodeagentconfig", "healthzPort"),
+    "orch-apiserver": ("apiserverconfig", "request-timeout"),
+    "orch-controller-manager": ("controllermanagerconfig", "grace_s"),
+}
+
+
+async def test_configz_is_served_and_nothing_to_profile_or_debug_with(program: Program) -> None:
+    answer = await program.ask("/configz", "")
+    assert answer.headers["Content-Type"] == "application/json"
+    name, setting = CONFIGURATIONS[program.name]
+    assert f'{{"{name}":{{' in answer.text
+    assert f'"{setting}":' in answer.text
+    for path in ("/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v", "/debug", "/logs/"):
+        assert (await program.ask(path, "")).status == 404, path
+
+
 async def test_a_failing_check_fails_health_and_the_slis_count_both_results(
     program: Program,
 ) -> None:
