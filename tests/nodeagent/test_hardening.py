@@ -51,7 +51,7 @@ def file_of(path: Path, mode: int, text: str = "") -> Path:
 
 
 def test_every_row_has_a_test_and_every_test_a_row() -> None:
-    rows = set(re.findall(r"^\| (\d+\.\d+\.\d+) \|", PAGE.read_text(), re.M))
+    rows = set(re.findall(r"^\| (4\.\d+\.\d+) \|", PAGE.read_text(), re.M))
     tested = {".".join(name.split("_")[2:5]) for name in globals() if name.startswith("test_cis_")}
     assert rows == tested
 
