@@ -85,7 +85,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "orch/lifecycle/test_decide.py": (
         "orch.lifecycle.probes",
         "orch.lifecycle.taints",
-        "orch.lifecycle.zones",
     ),
     "orch/lifecycle/test_eviction.py": ("orch.lifecycle.podactions",),
     "orch/lifecycle/test_monitor.py": (

@@ -1,5 +1,6 @@
 """Cases after pkg/controller/nodelifecycle/node_lifecycle_controller_test.go (upstream), and after
-the reports in users.md B6: mass eviction, stale view, both kinds of not ready."""
+defects reported against it: mass eviction, stale view, both kinds of not ready.
+"""
 
 from dataclasses import replace
 
@@ -70,6 +71,8 @@ def test_a_silent_node_becomes_unknown_after_the_grace_and_not_before() -> None:
     assert ready.lastHeartbeatTime == "0" and ready.lastTransitionTime == "2026-01-01T00:17:30Z"
     assert cluster.ready("n2") == "True"
     assert cluster.taints("n1") == {"unreachable:NoSchedule", "unreachable:NoExecute"}
+    added = {t.effect: t.timeAdded for t in cluster.nodes["n1"].spec.taints or ()}
+    assert added == {"NoSchedule": None, "NoExecute": "2026-01-01T00:17:30Z"}
     assert ("NodeNotReady", "n1") in cluster.told
 
 
@@ -95,6 +98,7 @@ def test_a_node_that_never_reported_has_the_longer_startup_grace() -> None:
     assert {(c.status, c.reason, c.message, c.lastHeartbeatTime) for c in conditions.values()} == {
         ("Unknown", "NodeStatusNeverUpdated", "NodeAgent never posted node status.", "created")
     }
+    assert {c.lastTransitionTime for c in conditions.values()} == {"2026-01-01T00:17:45Z"}
     cluster.add(pod("late", "n1"))
     cluster.tick(5, beating=["n2"])
     assert _ready_pods(cluster) == set(), "what the controller wrote is no sign of life"
@@ -175,6 +179,16 @@ def test_no_execute_taints_come_at_the_rate_of_the_zone_and_no_schedule_at_once(
         cluster.run(10, beating=TEN[4:])
         tainted = [name for name in TEN if "unreachable:NoExecute" in cluster.taints(name)]
         assert len(tainted) == 1 + seconds // 10
+
+
+def test_who_has_been_down_longest_is_evicted_first() -> None:
+    cluster = cluster_of(*TEN, eviction_rate=0.0)
+    cluster.run(20, beating=[name for name in TEN if name != "n5"])
+    cluster.run(60, beating=[name for name in TEN if name not in ("n2", "n5")])
+    assert [n for n in TEN if cluster.ready(n) == "Unknown"] == ["n2", "n5"]
+    cluster.settings = Settings()
+    cluster.tick(5, beating=TEN[6:])
+    assert [n for n in TEN if "unreachable:NoExecute" in cluster.taints(n)] == ["n5"]
 
 
 def test_a_zone_that_is_mostly_down_is_not_evicted_when_it_is_small() -> None:
