@@ -11,7 +11,6 @@ from collections.abc import Callable
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
-from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.imagegc import ImageBounds, ImageCollection
@@ -26,6 +25,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import ApiSource, PodSource
 from nodeagent.pods.status_sync import StatusSync
+from nodeagent.pods.terminationmessages import TerminationMessages
 from nodeagent.pods.urlsource import UrlSource
 from nodeagent.pods.verdicts import VerdictFiles
 from nodeagent.pods.vitals import Vitals
@@ -98,7 +98,7 @@ def _services(
         seccomp_of=profiles.setting_of,
         vitals=Vitals(prober, registry, events, files=VerdictFiles(settings.root_dir)),
         prober=prober,
-        endings=TerminationMessages(settings.root_dir),
+        messages=TerminationMessages(settings.root_dir),
         objects=objects,
         events=events,
     )

@@ -41,7 +41,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/pods/test_agent_killed.py": ("nodeagent.pods.observed",),
     "nodeagent/pods/test_cgroups.py": ("nodeagent.pods.cgrouptree",),
     "nodeagent/pods/test_hooks.py": (
-        "nodeagent.pods.endings",
+        "nodeagent.pods.terminationmessages",
         "nodeagent.pods.starting",
         "nodeagent.pods.stopping",
     ),

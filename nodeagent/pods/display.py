@@ -28,7 +28,7 @@ class Display:
             host_ip=self._services.settings.host_ip,
             plan=decided,
             signs=self._services.vitals.signs(self._uid),
-            messages=await self._services.endings.of(seen, spec.all_containers(pod)),
+            messages=await self._services.messages.of(seen, spec.all_containers(pod)),
         )
         self._services.events.crash_loops(pod, _crash_looping(seen, decided))
         self._services.events.pull_backoffs(pod, _waiting_for_pulls(pod, decided))

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from nodeagent.pods import spec
 from nodeagent.pods.cgroups import PodCgroups
-from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.objects import PodObjects
 from nodeagent.pods.observer import Observer
 from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.terminationmessages import TerminationMessages
 from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import Knowledge, VolumeStore
 from nodeagent.runtime.base import ContainerRuntime, SeccompSetting
@@ -35,7 +35,7 @@ class PodServices:
     seccomp_of: SeccompOf
     vitals: Vitals
     prober: Prober
-    endings: TerminationMessages
+    messages: TerminationMessages
     objects: PodObjects = field(default_factory=lambda: PodObjects(None))
     events: PodEvents = field(default_factory=PodEvents)
     now: Now = field(default=clock.utc_now)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from nodeagent.pods import directories, endings, hooks, images, spec, timings
+from nodeagent.pods import directories, hooks, images, spec, terminationmessages, timings
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.env import SpecError
 from nodeagent.pods.images import ImageProblem
@@ -91,7 +91,7 @@ class Starting:
         await asyncio.to_thread(directories.make, log_dir)
         if any(m.container_path == _message_path(container) for m in wanted.mounts):
             return wanted
-        message = await services.endings.mount(self._uid, container, action.attempt)
+        message = await services.messages.mount(self._uid, container, action.attempt)
         return replace(wanted, mounts=(*wanted.mounts, message))
 
     async def _ensure_image(self, pod: Pod, container: Container) -> None:
@@ -135,4 +135,4 @@ class Starting:
 
 
 def _message_path(container: Container) -> str:
-    return container.terminationMessagePath or endings.DEFAULT_PATH
+    return container.terminationMessagePath or terminationmessages.DEFAULT_PATH

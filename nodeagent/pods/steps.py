@@ -88,7 +88,7 @@ class Steps:
         async with failing_as("FailedRemoveContainer"):
             await self._runtime.remove_container(container_id)
             self._services.observer.forget(self._uid, container_id)
-        self._services.endings.forget((container_id,))
+        self._services.messages.forget((container_id,))
         gone = next((c for c in seen.containers if c.container.id == container_id), None)
         if gone and gone.log_path:
             await asyncio.to_thread(_remove_log, gone)
@@ -97,7 +97,7 @@ class Steps:
         async with failing_as("FailedRemoveSandbox"):
             await self._runtime.remove_sandbox(sandbox_id)
             self._services.observer.forget(self._uid, sandbox_id, *_held(sandbox_id, seen))
-        self._services.endings.forget(_held(sandbox_id, seen))
+        self._services.messages.forget(_held(sandbox_id, seen))
 
 
 def _held(sandbox_id: str, seen: ObservedPod) -> list[str]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from nodeagent.pods import manifests
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
-from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.keeper import PodKeeper
 from nodeagent.pods.objects import PodObjects
@@ -23,6 +22,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.sources import Changed
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.terminationmessages import TerminationMessages
 from nodeagent.pods.verdicts import VerdictFiles
 from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
@@ -123,7 +123,7 @@ class PodWorld:
                 now=now,
             ),
             prober=prober,
-            endings=TerminationMessages(self.settings.root_dir),
+            messages=TerminationMessages(self.settings.root_dir),
             objects=PodObjects(self.api),  # type: ignore[arg-type]
             events=events,
             now=now,

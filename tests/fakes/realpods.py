@@ -12,7 +12,6 @@ from typing import Any
 from nodeagent.pods import kernelmounts
 from nodeagent.pods.cgroups import PodCgroups
 from nodeagent.pods.confinement import SeccompProfiles
-from nodeagent.pods.endings import TerminationMessages
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.filesource import FileSource
 from nodeagent.pods.keeper import PodKeeper
@@ -21,6 +20,7 @@ from nodeagent.pods.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.services import PodServices
 from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.terminationmessages import TerminationMessages
 from nodeagent.pods.verdicts import VerdictFiles
 from nodeagent.pods.vitals import Vitals
 from nodeagent.pods.volumes import VolumeStore
@@ -71,7 +71,7 @@ class Agent:
             seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
             vitals=Vitals(prober, self.registry, events, files=VerdictFiles(settings.root_dir)),
             prober=prober,
-            endings=TerminationMessages(settings.root_dir),
+            messages=TerminationMessages(settings.root_dir),
             events=events,
         )
         self.keeper = PodKeeper(services, [FileSource(str(self.manifests), self.node)])

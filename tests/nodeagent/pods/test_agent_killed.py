@@ -170,7 +170,7 @@ HOST_STEPS = [
     *(("volumes", "prepare", n) for n in range(4)),
     ("cgroups", "ensure", 0),
     *(("volumes", "bind_sub_paths", n) for n in range(2)),
-    *(("endings", "mount", n) for n in range(3)),
+    *(("messages", "mount", n) for n in range(3)),
     *(("observer", "refresh", n) for n in range(7)),
 ]
 HOST_REMOVALS = [
@@ -244,7 +244,7 @@ BEGINNINGS = [
     ("volumes", "prepare"),
     ("cgroups", "ensure"),
     ("runtime", "run_sandbox"),
-    ("endings", "mount"),
+    ("messages", "mount"),
     ("runtime", "create_container"),
 ]
 

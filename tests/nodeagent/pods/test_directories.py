@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.pods import directories
-from nodeagent.pods.endings import TerminationMessages
+from nodeagent.pods.terminationmessages import TerminationMessages
 from nodeagent.pods.volumes import VolumeStore
 from orch.wire.pods import Container
 from tests.fakes.pods import UID, pod

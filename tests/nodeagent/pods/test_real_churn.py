@@ -101,7 +101,7 @@ async def churn(tmp_path: Path, runtime: RealRuntime, rounds: int) -> None:
     assert not agent.registry._statuses
     assert not services.vitals._watched
     assert not services.vitals._recalled
-    assert not services.endings._known
+    assert not services.messages._known
     await agent.close()
     assert agent.cgroups() == []
 
