@@ -15,7 +15,7 @@ from typing import Protocol
 from aiohttp import web
 
 from nodeagent.authcache import ReviewCache
-from orch.component.httpd import peer_identity
+from orch.component.httpd import current_peer
 from orch.wire.identity import Identity
 from orch.wire.names import GROUP_UNAUTHENTICATED, USER_ANONYMOUS
 
@@ -48,8 +48,11 @@ class Authentication:
         self._anonymous = anonymous
 
     async def identify(self, request: web.Request) -> Identity | None:
-        """The caller; None for nobody or for a bad credential. ReviewError: cannot be told."""
-        identity = peer_identity(request)
+        """The caller; None for nobody or for a bad credential. ReviewError: cannot be told.
+
+        ApiError 401 for a certificate whose time is over since its connection was made.
+        """
+        identity = current_peer(request)
         if identity is not None:
             return identity
         presented = request.headers.getall("Authorization", [])

@@ -29,12 +29,13 @@ class BareResponse(web.Response):
 
 
 class Connection(web.RequestHandler):
-    """One accepted connection; `identity` is None until asked for, then the cached answer."""
+    """One accepted connection; `peer` is None until asked for, then the cached answer: who the
+    client certificate names, and when its time is over (seconds since the epoch).
+    """
 
     def __init__(self, manager: web.Server, **settings: Any) -> None:
         super().__init__(manager, **settings)
-        self.identity_known = False
-        self.identity: Identity | None = None
+        self.peer: tuple[Identity | None, float] | None = None
         self.on_end: Callable[[], None] | None = None
         self.cut: Callable[[], None] | None = None  # closes the socket at once, TLS or not
         self.ended = False

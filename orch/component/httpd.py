@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.sslproto
+import math
 import os
 import ssl
 import weakref
@@ -16,7 +17,7 @@ from typing import Any
 
 from aiohttp import http_parser, web
 
-from orch.component import loops, requestid
+from orch.component import clock, loops, requestid
 from orch.component.connection import Connection
 from orch.component.daemon import SetupError
 from orch.component.gate import Admission, Gate
@@ -28,13 +29,14 @@ from orch.component.responses import (
     text_errors,
 )
 from orch.component.tls import load_certificate, server_context
-from orch.wire.errors import ApiError
+from orch.wire.errors import ApiError, unauthorized
 from orch.wire.identity import Identity
 from orch.wire.names import GROUP_AUTHENTICATED
 
 __all__ = [
     "HttpServer",
     "api_errors",
+    "current_peer",
     "identity_of",
     "load_certificate",
     "peer_identity",
@@ -54,16 +56,28 @@ _TLS_BUFFER_BYTES = 16_384  # asyncio's own 256 KiB cost 284 kB per connection
 
 def peer_identity(request: web.Request) -> Identity | None:
     """Who the verified TLS client certificate names; None without one, or without a CN."""
-    transport = request.transport
-    if transport is None:
-        return None
-    connection = request.protocol
-    if not isinstance(connection, Connection):
-        return identity_of(transport.get_extra_info("peercert"))
-    if not connection.identity_known:
-        connection.identity = identity_of(transport.get_extra_info("peercert"))
-        connection.identity_known = True
-    return connection.identity
+    return _peer(request)[0]
+
+
+def current_peer(request: web.Request) -> Identity | None:
+    """The same, but ApiError 401 when its time is over meanwhile: a connection may outlive it."""
+    identity, end_s = _peer(request)
+    if clock.wall_ns() > end_s * 1e9:
+        raise unauthorized()
+    return identity
+
+
+def _peer(request: web.Request) -> tuple[Identity | None, float]:
+    connection, transport = request.protocol, request.transport
+    known = connection.peer if isinstance(connection, Connection) else None
+    if known is not None:
+        return known
+    certificate = transport.get_extra_info("peercert") if transport else None
+    end_s = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else math.inf
+    found = identity_of(certificate), end_s
+    if isinstance(connection, Connection) and transport is not None:
+        connection.peer = found
+    return found
 
 
 def identity_of(certificate: Mapping[str, Any] | None) -> Identity | None:

@@ -77,7 +77,7 @@ def application(pages: Pages, *, guarded: bool) -> web.Application:
 @web.middleware
 async def _guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
     if not _is_below(request.path, _OPEN):
-        identity = httpd.peer_identity(request)
+        identity = httpd.current_peer(request)
         if identity is None:
             raise errors.unauthorized()
         if not _may_read(identity, request):

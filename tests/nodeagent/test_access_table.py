@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from orch.component import httpd
 from orch.wire.identity import Identity
 from tests.conftest import Pki
 from tests.fakes.agent import Agent
@@ -141,6 +142,19 @@ async def test_a_bad_certificate_is_refused_before_a_byte_of_any_route(
     async with asking(delegated, token="good", version=version) as ask:
         assert await ask("GET", "/pods") == 200  # it was the certificate
     assert "nodeagent_http_requests_total{" in _metrics_of(delegated)
+
+
+async def test_a_certificate_that_ends_while_its_connection_stands_gets_401_from_then_on(
+    delegated: Agent, reviews: FakeReviews, pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reviews.rights = {("alice", verb, part) for verb in VERBS.values() for part in ALL_PARTS}
+    async with asking(delegated, pki.client("alice")) as ask:
+        assert await ask("GET", "/pods") == 200
+        monkeypatch.setattr(httpd.clock, "wall_ns", lambda: 4 * 10**19)  # in the year 3237
+        assert await walked(delegated, ask) == {401}
+    async with asking(delegated) as ask:
+        assert await ask("GET", "/pods") == 401
+    _nothing_ran(delegated)
 
 
 async def _received(agent: Agent, pair: Any, version: ssl.TLSVersion) -> bytes:

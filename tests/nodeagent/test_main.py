@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import main
+from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component import lockfile
 from tests.conftest import Pki
 
@@ -204,6 +205,29 @@ def test_it_tells_systemd_when_it_serves_that_it_lives_and_when_it_stops(
     assert "Traceback" not in text and "ERROR" not in text
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", place.port), PATIENCE_S)
+
+
+def test_keep_alives_begin_though_nobody_it_speaks_to_answers(
+    place: Place, manager: Manager, tmp_path: Path
+) -> None:
+    """API server and runtime take its connections and stay silent."""
+    kubeconfig, endpoint = tmp_path / "kubeconfig", tmp_path / "runtime.sock"
+    told = {"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "4000000"}
+    with (
+        socket.create_server(("127.0.0.1", 0)) as api,
+        socket.create_server(str(endpoint), family=socket.AF_UNIX),
+    ):
+        server = f"http://127.0.0.1:{api.getsockname()[1]}"
+        write_kubeconfig(str(kubeconfig), ClientConfig(server=server))
+        flags = (
+            f"--kubeconfig={kubeconfig}",
+            f"--container-runtime-endpoint=unix://{endpoint}",
+        )
+        with running(place.command(*flags), tmp_path / "log", **told) as process:
+            assert manager.next() == "READY=1\nSTATUS=running"
+            assert [manager.next() for _ in range(3)] == ["WATCHDOG=1"] * 3
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
 
 
 def test_its_directories_are_private_and_its_lock_ends_with_it(
