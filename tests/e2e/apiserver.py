@@ -78,6 +78,13 @@ def kubectls() -> list[str]:
     return [found, *(str(path) for path in sorted(real.parent.glob("kubectl.1.*")))]
 
 
+def newest_kubectl() -> str | None:
+    """Of several versions the newest; None without any."""
+    versioned = [path for path in kubectls() if path.rpartition("kubectl.1.")[2].isdecimal()]
+    newest = sorted(versioned, key=lambda path: int(path.rpartition(".")[2]))[-1:]
+    return next(iter(newest or kubectls()), None)
+
+
 @contextmanager
 def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
     """Start on the directory's data (kept between runs); ordered stop, which must succeed."""

@@ -6,6 +6,7 @@ it leaves stored. Where kubectl says a thing in other words on purpose, only the
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 import shutil
@@ -20,20 +21,34 @@ import pytest
 import yaml
 
 from orch.component.pki import Authority, Subject
-from tests.e2e.apiserver import ApiServer, Kubectl, running
+from orch.ctl import commands
+from tests.e2e import miniagent, orchctltable
+from tests.e2e.apiserver import ApiServer, Kubectl, newest_kubectl, running
 from tests.e2e.harness import eventually
+from tests.e2e.orchctltable import normal
 from tests.orch.ctl.conftest import Result, run_command
 
-KUBECTL = shutil.which("kubectl")
+KUBECTL = newest_kubectl()
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
 
-NODE = """
+OBJECTS = """
 apiVersion: v1
 kind: Node
 metadata: {name: n1, labels: {disk: ssd, orch.io/os: linux}}
 status:
   conditions: [{type: Ready, status: "True"}]
   capacity: {cpu: "2", memory: 4Gi}
+  addresses: [{type: InternalIP, address: 127.0.0.1}]
+  daemonEndpoints: {nodeagentEndpoint: {Port: PORT}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: pair, labels: {app: two}}
+spec:
+  nodeName: n1
+  initContainers: [{name: i, image: "busybox:1"}]
+  containers: [{name: c, image: "busybox:1"}, {name: d, image: "busybox:1"}]
+---
 """
 POD = """
 apiVersion: v1
@@ -55,6 +70,7 @@ kind: Role
 metadata: {name: reader}
 rules: [{apiGroups: [""], resources: [pods], verbs: [get, list]}]
 """
+OBJECTS += "---".join((POD.replace("NAME", "shown"), DATA, ROLE))
 
 
 class Both:
@@ -89,14 +105,19 @@ class Both:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """With a node whose agent answers, its pods, and the names of groups that kubectl asks for."""
     folder = tmp_path_factory.mktemp("apiserver")
-    authority = Authority(folder / "accounts", now=datetime.now(UTC))
+    authority = Authority(folder / "pki", now=datetime.now(UTC))
     key = authority.issue(Subject("accounts", "accounts", ())).key_file
-    signing = f"--service-account-signing-key-file={key}"
-    with running(folder, "--serve-upstream-aliases", signing) as server:
+    arguments = (
+        "--serve-upstream-aliases", f"--service-account-signing-key-file={key}",
+        "--node-proxy-allow-loopback", f"--nodeagent-certificate-authority={authority.ca_file}",
+    )  # fmt: skip
+    agent = miniagent.serving(authority.issue(Subject("agent", "agent", (), ("n1",))))
+    with agent as (port, _), running(folder, *arguments) as server:
         both = Both(server, folder)
-        objects = "---".join((NODE, POD.replace("NAME", "shown"), DATA, ROLE))
-        both.ours("create", "-f", both.file(objects))
+        (folder / "objects.yaml").write_text(OBJECTS.replace("PORT", str(port)))
+        both.ours("create", "-f", str(folder / "objects.yaml"))
         yield server
 
 
@@ -105,123 +126,134 @@ def both(server: ApiServer, tmp_path: Path) -> Both:
     return Both(server, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def files(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files that stand in the rows by their names."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "tree" / "below").mkdir(parents=True)
+    for path, text in (
+        ("map.yaml", DATA.replace("settings", "settings2")),
+        ("tree/a.yaml", DATA.replace("settings", "first")),
+        ("tree/below/b.json", json.dumps(yaml.safe_load(DATA.replace("settings", "second")))),
+        ("env", "# none\nA=1\n B=two words\nC=\n"),
+    ):
+        (folder / path).write_text(text)
+    named = {"MAP": "map.yaml", "TREE": "tree", "ENV": "env"}
+    return {
+        **{word: str(folder / path) for word, path in named.items()},
+        "OBJECTS": str(server.directory / "objects.yaml"),
+        "CERT": server.admin.cert_file, "KEY": server.admin.key_file,
+    }  # fmt: skip
+
+
 def plain(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
-PATHS = "{range .items[*]}{.metadata.name}={.spec.nodeName};{end}"
-SAME = [
-    "get all", "get pods -L app,none --show-labels", "get pods --no-headers",
-    "get nodes --sort-by .metadata.name", "get ns --sort-by={.metadata.creationTimestamp} -o name",
-    "get node/n1 pod/shown -o name", "get pods --show-kind", "get cm settings",
-    "get cm,sa -A -o name", "get events", "get pod shown -o jsonpath={.spec.containers[*].name}",
-    f"get pods -o 'jsonpath={PATHS}'",
-    "get pods -o custom-columns=NAME:.metadata.name,ENV:.spec.containers[*].env,NO:.none",
-    "get pods -l app=none", "get --raw /healthz", "get --raw /version",
-    "get node n1 -o 'jsonpath={.metadata.labels.orch\\.io/os}'", "events", "events --for pod/shown",
-    "label node n1 --list", "label nodes n1 disk=ssd", "annotate pod shown note=x",
-    "auth can-i get pods", "auth can-i '*' '*'", "auth can-i create nodes --subresource=proxy",
-    "auth can-i get /metrics", "auth can-i delete pods --as nobody",
-    "auth can-i get pods -A --as nobody", "auth whoami", "auth whoami --as jane --as-group ops",
-    "config get-contexts", "config current-context", "config view --minify -o json",
-    "config get-contexts -o name", "wait pod/shown --for jsonpath={.metadata.name}=shown",
-    "wait pod/gone --for delete", "wait node/n1 --for condition=Ready",
-    "label pods --all seen=yes --dry-run=server",
-    "delete pod shown --dry-run=server",
-    "api-resources --namespaced=false -o name", "api-resources --api-group= --no-headers",
-    "api-resources --verbs=list,watch -o name", "cordon n1 --dry-run=server",
-    "delete pod shown --dry-run=client -o name",
-    "patch node n1 --dry-run=server -p {} -o name", "get leases -A",
-    "describe pod shown", "describe node n1", "describe cm,ns", "describe sa default",
-    "describe role reader", "describe pods sho",
-]  # fmt: skip
-ONLY_THE_ANSWER = ("auth can-i",)  # kubectl warns on standard output of what it was asked about
+def theirs(both: Both, words: list[str]) -> subprocess.CompletedProcess[str]:
+    command = both.kubectl.command(*words)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, input="")
 
 
-@pytest.mark.parametrize("line", SAME)
-def test_the_same_words_print_the_same(both: Both, line: str) -> None:
-    words = shlex.split(line)
+@pytest.mark.parametrize("line", orchctltable.SAME)
+def test_the_same_words_print_the_same(both: Both, files: dict[str, str], line: str) -> None:
+    words = [placed(word, files) for word in shlex.split(line)]
     for attempt in range(3):  # an age may tick over between the two
-        theirs = subprocess.run(
-            both.kubectl.command(*words), capture_output=True, text=True, timeout=30
-        )
+        other = theirs(both, words)
         ours = run_command(*words, "--kubeconfig", both.kubeconfig)
-        same = normal(ours.out, line) == normal(theirs.stdout, line)
+        same = normal(ours.out, line) == normal(other.stdout, line)
         if same or attempt == 2:
             break
-    assert (ours.code, normal(ours.out, line)) == (theirs.returncode, normal(theirs.stdout, line))
+    assert normal(ours.out, line) == normal(other.stdout, line)
+    assert ours.code == other.returncode, (ours.err, other.stderr)
 
 
-def normal(text: str, line: str) -> Any:
-    if "-o json" in line and "jsonpath" not in line:
-        return _without_empty(json.loads(text))
-    if line.startswith(ONLY_THE_ANSWER):
-        return text.split()[0] if text else ""
-    return plain(text)
+@pytest.mark.parametrize("line", orchctltable.REFUSED)
+def test_the_same_words_are_refused(both: Both, files: dict[str, str], line: str) -> None:
+    words = [placed(word, files) for word in shlex.split(line)]
+    assert theirs(both, words).returncode == 1
+    result = run_command(*words, "--kubeconfig", both.kubeconfig)
+    assert (result.code in (1, 2), result.out) == (True, "")
+    said = [line for line in result.err.splitlines() if not line.startswith("Defaulted")]
+    assert len(said) == 1, result.err
 
 
-def _without_empty(value: Any) -> Any:
-    """Equal data: kubectl writes `preferences: {}` and the like where there is nothing."""
-    if isinstance(value, dict):
-        return {k: _without_empty(v) for k, v in value.items() if v not in ({}, None, "", [])}
-    return [_without_empty(item) for item in value] if isinstance(value, list) else value
-
-
-CHANGES: list[tuple[str, str, list[str]]] = [
-    ("label", "pod changed", ["label pod changed tier=front app-"]),
-    ("relabel", "pod changed", ["label pod changed app=db --overwrite"]),
-    ("annotate", "pod changed", ["annotate pod changed a=b note-"]),
-    ("taint", "node n1",
-     ["taint nodes n1 own=db:NoSchedule slow:NoExecute", "taint node n1 slow-"]),
-    ("untaint", "node n1", ["taint node n1 a=b:NoSchedule", "taint node n1 a:NoSchedule-"]),
-    ("cordon", "node n1", ["cordon n1", "cordon n1"]),
-    ("replace", "pod changed", ["replace -f FILE"]),
-    ("replace anew", "cm settings2", ["apply -f MAP", "replace --force -f MAP"]),
-    ("apply", "pod changed", ["apply -f FILE", "apply -f FILE"]),
-    ("patch", "pod changed", ["patch pod changed --type=json -p "
-                              '[{"op":"remove","path":"/metadata/labels/app"}]']),
-    ("patch", "pod changed", ["patch pod changed -p "
-                              '{"spec":{"containers":[{"name":"c","image":"busybox:2"}]}}']),
-    ("patch the status", "pod changed", ["patch pod changed --subresource=status -p "
-                                         '{"status":{"phase":"Running"}}']),
-    ("make a map", "cm settings2", ["create configmap settings2 --from-literal a=b=c"]),
-    ("make a map of a file", "cm settings2", ["create cm settings2 --from-file x=MAP"]),
-    ("make a secret", "secret made",
-     ["create secret generic made --from-literal a=b", "delete secret made"]),
-    ("make a namespace", "ns made", ["create namespace made", "delete ns made"]),
-    ("make an account", "sa made", ["create sa made", "delete sa made"]),
-    ("delete", "cm settings2", ["create -f MAP", "delete cm settings2"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "what", "lines"), CHANGES, ids=[name for name, _, _ in CHANGES])
-def test_the_same_words_leave_the_same(both: Both, name: str, what: str, lines: list[str]) -> None:
-    """Each command starts from the same objects; output and what is stored are compared."""
-    files = {
-        "FILE": both.file(POD.replace("NAME", "changed").replace("app: web", "app: other")),
-        "MAP": both.file(DATA.replace("settings", "settings2"), "map.yaml"),
+def test_every_command_that_kubectl_has_stands_in_a_row(both: Both) -> None:
+    missing = {
+        " ".join(words)
+        for words, _ in commands.walk()
+        if words[-1] in subcommands(both, words[:-1])
+        and not any(row[: len(words)] == list(words) for row in orchctltable.rows())
     }
+    assert missing - orchctltable.ELSEWHERE.keys() == set(), "write a row for it"
+    assert len(subcommands(both, ())) > 20, "kubectl does not tell its commands"
+
+
+def subcommands(both: Both, words: tuple[str, ...]) -> set[str]:
+    told = theirs(both, ["__complete", *words, ""]).stdout
+    return {line.partition("\t")[0] for line in told.splitlines()}
+
+
+def test_versions_are_told_under_the_same_names(both: Both) -> None:
+    for form, load in (("json", json.loads), ("yaml", yaml.safe_load)):
+        ours = load(both.ours("version", "-o", form).out)
+        other = load(both.kubectl("version", "-o", form))
+        assert ours["serverVersion"] == other["serverVersion"]
+        assert ours["clientVersion"].keys() <= other["clientVersion"].keys()
+    lines = both.ours("version").lines
+    assert lines[0].startswith("Client Version: v")
+    assert lines[1] in both.kubectl("version").splitlines()
+
+
+def test_tokens_say_the_same(both: Both) -> None:
+    words = ("create", "token", "default", "--audience", "a", "--duration", "20m",
+             "--bound-object-kind", "Pod", "--bound-object-name", "shown")  # fmt: skip
+    claims = [claims_of(run(*words)) for run in (both.kubectl, lambda *w: both.ours(*w).out)]
+    for one in claims:
+        one["lasts_s"] = one.pop("exp") - one["iat"]
+        for name in ("iat", "nbf", "jti"):
+            one.pop(name)
+    assert claims[1] == claims[0]
+    assert claims[0]["lasts_s"] == 1200
+
+
+def claims_of(token: str) -> Any:
+    body = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "lines"), orchctltable.CHANGES, ids=[row[0] for row in orchctltable.CHANGES]
+)
+def test_the_same_words_leave_the_same(
+    both: Both, files: dict[str, str], name: str, what: str, lines: list[str]
+) -> None:
+    """Each command starts from the same objects; output and what is stored are compared."""
+    changed = POD.replace("NAME", "changed").replace("app: web", "app: other")
+    named = {**files, "FILE": both.file(changed)}
     ends = []
-    for run in (both.kubectl, lambda *words: both.ours(*words).out.strip()):
-        begin(both)
-        told = [plain(run(*(placed(word, files) for word in line.split()))) for line in lines]
+    for run in (both.kubectl, lambda *words: both.ours(*words).out):
+        begin(both, what)
+        told = [normal(run(*(placed(word, named) for word in line.split())), "") for line in lines]
         ends.append((told, stored(both, what)))
-    begin(both)
+    begin(both, what)
     assert ends[1] == ends[0]
 
 
 def placed(word: str, files: dict[str, str]) -> str:
-    """A word with the name of a file in the place of FILE or MAP."""
+    """A word with the path of a file in the place of its name in the rows."""
     key, equals, name = word.rpartition("=")
     return f"{key}{equals}{files.get(name, name)}"
 
 
-def begin(both: Both) -> None:
-    """The node as it was made, and a fresh pod."""
+def begin(both: Both, what: str) -> None:
+    """The node as it was made, a fresh pod, and nothing of what is to be made."""
     patch = '{"metadata":{"labels":{"disk":"ssd"}},"spec":{"taints":null,"unschedulable":null}}'
     both.ours("patch", "node", "n1", "--type=merge", "-p", patch)
     both.ours("delete", "pod", "changed", "--force", "--grace-period=0", "--ignore-not-found")
     both.ours("delete", "cm", "settings2", "--ignore-not-found")
+    if what.endswith(" made"):
+        both.ours("delete", *what.split(), "--ignore-not-found")
     made = both.file(POD.replace("NAME", "changed"), "begin.yaml")
     both.ours("create", "-f", made)
 
