@@ -32,7 +32,7 @@ from orch.ctl.discovery import Discovery
 from orch.ctl.manifests import Manifest
 from orch.wire import raw
 from orch.wire.errors import ApiError
-from orch.wire.names import COORDINATION_GROUP, NODE_LEASE_NAMESPACE
+from orch.wire.names import ANNOTATION_CONFIG_MIRROR, COORDINATION_GROUP, NODE_LEASE_NAMESPACE
 
 EXAMPLES = """
 orchctl describe node worker-1
@@ -146,16 +146,13 @@ async def _listed(
 
 
 async def _events(api: Api, one: Chosen, record: Record) -> list[str]:
-    uid = raw.text(record, "metadata", "uid")
-    # Agents tell of a node under its name in the place of its uid.
-    uids = [uid, one.name] if _form(one) == ("", "Node") else [uid]
     found: list[Record] = []
-    for known in uids:
+    for uid in _uids(one, record):
         fields = {
             "involvedObject.name": one.name,
             "involvedObject.namespace": one.namespace,
             "involvedObject.kind": one.resource.kind,
-            "involvedObject.uid": known,
+            "involvedObject.uid": uid,
         }
         selector = ",".join(f"{key}={value}" for key, value in fields.items())
         path = happenings.collection(one.namespace)
@@ -164,3 +161,14 @@ async def _events(api: Api, one: Chosen, record: Record) -> list[str]:
             return [sheet.field("Events", "not authorized")]
         found += listed
     return describe_events.lines(found, utc_now())
+
+
+def _uids(one: Chosen, record: Record) -> list[str]:
+    """What events name as an object's uid: agents may tell of a node under its name, and of a
+    static pod under its own uid before the API has an object for it.
+    """
+    uid = raw.text(record, "metadata", "uid")
+    if _form(one) == ("", "Node"):
+        return [uid, one.name]
+    mirrored = raw.mapping(record, "metadata", "annotations").get(ANNOTATION_CONFIG_MIRROR)
+    return [uid, str(mirrored)] if mirrored and one.resource.kind == "Pod" else [uid]

@@ -66,10 +66,10 @@ def marks(record: Mapping[str, Any]) -> list[str]:
     """Labels and annotations, without what only programs read."""
     metadata = raw.mapping(record, "metadata")
     told = [
-        line_
+        text
         for key, value in sorted(raw.mapping(metadata, "annotations").items())
         if key not in _HIDDEN_ANNOTATIONS
-        for line_ in _annotation(key, str(value).removesuffix("\n"))
+        for text in _annotation(key, str(value).removesuffix("\n"))
     ]
     return [*pairs("Labels", raw.mapping(metadata, "labels")), *listed("Annotations", told)]
 

@@ -75,6 +75,16 @@ async def test_events_are_shown_the_latest_last(orchctl: Orchctl, api: HttpApi) 
     assert late.split()[:2] == ["Warning", "Late"]
 
 
+async def test_what_happened_before_a_mirror_pod_was_made_is_shown_too(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    metadata = {"name": "web", "namespace": "d", "annotations": {"orch.io/config.mirror": "static"}}
+    api.put("/api/v1/namespaces/d/pods/web", {"metadata": metadata})
+    assert (await orchctl("describe", "pod", "web", "-n", "d")).code == 0
+    selectors = [r.query["fieldSelector"] for r in api.requests if r.path.endswith("/events")]
+    assert [s.rpartition("uid=")[2] for s in selectors] == ["uid-3", "static"]
+
+
 async def test_several_objects_are_shown_and_missing_ones_reported(orchctl: Orchctl) -> None:
     result = await orchctl("describe", "node/n1", "node/n2", "pod/web", "-n", "d")
     assert result.code == 1
