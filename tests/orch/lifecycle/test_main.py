@@ -31,6 +31,7 @@ from orch.wire.errors import ApiError
 from orch.wire.meta import ObjectMeta
 from orch.wire.pods import Container, Pod, PodSpec
 from tests.fakes import node as facts
+from tests.orch.component.test_zpages_of_programs import FRAMEWORK
 from tests.orch.server.harness import Api, Pki, make_pki
 
 FAST = (
@@ -291,7 +292,9 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
             return 'node_collector_zone_size{zone=""} 1.0' in await read("/metrics")
 
         await until(shows_the_node)
-        assert "orch_controller_leader 1.0" in await read("/metrics")
+        page = await read("/metrics")
+        assert "orch_controller_leader 1.0" in page
+        assert [name for name in FRAMEWORK if f"\n{name}" not in page] == []
         assert 'name="node-monitor"' in await read("/metrics/slis")
 
 
