@@ -7,6 +7,7 @@ files do not see each other.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 
@@ -31,6 +32,9 @@ def acquire(path: str, *, holder: str) -> int:
         raise LockHeldError(
             f"another {holder} (pid {pid or 'unknown'}) holds the lock file {path}"
         ) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(
+        OSError
+    ):  # on a full disk the lock holds, and only the name is missing
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor

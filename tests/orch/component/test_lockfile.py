@@ -31,6 +31,10 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> No
         os.close(acquire(path, holder="node agent"))  # a dead holder leaves nothing behind
 
 
+def test_a_full_disk_keeps_nobody_from_the_lock() -> None:
+    os.close(acquire("/dev/full", holder="node agent"))  # takes no byte of the holder's name
+
+
 def test_a_symbolic_link_in_place_of_the_lock_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("precious")
     (tmp_path / "agent.lock").symlink_to(tmp_path / "target")
