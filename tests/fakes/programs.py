@@ -17,6 +17,13 @@ def shell(script: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", script)
 
 
+def make_tool(directory: Path, name: str, script: str) -> None:
+    """A program of that name, for a PATH that leads to the directory."""
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
 async def until(done: Callable[[], object]) -> None:
     """Wait for what other processes do; TimeoutError when it does not come."""
     async with asyncio.timeout(PATIENCE_S):

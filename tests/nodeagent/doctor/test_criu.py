@@ -12,22 +12,7 @@ import pytest
 from nodeagent.doctor.checks import CriuFacts
 from nodeagent.doctor.criu import read_criu
 from tests.conftest_runtime import RealRuntime
-
-
-def tool(directory: Path, name: str, script: str) -> None:
-    path = directory / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only directory in the PATH, empty at first."""
-    directory = tmp_path / "bin"
-    directory.mkdir()
-    monkeypatch.setenv("PATH", str(directory))
-    return directory
-
+from tests.fakes.programs import make_tool
 
 LISTEN = """
 import socket, sys
@@ -44,7 +29,7 @@ def runtime(tmp_path: Path) -> Iterator[str]:
     """The endpoint of a process that has another PATH than this one."""
     other = tmp_path / "other"
     other.mkdir()
-    tool(other, "criu", "echo Version: 4.9")
+    make_tool(other, "criu", "echo Version: 4.9")
     path = tmp_path / "cri.sock"
     with subprocess.Popen(
         [sys.executable, "-c", LISTEN, str(path)],
@@ -69,7 +54,7 @@ CRIU = [
 
 @pytest.mark.parametrize(("script", "facts"), CRIU)
 def test_criu_is_asked_what_it_lacks(tools: Path, script: str, facts: CriuFacts) -> None:
-    tool(tools, "criu", script)
+    make_tool(tools, "criu", script)
     assert read_criu() == facts
 
 
@@ -83,7 +68,7 @@ def test_the_runtimes_own_path_counts(runtime: str, tools: Path) -> None:
 
 
 def test_a_socket_nobody_listens_on_leaves_the_own_path(tmp_path: Path, tools: Path) -> None:
-    tool(tools, "criu", "echo Version: 4.2.1")
+    make_tool(tools, "criu", "echo Version: 4.2.1")
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "s"))
         assert read_criu(f"unix://{tmp_path}/s") == CriuFacts("4.2.1")

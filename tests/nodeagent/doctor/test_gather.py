@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from nodeagent.doctor import gather
 from orch.component import lockfile
+from tests.fakes.programs import make_tool
 
 
 def tree(root: Path, **files: str) -> str:
@@ -21,23 +20,8 @@ def tree(root: Path, **files: str) -> str:
     return str(root)
 
 
-def tool(directory: Path, name: str, script: str) -> None:
-    path = directory / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only directory in the PATH, empty at first."""
-    directory = tmp_path / "bin"
-    directory.mkdir()
-    monkeypatch.setenv("PATH", str(directory))
-    return directory
-
-
 def test_the_kernel_from_its_files_and_the_nft_tool(tmp_path: Path, tools: Path) -> None:
-    tool(tools, "nft", "echo 'nftables v1.0.6 (Lester Gooch #5)'")
+    make_tool(tools, "nft", "echo 'nftables v1.0.6 (Lester Gooch #5)'")
     root = tree(
         tmp_path / "proc",
         sys__kernel__osrelease="5.10.0\n",

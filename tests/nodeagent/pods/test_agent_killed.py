@@ -123,11 +123,8 @@ async def test_a_start_broken_off_is_finished_by_the_next_agent(
     await heir.stop()
 
 
-@pytest.mark.parametrize("takes_effect", [False, True])
-@pytest.mark.parametrize("operation", STOPPING)
-async def test_a_removal_broken_off_is_finished_by_the_next_agent(
-    tmp_path: Path, operation: str, takes_effect: bool
-) -> None:
+async def heir_of_a_removal(tmp_path: Path, operation: str, *, takes_effect: bool) -> PodWorld:
+    """The agent after one that died in the first such call while it removed its pod."""
     runtime = DeadlyRuntime()
     world = PodWorld(tmp_path, runtime)
     await world.start(wanted())
@@ -137,7 +134,15 @@ async def test_a_removal_broken_off_is_finished_by_the_next_agent(
     await asyncio.wait_for(runtime.died.wait(), 30)
     await world.stop()
     runtime.heal_all()
-    heir = world.successor()
+    return world.successor()
+
+
+@pytest.mark.parametrize("takes_effect", [False, True])
+@pytest.mark.parametrize("operation", STOPPING)
+async def test_a_removal_broken_off_is_finished_by_the_next_agent(
+    tmp_path: Path, operation: str, takes_effect: bool
+) -> None:
+    heir = await heir_of_a_removal(tmp_path, operation, takes_effect=takes_effect)
     await heir.start()
     await heir.until(lambda: not heir.traces(), within_s=60)
     await heir.stop()
@@ -148,16 +153,7 @@ async def test_a_removal_broken_off_is_finished_by_the_next_agent(
 async def test_a_pod_wanted_again_after_a_broken_off_removal_runs(
     tmp_path: Path, operation: str, takes_effect: bool
 ) -> None:
-    runtime = DeadlyRuntime()
-    world = PodWorld(tmp_path, runtime)
-    await world.start(wanted())
-    await settled(world)
-    runtime.kill_at(operation, 0, takes_effect=takes_effect)
-    world.source.set()
-    await asyncio.wait_for(runtime.died.wait(), 30)
-    await world.stop()
-    runtime.heal_all()
-    heir = world.successor()
+    heir = await heir_of_a_removal(tmp_path, operation, takes_effect=takes_effect)
     await heir.start(wanted())
     await settled(heir)
     heir.source.set()
