@@ -25,7 +25,6 @@ from orch.wire.errors import ApiError
 log = logging.getLogger(__name__)
 
 _SAMPLE_S = 0.5
-_KEPT = 2_000_000  # lateness samples
 _FAULTS = ("silent", "slow", "flapping", "skewed")
 _SLOW_S, _SKEW_S = 2.0, 3600.0
 
@@ -42,7 +41,7 @@ class SharedTransport(Transport):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """`late_*_s` are of all renewals since the last reset; None before the first."""
+    """`late_*_s` are of all renewals since the last reset, to the millisecond; None before."""
 
     nodes: int
     beating: int
@@ -52,6 +51,28 @@ class Figures:
     late_p99_s: float | None
     late_max_s: float | None
     shown: Mapping[str, int]  # status of Ready → nodes
+
+
+class Lateness:
+    """How late renewals came, counted by the millisecond: a long run costs no more than a short."""
+
+    def __init__(self) -> None:
+        self._renewals: collections.Counter[int] = collections.Counter()  # by milliseconds
+
+    def add(self, late_s: float) -> None:
+        self._renewals[round(1000 * late_s)] += 1
+
+    def quantile(self, share: float) -> float | None:
+        """Seconds that `share` of all renewals kept within; None when there was none."""
+        left = share * self._renewals.total()
+        for late_ms in sorted(self._renewals):
+            left -= self._renewals[late_ms]
+            if left <= 0:
+                return late_ms / 1000
+        return None
+
+    def forget(self) -> None:
+        self._renewals.clear()
 
 
 class Fleet:
@@ -66,17 +87,18 @@ class Fleet:
         lease_duration_s: int = 40,
     ) -> None:
         self._shared = SharedTransport(config, user_agent="nodeagent-hollow")
-        self._watching = ApiClient(Transport(config, user_agent="nodeagent-hollow watch"))
+        self.watching = ApiClient(Transport(config, user_agent="nodeagent-hollow watch"))
         self.nodes: dict[str, HollowNode] = {}
         for number in range(count):
             name = f"{prefix}{number:05d}"
             self.nodes[name] = HollowNode(
                 name, number, self._shared, lease_duration_s=lease_duration_s
             )
-        self._late_s: collections.deque[float] = collections.deque(maxlen=_KEPT)
+        self._lateness = Lateness()
         self._counted: dict[str, int] = {}
         self._renewals = 0
         self._shown: dict[str, str] = {}
+        self._seen_version = ""  # of the collection of nodes; empty: a list is due
 
     async def ramp(self, seconds: float) -> None:
         """Start all nodes, evenly spread."""
@@ -93,26 +115,34 @@ class Fleet:
                 if node.lease.renewals != self._counted.get(name, 0):
                     self._renewals += 1
                     self._counted[name] = node.lease.renewals
-                    self._late_s.append(node.lease.late_s)
+                    self._lateness.add(node.lease.late_s)
 
     async def watch(self) -> None:
         """Tell every node what the API server shows of it, for ever."""
         backoff = Backoff(0.2, 2.0, 7.0)
         while True:
             try:
-                listed = await self._watching.list(Node)
-                for node in listed.items:
-                    self._saw(node.metadata.name, node)
+                if not self._seen_version:
+                    await self._list()
+                await self._follow()
                 backoff.reset()
-                await self._follow(listed.resource_version)
             except (ApiError, TransportError) as error:
+                if isinstance(error, ApiError) and error.code == 410:
+                    self._seen_version = ""
                 log.warning("cannot watch the nodes, trying on: %s", error)
                 await asyncio.sleep(backoff.next())
 
-    async def _follow(self, version: str) -> None:
-        events = self._watching.watch(Node, resource_version=version)
+    async def _list(self) -> None:
+        listed = await self.watching.list(Node)
+        for node in listed.items:
+            self._saw(node.metadata.name, node)
+        self._seen_version = listed.resource_version
+
+    async def _follow(self) -> None:
+        events = self.watching.watch(Node, resource_version=self._seen_version)
         async with contextlib.aclosing(events):
             async for event in events:
+                self._seen_version = event.object.metadata.resourceVersion or self._seen_version
                 if event.type != "BOOKMARK":
                     gone = event.type == "DELETED"
                     self._saw(event.object.metadata.name, None if gone else event.object)
@@ -156,15 +186,14 @@ class Fleet:
                 node.start()
 
     def figures(self) -> Figures:
-        late = sorted(self._late_s)
         return Figures(
             nodes=len(self.nodes),
             beating=sum(node.lease.renewals > 0 for node in self.nodes.values()),
             renewals=self._renewals,
             failures=sum(node.lease.failures for node in self.nodes.values()),
-            late_p50_s=_quantile(late, 0.5),
-            late_p99_s=_quantile(late, 0.99),
-            late_max_s=late[-1] if late else None,
+            late_p50_s=self._lateness.quantile(0.5),
+            late_p99_s=self._lateness.quantile(0.99),
+            late_max_s=self._lateness.quantile(1.0),
             shown=dict(collections.Counter(self._shown.get(name, "") for name in self.nodes)),
         )
 
@@ -173,14 +202,10 @@ class Fleet:
         return self._shown
 
     def forget_lateness(self) -> None:
-        self._late_s.clear()
+        self._lateness.forget()
 
     async def close(self) -> None:
         for node in self.nodes.values():
             await node.stop()
         await self._shared.close()
-        await self._watching.transport.close()
-
-
-def _quantile(values: list[float], share: float) -> float | None:
-    return values[min(len(values) - 1, int(len(values) * share))] if values else None
+        await self.watching.transport.close()

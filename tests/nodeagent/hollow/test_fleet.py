@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import aiohttp
 import pytest
 
-from nodeagent.hollow.fleet import Fleet
+from nodeagent.hollow.fleet import Fleet, Lateness
 from nodeagent.hollow.main import control
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
@@ -87,6 +89,38 @@ async def test_every_node_is_registered_ready_and_has_a_lease(hollow: Hollow) ->
     assert figures.late_max_s is not None and figures.late_max_s < 10
     node = await hollow.admin.get(Node, "hollow-00003")
     assert [a.address for a in node.status.addresses or ()] == ["198.18.0.4", "hollow-00003"]
+
+
+async def test_an_ended_watch_resumes_and_lists_nothing_again(hollow: Hollow) -> None:
+    await until(lambda: all_are_up(hollow))
+    fleet = Fleet(hollow.admin.transport.config, 1)
+    api, asked = fleet.watching, []
+    real_list, real_watch = api.list, api.watch
+
+    def listing(*words: Any) -> Any:
+        asked.append("list")
+        return real_list(*words)
+
+    def watching(*words: Any, **options: Any) -> Any:
+        asked.append("watch")
+        return real_watch(*words, timeout_s=1, **options)
+
+    with patch.object(api, "list", listing), patch.object(api, "watch", watching):
+        task = loops.spawn(fleet.watch(), name="watch")
+        await until(lambda: asked.count("watch") == 3)
+    await loops.cancel(task)
+    await fleet.close()
+    assert asked == ["list", "watch", "watch", "watch"]
+
+
+def test_lateness_is_told_to_the_millisecond() -> None:
+    lateness = Lateness()
+    assert lateness.quantile(0.99) is None
+    for late_ms in range(100):
+        lateness.add(late_ms / 1000 + 0.0004)
+    assert [lateness.quantile(share) for share in (0.5, 0.99, 1.0)] == [0.049, 0.098, 0.099]
+    lateness.forget()
+    assert lateness.quantile(0.5) is None
 
 
 async def test_silent_nodes_send_nothing_until_healed(hollow: Hollow) -> None:
