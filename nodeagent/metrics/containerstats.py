@@ -43,7 +43,7 @@ def render_container_metrics(
     openmetrics: bool = False,
     psi: bool = True,
     host: HostFacts | None = None,
-) -> bytes:
+) -> bytearray:
     """The page; without a sample it holds `container_scrape_error 1` alone.
 
     `psi` is the feature gate, `host` adds the machine's own families. What a row does not know has

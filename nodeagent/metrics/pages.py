@@ -25,6 +25,7 @@ from nodeagent.stats.sampler import INTERVAL_S, MAX_AGE_S, NoSampleYetError, Sam
 from nodeagent.stats.samples import Sample
 from nodeagent.stats.summary import build_summary
 from orch.component import loops
+from orch.component.slicedresponse import Data
 from orch.wire.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ RESOURCE_MAX_AGE_S = 2 * INTERVAL_S  # older ones only where the loop is slower,
 _RENEW_AT = 0.6  # of the greatest age: from then on a reader has the next sample made
 _GZIP_LEVEL = 1  # 12 times smaller; level 6 makes it 14 times at three times the cost
 
-Make = Callable[[Sample | None, Sample | None], bytes]
+Make = Callable[[Sample | None, Sample | None], Data]
 Key = tuple[str, bool, bool]
 
 
@@ -41,7 +42,7 @@ Key = tuple[str, bool, bool]
 class Body:
     """What is sent: `encoding` is gzip or empty."""
 
-    data: bytes
+    data: Data
     content_type: str
     encoding: str = ""
 
@@ -50,7 +51,7 @@ class Body:
 class _Made:
     sample: Sample | None
     base: Sample | None
-    task: asyncio.Task[bytes]
+    task: asyncio.Task[Data]
     make: Make
     asked_s: float  # loop time
 
@@ -104,7 +105,7 @@ class StatsPages:
         """/metrics/resource."""
         openmetrics = text.wants_openmetrics(accept)
 
-        def make(sample: Sample | None, _: Sample | None) -> bytes:
+        def make(sample: Sample | None, _: Sample | None) -> Data:
             return resource.render_resource_metrics(sample, openmetrics=openmetrics)
 
         max_age_s = max(RESOURCE_MAX_AGE_S, self._max_age_s)
@@ -114,7 +115,7 @@ class StatsPages:
         """/metrics/containerstats."""
         openmetrics = text.wants_openmetrics(accept)
 
-        def make(sample: Sample | None, _: Sample | None) -> bytes:
+        def make(sample: Sample | None, _: Sample | None) -> Data:
             return containerstats.render_container_metrics(
                 sample, openmetrics=openmetrics, psi=self._psi, host=self._host
             )
@@ -166,7 +167,7 @@ class StatsPages:
         self._made[key] = made
         return made
 
-    def _forget_later(self, key: Key, task: weakref.ref[asyncio.Task[bytes]]) -> None:
+    def _forget_later(self, key: Key, task: weakref.ref[asyncio.Task[Data]]) -> None:
         """Megabytes that nobody can be sent any more are not kept until somebody asks anew."""
 
         def forget() -> None:
@@ -201,6 +202,6 @@ def _loop_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _make(make: Make, sample: Sample, base: Sample | None, wants_gzip: bool) -> bytes:
+def _make(make: Make, sample: Sample, base: Sample | None, wants_gzip: bool) -> Data:
     data = make(sample, base)
     return gzip.compress(data, _GZIP_LEVEL) if wants_gzip else data

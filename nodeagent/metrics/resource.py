@@ -27,7 +27,7 @@ class _Row(NamedTuple):
     started_at_ns: int = 0
 
 
-def render_resource_metrics(sample: Sample | None, *, openmetrics: bool = False) -> bytes:
+def render_resource_metrics(sample: Sample | None, *, openmetrics: bool = False) -> bytearray:
     """The page; without a sample it holds the two error gauges alone, with value 1."""
     page = Page(openmetrics=openmetrics)
     if sample is None:
@@ -147,7 +147,7 @@ _container_labels = text.LabelCache(
 _pod_labels = text.LabelCache(lambda namespace, pod: text.label_block(namespace=namespace, pod=pod))
 
 
-def _errors(page: Page, value: int) -> bytes:
+def _errors(page: Page, value: int) -> bytearray:
     meaning = "1 if there was an error while getting container metrics, 0 otherwise"
     page.family("resource_scrape_error", "gauge", meaning, stability="STABLE")
     page.sample("resource_scrape_error", "", value)

@@ -7,11 +7,12 @@ and only this module knows that. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
+_LINES_AT_ONCE = 256  # some 60 kB: larger blocks the C library asks of the kernel, page by page
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
@@ -88,15 +89,16 @@ class Page:
 
     def __init__(self, *, openmetrics: bool = False) -> None:
         self._openmetrics = openmetrics
-        self._parts: list[bytes] = []
+        self._text = bytearray()
 
     def add(self, lines: str) -> None:
         """Whole lines, with their ends."""
-        self._parts.append(lines.encode())
+        self._text += lines.encode()
 
-    def extend(self, lines: Iterable[str]) -> None:
-        """The lines of a family: joined while they are still in the processor's cache."""
-        self._parts.append("".join(lines).encode())
+    def extend(self, lines: Sequence[str]) -> None:
+        """The lines of a family, in pieces for which no memory is asked of the kernel."""
+        for start in range(0, len(lines), _LINES_AT_ONCE):
+            self._text += "".join(lines[start : start + _LINES_AT_ONCE]).encode()
 
     @property
     def content_type(self) -> str:
@@ -127,8 +129,8 @@ class Page:
         """One line; `end` is a stamp."""
         self.add(f"{name}{labels} {number(value)}{end}")
 
-    def render(self) -> bytes:
-        """The whole page, in the order written."""
+    def render(self) -> bytearray:
+        """The whole page, in the order written; not copied, for it may be megabytes."""
         if self._openmetrics:
             self.add("# EOF\n")
-        return b"".join(self._parts)
+        return self._text

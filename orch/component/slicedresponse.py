@@ -14,11 +14,13 @@ from aiohttp.abc import AbstractStreamWriter
 
 SLICE_BYTES = 256 * 1024
 
+Data = bytes | bytearray
+
 
 class Sliced(payload.Payload):
     """A body; `data` is all of it."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: Data) -> None:
         super().__init__(data)
         self.data = data
         self._size = len(data)
@@ -31,7 +33,7 @@ class Sliced(payload.Payload):
             await writer.write(self.data[start : start + SLICE_BYTES])  # waits for the client
 
 
-def respond(status: int, body: bytes, headers: Mapping[str, str]) -> web.Response:
+def respond(status: int, body: Data, headers: Mapping[str, str]) -> web.Response:
     """The cheaper way for the small bodies that most are."""
     if len(body) <= SLICE_BYTES:
         return web.Response(status=status, body=body, headers=headers)
@@ -42,5 +44,5 @@ def body_of(response: web.StreamResponse | None) -> bytes | None:
     """The whole body; None for an answer that is sent piece by piece, or has none."""
     body = response.body if isinstance(response, web.Response) else None
     if isinstance(body, Sliced):
-        return body.data
+        return bytes(body.data)
     return bytes(body) if isinstance(body, bytes | bytearray) else None
