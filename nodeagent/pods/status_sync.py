@@ -28,6 +28,7 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.2, 7.0
 _TRANSIENT = (409, 429)
 _ENOUGH_SILENCES = 2
 _TICK_S = 0.01  # timers may ring so much early
+_MOST_SAID = 20  # causes; a server that words each refusal anew is not quoted for ever
 
 T = TypeVar("T")
 
@@ -200,7 +201,7 @@ class StatusSync:
                 raise
 
     def _say(self, trouble: str) -> None:
-        if trouble not in self._troubles:
+        if trouble not in self._troubles and len(self._troubles) < _MOST_SAID:
             self._troubles.add(trouble)
             log.warning("cannot report the state of pods: %s", trouble)
 

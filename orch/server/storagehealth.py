@@ -21,20 +21,20 @@ class StorageHealth:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._failure = "storage was not looked at yet"
-        self._said = ""
+        self._said = False
 
     async def look(self) -> None:
         """One round: a commit that must work."""
         try:
             await self._storage.check()
         except StorageFailed as error:
-            if str(error) != self._said:
-                log.error("storage takes no writes, reads go on: %s", error)
-            self._failure = self._said = str(error)
+            if not self._said:
+                log.error("storage takes no writes: %s", error)
+            self._failure, self._said = str(error), True
         else:
             if self._said:
                 log.info("storage takes writes again")
-            self._failure = self._said = ""
+            self._failure, self._said = "", False
 
     def check(self) -> None:
         """CheckFailed with what the last round met."""
