@@ -6,34 +6,47 @@ stale and leaves all others alone. Nothing is scanned per decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orch.server.authorizer import NO_OPINION, Decision, RuleList
-from orch.server.rbac.rules import Binding, RoleKey, Rule, Subject
-from orch.server.rbac.table import BindingKey, Table
+from orch.server.rbac.rules import ALL, Binding, RoleKey, Rule, Subject
+from orch.server.rbac.table import BindingKey, Grants, Table, entries_for, find
 from orch.server.requestinfo import RequestInfo
 from orch.wire.authorization import NonResourceRule, ResourceRule
 from orch.wire.identity import Identity
 
+_STALE: Grants = {}  # in the place of grants that are to be compiled
+
+
+@dataclass(slots=True, eq=False)
+class Holders:
+    """Users, or groups, by name: their tables and, for most questions, their grants alone."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    grants: dict[str, Grants] = field(default_factory=dict)
+
+    def drop(self, name: str) -> None:
+        del self.tables[name]
+        del self.grants[name]
+
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """The tables of one namespace, or of those bindings that hold everywhere."""
+    """Who holds what in one namespace, or by those bindings that hold everywhere."""
 
-    users: dict[str, Table] = field(default_factory=dict)
-    groups: dict[str, Table] = field(default_factory=dict)
+    users: Holders = field(default_factory=Holders)
+    groups: Holders = field(default_factory=Holders)
 
-    def tables(self, identity: Identity) -> Iterator[Table]:
-        table = self.users.get(identity.name)
-        if table is not None:
-            yield table
+    def held(self, identity: Identity) -> Iterator[tuple[Holders, str]]:
+        """Where the identity holds something, and under which name."""
+        if identity.name in self.users.tables:
+            yield self.users, identity.name
         for group in identity.groups:
-            table = self.groups.get(group)
-            if table is not None:
-                yield table
+            if group in self.groups.tables:
+                yield self.groups, group
 
-    def of(self, subject: Subject) -> tuple[dict[str, Table], str]:
+    def of(self, subject: Subject) -> tuple[Holders, str]:
         """Where a subject's table is, and under which name."""
         return (self.users, subject.user) if subject.user else (self.groups, subject.name)
 
@@ -82,10 +95,10 @@ class RbacIndex:
             binding.namespace, Scope()
         )
         for subject in binding.subjects:
-            tables, name = scope.of(subject)
-            table = tables.setdefault(name, Table())
+            holders, name = scope.of(subject)
+            table = holders.tables.setdefault(name, Table())
             table.subjects.setdefault(key, subject)
-            table.stale = True
+            holders.grants[name] = _STALE
         self._touch(binding.role)
 
     def drop_binding(self, key: BindingKey) -> None:
@@ -99,25 +112,25 @@ class RbacIndex:
             self._missing.discard(binding.role)
         scope = self._scope(binding.namespace) or Scope()
         for subject in binding.subjects:
-            tables, name = scope.of(subject)
-            table = tables.get(name)
+            holders, name = scope.of(subject)
+            table = holders.tables.get(name)
             if table is not None and table.subjects.pop(key, None) is not None:
-                table.stale = True
+                holders.grants[name] = _STALE
                 if not table.subjects:
-                    del tables[name]
-        if binding.namespace and not (scope.users or scope.groups):
+                    holders.drop(name)
+        if binding.namespace and not (scope.users.tables or scope.groups.tables):
             self._namespaces.pop(binding.namespace, None)
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
         """Allowed, naming the binding; else no opinion, with what could not be looked at."""
         if not info.is_resource:
             return self._decide_path(identity, info)
-        key = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-        found = self._search(self._everywhere, identity, info, key)
+        entries = entries_for(info)
+        found = self._search(self._everywhere, identity, info, entries)
         if found is None and info.namespace:
             scope = self._namespaces.get(info.namespace)
             if scope is not None:
-                found = self._search(scope, identity, info, key)
+                found = self._search(scope, identity, info, entries)
         if found is not None:
             return found
         return self._refusal(identity, info.namespace) if self._missing else NO_OPINION
@@ -149,33 +162,39 @@ class RbacIndex:
         return Held(tuple(roles), tuple(dict.fromkeys(errors)))
 
     def _search(
-        self, scope: Scope, identity: Identity, info: RequestInfo, key: str
+        self, scope: Scope, identity: Identity, info: RequestInfo, entries: Sequence[str]
     ) -> Decision | None:
-        table = scope.users.get(identity.name)
-        if table is not None:
-            found = self._find(table, info, key)
+        grants = scope.users.grants.get(identity.name)
+        if grants is not None:
+            if grants is _STALE:
+                grants = self._compiled(scope.users, identity.name)
+            found = find(grants, info, entries)
             if found is not None:
                 return found
-        groups = scope.groups
+        groups, entry = scope.groups.grants, entries[0]
         for group in identity.groups:
-            table = groups.get(group)
-            # Most tables hold nothing on the resource: a call for each would cost the most.
-            if table is not None and (table.stale or table.wild or key in table.by_resource):
-                found = self._find(table, info, key)
+            grants = groups.get(group)
+            if grants is None:
+                continue
+            if grants is _STALE:
+                grants = self._compiled(scope.groups, group)
+            # Most hold nothing on the resource: a call for each would cost the most.
+            if entry in grants or ALL in grants or len(entries) > 2:
+                found = find(grants, info, entries)
                 if found is not None:
                     return found
         return None
 
-    def _find(self, table: Table, info: RequestInfo, key: str) -> Decision | None:
-        if table.stale:
-            table.compile(self._bindings, self._roles)
-        return table.find(info, key)
+    def _compiled(self, holders: Holders, name: str) -> Grants:
+        grants = holders.tables[name].compile(self._bindings, self._roles)
+        holders.grants[name] = grants
+        return grants
 
     def _decide_path(self, identity: Identity, info: RequestInfo) -> Decision:
-        for table in self._everywhere.tables(identity):
-            if table.stale:
-                table.compile(self._bindings, self._roles)
-            found = table.find_path(info)
+        for holders, name in self._everywhere.held(identity):
+            if holders.grants[name] is _STALE:
+                self._compiled(holders, name)
+            found = holders.tables[name].find_path(info)
             if found is not None:
                 return found
         return self._refusal(identity, "") if self._missing else NO_OPINION
@@ -190,8 +209,8 @@ class RbacIndex:
     def _held_bindings(self, identity: Identity, namespace: str) -> list[BindingKey]:
         found: list[BindingKey] = []
         for scope in (self._everywhere, self._namespaces.get(namespace)):
-            tables = scope.tables(identity) if scope is not None else ()
-            found += sorted({key for table in tables for key in table.subjects})
+            held = scope.held(identity) if scope is not None else ()
+            found += sorted({key for one, name in held for key in one.tables[name].subjects})
         return found
 
     def _scope(self, namespace: str) -> Scope | None:
@@ -208,8 +227,8 @@ class RbacIndex:
             binding = self._bindings[key]
             scope = self._scope(binding.namespace) or Scope()
             for subject in binding.subjects:
-                tables, name = scope.of(subject)
-                tables[name].stale = True
+                holders, name = scope.of(subject)
+                holders.grants[name] = _STALE
 
 
 def _resource_rule(rule: Rule) -> ResourceRule:

@@ -2,23 +2,25 @@
 
 A grant is one rule as one binding gives it; grants lie under the resource they are about, so that
 a request looks at few of them. Compiled when first asked for, and again when it was made stale.
+With many subjects a decision costs what it has to fetch from memory: so few objects are between a
+name and its grants, and sets that are equal are one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
 from orch.server.authorizer import Decision
 from orch.server.rbac.rules import ALL, Binding, RoleKey, Rule, Subject, url_matches
 from orch.server.requestinfo import RequestInfo
 
 BindingKey = tuple[str, str]  # namespace ("" everywhere), name
-_ANY_SUBRESOURCE = "*/"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grant:
+class Grant(NamedTuple):
     """`verbs` and `groups` None: any; no `names`: any object. `decision` is what it leads to."""
 
     verbs: frozenset[str] | None
@@ -28,46 +30,37 @@ class Grant:
     decision: Decision
 
 
+# By what rules name: a resource (`pods`), a subresource (`pods/status`, `*/scale`), or `*`.
+Grants = dict[str, tuple[Grant, ...]]
+
+
 @dataclass(slots=True, eq=False)
 class Table:
-    """The grants of one subject by resource (`pods`, `pods/status`); `subjects` by binding."""
+    """One subject of a scope: its bindings, and what they give on paths."""
 
     subjects: dict[BindingKey, Subject] = field(default_factory=dict)
-    stale: bool = True
-    wild: bool = False  # has grants that are not found under the resource itself
-    by_resource: dict[str, list[Grant]] = field(default_factory=dict)
-    by_subresource: dict[str, list[Grant]] = field(default_factory=dict)  # of `*/scale`
-    any_resource: list[Grant] = field(default_factory=list)
-    paths: list[Grant] = field(default_factory=list)
+    paths: tuple[Grant, ...] = ()
 
     def compile(
         self,
         bindings: Mapping[BindingKey, Binding],
         roles: Mapping[RoleKey, Sequence[Rule]],
-    ) -> None:
-        self.by_resource, self.by_subresource, self.any_resource, self.paths = {}, {}, [], []
+    ) -> Grants:
+        """What the bindings give on resources; `paths` is made as well."""
+        grants: Grants = {}
+        paths = []
         for key in sorted(self.subjects):
             binding = bindings[key]
             decision = Decision(True, binding.reason(self.subjects[key]))
             for rule in roles.get(binding.role, ()):
-                self._place(rule, _grant(rule, decision))
-        self.wild = bool(self.any_resource or self.by_subresource)
-        self.stale = False
-
-    def find(self, info: RequestInfo, key: str) -> Decision | None:
-        """The grant of a request for the resource `key` (with its subresource), if any."""
-        grants = self.by_resource.get(key)
-        if grants is not None:
-            found = first(grants, info)
-            if found is not None:
-                return found
-        if self.any_resource:
-            found = first(self.any_resource, info)
-            if found is not None:
-                return found
-        if self.by_subresource and info.subresource:
-            return first(self.by_subresource.get(info.subresource, ()), info)
-        return None
+                grant = _grant(rule, decision)
+                if rule.urls:
+                    paths.append(grant)
+                alone = (grant,)
+                for entry in dict.fromkeys(rule.resources):
+                    grants[entry] = grants[entry] + alone if entry in grants else alone
+        self.paths = tuple(paths)
+        return grants
 
     def find_path(self, info: RequestInfo) -> Decision | None:
         for grant in self.paths:
@@ -77,36 +70,38 @@ class Table:
                 return grant.decision
         return None
 
-    def _place(self, rule: Rule, grant: Grant) -> None:
-        if rule.urls:
-            self.paths.append(grant)
-        if ALL in rule.resources:
-            self.any_resource.append(grant)
-            return
-        for entry in dict.fromkeys(rule.resources):
-            if entry.startswith(_ANY_SUBRESOURCE):
-                self.by_subresource.setdefault(entry[len(_ANY_SUBRESOURCE) :], []).append(grant)
-            self.by_resource.setdefault(entry, []).append(grant)
+
+def entries_for(info: RequestInfo) -> tuple[str, ...]:
+    """Under what a request's grants lie: its resource or subresource, then what is wider."""
+    if not info.subresource:
+        return (info.resource, ALL)
+    return (f"{info.resource}/{info.subresource}", ALL, f"*/{info.subresource}")
 
 
-def first(grants: Iterable[Grant], info: RequestInfo) -> Decision | None:
+def find(grants: Grants, info: RequestInfo, entries: Sequence[str]) -> Decision | None:
     """The decision of the first grant whose verbs, groups and names fit the request."""
-    verb, group = info.verb, info.group
-    for grant in grants:
-        if (
-            (grant.verbs is None or verb in grant.verbs)
-            and (grant.groups is None or group in grant.groups)
-            and (not grant.names or info.name in grant.names)
-        ):
-            return grant.decision
+    for entry in entries:
+        for verbs, groups, names, _, decision in grants.get(entry, ()):
+            if (
+                (verbs is None or info.verb in verbs)
+                and (groups is None or info.group in groups)
+                and (not names or info.name in names)
+            ):
+                return decision
     return None
 
 
 def _grant(rule: Rule, decision: Decision) -> Grant:
     return Grant(
-        None if ALL in rule.verbs else frozenset(rule.verbs),
-        None if ALL in rule.groups else frozenset(rule.groups),
-        frozenset(rule.names),
+        None if ALL in rule.verbs else _set_of(frozenset(rule.verbs)),
+        None if ALL in rule.groups else _set_of(frozenset(rule.groups)),
+        _set_of(frozenset(rule.names)),
         rule.urls,
         decision,
     )
+
+
+@lru_cache(maxsize=4096)
+def _set_of(values: frozenset[str]) -> frozenset[str]:
+    """The same object for equal sets."""
+    return values
