@@ -38,9 +38,9 @@ def run(directory: Path, table: Table) -> None:
     (directory / "data").mkdir(parents=True)
     storedcluster.fill(directory / "data" / "state.db", nodes=NODES)
     with pinned_server(directory) as server:
-        asyncio.run(_large(server, client_context(server), seconds, table))
+        asyncio.run(_large(server, client_context(server.ca_file, server.admin), seconds, table))
     with pinned_server(directory) as server:
-        asyncio.run(_fan_out(server, client_context(server), table))
+        asyncio.run(_fan_out(server, client_context(server.ca_file, server.admin), table))
 
 
 @dataclass
