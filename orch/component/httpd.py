@@ -22,6 +22,7 @@ from orch.component.connection import Connection
 from orch.component.daemon import SetupError
 from orch.component.gate import Admission, Gate
 from orch.component.responses import (
+    answer_error,
     api_errors,
     refuse_odd_requests,
     render_status,
@@ -35,6 +36,7 @@ from orch.wire.names import GROUP_AUTHENTICATED
 
 __all__ = [
     "HttpServer",
+    "answer_error",
     "api_errors",
     "current_peer",
     "identity_of",
@@ -51,6 +53,7 @@ KEEPALIVE_S = 75.0
 BODY_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 4096
 _LINGER_S = 5.0
+_BODY = web.RequestKey("body", bytes)
 _TLS_BUFFER_BYTES = 16_384  # asyncio's own 256 KiB cost 284 kB per connection
 
 
@@ -93,22 +96,29 @@ def identity_of(certificate: Mapping[str, Any] | None) -> Identity | None:
 
 
 async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
-    """The whole body within the application's limit; ApiError 408, 413 or 415."""
+    """The whole body within the application's limit, also again; ApiError 408, 413 or 415."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         raise ApiError(
             415, "UnsupportedMediaType", f"the content encoding {encoding!r} is not supported"
         )
+    body = request.get(_BODY)
+    if body is None:
+        body = request[_BODY] = await _arrived(request, timeout_s)
+    return body
+
+
+async def _arrived(request: web.Request, timeout_s: float) -> bytes:
+    content, limit = request.content, request.client_max_size
     try:
-        if request.content.is_eof():
-            return await request.read()  # all there: nothing to wait for, and most often so
+        if content.is_eof() and content.total_bytes <= limit:
+            return content.read_nowait()  # all there: nothing to wait for, and most often so
         async with asyncio.timeout(timeout_s):
             return await request.read()
     except TimeoutError:
         message = f"the request body did not arrive within {timeout_s:g} s"
         raise ApiError(408, "Timeout", message) from None
     except web.HTTPRequestEntityTooLarge:
-        limit = request.client_max_size
         message = f"Request entity too large: limit is {limit}"
         raise ApiError(413, "RequestEntityTooLarge", message) from None
 
@@ -145,8 +155,7 @@ class HttpServer:
         """Listen and return the bound port; SetupError (try again later) when it cannot be had."""
         _require_c_parser()
         if not self._app.frozen:  # it is when an earlier start found the port taken
-            self._app.on_response_prepare.append(_drop_banner)
-            self._app.on_response_prepare.append(requestid.show)
+            self._app.on_response_prepare.append(_complete_headers)
             self._app.middlewares[:0] = [requestid.named, refuse_odd_requests]
         runner = web.AppRunner(self._app, access_log=None)
         await runner.setup()
@@ -211,8 +220,10 @@ class HttpServer:
         await self._app.cleanup()
 
 
-async def _drop_banner(_request: web.Request, response: web.StreamResponse) -> None:
+async def _complete_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """The application's last signal before they are sent."""
     response.headers.pop("Server", None)
+    requestid.show(response)
 
 
 def _require_c_parser() -> None:

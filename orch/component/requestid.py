@@ -25,21 +25,21 @@ def current() -> str:
 
 
 @web.middleware
-async def named(
+def named(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
+) -> Awaitable[web.StreamResponse]:
     """Name the request; aiohttp gives each one a context of its own."""
     request_name.set(_name(request.headers.get(HEADER, "")))
-    return await handler(request)
+    return handler(request)
 
 
-async def show(_request: web.Request, response: web.StreamResponse) -> None:
-    """Tell the caller the name (a signal of the application, sent before the headers are)."""
+def show(response: web.StreamResponse) -> None:
+    """Tell the caller the name; before the headers are sent."""
     if name := request_name.get():
         response.headers[HEADER] = name
 
 
 def _name(asked: str) -> str:
-    if _PLAIN.fullmatch(asked):
+    if asked and _PLAIN.fullmatch(asked):
         return asked
     return f"{random.getrandbits(64):016x}"

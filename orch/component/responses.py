@@ -7,7 +7,6 @@ without its details.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -63,18 +62,19 @@ async def text_errors(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 @web.middleware
-async def refuse_odd_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
+def refuse_odd_requests(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
     """Refuse what the parser lets pass but no client means: another major version, and chunks in
     HTTP/1.0, which intermediaries frame differently.
     """
-    if request.version.major != 1:
+    version = request.version
+    if version.major != 1:
         return _closing(505, "505 HTTP Version Not Supported\n")
-    if request.version == HttpVersion10 and "Transfer-Encoding" in request.headers:
+    if version == HttpVersion10 and "Transfer-Encoding" in request.headers:
         return _closing(400, "400 Bad Request\n")
-    return await handler(request)
+    return handler(request)
 
 
-def _closing(status: int, text: str) -> web.Response:
+async def _closing(status: int, text: str) -> web.Response:
     response = render_text(text, status=status)
     response.force_close()
     return response
@@ -85,19 +85,25 @@ async def _answer(
 ) -> web.StreamResponse:
     try:
         return await handler(request)
-    except ApiError as error:
-        _refuse_if_started(request, error)
-        return render(error)
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
-        return _from_router(error, render)
-    except (ConnectionError, asyncio.CancelledError):
-        raise  # the client is gone, or the server stops: there is nobody to answer
     except Exception as error:
-        log.exception("%s %s failed unexpectedly", request.method, request.path)
-        _refuse_if_started(request, error)
-        return render(ApiError(500, "InternalError", "Internal error occurred: see the log"))
+        return answer_error(request, error, render)
+
+
+def answer_error(
+    request: web.Request, error: Exception, render: Callable[[ApiError], web.Response]
+) -> web.Response:
+    """The answer to a request whose handler raised; raises what is not to be answered so."""
+    match error:
+        case ApiError():
+            _refuse_if_started(request, error)
+            return render(error)
+        case web.HTTPException() if error.status >= 400:
+            return _from_router(error, render)
+        case web.HTTPException() | ConnectionError():  # a redirection; or the client is gone
+            raise error
+    log.error("%s %s failed unexpectedly", request.method, request.path, exc_info=error)
+    _refuse_if_started(request, error)
+    return render(ApiError(500, "InternalError", "Internal error occurred: see the log"))
 
 
 def _from_router(

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from orch.server import audit
-from orch.server.call import Call
 from orch.server.gate import IDENTITY, INFO, Gate
 from orch.server.handlers import ResourceHandlers
 from orch.wire.kinds import RESOURCES
@@ -20,13 +19,14 @@ def build(
 ) -> web.Application:
     """`others` are the routes that are not a resource's; they win over the resources'."""
     app = web.Application(middlewares=[gate.middleware()], client_max_size=MAX_BODY_BYTES)
-    app.on_response_prepare.append(audit.on_prepare)
+    if gate.auditor.policy is not None:
+        app.on_response_prepare.append(audit.on_prepare)
 
     async def handle(request: web.Request) -> web.StreamResponse:
         info = request[INFO]
         if not info.is_resource:
             raise web.HTTPNotFound
-        return await handlers.handle(Call(request, info, request[IDENTITY]))
+        return await handlers.handle(request, info, request[IDENTITY])
 
     app.router.add_routes(others)
     # Of each group first: the router finds the longest known beginning of a path soonest.

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import orjson
 from aiohttp import web
 
+from orch.component import httpd
 from orch.component.clock import Now, utc_now
 from orch.component.slicedresponse import body_of
 from orch.server import bodies
@@ -177,7 +178,10 @@ async def _request_object(request: web.Request) -> dict[str, Any] | None:
     """What the handler read of the body, as an object; None for what is none."""
     if not request.content.at_eof():
         return None
-    body = await request.read()  # all there: what the handler read is kept
+    try:
+        body = await httpd.read_body(request)  # all there: what the handler read is kept
+    except ApiError:
+        return None
     try:
         return bodies.decode_object(body, request.headers.get("Content-Type", "")) if body else None
     except ApiError:

@@ -1,4 +1,4 @@
-"""Who sends a request: whoever its TLS client certificate or token names, or nobody in particular.
+"""Who sends a request without a client certificate: whoever a token names, or nobody at all.
 
 A chain: each authenticator knows an identity, knows nothing (None), or
 finds a credential that is not good (ApiError 401). Who presents nothing is anonymous, which is
@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from orch.component import httpd
 from orch.server.tokens import Tokens
 from orch.wire.errors import unauthorized
 from orch.wire.identity import Identity
@@ -23,11 +22,6 @@ HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
 
 Authenticator = Callable[[web.Request], Awaitable[Identity | None]]
 Authenticate = Callable[[web.Request], Awaitable[Identity]]
-
-
-async def by_certificate(request: web.Request) -> Identity | None:
-    """CN and O of the verified client certificate."""
-    return httpd.peer_identity(request)
 
 
 def by_bearer(tokens: Tokens) -> Authenticator:

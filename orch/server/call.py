@@ -18,7 +18,6 @@ from orch.server.resources.document import Document
 from orch.server.resources.modify import Change
 from orch.server.resources.selection import Selection, parse_selection
 from orch.server.strategy.base import Strategy
-from orch.server.strategy.table import find_strategy
 from orch.wire import aliases
 from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.identity import Identity
@@ -31,15 +30,7 @@ class Call:
     request: web.Request
     info: RequestInfo
     identity: Identity
-
-    @property
-    def strategy(self) -> Strategy:
-        """The kind's rules; only for a request that was found to be served."""
-        info = self.info
-        strategy = find_strategy(info.group, info.version, info.resource)
-        if strategy is None:
-            raise AssertionError(f"{info.resource} was routed but is not served")
-        return strategy
+    strategy: Strategy  # the kind's rules
 
     @property
     def content_type(self) -> str:

@@ -1,7 +1,7 @@
-"""Every way a caller can prove who it is, put together from the flags.
+"""Every way a caller can prove who it is but by a certificate, put together from the flags.
 
-In order: client certificate, password, bearer token (static, service account, bootstrap). Who
-presents nothing may ask for health, if that.
+In order, and after the client certificate: password, bearer token (static, service account,
+bootstrap). Who presents nothing may ask for health, if that.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class Credentials:
         self.challenge = _BASIC if by_password else ""
         self.open_paths = authn.HEALTH_PATHS if flags.anonymous_health else frozenset[str]()
         self.authenticate: Authenticate = authn.chain(
-            authn.by_certificate,
             *by_password,
             authn.by_bearer(self.tokens),
         )

@@ -8,19 +8,19 @@ nothing else decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from orch.component import httpd
 from orch.component.slicedresponse import body_of
-from orch.server import audit, authorizer, deadline
+from orch.server import audit, authorizer
 from orch.server.audit import Auditor, Trail
 from orch.server.authn import ANONYMOUS
 from orch.server.authorizer import NO_OPINION, Authorizer
+from orch.server.deadline import Deadlines
 from orch.server.impersonation import impersonate
 from orch.server.inflight import Inflight
 from orch.server.metrics import ServerMetrics
@@ -36,7 +36,9 @@ IDENTITY = web.RequestKey("identity", Identity)
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`middleware` is the application's only one; `own_request` knows other names of groups."""
+    """`middleware` is the application's only one; `own_request` knows other names of groups;
+    `authenticate` is for those who show no client certificate.
+    """
 
     authenticate: Callable[[web.Request], Awaitable[Identity]]
     authorizer: Authorizer
@@ -44,14 +46,14 @@ class Gate:
     metrics: ServerMetrics
     own_request: Callable[[RequestInfo], RequestInfo] = field(default=lambda info: info)
     auditor: Auditor = field(default_factory=Auditor)
-    timeout_s: float = 60.0
+    deadlines: Deadlines = field(default_factory=lambda: Deadlines(60.0))
     open_paths: Collection[str] = ()  # where nobody in particular may ask, if roles allow it
     challenge: str = ""  # what an unknown caller is asked for
 
     def middleware(self) -> Middleware:
         @web.middleware
-        async def pass_gate(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await self._pass(request, handler)
+        def pass_gate(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+            return self._pass(request, handler)
 
         return pass_gate
 
@@ -62,13 +64,12 @@ class Gate:
             parse_request(request.method, request.rel_url.raw_path, request.query)
         )
         code = 0  # what is counted when the client left before it was answered
-
-        async def enter(entering: web.Request) -> web.StreamResponse:
-            return await self._enter(entering, handler, info)
-
         response: web.StreamResponse | None = None
         try:
-            response = await httpd.api_errors(request, enter)
+            try:
+                response = await self._enter(request, handler, info)
+            except Exception as error:
+                response = httpd.answer_error(request, error, httpd.render_status)
             code = response.status
             if code == 401 and self.challenge:
                 response.headers.setdefault("WWW-Authenticate", self.challenge)
@@ -87,7 +88,11 @@ class Gate:
     async def _enter(
         self, request: web.Request, handler: Handler, info: RequestInfo
     ) -> web.StreamResponse:
-        identity, trail = await self._who(request, info)
+        caller = httpd.peer_identity(request) or await self._known(request, info)
+        trail = self.auditor.begin(request, info, caller)
+        identity = impersonate(caller, request.headers, self.authorizer)
+        if trail is not None:
+            trail.impersonated(identity)
         with self.inflight.admit(identity, info):
             self._authorize(identity, info, trail)
             request[INFO] = info
@@ -101,18 +106,13 @@ class Gate:
                     trail.panicked = True
                 raise
 
-    async def _who(self, request: web.Request, info: RequestInfo) -> tuple[Identity, Trail | None]:
-        """Who the request is from, or acts as; who cannot be known is audited as well."""
+    async def _known(self, request: web.Request, info: RequestInfo) -> Identity:
+        """Who the request is from, without a certificate; who cannot be known is audited too."""
         try:
-            caller = await self.authenticate(request)
+            return await self.authenticate(request)
         except ApiError:
             self.auditor.begin(request, info, None)
             raise
-        trail = self.auditor.begin(request, info, caller)
-        identity = impersonate(caller, request.headers, self.authorizer)
-        if trail is not None:
-            trail.impersonated(identity)
-        return identity, trail
 
     async def _carry_out(
         self, request: web.Request, handler: Handler, info: RequestInfo
@@ -121,10 +121,15 @@ class Gate:
             request[COUNT_SENT] = CountSent(self.metrics.watch_events(info).inc)
             with self.metrics.long_running(info).track_inprogress():
                 return await handler(request)
-        timeout_s = time_for(request.query.get("timeout", ""), self.timeout_s)
+        longest_s = timeout_s = self.deadlines.seconds
         try:
-            answering = cast("Coroutine[Any, Any, web.StreamResponse]", handler(request))
-            return await deadline.within(timeout_s, answering)
+            asked = request.query.get("timeout")
+            if asked is not None:
+                timeout_s = time_for(asked, longest_s)
+            if timeout_s < longest_s:
+                async with asyncio.timeout(timeout_s):
+                    return await handler(request)
+            return await self.deadlines.hold(handler(request))
         except TimeoutError:
             text = f"the request was not answered within {timeout_s:g} s"
             raise ApiError(504, "Timeout", text) from None

@@ -15,6 +15,7 @@ from orch.server import answer, freshness, media, render, renewal, served, watch
 from orch.server.call import Call, checked_patch, read_delete_options, read_document, read_object
 from orch.server.gathering import Gathering
 from orch.server.render import Rendering
+from orch.server.requestinfo import RequestInfo
 from orch.server.resources import (
     binding,
     create,
@@ -27,13 +28,13 @@ from orch.server.resources import (
     watching,
 )
 from orch.server.resources.backend import Backend
-from orch.server.resources.document import encode
 from orch.server.storage.base import KeyMissing, RevisionMismatch, StorageFailed, Stored
 from orch.server.strategy.table import find_strategy
 from orch.server.success import deleted_status, success_status
 from orch.server.watchstream import WatchRequest
 from orch.wire import aliases
 from orch.wire.errors import ApiError, bad_request
+from orch.wire.identity import Identity
 from orch.wire.kinds import LEASES
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
@@ -72,20 +73,21 @@ class ResourceHandlers:
             ("create", "eviction"): self._evict,
         }
 
-    async def handle(self, call: Call) -> web.StreamResponse:
+    async def handle(
+        self, request: web.Request, info: RequestInfo, identity: Identity
+    ) -> web.StreamResponse:
         """ApiError for what cannot be done; 404 in plain text for what is not served at all."""
-        info = call.info
         strategy = find_strategy(info.group, info.version, info.resource)
         if strategy is None or not served.is_served(strategy.resource, info):
             raise web.HTTPNotFound
         connector = self._connectors.get((info.resource, info.subresource))
         handler = connector or self._verbs.get((info.verb, info.subresource))
         if handler is None or not served.fits(strategy.resource, info):
-            raise web.HTTPMethodNotAllowed(call.request.method, ())
+            raise web.HTTPMethodNotAllowed(request.method, ())
         try:
             if not info.is_long_running or info.verb == "watch":
-                await freshness.catch_up(self._backend.storage, info, call.request.query)
-            return await handler(call)
+                await freshness.catch_up(self._backend.storage, info, request.query)
+            return await handler(Call(request, info, identity, strategy))
         except StorageFailed as error:
             raise freshness.answer_to(error) from error
 
@@ -147,9 +149,9 @@ class ResourceHandlers:
         found = renewal.renewed(before, await httpd.read_body(call.request))
         if found is None:
             return None
-        self._backend.admit(target, *found)
+        self._backend.admit(target, found.new, found.old)
         try:
-            return await self._backend.storage.update(before.key, encode(found[0]), before.revision)
+            return await self._backend.storage.update(before.key, found.data, before.revision)
         except (KeyMissing, RevisionMismatch):
             return None  # what the ordinary way makes of that
 

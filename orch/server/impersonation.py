@@ -91,7 +91,7 @@ def _account_of(user: str) -> tuple[str, str] | None:
 def _wanted(headers: Mapping[str, str]) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for name, value in headers.items():  # a multi-dict gives a repeated header more than once
-        if name.lower().startswith(_PREFIX):
+        if name[:1] in "Ii" and name.lower().startswith(_PREFIX):
             wanted.setdefault(name.lower(), []).append(value)
     return wanted
 

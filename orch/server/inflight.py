@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from prometheus_client import Gauge
 
@@ -33,7 +34,8 @@ class Inflight:
             "mutating": max_writes or sys.maxsize,
         }
         self._counts = dict.fromkeys(self._limits, 0)
-        self._gauges = {kind: gauge.labels(kind) for kind in self._limits}
+        for kind in self._limits:  # looked up when the page is made, not told at every request
+            gauge.labels(kind).set_function(partial(self.under_way, kind))
 
     def admit(self, identity: Identity, info: RequestInfo) -> AbstractContextManager[None]:
         """Count a request while the context is open; ApiError 429 when there are too many."""
@@ -56,7 +58,6 @@ class Inflight:
     def count(self, kind: str, change: int) -> None:
         """One more (1) or one less (-1) is under way."""
         self._counts[kind] += change
-        self._gauges[kind].set(self._counts[kind])
 
 
 class _Place:

@@ -6,6 +6,8 @@ the children of each label set are looked up once.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from prometheus_client import Counter, Gauge, Histogram
 
 from orch.component.metrics import Registry
@@ -25,9 +27,11 @@ _BUCKETS = (
 )  # fmt: skip
 _SIZE_BUCKETS = tuple(float(10**n) for n in range(3, 10))
 _SIZED = ("get", "list")
+_KINDS_MAX = 2048  # of requests that are kept looked up: callers can write anything
 _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 
 Labels = tuple[str, ...]
+_Asked = tuple[str, str, str, str, str]  # verb, group, version, resource, subresource
 
 
 class ServerMetrics:
@@ -85,9 +89,7 @@ class ServerMetrics:
             ("plugin",),
         )
         self.storage = StorageMetrics(self.registry, _BUCKETS)
-        self._totals: dict[tuple[Labels, int], Counter] = {}
-        self._durations: dict[Labels, Histogram] = {}
-        self._response_sizes: dict[Labels, Histogram] = {}
+        self._children = lru_cache(maxsize=_KINDS_MAX)(self._make_children)
 
     def observe(
         self,
@@ -101,25 +103,28 @@ class ServerMetrics:
         """Count an answered request; `size` is that of its body in bytes, None when it was sent
         piece by piece.
         """
-        labels = (*request_labels(info), "All" if dry_run else "")
-        total = self._totals.get((labels, code))
-        if total is None:
-            total = self._totals[labels, code] = self._total.labels(*labels, str(code))
+        total, duration, sizes = self._children(
+            (info.verb, info.group, info.version, info.resource, info.subresource),
+            _scope_of(info), code, dry_run, info.is_long_running,
+        )  # fmt: skip
         total.inc()
-        if info.is_long_running:
-            return
-        duration = self._durations.get(labels)
-        if duration is None:
-            duration = self._durations[labels] = self._duration.labels(*labels)
-        duration.observe(seconds)
-        if size is not None and info.verb in _SIZED:
-            self._size_of(labels[:-1]).observe(size)
+        if duration is not None:
+            duration.observe(seconds)
+        if sizes is not None and size is not None:
+            sizes.observe(size)
 
-    def _size_of(self, labels: Labels) -> Histogram:
-        sizes = self._response_sizes.get(labels)
-        if sizes is None:
-            sizes = self._response_sizes[labels] = self._sizes.labels(*labels)
-        return sizes
+    def _make_children(
+        self, asked: _Asked, scope: str, code: int, dry_run: bool, long_running: bool, /
+    ) -> tuple[Counter, Histogram | None, Histogram | None]:
+        """Of one sort of request: how many, how long they took, how large their answers were."""
+        labels = _labels(asked, scope)
+        dry = "All" if dry_run else ""
+        sized = asked[0] in _SIZED and not long_running
+        return (
+            self._total.labels(*labels, dry, str(code)),
+            None if long_running else self._duration.labels(*labels, dry),
+            self._sizes.labels(*labels) if sized else None,
+        )
 
     def watch_events(self, info: RequestInfo) -> Counter:
         """Of the events that watches of that kind have sent."""
@@ -140,15 +145,21 @@ class ServerMetrics:
 
 def request_labels(info: RequestInfo) -> Labels:
     """What a request is counted as; everything that is not served is one and the same."""
-    verb = _VERBS.get(info.verb, "OTHER")
-    if not info.is_resource:
-        return (verb, "", "", "", "", "", "apiserver")
-    strategy = find_strategy(info.group, info.version, info.resource)
+    asked = (info.verb, info.group, info.version, info.resource, info.subresource)
+    return _labels(asked, _scope_of(info))
+
+
+def _scope_of(info: RequestInfo) -> str:
+    return "resource" if info.name else "namespace" if info.namespace else "cluster"
+
+
+def _labels(asked: _Asked, scope: str) -> Labels:
+    verb = _VERBS.get(asked[0], "OTHER")
+    strategy = find_strategy(*asked[1:4])
     if strategy is None:
         return (verb, "", "", "", "", "", "apiserver")
     resource = strategy.resource
-    known = info.subresource if info.subresource in resource.subresources else ""
-    scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
+    known = asked[4] if asked[4] in resource.subresources else ""
     return (
         verb, resource.group, resource.version, resource.plural, known, scope, "apiserver",
     )  # fmt: skip

@@ -7,6 +7,7 @@ it was stored, only the time needs a look; every other replacement takes the ord
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import orjson
 
@@ -19,8 +20,16 @@ _TIME = re.compile(
 )
 
 
-def renewed(stored: Stored, body: bytes) -> tuple[Document, Document] | None:
-    """The Lease as sent and as stored, both with a resourceVersion; None for anything else."""
+class Renewal(NamedTuple):
+    """The Lease as sent and as stored, both with a resourceVersion; `data` is what to store."""
+
+    new: Document
+    old: Document
+    data: bytes
+
+
+def renewed(stored: Stored, body: bytes) -> Renewal | None:
+    """None for anything that is not just a renewal."""
     try:
         sent = orjson.loads(body)
         time = sent["spec"]["renewTime"]
@@ -33,8 +42,14 @@ def renewed(stored: Stored, body: bytes) -> tuple[Document, Document] | None:
     if not isinstance(spec, dict) or "deletionTimestamp" in old["metadata"]:
         return None
     new = {**old, "spec": {**spec, "renewTime": time}}
-    same_but_for_time = sent == new and spec.get("renewTime") not in (None, time)
-    return (new, old) if same_but_for_time and _numbers_agree(sent["spec"], spec) else None
+    if sent != new or spec.get("renewTime") in (None, time):
+        return None
+    if not _numbers_agree(sent["spec"], spec):
+        return None
+    before, after = (b'"renewTime":%b' % orjson.dumps(one) for one in (spec["renewTime"], time))
+    if stored.data.count(before) != 1:
+        return None
+    return Renewal(new, old, stored.data.replace(before, after))
 
 
 def _numbers_agree(sent: Document, stored: Document) -> bool:

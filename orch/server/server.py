@@ -33,6 +33,7 @@ from orch.server.admission import NodeRestriction
 from orch.server.authorizer import Authorizer, NodeAuthorizer, chain_of
 from orch.server.collecting import Collector
 from orch.server.credentials import Credentials
+from orch.server.deadline import Deadlines
 from orch.server.flags import Flags
 from orch.server.follower import Follower
 from orch.server.gate import Gate
@@ -180,7 +181,7 @@ class Server:
             self.inflight,
             self._metrics,
             auditor=self._auditor,
-            timeout_s=self._flags.limits.timeout_s,
+            deadlines=Deadlines(self._flags.limits.timeout_s),
             open_paths=self._credentials.open_paths,
             challenge=self._credentials.challenge,
         )

@@ -13,8 +13,7 @@ import logging
 import queue
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from orch.server.storage.base import (
     Change,
@@ -46,8 +45,7 @@ class Medium(Protocol):
         """May be called from any thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Queued:
+class _Queued(NamedTuple):
     """A write and who waits for it; without a write, only a commit that must work."""
 
     write: Write | None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from orch.server.storage.base import KeyExists, KeyMissing, RevisionMismatch, StorageError
 
@@ -14,8 +14,7 @@ class Action(Enum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """What a caller asks for; `expected` is the revision it read (None: whatever is there)."""
 
     action: Action

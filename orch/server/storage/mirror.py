@@ -90,16 +90,16 @@ class Mirror:
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Make durable changes visible: objects first, then the watches are woken."""
-        by_shelf: dict[int, tuple[_Shelf, list[Change]]] = {}
+        by_shelf: dict[_Shelf, list[Change]] = {}
         for change in changes:
             shelf = self._shelf(change.key)
             if change.current is None:
                 shelf.drop(change.key)
             else:
                 shelf.put(change.current)
-            by_shelf.setdefault(id(shelf), (shelf, []))[1].append(change)
+            by_shelf.setdefault(shelf, []).append(change)
             self.revision = change.revision
-        for shelf, its_changes in by_shelf.values():
+        for shelf, its_changes in by_shelf.items():
             shelf.history.append(its_changes)
             shelf.concerned.tell(its_changes)
             self._bound(shelf)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orch.server.deadline import within
+from orch.server.deadline import Deadlines
 
 LONG_S = 600.0
 
@@ -13,7 +13,7 @@ async def test_work_that_never_waits_is_done_however_short_its_time() -> None:
     async def work() -> str:
         return "done"
 
-    assert await within(0.0, work()) == "done"
+    assert await Deadlines(0.0).hold(work()) == "done"
 
 
 async def test_what_work_raises_is_passed_on_before_and_after_it_waited() -> None:
@@ -24,38 +24,7 @@ async def test_what_work_raises_is_passed_on_before_and_after_it_waited() -> Non
 
     for waits in (False, True):
         with pytest.raises(ValueError, match="no"):
-            await within(LONG_S, work(waits=waits))
-
-
-async def test_work_that_waits_gets_what_it_waited_for() -> None:
-    loop = asyncio.get_running_loop()
-    answers: list[asyncio.Future[int]] = [loop.create_future() for _ in range(2)]
-
-    async def work() -> list[int]:
-        await asyncio.sleep(0)
-        return [await answer for answer in answers]
-
-    task = asyncio.create_task(within(LONG_S, work()))
-    for number, answer in enumerate(answers):
-        await asyncio.sleep(0)
-        answer.set_result(number)
-    assert await task == [0, 1]
-
-
-async def test_an_error_of_what_it_waits_for_reaches_the_work() -> None:
-    failing: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    failing.set_exception(OSError("gone"))
-
-    async def work() -> str:
-        try:
-            await asyncio.sleep(0)
-            await failing
-        except OSError as error:
-            await asyncio.sleep(0)
-            return f"seen: {error}"
-        return "not seen"
-
-    assert await within(LONG_S, work()) == "seen: gone"
+            await Deadlines(LONG_S).hold(work(waits=waits))
 
 
 async def test_work_beyond_its_time_is_cancelled_and_may_clean_up() -> None:
@@ -69,8 +38,38 @@ async def test_work_beyond_its_time_is_cancelled_and_may_clean_up() -> None:
             cleaned.append(True)
 
     with pytest.raises(TimeoutError):
-        await within(0.001, work())
+        await Deadlines(0.001).hold(work())
     assert cleaned == [True]
+    current = asyncio.current_task()
+    assert current is not None
+    assert current.cancelling() == 0
+
+
+async def test_each_piece_of_work_has_its_own_time() -> None:
+    """The second begins while the first runs, and is late after it."""
+    deadlines, ended = Deadlines(0.02), []
+
+    async def work(name: str) -> None:
+        try:
+            await deadlines.hold(asyncio.Event().wait())
+        except TimeoutError:
+            ended.append(name)
+
+    first = asyncio.ensure_future(work("first"))
+    await asyncio.sleep(0.01)
+    second = asyncio.ensure_future(work("second"))
+    await first
+    assert ended == ["first"]
+    await second
+    assert ended == ["first", "second"]
+
+
+async def test_work_that_ended_in_time_is_left_alone_when_the_next_is_late() -> None:
+    deadlines = Deadlines(0.01)
+    assert await deadlines.hold(asyncio.sleep(0, "in time")) == "in time"
+    with pytest.raises(TimeoutError):
+        await deadlines.hold(asyncio.Event().wait())
+    assert await deadlines.hold(asyncio.sleep(0, "again")) == "again"
 
 
 async def test_a_cancelled_task_cancels_its_work_and_is_no_timeout() -> None:
@@ -85,7 +84,7 @@ async def test_a_cancelled_task_cancels_its_work_and_is_no_timeout() -> None:
             cancelled.append(True)
             raise
 
-    task = asyncio.create_task(within(LONG_S, work()))
+    task = asyncio.ensure_future(Deadlines(LONG_S).hold(work()))
     await waiting.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -102,4 +101,4 @@ async def test_a_deadline_of_the_work_itself_still_holds() -> None:
             return "its own"
         return "none"
 
-    assert await within(LONG_S, work()) == "its own"
+    assert await Deadlines(LONG_S).hold(work()) == "its own"
