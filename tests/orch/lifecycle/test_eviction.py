@@ -19,6 +19,7 @@ MATCHES = [
     (T(key="k", value="v"), taint("k", value="w"), False),
     (T(key="k"), taint("k"), True),
     (T(key="x", operator="Exists"), taint("k"), False),
+    (T(operator="Equal"), taint("k"), False),  # without a key only Exists matches
     (T(key="k", operator="Like", value="v"), taint("k", value="v"), False),
 ]
 
