@@ -249,8 +249,10 @@ async def test_its_own_defects_are_counted_and_outlived(
     beat.api.fail(ZeroDivisionError("bug"), verb="update")
     await asyncio.sleep(10)
     assert beat.loop.failures == 1 and "failed unexpectedly" in caplog.text
+    reads = len(beat.api.made("get", "leases"))
     await asyncio.sleep(10)
     assert beat.loop.renewals == 2
+    assert len(beat.api.made("get", "leases")) == reads + 1, "it trusts nothing it had"
 
 
 async def test_a_loss_and_its_end_are_one_sentence_each(
