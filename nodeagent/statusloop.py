@@ -200,7 +200,7 @@ class StatusLoop:
             patch = status.patch(node.status, wanted)
             patch["metadata"] = {"resourceVersion": node.metadata.resourceVersion}
             self._node = await client.patch(Node, node.metadata.name, patch, subresource="status")
-            self._reported(now_s, fresh=fresh)
+            self._reported(now_s, is_moved=fresh or self.last_report_s is None)
             for verdict in conditions.transitions(verdicts, node.status.conditions):
                 text = f"Node {node.metadata.name} status is now: {verdict.event}"
                 self._events.note(node, "Normal", verdict.event, text)
@@ -208,10 +208,10 @@ class StatusLoop:
             self._node = node
         self.ready = verdicts[-1].status == "True"
 
-    def _reported(self, now_s: float, *, fresh: bool) -> None:
-        """The next report without news; after news it is moved by up to half, to spread nodes."""
-        spread = 0.5 + self._times.rand() if fresh else 1.0
-        self._report_due_s = now_s + self._times.report_s * spread
+    def _reported(self, now_s: float, *, is_moved: bool) -> None:
+        """The next report without news is moved after news and at the start, to spread nodes."""
+        share = 0.5 + self._times.rand() if is_moved else 1.0
+        self._report_due_s = now_s + self._times.report_s * share
         self.last_report_s = now_s
         self.reports += 1
 

@@ -28,14 +28,20 @@ REFUSED = TransportError("cannot reach https://api: connection refused")
 class Reported:
     """A status loop of node n1 against a fake server; `facts` is what it collects."""
 
-    def __init__(self) -> None:
+    def __init__(self, rand: float = 0.0, settled: asyncio.Event | None = None) -> None:
         self.api = FakeApi()
         self.watching = FakeApi(self.api.store)
         self.facts: NodeFacts = node.facts()
         self.collected = 0
         events = EventRecorder(self.watching, "nodeagent", host="n1", now=self.now)
-        times = StatusTimes(now=self.now, rand=lambda: 0.0)
-        self.loop = StatusLoop(self.api, node.settings(), self.collect, times=times, events=events)
+        self.loop = StatusLoop(
+            self.api,
+            node.settings(),
+            self.collect,
+            times=StatusTimes(now=self.now, rand=lambda: rand),
+            events=events,
+            settled=settled.wait if settled else None,  # type: ignore[arg-type]
+        )
         self.events = events
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -104,6 +110,43 @@ async def test_without_news_it_is_computed_every_ten_seconds_and_reported_every_
     assert told.collected - collected == 60
     assert len(told.api.made("patch")) - patches == 2
     assert not told.api.made("get")
+
+
+async def test_the_report_after_news_or_the_start_is_moved_and_later_ones_are_not(
+    told: Reported,
+) -> None:
+    told.start()
+    await asyncio.sleep(1)
+    for _ in range(2):
+        patches = len(told.api.made("patch"))
+        for pause_s, more in ((148, 0), (10, 1), (280, 1), (20, 2)):  # at 150 s and at 450 s
+            await asyncio.sleep(pause_s)
+            assert len(told.api.made("patch")) - patches == more
+        told.facts = node.facts(problems=("news",))
+        told.loop.wake()
+        await asyncio.sleep(1)
+
+
+async def test_the_pause_is_stretched_by_up_to_four_percent() -> None:
+    told = Reported(rand=1.0)
+    told.start()
+    await asyncio.sleep(1)
+    collected = told.collected
+    await asyncio.sleep(104)
+    await loops.cancel(*told.tasks)
+    assert told.collected - collected == 10
+
+
+async def test_nothing_is_reported_before_the_facts_are_more_than_a_guess() -> None:
+    settled = asyncio.Event()
+    told = Reported(settled=settled)
+    told.start()
+    await asyncio.sleep(20)
+    assert told.collected == 0 and told.api.calls == []
+    settled.set()
+    await asyncio.sleep(1)
+    await loops.cancel(*told.tasks)
+    assert told.ready().status == "True"
 
 
 async def test_news_are_reported_with_the_next_round(told: Reported) -> None:

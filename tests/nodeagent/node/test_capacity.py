@@ -64,10 +64,12 @@ def test_soft_thresholds_and_inodes_hold_nothing_back() -> None:
 
 def test_allocatable_never_falls_below_zero_and_the_excess_is_a_problem() -> None:
     amounts = capacity.capacity(node.facts(), max_pods=110)
-    reserved = capacity.parse_reserved({"memory": "9Gi"})
-    assert capacity.allocatable(amounts, reserved, ())["memory"] == 0
-    (problem,) = capacity.reservation_problems(amounts, reserved)
-    assert "9Gi memory" in problem and "8Gi" in problem
+    reserved = capacity.parse_reserved({"memory": "9Gi", "cpu": "9"})
+    usable = capacity.allocatable(amounts, reserved, ())
+    assert (usable["memory"], usable["cpu"]) == (0, 0)
+    problems = capacity.reservation_problems(amounts, reserved)
+    assert any("9Gi memory" in problem and "8Gi" in problem for problem in problems)
+    assert len(problems) == 2
 
 
 @pytest.mark.parametrize(
