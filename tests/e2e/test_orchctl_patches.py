@@ -211,7 +211,12 @@ ELEMENTS = st.lists(
     st.builds(lambda t, s: {"type": t, "status": s}, TYPES, st.sampled_from(["True", "Unknown"]))
     | st.builds(lambda t: {"type": t, "$patch": "delete"}, TYPES)
     | st.sampled_from(
-        [{"$patch": "replace"}, {"status": "True"}, {"$patch": "wrong", "type": "A"}]
+        [
+            {"$patch": "replace"},
+            {"status": "True"},
+            {"$patch": "wrong", "type": "A"},
+            {"$patch": "merge", "type": "A", "status": "True"},
+        ]
     ),
     max_size=3,
 )
@@ -223,7 +228,10 @@ STATUS = st.fixed_dictionaries(
         "$setElementOrder/conditions": ORDERS,
         "capacity": st.dictionaries(
             st.sampled_from(["cpu", "memory"]), st.sampled_from(["2", None]), max_size=2
-        ) | st.just({"$patch": "replace", "memory": "1"}) | st.just({"$patch": "delete"}),
+        ) | st.sampled_from(
+            [{"$patch": "replace", "memory": "1"}, {"$patch": "delete"},
+             {"$patch": "merge", "cpu": "2"}]
+        ),
         "$retainKeys": st.just(["conditions"]) | st.just(["conditions", "capacity"]),
     },
 )  # fmt: skip
@@ -254,6 +262,60 @@ METADATA = st.fixed_dictionaries(
 def test_any_strategic_patch_of_metadata_has_one_result(twice: Twice, metadata: Any) -> None:
     twice.store(NODE)
     agree(twice.patch({"metadata": metadata}, "strategic"), "metadata", "spec")
+
+
+WHOLE = st.fixed_dictionaries(
+    {},
+    optional={
+        "$patch": st.sampled_from(["delete", "replace", "merge"]),
+        "$retainKeys": st.sampled_from([["spec"], ["apiVersion", "kind", "metadata", "spec"]]),
+        "kind": st.sampled_from(["Node", None]),
+        "apiVersion": st.sampled_from(["v1", None]),
+        "metadata": st.just(None) | st.just({"$patch": "delete"}) | METADATA,
+        "spec": st.just(None) | st.just({"unschedulable": True}),
+    },
+)
+
+
+@SLOW
+@given(WHOLE)
+def test_any_strategic_patch_of_a_whole_object_has_one_result(twice: Twice, patch: Any) -> None:
+    twice.store(NODE)
+    agree(twice.patch(patch, "strategic"), "metadata", "spec")
+
+
+A, B = NODE["status"]["conditions"]
+C = {"type": "C", "status": "True"}
+IN_ORDER = {"finalizers": ["x.io/b", "x.io/a"]}
+# Each directive has an effect, and it is this one; None where it is refused.
+DIRECTIVES: list[tuple[str, Any, Any]] = [
+    ("status", {"conditions": [{"$patch": "replace"}, C]}, {"conditions": [C]}),
+    ("status", {"conditions": [{"$patch": "delete", "type": "A"}]}, {"conditions": [B]}),
+    ("status", {"conditions": [{"$patch": "merge", "type": "A"}]}, None),
+    ("status", {"capacity": {"$patch": "replace", "memory": "1"}}, {"capacity": {"memory": "1"}}),
+    ("status", {"capacity": {"$patch": "delete"}}, {"capacity": {}}),
+    ("status", {"capacity": {"$patch": "merge", "memory": "1"}},
+     {"capacity": {"cpu": "1", "memory": "1"}}),
+    ("status", {"$retainKeys": ["capacity"], "capacity": {"cpu": "2"}},
+     {"conditions": None, "addresses": None, "capacity": {"cpu": "2"}}),
+    ("status", {"$setElementOrder/conditions": [{"type": "B"}, {"type": "A"}]},
+     {"conditions": [B, A]}),
+    ("metadata", {"$deleteFromPrimitiveList/finalizers": ["x.io/a"]}, {"finalizers": ["x.io/b"]}),
+    ("metadata", {"$setElementOrder/finalizers": ["x.io/b", "x.io/a"], **IN_ORDER}, IN_ORDER),
+    ("metadata", {"annotations": {"$patch": "replace", "c": "3"}}, {"annotations": {"c": "3"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "patch", "after"), DIRECTIVES)
+def test_each_directive_has_its_effect(twice: Twice, part: str, patch: Any, after: Any) -> None:
+    twice.store(NODE)
+    options = ("--subresource=status",) if part == "status" else ()
+    for done in twice.patch({part: patch}, "strategic", *options):
+        if after is None:
+            assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+        else:
+            shown = json.loads(done.out)[part]
+            assert {key: shown.get(key) for key in after} == after
 
 
 def test_a_custom_resource_takes_no_strategic_patch(tmp_path: Path) -> None:
