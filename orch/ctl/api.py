@@ -57,8 +57,14 @@ class Api:
 
     async def read(self, path: str, *, accept: str = JSON) -> dict[str, Any]:
         """One object by its path; when it is missing, the error names one called nearly so."""
-        try:
+        async with self.naming(path):
             return await self.get(path, accept=accept)
+
+    @contextlib.asynccontextmanager
+    async def naming(self, path: str) -> AsyncIterator[None]:
+        """When the object of a path is missing, the error names one called nearly so."""
+        try:
+            yield
         except ApiError as error:
             if error.code == 404 and error.name:
                 error.message += await self.near(path, error.name)

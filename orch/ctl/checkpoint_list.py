@@ -65,7 +65,7 @@ async def _list(api: Api, args: argparse.Namespace) -> int:
 async def of_node(api: Api, node: str) -> list[Archive]:
     """The archives an agent tells: `name`, `size` in bytes, `created`, and whose they are."""
     try:
-        return raw.records(await api.get(targets.node_path(node, _PAGE)), "items")
+        return raw.records(await api.read(targets.node_path(node, _PAGE)), "items")
     except ApiError as error:
         if error.code not in (404, 405) or error.name:
             raise

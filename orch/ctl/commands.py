@@ -119,6 +119,7 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "auth": Entry("", "ask what is allowed, and as whom", below=_AUTH),
     "api-resources": Entry("api_resources", "list the resource types the server has"),
+    "api-versions": Entry("api_versions", "list the groups the server has, with their versions"),
     "config": Entry("", "show and change the kubeconfig", below=_CONFIG),
     "metrics": Entry("metrics", "list the promised metrics, their tiers and who exposes them"),
     "version": Entry("version", "show the versions of this command and of the server"),

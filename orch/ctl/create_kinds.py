@@ -182,7 +182,8 @@ async def _create_token(api: Api, args: argparse.Namespace) -> int:
             **given(name=args.bound_object_name, uid=args.bound_object_uid),
         }  # fmt: skip
     body = {"apiVersion": f"{AUTHENTICATION_GROUP}/v1", "kind": "TokenRequest", "spec": spec}
-    answer = await api.send("POST", account, body)
+    async with api.naming(account):
+        answer = await api.send("POST", account, body)
     if args.output:
         forms.show(args.output, answer)
     else:

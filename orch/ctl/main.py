@@ -74,9 +74,15 @@ def _chosen(
     word = args.command if args.command in table else commands.ALIASES.get(args.command, "")
     entry = table.get(word)
     if entry is None:
-        hint = failures.did_you_mean(args.command, table)
+        hint = _meant(args.command, table)
         parser.error(f"there is no command {args.command!r}{hint}")
     return word, entry
+
+
+def _meant(word: str, table: Mapping[str, Entry]) -> str:
+    """A command called nearly so, or one that stands behind another word: `node top`."""
+    behind = (f": did you mean '{one} {word}'?" for one, e in table.items() if word in e.below)
+    return next(behind, "") or failures.did_you_mean(word, table)
 
 
 def _lower(parser: parsing.Parser, rest: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ def _run_summary(args: argparse.Namespace) -> int:
 
 
 async def _summary(api: Api, args: argparse.Namespace) -> int:
-    summary = await api.get(_page(args, "stats/summary"))
+    summary = await api.read(_page(args, "stats/summary"))
     if args.output:
         forms.show(args.output, summary)
         return 0
@@ -51,7 +51,9 @@ def _run_text(args: argparse.Namespace, page: str) -> int:
 
 async def _text(page: str, api: Api, args: argparse.Namespace) -> int:
     """A page as the agent writes it for people."""
-    answer = await api.call("GET", _page(args, page), accept="*/*")
+    path = _page(args, page)
+    async with api.naming(path):
+        answer = await api.call("GET", path, accept="*/*")
     print("\n".join(map(visible, answer.body.decode(errors="replace").splitlines())))
     return 0
 
@@ -66,7 +68,7 @@ async def _zpage(page: str, kind: str, api: Api, args: argparse.Namespace) -> in
         if not args.output:
             return await _text(page, api, args)
         accept = f"application/json;v=v1alpha1;g={DIAGNOSTICS_GROUP};as={kind}"
-        forms.show(args.output, await api.get(_page(args, page), accept=accept))
+        forms.show(args.output, await api.read(_page(args, page), accept=accept))
     except ApiError as error:
         if error.code != 404 or error.name:  # a name is that of a node that is not there
             raise
@@ -83,7 +85,7 @@ def _run_configz(args: argparse.Namespace) -> int:
 
 
 async def _configz(api: Api, args: argparse.Namespace) -> int:
-    found = await api.get(_page(args, "configz"))
+    found = await api.read(_page(args, "configz"))
     (config,) = found.values() if len(found) == 1 else (found,)
     forms.show(args.output or forms.Form("yaml"), config)
     return 0

@@ -13,6 +13,7 @@ from orch.ctl import failures, options, switches
 from orch.ctl.commands import Command, Entry
 
 _UNKNOWN = "unrecognized arguments: "
+_NOT_OFFERED = {"--server-side": "server-side apply is not offered: leave it out"}
 _VALUE = "ignored explicit argument"  # of an option that takes none
 
 
@@ -51,6 +52,8 @@ class Parser(argparse.ArgumentParser):
             return message.replace(_VALUE, "takes true, false or nothing, not")
         words = message.removeprefix(_UNKNOWN).split()
         shown = [w.partition("=")[0] for w in words if w.startswith("-")] or words
+        if shown[0] in _NOT_OFFERED:
+            return _NOT_OFFERED[shown[0]]
         known = [name for name in self._option_string_actions if "=" not in name]
         hint = failures.did_you_mean(shown[0], known)
         return f"{_UNKNOWN}{' '.join(shown)}{hint}"

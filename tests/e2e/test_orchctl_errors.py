@@ -18,6 +18,10 @@ from tests.orch.ctl.conftest import run_command
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with running(tmp_path_factory.mktemp("apiserver")) as server:
+        path = server.directory / "node.json"
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"}}
+        path.write_text(json.dumps(node))
+        assert run_command("create", "-f", str(path), *as_admin(server)).code == 0
         yield server
 
 
@@ -118,6 +122,24 @@ def test_no_permission(server: ApiServer) -> None:
     assert (result.code, result.out.split()[0]) == (1, "no")
 
 
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("get", "node", "worker-1"), 'cannot get resource "nodes"'),
+        (("create", "ns", "x"), 'cannot create resource "namespaces"'),
+        (("delete", "ns", "default"), 'cannot delete resource "namespaces"'),
+        (("cordon", "worker-1"), 'cannot get resource "nodes"'),
+        (("logs", "x"), 'cannot get resource "pods"'),
+        (("create", "token", "default"), 'cannot create resource "serviceaccounts/token"'),
+        (("node", "summary", "worker-1"), 'cannot get resource "nodes/proxy"'),
+    ],
+)
+def test_what_is_not_allowed_is_named(server: ApiServer, words: tuple[str, ...], what: str) -> None:
+    told = line(*words, *user(server, "jane"))
+    assert what in told
+    assert told.endswith("(Forbidden); ask an administrator for a role that allows it\n")
+
+
 def test_no_credentials(server: ApiServer) -> None:
     authority = str(server.directory / "pki" / "ca.crt")
     words = ("-s", f"https://127.0.0.1:{server.port}", "--certificate-authority", authority)
@@ -135,6 +157,17 @@ def test_no_credentials(server: ApiServer) -> None:
         (("get", "namespace", "orch-systme"), 1, "did you mean 'orch-system'?"),
         (("describe", "ns/defualt"), 1, "did you mean 'default'?"),
         (("delete", "ns", "defalt"), 1, "did you mean 'default'?"),
+        (("get", "pods", "--context", "cc"), 1, "did you mean 'c'?"),
+        (("get", "pods", "--user", "v"), 1, "users has no entry named 'v': it has u"),
+        (("create", "namspace", "x"), 2, "did you mean 'namespace'?"),
+        (("create", "token", "defalt"), 1, "did you mean 'default'?"),
+        (("node", "sumary", "worker-1"), 2, "did you mean 'summary'?"),
+        (("node", "summary", "worker"), 1, "did you mean 'worker-1'?"),
+        (("checkpoint", "list", "worker"), 1, "did you mean 'worker-1'?"),
+        (("cordon", "worker"), 1, "did you mean 'worker-1'?"),
+        (("patch", "node", "worker", "-p", "{}"), 1, "did you mean 'worker-1'?"),
+        (("patch", "node", "worker-1", "--type", "stategic", "-p", "{}"), 2, "'strategic'?"),
+        (("whoami",), 2, "did you mean 'auth whoami'?"),
         (("config", "use-context", "C1"), 1, "the kubeconfig has no context 'C1': there are c"),
         (("taint", "node", "x", "a=b:NoSchedul"), 2, "did you mean 'NoSchedule'?"),
         (("man", "aply"), 2, "did you mean 'apply'?"),

@@ -24,6 +24,8 @@ def test_help_may_be_asked_for_first(words: tuple[str, ...]) -> None:
 
 def test_words_that_do_not_fit_are_said_before_a_server_is_looked_for() -> None:
     for words, text in (
+        (("top",), "orchctl: error: there is no command 'top': did you mean 'node top'?; see"),
+        (("apply", "--server-side", "-f", "x"), "orchctl apply: error: server-side apply is not"),
         (("cordon",), "error: say which nodes: either NODE or -l SELECTOR\n"),
         (("drain", "n1", "-l", "a=b"), "error: say which nodes: either NODE or -l SELECTOR\n"),
         (("uncordon", "pods/x"), "error: 'pods/x' is no node: name nodes only\n"),
