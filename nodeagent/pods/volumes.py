@@ -87,7 +87,10 @@ class VolumeStore:
 
     def _prepare(self, pod: Pod, known: Knowledge) -> dict[str, str]:
         places: dict[str, str] = {}
-        directories.make(self.pod_dir(pod.metadata.uid or ""))  # first of all traces, and last
+        try:
+            directories.make(self.pod_dir(pod.metadata.uid or ""))  # first of all traces, and last
+        except OSError as error:
+            raise VolumeError(f"the directory of the pod: {error}") from error
         for volume in pod.spec.volumes or ():
             try:
                 places[volume.name] = self._make(pod, volume, known)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.pods import directories
 from nodeagent.pods.objects import PodObjects
 from nodeagent.pods.references import Reference
 from orch.client.transport import TransportError
@@ -88,6 +89,23 @@ async def test_files_follow_their_object_while_the_pod_runs(world: PodWorld) -> 
     assert color(world) == "blue", "what is gone stays as it was"
     assert "FailedMount" in world.reasons()
     assert list(world.running()) == ["app"]
+
+
+async def test_a_running_pod_is_looked_after_while_its_disk_fails(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.api.create(config(color="red"))
+    await world.start(mounting())
+    await world.until(lambda: "app" in world.running())
+
+    def fails(*_: object) -> bool:
+        raise OSError(5, "Input/output error", "root/pods/uid")
+
+    monkeypatch.setattr(directories, "make", fails)
+    await asyncio.sleep(70)
+    assert "unexpected error" not in caplog.text
+    world.runtime.exit(world.running()["app"], 1)
+    await world.until(lambda: bool(world.waiting()), within_s=30)
 
 
 async def test_an_api_that_is_away_leaves_files_and_restarts_as_they_were(

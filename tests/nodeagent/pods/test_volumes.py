@@ -45,6 +45,15 @@ async def test_removal_takes_everything_and_can_be_repeated(store: VolumeStore) 
     assert Path("/etc").exists()
 
 
+async def test_a_pod_directory_that_cannot_be_made_is_the_volumes_error_too(
+    store: VolumeStore, tmp_path: Path
+) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/pods").touch()
+    with pytest.raises(VolumeError, match=r"the directory of the pod: .*Not a directory"):
+        await store.prepare(pod())
+
+
 @pytest.mark.parametrize("uid", ["", ".", "..", "a/b"])
 async def test_only_a_uid_names_a_pod_to_remove(store: VolumeStore, uid: str) -> None:
     with pytest.raises(VolumeError, match="is not a pod uid"):
