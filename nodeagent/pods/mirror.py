@@ -95,12 +95,12 @@ class MirrorPods:
         """Compare once, and create and delete what differs; trouble is logged when it changes."""
         if not (self._source.ready and self._registry.complete):
             return
+        found = (*self._registry.all_desired(), *self._source.listed())
+        if len(found) == len(self._settled) and all(map(operator.is_, found, self._settled)):
+            return
         static = [pod for pod in self._registry.all_desired() if manifests.is_static(pod)]
         mirrors = self._source.mirrors()
         self._registry.mirrors = len(mirrors)
-        found = (*static, *mirrors)
-        if len(found) == len(self._settled) and all(map(operator.is_, found, self._settled)):
-            return
         planned = plan_mirrors(static, mirrors)
         self._settled = () if planned.create or planned.delete else found
         try:

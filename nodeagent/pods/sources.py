@@ -7,7 +7,7 @@ before the agent's start is then left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from nodeagent.pods import manifests
@@ -53,7 +53,7 @@ class ApiSource:
         return self._informer.synced
 
     def pods(self) -> Sequence[Pod]:
-        own = [pod for pod in self._informer.objects().values() if not is_mirror(pod)]
+        own = [pod for pod in self.listed() if not is_mirror(pod)]
         kept = {pod.metadata.uid or "": self._with_source(pod) for pod in own}
         self._annotated = {
             uid: (pod.metadata.resourceVersion or "", pod) for uid, pod in kept.items()
@@ -62,7 +62,11 @@ class ApiSource:
 
     def mirrors(self) -> Sequence[Pod]:
         """The mirror pods of this node's static ones."""
-        return [pod for pod in self._informer.objects().values() if is_mirror(pod)]
+        return [pod for pod in self.listed() if is_mirror(pod)]
+
+    def listed(self) -> Iterable[Pod]:
+        """Every pod of this node that the API holds, as last seen; mirrors included."""
+        return self._informer.objects().values()
 
     def stored(self, namespace: str, name: str) -> Pod | None:
         """The API's own record of a pod, as last seen."""
