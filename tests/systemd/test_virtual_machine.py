@@ -21,6 +21,12 @@ from tools.testbed.virtual import VirtualMachine, ensure, import_images, virtual
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 AGENT = "nodeagent.service"
+CONTROL_PLANE = ("orch-apiserver.service", "orch-controller-manager.service")
+# The units' own times are kept in test_booted.py, on a processor that is not emulated.
+PATIENCE = {
+    AGENT: "[Service]\nTimeoutStartSec=300\nWatchdogSec=60\n",
+    **dict.fromkeys(CONTROL_PLANE, "[Service]\nTimeoutStartSec=300\n"),
+}
 POD = f"busy-{installed.NODE}"
 CGROUPS = "/sys/fs/cgroup"
 DROP_IN = "/etc/nodeagent/config.d/reloaded.conf"
@@ -76,10 +82,13 @@ def guest(machine_root: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         import_images(running)
         runtime = "unix:///run/containerd/containerd.sock"
         installed.install(running, scratch / "pki", now=clock.utc_now(), runtime=runtime)
+        for unit, times in PATIENCE.items():
+            running.write(f"/etc/systemd/system/{unit}.d/emulated.conf", times)
+        running.check("systemctl", "daemon-reload", timeout_s=180)
         running.write("/opt/fetch.py", FETCH)
         running.write("/etc/nodeagent/manifests/busy.yaml", MANIFEST, mode=0o600)
-        for unit in ("orch-apiserver", "orch-controller-manager", "nodeagent"):
-            running.check("systemctl", "start", f"{unit}.service", timeout_s=180)
+        for unit in (*CONTROL_PLANE, AGENT):
+            running.check("systemctl", "start", unit, timeout_s=400)
         until(lambda: phase(running) == "Running", "the pod runs")
         yield running
 
