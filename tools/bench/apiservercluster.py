@@ -1,8 +1,9 @@
 """5,000 Nodes and Leases under renewals, with watches, whole lists, and a look at what was lost.
 
-The load: 500 renewals a second over 100 connections, 17 status reports a second, 5 watches of all
-Leases, 50 of all Nodes, a list of all Nodes every 10 s. In the end every watch must have brought
-its reader to the state that a list shows, every acknowledged write must be there.
+The load: 500 renewals a second, one after the other over 100 connections, 17 status reports a
+second, 5 watches of all Leases, 50 of all Nodes, a list of all Nodes every 10 s. In the end every
+watch must have brought its reader to the state that a list shows, every acknowledged write must be
+there.
 """
 
 from __future__ import annotations
@@ -128,8 +129,11 @@ class Load:
         self.leases = leases  # name → the object as last answered
         self.sent = 0
 
-    async def renew(self, client: Client, names: list[bytes], per_second: float) -> None:
+    async def renew(
+        self, client: Client, names: list[bytes], per_second: float, after_s: float = 0.0
+    ) -> None:
         """Each of the names in turn, at that rate; late ones are sent at once."""
+        await asyncio.sleep(after_s)
         loop = asyncio.get_running_loop()
         planned_s, turn = loop.time(), 0
         while True:
@@ -184,8 +188,11 @@ async def _large(server: ApiServer, context: ssl.SSLContext, seconds: float, tab
     load = Load(writers, leases)
     names = sorted(leases)
     lists: list[float] = []
-    tasks = [
-        asyncio.create_task(load.renew(client, names[n::CONNECTIONS], RENEWALS_PER_S / CONNECTIONS))
+    each_per_s = RENEWALS_PER_S / CONNECTIONS
+    tasks = [  # one after the other, as nodes that know nothing of each other
+        asyncio.create_task(
+            load.renew(client, names[n::CONNECTIONS], each_per_s, n / RENEWALS_PER_S)
+        )
         for n, client in enumerate(writers)
     ]
     tasks += [asyncio.create_task(report(reporter)), asyncio.create_task(list_nodes(lister, lists))]
