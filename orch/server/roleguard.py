@@ -20,8 +20,8 @@ from orch.server.resources.document import Document
 from orch.wire import errors
 from orch.wire.errors import ApiError, forbidden
 from orch.wire.identity import Identity
-from orch.wire.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Resource
-from orch.wire.names import GROUP_MASTERS
+from orch.wire.kinds import CLUSTER_ROLES, ROLES, Resource
+from orch.wire.names import GROUP_MASTERS, RBAC_GROUP
 
 _EVERYTHING = (Rule((ALL,), (ALL,), (ALL,)), Rule((ALL,), urls=(ALL,)))
 _HOUSEKEEPING = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
@@ -37,8 +37,7 @@ class RoleGuard:
     def check(self, target: Target, new: Document, old: Document | None) -> None:
         """ApiError 403 for what the caller would grant without holding it; 404 for no such role."""
         resource = target.strategy.resource
-        guarded = resource in (CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS)
-        if not guarded or GROUP_MASTERS in target.identity.groups:
+        if resource.group != RBAC_GROUP or GROUP_MASTERS in target.identity.groups:
             return
         if old is not None and _substance(new) == _substance(old):
             return
