@@ -5,14 +5,14 @@ Used by `parts` alone. Without a runtime, or with the feature gate off, there ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from nodeagent.checkpoint import policy
+from nodeagent.checkpoint import frozen, policy
 from nodeagent.checkpoint.counts import CheckpointCounts
 from nodeagent.checkpoint.encryption import EncryptionError
-from nodeagent.checkpoint.frozen import FrozenWatch, UnknownContainer
+from nodeagent.checkpoint.frozen import ActiveContainer, FrozenWatch
 from nodeagent.checkpoint.pruner import Pruner
 from nodeagent.checkpoint.reports import PodNews, Reports
 from nodeagent.checkpoint.service import CheckpointLimits, CheckpointService
@@ -29,7 +29,6 @@ from orch.component.loops import Periodic
 from orch.wire.pods import Pod
 
 PRUNE_INTERVAL_S = 60.0
-FROZEN_INTERVAL_S = 4.0  # twice, and the container is freed: within 15 s in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Checkpoints:
         """What has to run for as long as the agent does, by name."""
         pruning = Periodic("checkpoint store", self.pruner.step, interval_s=PRUNE_INTERVAL_S)
         self.pruner.wake = pruning.wake
-        watching = Periodic("frozen containers", self.frozen.step, interval_s=FROZEN_INTERVAL_S)
+        watching = Periodic("frozen containers", self.frozen.step, interval_s=frozen.INTERVAL_S)
         return {"checkpoint store": pruning.run(), "frozen containers": watching.run()}
 
     def excess_bytes(self) -> int | None:
@@ -63,8 +62,12 @@ def build(
     runtime: ContainerRuntime | None,
     sampler: Sampler,
     news: PodNews | None,
+    silent_s: Callable[[], float],
 ) -> Checkpoints | None:
-    """None when nothing can be checkpointed; SetupError for recipients that cannot be used."""
+    """None when nothing can be checkpointed; SetupError for recipients that cannot be used.
+
+    `silent_s` is for how long the runtime has owed an answer.
+    """
     if runtime is None or not features.enabled("ContainerCheckpoint"):
         return None
     root_dir = registry.settings.root_dir
@@ -82,7 +85,7 @@ def build(
     store = CheckpointStore(root_dir, encryption)
     reviver = Reviver(runtime)
     service = CheckpointService(registry, runtime, store, pruner, reviver=reviver, limits=limits)
-    watch = FrozenWatch(pods, reviver, pruner.reports, service.is_busy)
+    watch = FrozenWatch(pods, reviver, pruner.reports, is_busy=service.is_busy, silent_s=silent_s)
     return Checkpoints(service, shelf, pruner, watch)
 
 
@@ -107,10 +110,14 @@ class _KnownPods:
             return None
         return {pod.metadata.uid or "" for pod in self.registry.all_desired()}
 
-    def unknown_containers(self) -> list[UnknownContainer]:
+    def active_containers(self) -> list[ActiveContainer]:
         return [
-            UnknownContainer(one.container.id, one.container.name, self.registry.desired(uid))
+            ActiveContainer(
+                one.container.id,
+                one.container.name,
+                self.registry.desired(uid),
+                one.container.state is ContainerState.UNKNOWN,
+            )
             for uid, view in self.registry.views().items()
-            for one in view.containers
-            if one.container.state is ContainerState.UNKNOWN
+            for one in view.active
         ]

@@ -13,7 +13,8 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from nodeagent.runtime.base import (
@@ -31,6 +32,7 @@ _GONE = (errno.ENOENT, errno.ENODEV)  # of the other cgroup version, or the cont
 _RETRY_S = 0.5
 _SETTLE_S = 0.2
 _SETTLE_CHECKS = 3
+_TRACER = re.compile(r"^TracerPid:\s+([1-9]\d*)$", re.MULTILINE)
 
 # control file → what it says when frozen, what to write to thaw; cgroup v1 and v2
 _CONTROLS = {"freezer.state": (("FROZEN", "FREEZING"), "THAWED"), "cgroup.freeze": (("1",), "0")}
@@ -118,7 +120,42 @@ class Reviver:
 
 def is_frozen(cgroup_root: Path, container_id: str) -> bool:
     """Whether a cgroup of a container is frozen. Blocking I/O."""
-    return any(_is_frozen(cgroup) for cgroup in _cgroups_of(cgroup_root, container_id))
+    return any(_is_frozen(cgroup) for _, cgroup in _cgroups_of(cgroup_root, {container_id}))
+
+
+def left_frozen(
+    cgroup_root: Path, container_ids: Collection[str], *, proc: Path = Path("/proc")
+) -> tuple[set[str], dict[str, str]]:
+    """Those of the containers that are frozen and that no CRIU is at work on. Blocking I/O.
+
+    And those of which that cannot be seen, with the reason.
+    """
+    found, unreadable = set(), {}
+    for container_id, cgroup in _cgroups_of(cgroup_root, container_ids):
+        try:
+            if _is_frozen(cgroup) and not _is_being_dumped(cgroup, proc):
+                found.add(container_id)
+        except OSError as error:
+            unreadable[container_id] = str(error)
+    return found, unreadable
+
+
+def _is_being_dumped(cgroup: Path, proc: Path) -> bool:
+    """Whether CRIU traces a process in it, as it does from the freeze to the end of the dump."""
+    try:
+        pids = (cgroup / "cgroup.procs").read_text().split()
+    except OSError:
+        return False
+    return any(_tracer(proc / pid, proc) == "criu" for pid in pids)
+
+
+def _tracer(process: Path, proc: Path) -> str:
+    """The name of the program that traces a process; "" for none."""
+    try:
+        found = _TRACER.search((process / "status").read_text())
+        return (proc / found[1] / "comm").read_text().strip() if found else ""
+    except OSError:  # it has just ended
+        return ""
 
 
 def _is_frozen(cgroup: Path) -> bool:
@@ -137,7 +174,7 @@ def thaw(cgroup_root: Path, container_id: str) -> bool:
 
     Blocking I/O. OSError: a control file of a cgroup that exists cannot be written.
     """
-    thawed = [cgroup for cgroup in _cgroups_of(cgroup_root, container_id) if _thaw_one(cgroup)]
+    thawed = [c for _, c in _cgroups_of(cgroup_root, {container_id}) if _thaw_one(c)]
     return bool(thawed)
 
 
@@ -156,15 +193,15 @@ def _thaw_one(cgroup: Path) -> bool:
     return False
 
 
-def _cgroups_of(cgroup_root: Path, container_id: str) -> Iterator[Path]:
-    """The container's directories: named by its id, or as systemd scopes that end with it."""
-    if not container_id:
-        return
+def _cgroups_of(cgroup_root: Path, container_ids: Collection[str]) -> Iterator[tuple[str, Path]]:
+    """Directories of containers: named by the id, or as systemd scopes that end with it."""
     for hierarchy in _hierarchies(cgroup_root):
         for directory, names, _ in os.walk(hierarchy):
             for name in names:
-                if name == container_id or name.endswith(f"{container_id}.scope"):
-                    yield Path(directory, name)
+                in_scope = name.removesuffix(".scope").rpartition("-")[2]
+                container_id = name if name in container_ids else in_scope
+                if container_id in container_ids:
+                    yield container_id, Path(directory, name)
 
 
 def _hierarchies(cgroup_root: Path) -> Iterator[Path]:

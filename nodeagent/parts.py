@@ -194,7 +194,13 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         note=lambda reason, text: endingparts.note_on(status, events, reason, text),
     )
     checkpoints = checkpointparts.build(
-        config, features, registry, runtime, sampler, keeper.events if keeper else None
+        config,
+        features,
+        registry,
+        runtime,
+        sampler,
+        keeper.events if keeper else None,
+        watch.silent_s,
     )
     machine = collector.machine_facts(host, hostname=node_name, hugepages_bytes=read_hugepages())
     facts = FactsCollector(

@@ -37,6 +37,7 @@ class RuntimeWatch:
         self.failures = 0
         self._runtime = runtime
         self._on_change = on_change
+        self._asked_s: float | None = None  # the first question that has no good answer yet
         self._known = asyncio.Event()
         if runtime is None:
             self._known.set()
@@ -48,6 +49,12 @@ class RuntimeWatch:
             absent=self.health.absent, since_s=asyncio.get_running_loop().time()
         )
         await loops.Periodic("runtime watch", self.check, interval_s=INTERVAL_S).run()
+
+    def silent_s(self) -> float:
+        """For how long an answer has been due; 0 when none is."""
+        if self._asked_s is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._asked_s
 
     async def known(self) -> None:
         """Wait for the first good answer, or until the runtime counts as down without one.
@@ -70,6 +77,8 @@ class RuntimeWatch:
 
     async def _ask(self, runtime: ContainerRuntime) -> None:
         self.checks += 1
+        if self._asked_s is None:
+            self._asked_s = asyncio.get_running_loop().time()
         fresh = self.health.version is None or bool(self.health.error)
         try:
             async with asyncio.timeout(DEADLINE_S):
@@ -80,6 +89,7 @@ class RuntimeWatch:
         except TimeoutError:
             self._failed(f"no answer within {DEADLINE_S:g} s")
         else:
+            self._asked_s = None
             now_s = asyncio.get_running_loop().time()
             self.health = verdict.answered(self.health, now_s, conditions, version)
             self._known.set()

@@ -35,7 +35,7 @@ def build(
     runtime: FakeRuntime | None = None,
 ) -> checkpointparts.Checkpoints | None:
     config = NodeAgentConfiguration(checkpoint=policy)
-    return checkpointparts.build(config, features, registry, runtime, sampler, None)
+    return checkpointparts.build(config, features, registry, runtime, sampler, None, lambda: 0.0)
 
 
 async def test_without_a_runtime_or_the_feature_there_are_none(

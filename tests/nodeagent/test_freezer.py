@@ -93,6 +93,26 @@ def test_what_runs_and_what_belongs_to_others_is_left_alone(tmp_path: Path) -> N
     assert (running.read_text(), other.read_text()) == ("THAWED\n", "FROZEN\n")
 
 
+@pytest.mark.parametrize(
+    ("tracer", "comm", "expected"),
+    [("0", "", {ID}), ("77", "criu", set()), ("77", "strace", {ID}), ("78", "", {ID})],
+)
+def test_what_criu_is_at_work_on_was_not_left_frozen(
+    tmp_path: Path, tracer: str, comm: str, expected: set[str]
+) -> None:
+    control = v1(tmp_path, "FROZEN")
+    v1(tmp_path, "FROZEN", name="other")
+    (control.parent / "cgroup.procs").write_text("12\n13\n")
+    for pid, status in (("13", f"Name:\tsh\nTracerPid:\t{tracer}\nUid:\t0\n"), ("77", "")):
+        (tmp_path / "proc" / pid).mkdir(parents=True)
+        (tmp_path / "proc" / pid / "status").write_text(status)
+        (tmp_path / "proc" / pid / "comm").write_text(f"{comm}\n")
+
+    found, _ = freezer.left_frozen(tmp_path, {ID, "gone"}, proc=tmp_path / "proc")
+
+    assert found == expected
+
+
 def test_without_cgroups_there_is_nothing_to_thaw(tmp_path: Path) -> None:
     assert freezer.thaw(tmp_path, ID) is False
 

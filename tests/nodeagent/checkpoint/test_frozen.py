@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from nodeagent import freezer
-from nodeagent.checkpoint.frozen import LOOKS, LOOKS_AGAIN, FrozenWatch, UnknownContainer
+from nodeagent.checkpoint import frozen
+from nodeagent.checkpoint.frozen import LOOKS, LOOKS_AGAIN, SILENT_S, ActiveContainer, FrozenWatch
 from nodeagent.freezer import Reviver
 from nodeagent.runtime import base
+from nodeagent.runtime.health import RuntimeWatch
+from orch.component import loops
+from orch.component.loops import Periodic
 from tests.fakes.checkpoints import Node, checkpointable_node
 
 TOLD = "Container app was left frozen by a checkpoint; it runs again"
 
 
 class World:
-    """Containers in the state Unknown, their cgroups, and the watch."""
+    """Containers, their cgroups, and the watch; `silent_s` the runtime has owed an answer."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.cgroups = node.root / "cgroup"
-        self.unknown: list[UnknownContainer] = []
+        self.active: list[ActiveContainer] = []
+        self.silent_s = 0.0
         self.busy: set[str] = set()
         (self.cgroups).mkdir()
         (self.cgroups / "cgroup.controllers").touch()
         reviver = Reviver(node.runtime, cgroup_root=self.cgroups)
-        self.watch = FrozenWatch(self, reviver, node.reports, lambda one: one in self.busy)
+        self.watch = FrozenWatch(
+            self,
+            reviver,
+            node.reports,
+            is_busy=lambda one: one in self.busy,
+            silent_s=lambda: self.silent_s,
+        )
 
-    def unknown_containers(self) -> list[UnknownContainer]:
-        return self.unknown
+    def active_containers(self) -> list[ActiveContainer]:
+        return self.active
 
-    def add(self, name: str, *, frozen: bool) -> Path:
+    def add(self, name: str, *, frozen: bool, unknown: bool = True) -> Path:
         container_id = self.node.pods.running[name]
-        self.unknown.append(UnknownContainer(container_id, name, self.node.pods.pod))
+        self.active.append(ActiveContainer(container_id, name, self.node.pods.pod, unknown))
         cgroup = self.cgroups / "orchpods" / "podu1" / container_id
         cgroup.mkdir(parents=True)
         control = cgroup / "cgroup.freeze"
@@ -102,6 +114,50 @@ async def test_a_container_that_runs_is_left_alone(world: World) -> None:
 
     assert world.node.reports.counts.thawed == 0
     assert world.node.runtime.called("resume_container") == []
+
+
+async def test_while_the_runtime_answers_what_it_calls_running_is_left_alone(world: World) -> None:
+    control = world.add("app", frozen=True, unknown=False)
+
+    for _ in range(5):
+        await world.watch.step()
+
+    assert control.read_text() == "1\n"
+
+
+async def test_a_silent_runtime_needs_no_answer_for_its_containers_to_be_freed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frozen, "FREE_WITHIN_S", 0.1)
+    controls = [world.add(name, frozen=True, unknown=False) for name in ("app", "side")]
+    world.node.runtime.hold("resume_container")
+    world.silent_s = SILENT_S
+
+    await world.watch.step()
+    assert [control.read_text() for control in controls] == ["1\n", "1\n"]
+    await world.watch.step()
+
+    assert [control.read_text() for control in controls] == ["0", "0"]
+    assert world.node.reports.counts.thawed == 2
+
+
+@pytest.mark.looptime
+async def test_a_container_is_freed_within_fifteen_seconds_of_a_hanging_runtime(
+    world: World,
+) -> None:
+    """The watch as the agent runs it, beside the watch of the runtime, on the loop's clock."""
+    control = world.add("app", frozen=True, unknown=False)
+    asked = RuntimeWatch(world.node.runtime)
+    world.watch._silent_s = asked.silent_s
+    periodic = Periodic("frozen", world.watch.step, interval_s=frozen.INTERVAL_S)
+    tasks = [loops.spawn(asked.run(), name="ask"), loops.spawn(periodic.run(), name="frozen")]
+    await asyncio.sleep(20.1)  # it has just answered
+    assert control.read_text() == "1\n"
+    for call in ("conditions", "version", "resume_container"):
+        world.node.runtime.hold(call)
+    await asyncio.sleep(12.1)
+    assert control.read_text() == "0"
+    await loops.cancel(*tasks)
 
 
 async def test_one_that_cannot_be_read_keeps_no_other_frozen(

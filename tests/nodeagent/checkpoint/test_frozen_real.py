@@ -11,13 +11,13 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from nodeagent import freezer
-from nodeagent.checkpoint.frozen import LOOKS, FrozenWatch, UnknownContainer
+from nodeagent.checkpoint.frozen import LOOKS, ActiveContainer, FrozenWatch
 from nodeagent.checkpoint.reports import Reports
 from nodeagent.freezer import Reviver
 from nodeagent.runtime.base import ContainerState, RuntimeCallError
@@ -88,13 +88,21 @@ async def watched(node: RealNode) -> int:
     detail = await node.runtime.container_detail(container_id)
     unknown = detail.container.state is ContainerState.UNKNOWN
 
-    class Pods:
-        def unknown_containers(self) -> list[UnknownContainer]:
-            return [UnknownContainer(container_id, "app", None)] if unknown else []
-
     reports = Reports()
-    watch = FrozenWatch(Pods(), Reviver(node.runtime), reports, lambda _id: False)
+    watch = a_watch(node, reports, silent_s=lambda: 0.0, unknown=unknown)
     for _ in range(LOOKS):
         await watch.step()
     assert not was_frozen or unknown, "a container is frozen and its state says nothing of it"
     return reports.counts.thawed
+
+
+def a_watch(
+    node: RealNode, reports: Reports, *, silent_s: Callable[[], float], unknown: bool = False
+) -> FrozenWatch:
+    class Pods:
+        def active_containers(self) -> list[ActiveContainer]:
+            return [ActiveContainer(node.pods.running["app"], "app", None, unknown)]
+
+    return FrozenWatch(
+        Pods(), Reviver(node.runtime), reports, is_busy=lambda _id: False, silent_s=silent_s
+    )

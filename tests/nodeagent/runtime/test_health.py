@@ -49,6 +49,21 @@ async def test_the_first_good_answer_is_signalled_at_once(watched: Watched) -> N
     assert watched.watch.health.version and watched.watch.health.version.version == "1.0.0"
 
 
+async def test_it_says_for_how_long_an_answer_is_due(watched: Watched) -> None:
+    watched.start()
+    await asyncio.sleep(1)
+    assert watched.watch.silent_s() == 0
+    watched.runtime.hold("conditions")
+    watched.runtime.fail("conditions", RuntimeUnavailable("Status", "gone"))
+    await asyncio.sleep(10)  # asked at 5 s; given up, and asked again, at 15 s
+    assert watched.watch.silent_s() == pytest.approx(6)
+    await asyncio.sleep(10)
+    assert watched.watch.silent_s() == pytest.approx(16)
+    watched.runtime.heal("conditions")
+    await asyncio.sleep(5)
+    assert watched.watch.silent_s() == 0
+
+
 async def test_nothing_new_wakes_nobody(watched: Watched) -> None:
     watched.start()
     await asyncio.sleep(61)
