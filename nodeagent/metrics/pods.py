@@ -39,6 +39,7 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
         states,
     )
     yield from _starts(registry)
+    yield from _image_volumes(registry)
     yield from _listings(registry)
     yield from _timings(registry)
     yield _counters(
@@ -71,6 +72,28 @@ def _lifecycles(registry: PodRegistry) -> Iterator[Metric]:
     for labels, count in sorted(working.items()):
         family.add_metric(list(labels), count)
     yield family
+
+
+def _image_volumes(registry: PodRegistry) -> Iterator[Metric]:
+    counts = registry.counts
+    for name, text, value in (
+        (
+            "nodeagent_image_volume_requested",
+            "Mounts of images as volumes that were asked for.",
+            counts.image_volumes_requested,
+        ),
+        (
+            "nodeagent_image_volume_mounted_succeed",
+            "Mounts of images as volumes that were made.",
+            counts.image_volumes_mounted,
+        ),
+        (
+            "nodeagent_image_volume_mounted_errors",
+            "Mounts of images as volumes that could not be made.",
+            counts.image_volume_errors,
+        ),
+    ):
+        yield _counters(name, _BETA + text, (), [((), value)])
 
 
 def _listings(registry: PodRegistry) -> Iterator[Metric]:

@@ -25,6 +25,9 @@ class PodCounts:
     def __init__(self) -> None:
         self.timings = Timings()
         self.images_removed: Counter[str] = Counter()  # by reason
+        self.image_volumes_requested = 0
+        self.image_volumes_mounted = 0
+        self.image_volume_errors = 0
         self.started_pods = 0
         self.started_pod_errors = 0
         self.started_containers: Counter[str] = Counter()  # by type

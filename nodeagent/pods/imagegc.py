@@ -128,7 +128,8 @@ class ImageCollection:
             for one in found:
                 await self._remove(one)
         except (RuntimeCallError, OSError, TimeoutError) as error:
-            self._say(f"images are not looked after: {error or 'their disk does not answer'}")
+            why = str(error) or "their disk does not answer"
+            self._say(f"images are not looked after: {why}")
             return
         wanted = excess_bytes(disk, self._bounds)
         freed = sum(one.image.size_bytes for one in found)
@@ -150,12 +151,14 @@ class ImageCollection:
 
     def _used(self) -> frozenset[str]:
         held = [c.container for view in self._registry.views().values() for c in view.containers]
-        wanted = [c for pod in self._registry.all_desired() for c in spec.all_containers(pod)]
+        desired = self._registry.all_desired()
+        wanted = [c for pod in desired for c in spec.all_containers(pod)]
         return frozenset(
             {
                 *(container.image for container in held),
                 *(container.image_ref for container in held),
                 *(container.image for container in wanted),
+                *(image.reference for pod in desired for image in spec.image_volumes(pod).values()),
             }
         )
 

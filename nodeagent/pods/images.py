@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeUnavailable
-from orch.wire.pods import Container
 
 ALWAYS, IF_NOT_PRESENT, NEVER = "Always", "IfNotPresent", "Never"
 
@@ -22,11 +21,9 @@ class ImageProblem(Exception):
         self.reason = reason
 
 
-def pull_policy(container: Container) -> str:
+def pull_policy(reference: str, given: str | None) -> str:
     """The policy given, else Always for `:latest` or no tag at all, else IfNotPresent."""
-    if container.imagePullPolicy:
-        return container.imagePullPolicy
-    return ALWAYS if tag_of(container.image) == "latest" else IF_NOT_PRESENT
+    return given or (ALWAYS if tag_of(reference) == "latest" else IF_NOT_PRESENT)
 
 
 def tag_of(reference: str) -> str:
@@ -37,14 +34,13 @@ def tag_of(reference: str) -> str:
     return last.partition(":")[2] or "latest"
 
 
-async def must_pull(runtime: ContainerRuntime, container: Container) -> bool:
-    """Whether the policy asks for a pull now. ImageProblem; RuntimeUnavailable."""
-    reference = container.image
+async def must_pull(runtime: ContainerRuntime, reference: str, given: str | None) -> bool:
+    """Whether the pull policy `given` asks for a pull now. ImageProblem; RuntimeUnavailable."""
     if not _REFERENCE.fullmatch(reference):
         raise ImageProblem(
             "InvalidImageName", f"Failed to apply default image tag {reference!r}: not a reference"
         )
-    policy = pull_policy(container)
+    policy = pull_policy(reference, given)
     if policy != ALWAYS and await _is_present(runtime, reference):
         return False
     if policy == NEVER:

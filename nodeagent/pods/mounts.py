@@ -26,13 +26,20 @@ _PROPAGATION = {
 def container_mounts(
     container: Container,
     volumes: Mapping[str, str],
+    images: Mapping[str, str],
     values: Mapping[str, str],
     *,
     recursive_possible: bool = True,
 ) -> tuple[Mount, ...]:
-    """One mount per volumeMount; `values` are the container's environment (for subPathExpr)."""
+    """One mount per volumeMount.
+
+    `volumes` gives paths on the host, `images` references, both by the volume's name; `values` are
+    the container's environment (for subPathExpr).
+    """
     return tuple(
-        _mount(container, mount, volumes, values, recursive_possible)
+        _image_mount(container, mount, images[mount.name])
+        if mount.name in images
+        else _mount(container, mount, volumes, values, recursive_possible)
         for mount in container.volumeMounts or ()
     )
 
@@ -66,6 +73,15 @@ def _mount(
         propagation=_propagation(container, mount),
         recursive_readonly=_is_recursive(container, mount, possible=recursive_possible),
     )
+
+
+def _image_mount(container: Container, mount: VolumeMount, reference: str) -> Mount:
+    if mount.subPath or mount.subPathExpr or mount.mountPropagation not in (None, "", "None"):
+        raise SpecError(
+            f"container {container.name}: volumeMount {mount.mountPath}: an image volume is "
+            "mounted whole and by itself; leave out subPath, subPathExpr and mountPropagation"
+        )
+    return Mount("", mount.mountPath, readonly=True, image=reference)
 
 
 def _is_recursive(container: Container, mount: VolumeMount, *, possible: bool) -> bool:

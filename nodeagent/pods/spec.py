@@ -25,6 +25,7 @@ from orch.wire import names, quantity
 from orch.wire.pods import (
     Container,
     EnvVarSource,
+    ImageVolume,
     Pod,
     PodSecurityContext,
     SecurityContext,
@@ -123,16 +124,7 @@ def container_spec(
     context: ContainerContext,
 ) -> ContainerSpec:
     """SpecError when the container asks for what cannot be given."""
-    addresses = _addresses(pod, settings, context.pod_ips)
-
-    def value_from(source: EnvVarSource) -> str | None:
-        if source.fieldRef is not None:
-            return env.pod_field(pod, source.fieldRef.fieldPath, addresses)
-        if source.resourceFieldRef is not None:
-            return downward.resource_field(container, source.resourceFieldRef, settings.allocatable)
-        return None
-
-    variables = env.environment(container, value_from, context.objects)
+    variables = _variables(pod, container, settings, context)
     known = dict(variables)
     pod_security = pod.spec.securityContext or PodSecurityContext()
     security = container.securityContext or SecurityContext()
@@ -150,6 +142,7 @@ def container_spec(
         mounts=mounts.container_mounts(
             container,
             context.volumes,
+            {name: image.reference for name, image in image_volumes(pod).items()},
             known,
             recursive_possible=sysctls.is_at_least(
                 settings.kernel_version, KERNEL_WITH_RECURSIVE_READONLY
@@ -180,6 +173,22 @@ def container_spec(
     )
 
 
+def _variables(
+    pod: Pod, container: Container, settings: PodSettings, context: ContainerContext
+) -> tuple[tuple[str, str], ...]:
+    """The container's environment."""
+    addresses = _addresses(pod, settings, context.pod_ips)
+
+    def value_from(source: EnvVarSource) -> str | None:
+        if source.fieldRef is not None:
+            return env.pod_field(pod, source.fieldRef.fieldPath, addresses)
+        if source.resourceFieldRef is not None:
+            return downward.resource_field(container, source.resourceFieldRef, settings.allocatable)
+        return None
+
+    return env.environment(container, value_from, context.objects)
+
+
 def container_resources(
     pod: Pod, container: Container, memory_capacity_bytes: int = 0
 ) -> LinuxResources:
@@ -208,6 +217,11 @@ def cpu_quota_usec(milli: int) -> int | None:
 def all_containers(pod: Pod) -> list[Container]:
     spec = pod.spec
     return [*(spec.initContainers or ()), *spec.containers, *(spec.ephemeralContainers or ())]
+
+
+def image_volumes(pod: Pod) -> dict[str, ImageVolume]:
+    """The pod's volumes that are images, by name."""
+    return {v.name: v.image for v in pod.spec.volumes or () if v.image is not None}
 
 
 def container_type(pod: Pod | None, name: str) -> str:

@@ -16,7 +16,7 @@ from nodeagent.pods.services import PodServices
 from nodeagent.pods.spec import ContainerContext
 from nodeagent.pods.troubles import StepFailed, failing_as
 from nodeagent.pods.volumes import VolumeError
-from nodeagent.runtime.base import ContainerSpec, SandboxDetail
+from nodeagent.runtime.base import ContainerSpec, RuntimeCallError, SandboxDetail, SandboxSpec
 from orch.wire.pods import Container, Pod
 
 
@@ -48,7 +48,8 @@ class Starting:
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
     ) -> str:
         try:
-            await self._ensure_image(pod, container)
+            await self._ensure_image(pod, container.image, container.imagePullPolicy)
+            await self._ensure_image_volumes(pod, container)
         except ImageProblem as error:
             raise StepFailed(container.name, error.reason, str(error)) from error
         try:
@@ -59,7 +60,7 @@ class Starting:
         attempt = sandbox.sandbox.attempt
         in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
         async with failing_as("CreateContainerError", container.name):
-            made = await self._runtime.create_container(sandbox.sandbox.id, wanted, in_sandbox)
+            made = await self._create_mounting(sandbox, wanted, in_sandbox)
             await self._services.observer.refresh(
                 self._uid, containers=(made,), made_in=sandbox.sandbox.id
             )
@@ -94,9 +95,34 @@ class Starting:
         message = await services.messages.mount(self._uid, container, action.attempt)
         return replace(wanted, mounts=(*wanted.mounts, message))
 
-    async def _ensure_image(self, pod: Pod, container: Container) -> None:
-        events, image = self._services.events, container.image
-        if not await images.must_pull(self._runtime, container):
+    async def _create_mounting(
+        self, sandbox: SandboxDetail, wanted: ContainerSpec, in_sandbox: SandboxSpec
+    ) -> str:
+        """Create the container; what becomes of its image volumes is counted."""
+        volumes = sum(1 for mount in wanted.mounts if mount.image)
+        counts = self._services.registry.counts
+        try:
+            made = await self._runtime.create_container(sandbox.sandbox.id, wanted, in_sandbox)
+        except RuntimeCallError:
+            counts.image_volume_errors += volumes
+            raise
+        counts.image_volumes_mounted += volumes
+        return made
+
+    async def _ensure_image_volumes(self, pod: Pod, container: Container) -> None:
+        counts, volumes = self._services.registry.counts, spec.image_volumes(pod)
+        mounted = [volumes[m.name] for m in container.volumeMounts or () if m.name in volumes]
+        counts.image_volumes_requested += len(mounted)
+        try:
+            for image in mounted:
+                await self._ensure_image(pod, image.reference, image.pullPolicy)
+        except ImageProblem:
+            counts.image_volume_errors += len(mounted)
+            raise
+
+    async def _ensure_image(self, pod: Pod, image: str, policy: str | None) -> None:
+        events = self._services.events
+        if not await images.must_pull(self._runtime, image, policy):
             events.normal(pod, "Pulled", f'Container image "{image}" already present on machine')
             return
         events.normal(pod, "Pulling", f'Pulling image "{image}"')

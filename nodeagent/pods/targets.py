@@ -49,7 +49,7 @@ def _volumes(uid: str, pod: Pod | None, settings: PodSettings) -> tuple[VolumeTa
     return tuple(
         VolumeTarget(volume.name, _path(uid, volume, kind, settings), kind)
         for volume, kind in listed
-        if kind
+        if kind and volume.image is None  # that is the image's, and counted there
     )
 
 

@@ -73,7 +73,7 @@ class VolumeStore:
         self, uid: str, container: str, mounts: Sequence[Mount], volumes: Mapping[str, str]
     ) -> tuple[Mount, ...]:
         """The mounts as the runtime is to make them; VolumeError when a link leads one astray."""
-        if all(mount.host_path in volumes.values() for mount in mounts):
+        if all(mount.image or mount.host_path in volumes.values() for mount in mounts):
             return tuple(mounts)
         return await asyncio.to_thread(self._bind, uid, container, mounts, set(volumes.values()))
 
@@ -92,6 +92,8 @@ class VolumeStore:
         except OSError as error:
             raise VolumeError(f"the directory of the pod: {error}") from error
         for volume in pod.spec.volumes or ():
+            if volume.image is not None:
+                continue  # the runtime mounts it
             try:
                 places[volume.name] = self._make(pod, volume, known)
             except (OSError, ValueError, SpecError, NotThere) as error:
@@ -104,7 +106,7 @@ class VolumeStore:
         kind = next((key for key in KINDS if getattr(volume, key) is not None), "")
         if not kind:
             asked = ", ".join(key for key in volume.to_wire() if key != "name") or "nothing"
-            supported = ", ".join(["hostPath", *KINDS])
+            supported = ", ".join(["hostPath", "image", *KINDS])
             raise ValueError(f"the source {asked} is not supported; use one of {supported}")
         path = self.volume_dir(pod.metadata.uid or "", KINDS[kind], volume.name)
         group = (pod.spec.securityContext or PodSecurityContext()).fsGroup
@@ -131,7 +133,7 @@ class VolumeStore:
     ) -> tuple[Mount, ...]:
         made = []
         for index, mount in enumerate(mounts):
-            if mount.host_path in roots:
+            if mount.image or mount.host_path in roots:
                 made.append(mount)
                 continue
             path = mount.host_path

@@ -121,11 +121,14 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
+    """`image` names an image to mount read-only instead of `host_path`, which is "" then."""
+
     host_path: str
     container_path: str
     readonly: bool = False
     propagation: str = "private"  # private | host_to_container | bidirectional
     recursive_readonly: bool = False
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,7 @@ def _mount(mount: Mount) -> Any:
         readonly=mount.readonly,
         propagation=_PROPAGATION[mount.propagation],
         recursive_read_only=mount.recursive_readonly,
+        image=pb.ImageSpec(image=mount.image) if mount.image else None,
     )
 
 

@@ -126,9 +126,9 @@ _BETA: tuple[tuple[str, str], ...] = (
     (
         AGENT,
         """
-        nodeagent_image_volume_mounted_errors_total
-        nodeagent_image_volume_mounted_succeed_total
-        nodeagent_image_volume_requested_total
+        +nodeagent_image_volume_mounted_errors_total
+        +nodeagent_image_volume_mounted_succeed_total
+        +nodeagent_image_volume_requested_total
         +prober_probe_total
         """,
     ),

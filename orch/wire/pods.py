@@ -177,6 +177,13 @@ class ProjectedVolume(WireModel):
     defaultMode: int | None = None
 
 
+class ImageVolume(WireModel):
+    """What is in an image, read-only."""
+
+    reference: str = ""
+    pullPolicy: str | None = None
+
+
 class Volume(WireModel):
     """One of the sources is set; a source this agent does not know stays in the extras."""
 
@@ -187,6 +194,7 @@ class Volume(WireModel):
     configMap: ConfigMapVolume | None = None
     secret: SecretVolume | None = None
     projected: ProjectedVolume | None = None
+    image: ImageVolume | None = None
 
 
 class ExecAction(WireModel):

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from nodeagent.metrics.pods import pod_metrics
 from orch.wire.core import Node
+from orch.wire.pods import Pod
 from tests.fakes.pods import UID, container_data, pod
 from tests.fakes.podworld import PodWorld, named
 
@@ -92,6 +93,46 @@ async def test_starts_failures_and_states_are_counted(world: PodWorld) -> None:
         'container_type="container"} 1.0',
     ):
         assert expected in lines
+
+
+async def test_images_as_volumes_are_counted_as_asked_for_mounted_and_failed(
+    world: PodWorld,
+) -> None:
+    def with_volume(name: str, reference: str) -> Pod:
+        mount = {"name": "files", "mountPath": "/files"}
+        volume = {"name": "files", "image": {"reference": reference, "pullPolicy": "Never"}}
+        container = container_data("app", volumeMounts=[mount])
+        return named(pod(container, volumes=[volume]), name, name)
+
+    async def becomes(name: str, reason: str) -> None:
+        await world.until(lambda: world.registry.find("default", name) is not None)
+        await world.until(lambda: world.waiting("app", name) == reason)
+
+    def shown() -> list[str]:
+        lines = (line.removeprefix("nodeagent_image_volume_") for line in page(world))
+        return [line for line in lines if line.startswith(("requested", "mounted"))]
+
+    await world.start(with_volume("good", "localhost/busybox:1"))
+    await world.until(lambda: world.status("good").status.phase == "Running")
+    [mount] = [m for m in world.made("app").spec.mounts if m.image]
+    assert (mount.image, mount.container_path, mount.readonly) == (
+        "localhost/busybox:1",
+        "/files",
+        True,
+    )
+    counts = ["requested_total 1.0", "mounted_succeed_total 1.0", "mounted_errors_total 0.0"]
+    assert shown() == counts
+    world.source.set(with_volume("absent", "localhost/absent:1"))
+    await becomes("absent", "ErrImageNeverPull")
+    assert shown() == [
+        "requested_total 2.0",
+        "mounted_succeed_total 1.0",
+        "mounted_errors_total 1.0",
+    ]
+    world.runtime.fail("create_container", "no image mounts here", times=1)
+    world.source.set(with_volume("refused", "localhost/busybox:1"))
+    await becomes("refused", "CreateContainerError")
+    assert shown()[2] == "mounted_errors_total 2.0"
 
 
 async def test_refusals_are_counted_by_their_reason(world: PodWorld) -> None:

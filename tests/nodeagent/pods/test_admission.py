@@ -116,7 +116,36 @@ def test_a_pod_is_taken_or_refused(wanted: Pod, others: list[Pod], reason: str, 
         assert text in found.message
 
 
-@pytest.mark.parametrize("name", sysctls.SAFE)
+SYSCTLS = [  # spec.md, "Kernel requirements": the last kernel without, and the first with it
+    ("net.ipv4.ip_local_reserved_ports", "3.15.9", "3.16"),
+    ("net.ipv4.tcp_keepalive_time", "4.4.300", "4.5.0"),
+    ("net.ipv4.tcp_keepalive_intvl", "4.4.300", "4.5.0"),
+    ("net.ipv4.tcp_keepalive_probes", "4.4.300", "4.5.0"),
+    ("net.ipv4.tcp_fin_timeout", "4.5.7", "4.6.0-rc1"),
+    ("net.ipv4.tcp_syncookies", "4.5.7", "4.6.0"),
+    ("net.ipv4.tcp_rmem", "4.14.336-x", "4.15.0"),
+    ("net.ipv4.tcp_wmem", "4.14.336-x", "4.15.0"),
+]
+OF_EVERY_KERNEL = [
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ping_group_range",
+]
+
+
+@pytest.mark.parametrize(("name", "without", "with_it"), SYSCTLS)
+def test_a_sysctl_needs_the_kernel_of_the_table(name: str, without: str, with_it: str) -> None:
+    assert "needs kernel" in sysctls.sysctl_problem(with_sysctl(name), without)
+    assert sysctls.sysctl_problem(with_sysctl(name), with_it) == ""
+
+
+@pytest.mark.parametrize("name", OF_EVERY_KERNEL)
+def test_what_every_kernel_has_needs_no_new_one(name: str) -> None:
+    assert sysctls.sysctl_problem(with_sysctl(name), "3.10.0") == ""
+
+
+@pytest.mark.parametrize("name", [*OF_EVERY_KERNEL, *(row[0] for row in SYSCTLS)])
 def test_sysctls_of_the_table_are_fine_on_a_new_kernel(name: str) -> None:
     assert sysctls.sysctl_problem(with_sysctl(name), "6.12.0") == ""
     assert sysctls.sysctl_problem(with_sysctl(name.replace(".", "/")), "6.12.0") == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
@@ -14,6 +15,8 @@ from nodeagent.runtime.base import Image
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
 from tests.fakes.runtime_images import fake_image
+
+T = TypeVar("T")
 
 FULL, ROOMY = Disk(1000, 100), Disk(1000, 500)
 IMAGES = [Image(name, (f"localhost/{name}:1",), size_bytes=100) for name in "abc"]
@@ -55,7 +58,8 @@ def test_what_the_runtime_needs_itself_is_never_touched() -> None:
     assert imagegc.removable(pinned, known, frozenset(), FULL, bounds, NOW_S) == []
 
 
-async def at_once(work: Callable[[], os.statvfs_result], *, name: str) -> os.statvfs_result:
+async def at_once(work: Callable[[], T], *, name: str) -> T:
+    """As `run_aside`, without a thread that the loop's clock would run away from."""
     return work()
 
 
@@ -65,10 +69,12 @@ async def test_a_nearly_full_disk_is_freed_of_what_nobody_uses(
 ) -> None:
     statvfs = os.statvfs_result((1, 1, 100_000, 5_000, 5_000, 0, 0, 0, 0, 255))
     monkeypatch.setattr(imagegc.os, "statvfs", lambda _path: statvfs)
-    monkeypatch.setattr(imagegc, "run_aside", at_once)  # a clock that jumps waits for no thread
-    for name in ("localhost/old:1", "localhost/wanted:1"):
+    monkeypatch.setattr(imagegc, "run_aside", at_once)
+    for name in ("localhost/old:1", "localhost/wanted:1", "localhost/files:1"):
         world.runtime.images_known[name] = fake_image(name)
-    await world.start(pod("here", container_data("later", image="localhost/wanted:1")))
+    volume = {"name": "files", "image": {"reference": "localhost/files:1"}}
+    later = container_data("later", image="localhost/wanted:1")
+    await world.start(pod("here", later, volumes=[volume]))
     await world.until(lambda: "here" in world.running())
     collection = ImageCollection(world.runtime, world.registry, ImageBounds())
     await collection.step()
@@ -90,3 +96,14 @@ async def test_a_runtime_that_does_not_answer_is_said_once(
     await collection.step()
     await collection.step()
     assert caplog.text.count("images are not looked after: not now") == 1
+
+
+async def test_a_disk_that_does_not_answer_is_said(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def hangs(_work: object, *, name: str) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(imagegc, "run_aside", hangs)
+    await ImageCollection(world.runtime, world.registry, ImageBounds()).step()
+    assert "images are not looked after: their disk does not answer" in caplog.text

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from nodeagent.pods import images
 from nodeagent.pods.images import ImageProblem
 from nodeagent.runtime.base import RuntimeUnavailable
-from orch.wire.pods import Container
-from tests.fakes.pods import container_data
 from tests.fakes.runtime import FakeRuntime
 
 PRESENT, ABSENT = "localhost/busybox:1", "localhost/later:1"
 
 
-def container(image: str, policy: str | None = None) -> Container:
-    return Container.from_wire(container_data("app", image=image, imagePullPolicy=policy))
-
-
-async def ensure(runtime: FakeRuntime, wanted: Container) -> None:
-    if await images.must_pull(runtime, wanted):
-        await images.pull(runtime, wanted.image)
+async def ensure(runtime: FakeRuntime, image: str, policy: str | None = None) -> None:
+    if await images.must_pull(runtime, image, policy):
+        await images.pull(runtime, image)
 
 
 POLICIES = [
@@ -39,7 +31,7 @@ POLICIES = [
 
 @pytest.mark.parametrize(("image", "policy", "expected"), POLICIES)
 def test_the_pull_policy(image: str, policy: str | None, expected: str) -> None:
-    assert images.pull_policy(container(image, policy)) == expected
+    assert images.pull_policy(image, policy) == expected
 
 
 PULLS: list[tuple[str, str | None, bool]] = [
@@ -57,7 +49,7 @@ async def test_an_image_is_pulled_when_the_policy_says_so(
 ) -> None:
     runtime = FakeRuntime()
     runtime.images_to_pull.add(ABSENT)
-    await ensure(runtime, container(image, policy))
+    await ensure(runtime, image, policy)
     assert bool(runtime.called("pull_image")) is pulled
 
 
@@ -79,14 +71,14 @@ async def test_an_image_that_cannot_be_had_gives_the_reason(
     image: str, policy: str | None, reason: str, text: str
 ) -> None:
     with pytest.raises(ImageProblem) as caught:
-        await ensure(FakeRuntime(), container(image, policy))
+        await ensure(FakeRuntime(), image, policy)
     assert caught.value.reason == reason
     assert text in str(caught.value)
 
 
 @pytest.mark.parametrize("operation", ["image", "pull_image"])
-async def test_a_runtime_that_is_away_is_no_problem_of_the_image(operation: str) -> Any:
+async def test_a_runtime_that_is_away_is_no_problem_of_the_image(operation: str) -> None:
     runtime = FakeRuntime()
     runtime.fail(operation, RuntimeUnavailable(operation, "refused"))
     with pytest.raises(RuntimeUnavailable):
-        await ensure(runtime, container(ABSENT))
+        await ensure(runtime, ABSENT)

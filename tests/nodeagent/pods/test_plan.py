@@ -248,6 +248,13 @@ def test_a_clock_set_back_behind_the_end_of_a_container_does_not_delay_its_resta
     assert plan.next_step(pod(), held, {}, NOW_NS).action == start(attempt=1, step=6)
 
 
+@pytest.mark.parametrize(("ran_s", "starts"), [(600, True), (599.9, False)])
+def test_ten_minutes_of_running_and_no_less_end_the_back_off(ran_s: float, starts: bool) -> None:
+    held = seen(sandbox(), exited(step=6, ran_s=ran_s, ended_ns=NOW_NS))
+    decided = plan.next_step(pod(), held, {}, NOW_NS)
+    assert decided.action == (start(attempt=1, step=1) if starts else None)
+
+
 def test_one_container_in_back_off_does_not_keep_the_next_from_starting() -> None:
     held = seen(sandbox(), exited("a", attempt=1, step=2, ended_ns=NOW_NS))
     assert plan.next_step(pod(*TWO), held, {}, NOW_NS).action == start("b")

@@ -185,6 +185,25 @@ def test_volume_mounts_become_mounts(fields: dict[str, Any], expected: Mount) ->
     assert made(mounting(**fields), VOLUMES).mounts == (expected,)
 
 
+IMAGE_VOLUME = [{"name": "data", "image": {"reference": "localhost/files:1"}}]
+
+
+def test_a_volume_that_is_an_image_is_mounted_by_the_runtime_and_read_only() -> None:
+    container = container_data("app", volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    [mount] = made(pod(container, volumes=IMAGE_VOLUME)).mounts
+    assert mount == Mount("", "/data", readonly=True, image="localhost/files:1")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"subPath": "a"}, {"subPathExpr": "$(A)"}, {"mountPropagation": "HostToContainer"}],
+)
+def test_an_image_is_mounted_whole_and_by_itself(fields: dict[str, str]) -> None:
+    mount = {"name": "data", "mountPath": "/data", **fields}
+    with pytest.raises(SpecError, match="an image volume is mounted whole and by itself"):
+        made(pod(container_data("app", volumeMounts=[mount]), volumes=IMAGE_VOLUME))
+
+
 REFUSED = [
     ({"subPath": "../up"}, r"must not contain '\.\.'"),
     ({"subPath": "/abs"}, "must be relative"),

@@ -67,6 +67,7 @@ def test_volumes_are_measured_where_they_lie() -> None:
             {"name": "scratch", "emptyDir": {}},
             {"name": "own", "hostPath": {"path": "/srv/own"}},
             {"name": "facts", "downwardAPI": {"items": []}},
+            {"name": "files", "image": {"reference": "localhost/files:1"}},
         ],
         hostNetwork=True,
     )

@@ -104,6 +104,7 @@ def test_a_container_is_sent_with_all_it_was_given() -> None:
         mounts=(
             base.Mount("/host", "/inside", readonly=True, propagation="host_to_container"),
             base.Mount("/both", "/both", propagation="bidirectional", recursive_readonly=True),
+            base.Mount("", "/files", readonly=True, image="files:1"),
         ),
         labels={"a": "b"},
         annotations={"c": "d"},
@@ -130,6 +131,7 @@ def test_a_container_is_sent_with_all_it_was_given() -> None:
             propagation=pb.PROPAGATION_BIDIRECTIONAL,
             recursive_read_only=True,
         ),
+        pb.Mount(container_path="/files", readonly=True, image=pb.ImageSpec(image="files:1")),
     ]
     assert (dict(config.labels), dict(config.annotations)) == ({"a": "b"}, {"c": "d"})
     assert (config.log_path, config.stdin, config.tty) == ("app/0.log", True, True)
