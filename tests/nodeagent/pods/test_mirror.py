@@ -16,7 +16,7 @@ from nodeagent.pods.spec import PodSettings
 from orch.client.transport import TransportError
 from orch.component import loops
 from orch.wire.core import Node
-from orch.wire.errors import not_found
+from orch.wire.errors import already_exists, not_found
 from orch.wire.meta import ObjectMeta
 from orch.wire.pods import Pod
 from tests.fakes.api import FakeApi
@@ -98,9 +98,21 @@ async def test_a_changed_static_pod_gets_another_mirror(mirrors: Mirrors) -> Non
 async def test_the_mirror_of_a_pod_that_is_gone_is_deleted(mirrors: Mirrors) -> None:
     await mirrors.api.create(NODE)
     await mirrors.start(static())
+    [mirror] = await mirrors.stored()
     mirrors.registry.set_desired([])
     await asyncio.sleep(5)
     assert await mirrors.stored() == []
+    [call] = mirrors.api.made("delete")
+    assert call.body == {"gracePeriodSeconds": 0, "uid": mirror.metadata.uid}, "this one, at once"
+
+
+async def test_a_mirror_that_is_made_already_is_no_trouble(
+    mirrors: Mirrors, caplog: pytest.LogCaptureFixture
+) -> None:
+    await mirrors.api.create(NODE)
+    mirrors.api.fail(already_exists("pods", "web"), verb="create", times=1)
+    await mirrors.start(static())
+    assert "cannot keep the mirror pods" not in caplog.text
 
 
 async def test_no_mirror_is_deleted_before_every_source_was_read(mirrors: Mirrors) -> None:
