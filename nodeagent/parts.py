@@ -13,7 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent import authparts, checkpointparts, collector, endingparts, podparts, stalls
+from nodeagent import (
+    authparts,
+    checkpointparts,
+    collector,
+    endingparts,
+    healthparts,
+    podparts,
+    stalls,
+)
 from nodeagent.auth import Access
 from nodeagent.checkpointparts import Checkpoints
 from nodeagent.collector import FactsCollector
@@ -37,7 +45,7 @@ from nodeagent.pods.spec import PodSettings
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.cri import CriRuntime
 from nodeagent.runtime.health import RuntimeWatch
-from nodeagent.runtime.verdict import DOWN_AFTER_S, runtime_problems
+from nodeagent.runtime.verdict import DOWN_AFTER_S
 from nodeagent.server import Services
 from nodeagent.shutdown import ShutdownGuard
 from nodeagent.stats.host import HostFacts, read_host_facts
@@ -52,7 +60,7 @@ from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.component.daemon import SetupError
 from orch.component.features import Features
-from orch.component.health import CheckFailed, HealthChecks, SliMetrics
+from orch.component.health import HealthChecks, SliMetrics
 from orch.component.notify import Notifier
 from orch.component.stability import MetricPolicy, Release
 from orch.component.zpages import ZPages
@@ -222,7 +230,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     )
     sampling = SamplingCheck(sampler, lambda: current.value.housekeepingInterval)
     lease = _lease(lease_client, node_name, config)
-    health, slis = _health(sampling, lease, watch, status if client else None)
+    health, slis = healthparts.build_health(sampling, lease, watch, status if client else None)
     return Parts(
         node_name=node_name,
         current=current,
@@ -331,34 +339,6 @@ async def _settled(watch: RuntimeWatch, sampler: Sampler) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DOWN_AFTER_S):
             await sampler.fresh()
-
-
-def _health(
-    sampling: SamplingCheck,
-    lease: LeaseLoop | None,
-    watch: RuntimeWatch,
-    status: StatusLoop | None,
-) -> tuple[HealthChecks, SliMetrics]:
-    """/healthz and /livez: this process works; /readyz: what it depends on does too."""
-    slis = SliMetrics()
-    checks = HealthChecks(slis)
-    checks.add("ping", lambda: None)
-    checks.add("sampling", sampling)
-    if lease:
-        checks.add("lease", lease.alive)
-
-    def runtime_ready() -> None:
-        now_s = asyncio.get_running_loop().time()
-        if problems := runtime_problems(watch.health, now_s):
-            raise CheckFailed("; ".join(problems))
-
-    def registered() -> None:
-        if status is not None and not status.registered:
-            raise CheckFailed("the node is not registered with the API server")
-
-    checks.add("runtime", runtime_ready, endpoints=("readyz",))
-    checks.add("registered", registered, endpoints=("readyz",))
-    return checks, slis
 
 
 def _at_once(check: Callable[[], None]) -> Check:

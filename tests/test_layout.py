@@ -36,6 +36,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.metrics.columns",
         "nodeagent.metrics.devicecolumns",
     ),
+    "nodeagent/test_parts.py": ("nodeagent.healthparts",),
     "nodeagent/test_seccomplint.py": ("nodeagent.seccomprules",),
     "nodeagent/pods/test_admission.py": ("nodeagent.pods.sysctls",),
     "nodeagent/pods/test_agent_killed.py": ("nodeagent.pods.observed",),
