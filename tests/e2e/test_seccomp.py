@@ -25,38 +25,29 @@ LOCAL = {"type": "Localhost", "localhostProfile": "team/nomkdir.json"}
 OTHER = {"type": "Localhost", "localhostProfile": "norename.json"}
 PRIVILEGED = "privileged"
 
-# pod's profile, container → (its profile, what it finds)
-PODS: dict[str, tuple[Any, dict[str, tuple[Any, str]]]] = {
-    "of-none": (
-        None,
-        {
-            "plain": (None, OFF),
-            "unconfined": (UNCONFINED, OFF),
-            "default": (DEFAULT, ON),
-            "local": (LOCAL, NO_MKDIR),
-            "privileged": (PRIVILEGED, OFF),
-        },
-    ),
-    "of-local": (
-        LOCAL,
-        {
-            "plain": (None, NO_MKDIR),
-            "unconfined": (UNCONFINED, OFF),
-            "default": (DEFAULT, ON),
-            "other": (OTHER, ON),
-            "privileged": (PRIVILEGED, OFF),
-            "init-plain": (None, NO_MKDIR),
-            "init-unconfined": (UNCONFINED, OFF),
-            "init-other": (OTHER, ON),
-        },
-    ),
-    "of-default": (DEFAULT, {"plain": (None, ON), "unconfined": (UNCONFINED, OFF)}),
-    "of-unconfined": (UNCONFINED, {"plain": (None, OFF), "init-local": (LOCAL, NO_MKDIR)}),
+# What the pod says, and what each kind of container says for itself: what that one finds.
+POD_PROFILES = {"none": None, "unconfined": UNCONFINED, "default": DEFAULT, "local": LOCAL}
+OWN_PROFILES = {
+    "plain": None,
+    "unconfined": UNCONFINED,
+    "default": DEFAULT,
+    "local": LOCAL,
+    "other": OTHER,
+    "privileged": PRIVILEGED,
 }
+BY_ITSELF = {"unconfined": OFF, "default": ON, "local": NO_MKDIR, "other": ON, "privileged": OFF}
+FOUND = {
+    "none": {"plain": OFF, **BY_ITSELF},
+    "unconfined": {"plain": OFF, **BY_ITSELF},
+    "default": {"plain": ON, **BY_ITSELF},
+    "local": {"plain": NO_MKDIR, **BY_ITSELF},
+}
+PLACES = {"app": "containers", "init": "initContainers", "late": "ephemeralContainers"}
 ROWS = [
-    (pod, container, found)
-    for pod, (_, containers) in PODS.items()
-    for container, (_, found) in containers.items()
+    (f"of-{pod_says}", f"{place}-{says}", found)
+    for pod_says, rows in FOUND.items()
+    for says, found in rows.items()
+    for place in PLACES
 ]
 
 
@@ -64,7 +55,7 @@ def container(name: str, profile: Any) -> dict[str, Any]:
     context: dict[str, Any] = {"seccompProfile": profile} if profile else {}
     if profile == PRIVILEGED:  # with a profile too: it cannot be applied
         context = {"privileged": True, "seccompProfile": LOCAL}
-    rest = "" if name.startswith("init-") else "; sleep 1000"
+    rest = "; sleep 1000" if name.startswith("app") else ""
     return {
         "name": name,
         "image": "localhost/busybox:1",
@@ -73,13 +64,11 @@ def container(name: str, profile: Any) -> dict[str, Any]:
     }
 
 
-def pod(name: str, profile: Any, containers: dict[str, tuple[Any, str]]) -> dict[str, Any]:
-    made = {key: container(key, own) for key, (own, _) in containers.items()}
-    spec: dict[str, Any] = {
-        "containers": [one for key, one in made.items() if not key.startswith("init-")],
-        "initContainers": [one for key, one in made.items() if key.startswith("init-")],
-        "terminationGracePeriodSeconds": 1,
-    }
+def pod(name: str, profile: Any, own: dict[str, Any]) -> dict[str, Any]:
+    """A container of each name in the place that its name begins with; `own` are their profiles."""
+    spec: dict[str, Any] = {"terminationGracePeriodSeconds": 1}
+    for place, key in PLACES.items():
+        spec[key] = [container(one, p) for one, p in own.items() if one.startswith(place)]
     if profile:
         spec["securityContext"] = {"seccompProfile": profile}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
@@ -106,7 +95,8 @@ def confined(
     tmp_path_factory: pytest.TempPathFactory, runtime_endpoint: str
 ) -> Iterator[LocalCluster]:
     run_dir = tmp_path_factory.mktemp("seccomp") / "run"
-    prepare(run_dir, [pod(name, profile, own) for name, (profile, own) in PODS.items()])
+    everywhere = {f"{place}-{k}": own for place in PLACES for k, own in OWN_PROFILES.items()}
+    prepare(run_dir, [pod(f"of-{name}", p, everywhere) for name, p in POD_PROFILES.items()])
     with local_cluster(run_dir, runtime=runtime_endpoint) as cluster:
         yield cluster
 
@@ -135,7 +125,7 @@ def test_a_missing_profile_is_shown_and_the_pod_starts_when_it_is_there(
     confined: LocalCluster,
 ) -> None:
     awaited = {"type": "Localhost", "localhostProfile": "late/nomkdri.json"}
-    waiting = pod("waiting", awaited, {"app": (None, NO_MKDIR)})
+    waiting = pod("waiting", awaited, {"app": None})
     (confined.run_dir / "manifests" / "waiting.yaml").write_text(json.dumps(waiting))
     name = f"waiting-{confined.node}"
 

@@ -11,9 +11,11 @@ from tests.e2e.harness import LocalCluster, local_cluster
 from tests.e2e.test_seccomp import OFF, ON, PRIVILEGED, UNCONFINED, found_in, pod, prepare
 
 WITH_DEFAULT = {
-    "plain": (None, ON),
-    "unconfined": (UNCONFINED, OFF),
-    "privileged": (PRIVILEGED, OFF),
+    "app-plain": (None, ON),
+    "init-plain": (None, ON),
+    "late-plain": (None, ON),
+    "app-unconfined": (UNCONFINED, OFF),
+    "app-privileged": (PRIVILEGED, OFF),
 }
 
 
@@ -23,7 +25,7 @@ def by_default(
 ) -> Iterator[LocalCluster]:
     """A cluster whose agent runs with `seccompDefault`."""
     run_dir = tmp_path_factory.mktemp("seccomp-default") / "run"
-    prepare(run_dir, [pod("of-none", None, WITH_DEFAULT)])
+    prepare(run_dir, [pod("of-none", None, {name: own for name, (own, _) in WITH_DEFAULT.items()})])
     config = {"kind": "NodeAgentConfiguration", "seccompDefault": True}
     config["apiVersion"] = "nodeagent.config.orch.io/v1beta1"
     (run_dir / "nodeagent.conf.d").mkdir()

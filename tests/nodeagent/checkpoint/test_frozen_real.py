@@ -17,11 +17,16 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
+from nodeagent.checkpoint import frozen
 from nodeagent.checkpoint.frozen import LOOKS, ActiveContainer, FrozenWatch
 from nodeagent.checkpoint.reports import Reports
 from nodeagent.freezer import Reviver
 from nodeagent.runtime.base import ContainerState, RuntimeCallError
+from nodeagent.runtime.health import RuntimeWatch
+from orch.component import loops
+from orch.component.loops import Periodic
 from tests.conftest_runtime import RealRuntime, provisioned
+from tests.nodeagent.checkpoint.test_service_faults_real import count_of
 from tests.nodeagent.checkpoint.test_service_real import RealNode, a_real_node, wait_for_change
 
 QUICK_S = (0.1, 0.25)
@@ -106,3 +111,58 @@ def a_watch(
     return FrozenWatch(
         Pods(), Reviver(node.runtime), reports, is_busy=lambda _id: False, silent_s=silent_s
     )
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_container_runs_again_fifteen_seconds_after_its_runtime_died_or_hung(
+    own_runtime: RealRuntime, tmp_path: Path, kind: signal.Signals
+) -> None:
+    """The runtime does not come back meanwhile: nobody tells that the container is frozen."""
+    async with a_real_node(own_runtime.endpoint, tmp_path) as node:
+        count = await count_of(node)
+        reports, asked = Reports(), RuntimeWatch(node.runtime)
+        watch = a_watch(node, reports, silent_s=asked.silent_s)
+        periodic = Periodic("frozen containers", watch.step, interval_s=frozen.INTERVAL_S)
+        tasks = [loops.spawn(asked.run(), name="ask"), loops.spawn(periodic.run(), name="watch")]
+        pid = json.loads(own_runtime.control("status"))["pids"]["containerd"]
+        try:
+            going = await left_frozen(node, pid, kind, tmp_path / "archive.tar")
+            async with asyncio.timeout(15):
+                before = count.read_text()
+                while count.read_text() in ("", before):
+                    await asyncio.sleep(0.1)
+        finally:
+            if kind is signal.SIGSTOP:
+                os.kill(pid, signal.SIGCONT)
+            else:
+                await asyncio.to_thread(own_runtime.control, "start")
+            await loops.cancel(*tasks)
+            await until_it_answers(node)
+        with contextlib.suppress(RuntimeCallError):
+            await going
+        assert reports.counts.thawed == 1
+        await asyncio.to_thread(wait_for_change, count)
+
+
+async def until_it_answers(node: RealNode) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(RuntimeCallError):
+                await node.runtime.version()
+                return
+            await asyncio.sleep(0.2)
+
+
+async def left_frozen(
+    node: RealNode, pid: int, kind: signal.Signals, archive: Path
+) -> asyncio.Future[None]:
+    """Begin a checkpoint, and end or stop the runtime in the moment in which it is frozen."""
+    container_id = node.pods.running["app"]
+    going = asyncio.ensure_future(
+        node.runtime.checkpoint_container(container_id, location=str(archive), timeout_s=60)
+    )
+    while not await asyncio.to_thread(freezer.is_frozen, freezer.CGROUP_ROOT, container_id):
+        assert not going.done(), "it was never seen frozen"
+    os.kill(pid, kind)
+    return going

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from nodeagent.pods import imagegc
 from nodeagent.pods.imagegc import Disk, ImageBounds, ImageCollection, Known
-from nodeagent.runtime.base import Image
+from nodeagent.runtime.base import Image, SandboxSpec
+from tests.conftest_runtime import provisioned
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
+from tests.fakes.realpods import IMAGE, Agent, manifest
 from tests.fakes.runtime_images import fake_image
 
 T = TypeVar("T")
@@ -107,3 +110,38 @@ async def test_a_disk_that_does_not_answer_is_said(
     monkeypatch.setattr(imagegc, "run_aside", hangs)
     await ImageCollection(world.runtime, world.registry, ImageBounds()).step()
     assert "images are not looked after: their disk does not answer" in caplog.text
+
+
+@pytest.mark.real
+async def test_a_real_image_goes_when_its_last_pod_is_gone_and_the_runtimes_own_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = os.statvfs_result((1, 1, 100_000, 5_000, 5_000, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(imagegc.os, "statvfs", lambda _path: full)
+    (tmp_path / "agent").mkdir()
+    with provisioned(tmp_path / "rt", share=tmp_path) as real:
+        agent = Agent(tmp_path / "agent", real.endpoint)
+        try:
+            await image_goes_with_its_pod(agent)
+        finally:
+            await agent.close()
+
+
+async def image_goes_with_its_pod(agent: Agent) -> None:
+    collection = ImageCollection(agent.runtime, agent.registry, ImageBounds(min_age_s=0))
+    path = agent.put(manifest("web", {"name": "app"}))
+    agent.start()
+    await agent.runs("web")
+
+    await collection.step()
+    assert await agent.runtime.image(IMAGE) is not None, "a container runs from it"
+    path.unlink()
+    async with asyncio.timeout(60):
+        while await agent.traces():
+            await asyncio.sleep(0.2)
+    await collection.step()
+
+    assert await agent.runtime.image(IMAGE) is None
+    assert agent.registry.counts.images_removed == {"space": 1}
+    made = await agent.runtime.run_sandbox(SandboxSpec("p", "n", "u", host_network=True))
+    await agent.runtime.remove_sandbox(made)

@@ -203,3 +203,21 @@ async def test_a_missing_profile_is_waited_for_and_then_applied(agent: Agent) ->
     container_id = agent.ids("confined")["app"].removeprefix("containerd://")
     tried = await agent.runtime.exec_sync(container_id, ["mkdir", "/x"], timeout_s=10)
     assert b"Operation not permitted" in tried.stderr
+
+
+async def test_an_image_is_a_volume_that_cannot_be_written_to(agent: Agent) -> None:
+    tried = "cat /files/etc/passwd && ! touch /files/new && echo as asked"
+    container = {
+        "name": "app",
+        "command": ["sh", "-c", f"({tried}) > /dev/termination-log 2>&1"],
+        "volumeMounts": [{"name": "files", "mountPath": "/files"}],
+    }
+    volume = {"name": "files", "image": {"reference": "localhost/pause:1"}}
+    agent.put(manifest("web", container, volumes=[volume], restartPolicy="Never"))
+    await agent.until(lambda: agent.status("web").phase in ("Succeeded", "Failed"))
+
+    [shown] = agent.status("web").containerStatuses or []
+    assert shown.state and shown.state.terminated
+    said = shown.state.terminated.message or ""
+    assert "root:x:0:0" in said and said.rstrip().endswith("as asked")
+    assert "Read-only file system" in said
