@@ -172,8 +172,13 @@ def test_diagnostics_answer_through_the_proxy(cluster: LocalCluster) -> None:
     assert cluster.kubectl("get", "--raw", cluster.proxy("/healthz")).stdout == "ok"
     slis = cluster.kubectl("get", "--raw", cluster.proxy("/metrics/slis")).stdout
     assert 'orch_healthcheck{name="ping",type="healthz"} 1' in slis
-    resource = cluster.kubectl("get", "--raw", cluster.proxy("/metrics/resource")).stdout
-    assert 'container_cpu_usage_seconds_total{container="cpu"' in resource
-    assert "resource_scrape_error 0" in resource
+    shown = 'container_cpu_usage_seconds_total{container="cpu"'
+
+    def resource() -> str:
+        page = cluster.kubectl("get", "--raw", cluster.proxy("/metrics/resource")).stdout
+        return page if shown in page else ""
+
+    page = eventually(resource, within_s=20, what="the loop's reading has the container")
+    assert "resource_scrape_error 0" in page
     configz = json.loads(cluster.kubectl("get", "--raw", cluster.proxy("/configz")).stdout)
     assert configz["nodeagentconfig"]["kind"] == "NodeAgentConfiguration"
