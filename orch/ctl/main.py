@@ -64,7 +64,8 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, Command]:
         lower, entry = _chosen(middle, entry.below, args)
         words = f"{words} {lower}"
     command = entry.load()
-    inner = parsing.command_parser(words, entry.text, command)
+    text = entry.text + (parsing.listed(entry.below) if entry.below else "")
+    inner = parsing.command_parser(words, text, command)
     return inner.parse_intermixed_args(args.rest, args), command
 
 

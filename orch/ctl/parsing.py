@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -32,8 +33,11 @@ class Parser(argparse.ArgumentParser):
 
     def whole_usage(self) -> str:
         """Every argument of its own, on one line."""
+        shown = [copy.copy(action) for action in self.own]
+        for action in shown:  # argparse hides those of words while it reads the options
+            action.nargs = getattr(action, "save_nargs", action.nargs)
         formatter = argparse.HelpFormatter(self.prog)
-        formatter.add_usage(None, self.own, [], prefix="")
+        formatter.add_usage(None, shown, [], prefix="")
         return f"{' '.join(formatter.format_help().split())} [options]"
 
     def error(self, message: str) -> NoReturn:

@@ -25,7 +25,16 @@ _PAUSE_S = 1.0  # before a watch that ended at once is taken up again
 
 
 async def run(api: Api, args: argparse.Namespace) -> int:
-    """Never ends by itself: the caller is interrupted, or an error is raised."""
+    """Until --request-timeout is over; without it, until it is interrupted or cannot go on."""
+    try:
+        async with asyncio.timeout(args.request_timeout or None):
+            await _watch(api, args)
+    except TimeoutError:
+        pass  # as long as was asked for
+    return 0
+
+
+async def _watch(api: Api, args: argparse.Namespace) -> None:
     found = await get.wanted(api, args)
     if len(found) != 1:
         raise WrongUsage("-w watches one type, or one object: name one")
@@ -46,7 +55,6 @@ async def run(api: Api, args: argparse.Namespace) -> int:
             first = False
         else:
             printer.show(kind, record)
-    return 0
 
 
 async def changes(

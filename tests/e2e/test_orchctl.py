@@ -307,6 +307,12 @@ def test_a_watch_shows_the_same_rows(both: Both) -> None:
     assert ours == theirs
 
 
+def test_a_watch_ends_when_its_time_is_over(both: Both) -> None:
+    words = ("get", "cm", "settings", "-w", "--no-headers", "--request-timeout=5s")
+    ours, other = both.ours(*words).out, theirs(both, list(words))
+    assert (other.returncode, other.stdout.split()[:2]) == (0, ours.split()[:2])
+
+
 def _started(command: list[str], output: Path) -> subprocess.Popen[bytes]:
     with output.open("wb") as sink:
         return subprocess.Popen(command, stdout=sink)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from orch.ctl import commands, main
+from orch.ctl import commands, main, parsing
 from orch.ctl.commands import Entry
 from tests.fakes.http_api import HttpApi
 from tests.orch.ctl.conftest import Orchctl, run_command
@@ -73,6 +73,8 @@ def test_every_command_explains_itself(words: tuple[str, ...], entry: Entry) -> 
     assert result.code == 0
     assert f"usage: orchctl {' '.join(words)}" in result.out
     assert entry.text in result.out
+    usage = parsing.command_parser(" ".join(words), "", entry.load()).whole_usage()
+    assert result.out.startswith(f"usage: {usage}\n")
     assert "--kubeconfig" in result.out
     assert f"examples:\n  orchctl {' '.join(words)}" in result.out
 
@@ -86,7 +88,7 @@ def test_every_example_is_a_command_line(words: tuple[str, ...], entry: Entry) -
         assert callable(command.run)
 
 
-@pytest.mark.parametrize("word", ["auth", "config", "node"])
+@pytest.mark.parametrize("word", ["auth", "config", "node", "create", "checkpoint"])
 def test_a_group_lists_its_commands(word: str) -> None:
     result = run_command(word, "--help")
     assert result.code == 0
