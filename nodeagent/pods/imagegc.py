@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from nodeagent.pods import spec
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerRuntime, Image, RuntimeCallError
-from nodeagent.stats.aside import run_aside
+from orch.component.aside import run_aside
 from orch.component.loops import Periodic
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from nodeagent.stats import aside, filesystem
+from nodeagent.stats import filesystem
 from nodeagent.stats.samples import FsSample
-from orch.component import clock
+from orch.component import aside, clock
 
 log = logging.getLogger(__name__)
 

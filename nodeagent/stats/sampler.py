@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from nodeagent.runtime.base import SandboxUsage
-from nodeagent.stats.aside import run_aside
 from nodeagent.stats.background import Background
 from nodeagent.stats.processes import ProcessUsage
 from nodeagent.stats.reading import Reader
 from nodeagent.stats.samples import PodTarget, Sample
 from nodeagent.stats.sources import Sources
 from orch.component import loops
+from orch.component.aside import run_aside
 
 log = logging.getLogger(__name__)
 

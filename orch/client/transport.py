@@ -19,10 +19,13 @@ from orch.client import answers, tls
 from orch.client.answers import Response, Stream, TransportError
 from orch.client.kubeconfig import ClientConfig
 from orch.component import tcp
+from orch.component.aside import OneAtATime
 from orch.component.daemon import SetupError
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from orch.client.resolver import Resolver
 
 _KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is never a closed one
 _TOKEN_AGE_S = 60.0  # a rotated token file is read again after this
@@ -59,6 +62,9 @@ class Transport:
         self.timeout_s = timeout_s
         self._headers = [("User-Agent", user_agent), *headers]
         self._session: aiohttp.ClientSession | None = None
+        self._resolver: Resolver | None = None
+        self._tls = OneAtATime(lambda: tls.client_context(config), name="TLS files")
+        self._token_file = OneAtATime(lambda: _read_token(config.token_file), name="token file")
         self._token = ""
         self._token_read_s = float("-inf")
 
@@ -83,7 +89,7 @@ class Transport:
             async with asyncio.timeout(limit_s or None), await self._send(call) as response:
                 return Response(response.status, await response.read(), response.headers)
         except answers.failures() as error:
-            raise answers.explain(error, self.config.server, limit_s) from error
+            raise self._explained(error, limit_s) from error
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -106,7 +112,7 @@ class Transport:
             async with asyncio.timeout(self.timeout_s or None):
                 response = await self._send(call)
         except answers.failures() as error:
-            raise answers.explain(error, self.config.server, self.timeout_s) from error
+            raise self._explained(error, self.timeout_s) from error
         try:
             yield Stream(response, self.config.server, silence_s)
         finally:
@@ -133,7 +139,8 @@ class Transport:
         headers = {"Accept": call.accept, **credentials}
         if call.content_type:
             headers["Content-Type"] = call.content_type
-        return await self._open().request(
+        session = await self._open()
+        return await session.request(
             call.method,
             url.update_query(call.params) if call.params else url,
             data=call.body,
@@ -143,15 +150,29 @@ class Transport:
             timeout=aiohttp.ClientTimeout(total=None, sock_read=call.silence_s or None),
         )
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _explained(self, error: Exception, limit_s: float) -> TransportError:
+        if isinstance(error, TimeoutError) and (
+            self._tls.is_running or self._token_file.is_running
+        ):
+            error = SetupError(f"reading its certificates or token takes more than {limit_s:g} s")
+        return answers.explain(error, self.config.server, limit_s)
+
+    async def _open(self) -> aiohttp.ClientSession:
         import aiohttp
 
-        if self._session is None:
-            https = self.config.server.startswith("https://")
+        from orch.client.resolver import Resolver
+
+        if self._session is not None:
+            return self._session
+        https = self.config.server.startswith("https://")
+        context = await self._tls.run() if https else True
+        self._resolver = self._resolver or Resolver()
+        if self._session is None:  # nobody else was first meanwhile
             connector = aiohttp.TCPConnector(
-                ssl=tls.client_context(self.config) if https else True,
+                ssl=context,
                 keepalive_timeout=_KEEPALIVE_S,
                 socket_factory=tcp.make_socket,
+                resolver=self._resolver,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -173,7 +194,7 @@ class Transport:
     async def _file_token(self) -> str:
         now_s = asyncio.get_running_loop().time()
         if self.config.token_file and now_s - self._token_read_s > _TOKEN_AGE_S:
-            self._token = await asyncio.to_thread(_read_token, self.config.token_file)
+            self._token = await self._token_file.run()
             self._token_read_s = now_s
         return self._token
 

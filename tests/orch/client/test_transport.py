@@ -1,5 +1,8 @@
 import asyncio
+import concurrent.futures
 import socket
+import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -7,6 +10,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from orch.client import tls
 from orch.client.kubeconfig import ClientConfig
 from orch.client.transport import Transport, TransportError
 from orch.component import httpd
@@ -253,8 +257,9 @@ async def failure(call: Awaitable[object]) -> str:
 
 async def test_a_slow_answer_is_given_up(make: MakeTransport, server: Server) -> None:
     text = f"cannot reach {server.url}: the server did not answer within 0.05 s"
-    assert await failure(make(timeout_s=0.05).request("GET", "/hang")) == text
-    assert await failure(make().request("GET", "/hang", timeout_s=0.05)) == text
+    for transport, limit_s in ((make(timeout_s=0.05), None), (make(), 0.05)):
+        await transport.request("GET", "/echo/", timeout_s=5)  # its certificates are read
+        assert await failure(transport.request("GET", "/hang", timeout_s=limit_s)) == text
 
 
 async def test_a_host_that_never_answers_the_hello_is_given_up() -> None:
@@ -262,7 +267,7 @@ async def test_a_host_that_never_answers_the_hello_is_given_up() -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        transport = Transport(ClientConfig(server=url), timeout_s=0.05)
+        transport = Transport(ClientConfig(server=url, insecure=True), timeout_s=0.05)
         text = await failure(transport.request("GET", "/"))
         assert text == f"cannot reach {url}: the server did not answer within 0.05 s"
         await transport.close()
@@ -290,6 +295,46 @@ async def test_files_that_cannot_be_used_are_told(make: MakeTransport) -> None:
     assert text.endswith(": cannot use the authority /no/ca: No such file or directory")
 
 
+async def test_files_on_a_disk_that_hangs_stop_neither_the_loop_nor_later_tries(
+    make: MakeTransport, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, reads = threading.Event(), []
+
+    def hang(config: ClientConfig) -> ssl.SSLContext:
+        reads.append(config)
+        assert released.wait(30)
+        return client_context(config)
+
+    client_context = tls.client_context
+    monkeypatch.setattr(tls, "client_context", hang)
+    transport = make()
+    for _ in range(3):
+        assert await failure(transport.request("GET", "/echo/", timeout_s=0.02)) == (
+            f"cannot reach {server.url}: reading its certificates or token takes more than 0.02 s"
+        )
+        await transport.reset()
+    assert len(reads) == 1, "each further reading would hold a thread"
+    released.set()
+    assert (await transport.request("GET", "/echo/")).status == 200
+
+
+async def test_a_name_resolves_and_files_are_read_while_the_loops_own_threads_all_hang(
+    make: MakeTransport, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("t")
+    released = threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asyncio.get_running_loop().set_default_executor(pool)
+        hanging = asyncio.ensure_future(asyncio.to_thread(released.wait, 30))
+        named = server.url.replace("127.0.0.1", "localhost")
+        try:
+            transport = make(server=named, token_file=str(tmp_path / "token"))
+            assert (await transport.request("GET", "/echo/")).status == 200
+        finally:
+            released.set()
+            await hanging
+
+
 async def test_a_broken_off_answer_is_told(make: MakeTransport, server: Server) -> None:
     assert await failure(make().request("GET", "/cut")) == (
         f"cannot reach {server.url}: the answer broke off"
@@ -303,7 +348,7 @@ async def test_redirects_are_not_followed(make: MakeTransport) -> None:
 async def test_no_cookies_are_kept(make: MakeTransport) -> None:
     import aiohttp
 
-    assert isinstance(make()._open().cookie_jar, aiohttp.DummyCookieJar)
+    assert isinstance((await make()._open()).cookie_jar, aiohttp.DummyCookieJar)
 
 
 def test_its_sockets_notice_a_dead_peer() -> None:

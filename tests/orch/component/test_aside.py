@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import subprocess
 import sys
 import threading
 
 import pytest
 
-from nodeagent.stats.aside import run_aside
+from orch.component import aside
+from orch.component.aside import NoThreadError, OneAtATime, run_aside
 
 HANGS = """
 import asyncio, threading
-from nodeagent.stats.aside import run_aside
+from orch.component.aside import run_aside
 
 async def main():
     begun = threading.Event()
@@ -56,6 +58,40 @@ async def test_a_thread_is_kept_for_the_next_work_and_not_while_it_hangs() -> No
     assert await run_aside(threading.get_ident, name="beside") != first
     released.set()
     assert await hanging == first
+
+
+async def test_work_that_hangs_is_not_begun_again_and_its_end_is_for_all_who_wait() -> None:
+    released, runs = threading.Event(), []
+
+    def hang() -> int:
+        runs.append(1)
+        assert released.wait(30)
+        return len(runs)
+
+    work = OneAtATime(hang, name="hangs")
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await work.run()
+    assert work.is_running
+    waiting = asyncio.gather(work.run(), work.run())
+    await asyncio.sleep(0)
+    released.set()
+    assert await waiting == [1, 1]
+    assert not work.is_running
+    assert await work.run() == 2
+
+
+async def test_a_machine_without_threads_is_told_by_an_error_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(aside, "_idle", collections.deque())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(NoThreadError, match="no thread can be started"):
+        await run_aside(threading.get_ident, name="none")
 
 
 @pytest.mark.may_block

@@ -10,16 +10,21 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import errno
 import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 Step = Callable[[], None]
 
 _idle: collections.deque[_Worker] = collections.deque()
+
+
+class NoThreadError(OSError):
+    """The machine, or the program's cgroup, has no thread left; it may have one later."""
 
 
 class _Worker(threading.Thread):
@@ -43,18 +48,21 @@ class _Worker(threading.Thread):
 def start(work: Step, done: Step, *, name: str) -> None:
     """Begin `work` aside; `done` is called there when it has ended.
 
-    RuntimeError when a thread is needed and the machine has none left.
+    NoThreadError when one is needed and the machine has none left.
     """
     try:
         worker = _idle.pop()
     except IndexError:
         worker = _Worker()
-        worker.start()
+        try:
+            worker.start()
+        except RuntimeError as error:
+            raise NoThreadError(errno.EAGAIN, "no thread can be started") from error
     worker.give(name, work, done)
 
 
-async def run_aside(work: Callable[[], T], *, name: str) -> T:
-    """What `work` returns or raises."""
+def begin(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
+    """What `work` will have returned or raised; NoThreadError as with `start`."""
     loop = asyncio.get_running_loop()
     settled: asyncio.Future[T] = loop.create_future()
     outcome: tuple[T | None, BaseException | None] = None, None
@@ -80,4 +88,36 @@ async def run_aside(work: Callable[[], T], *, name: str) -> T:
             loop.call_soon_threadsafe(settle)
 
     start(run, tell, name=name)
-    return await settled
+    return settled
+
+
+async def run_aside(work: Callable[[], T], *, name: str) -> T:
+    """What `work` returns or raises."""
+    return await begin(work, name=name)
+
+
+class OneAtATime(Generic[T]):
+    """Work that is not begun again while it hangs, however often it is asked for."""
+
+    def __init__(self, work: Callable[[], T], *, name: str) -> None:
+        self._work = work
+        self._name = name
+        self._running: asyncio.Future[T] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    async def run(self) -> T:
+        """The outcome of the run under way, else of one that begins now."""
+        if self._running is None:
+            self._running = begin(self._work, name=self._name)
+            self._running.add_done_callback(self._ended)
+        running = self._running
+        await asyncio.wait([running])  # one that stops waiting does not end it for the others
+        return running.result()
+
+    def _ended(self, running: asyncio.Future[T]) -> None:
+        self._running = None
+        if not running.cancelled():
+            running.exception()  # it may be that nobody waits any more
