@@ -114,8 +114,7 @@ def changed(
         effect = f":{change.effect}" if change.effect else ""
         if change.removes and not concerned:
             raise CommandFailed(f"{shown} has no taint {change.key}{effect} to remove")
-        differs = any(raw.text(taint, "value") != change.value for taint in concerned)
-        if not change.removes and differs and not overwrite:
+        if concerned and not change.removes and not overwrite:
             raise CommandFailed(
                 f"{shown} has a taint {change.key}{effect} already: confirm by --overwrite"
             )
