@@ -112,6 +112,6 @@ def _cause(error: Exception, limit_s: float) -> str:
 
 def _cause_of_tls(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate verify failed: {error.verify_message}"
+        return f"certificate verify failed: {error.verify_message.rstrip('.')}"
     reason = getattr(error, "reason", None)
     return f"TLS failed: {(reason or str(error)).replace('_', ' ').lower()}"

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import orjson
 
@@ -156,8 +156,9 @@ class Api:
 
     def _tell(self, method: str, path: str, params: Mapping[str, str] | None, outcome: str) -> None:
         if self._verbosity:
-            shown = f"{method} {self._transport.config.server}{path} {dict(params or {})}"
-            print(one_line(f"{shown}: {outcome}"), file=sys.stderr)
+            query = urlencode(given(**params), safe=",/") if params else ""
+            shown = f"{self._transport.config.server}{path}{query and f'?{query}'}"
+            print(one_line(f"{method} {shown}: {outcome}"), file=sys.stderr)
 
     def _record(self, answer: Response) -> dict[str, Any]:
         try:

@@ -283,6 +283,7 @@ async def test_a_certificate_for_another_name_is_told_and_can_be_expected(
 ) -> None:
     text = await failure(make(tls_server_name="api.example").request("GET", "/echo/"))
     assert "certificate verify failed: Hostname mismatch" in text
+    assert text.endswith("valid for 'api.example'")
     assert (await make(tls_server_name="localhost").request("GET", "/echo/")).status == 200
 
 
