@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orch.ctl import commands, config_file, parsing
+from orch.ctl import commands, config_file, forms, parsing
 from orch.ctl.commands import Entry
 
 if TYPE_CHECKING:
@@ -112,11 +112,17 @@ def _value_option(
     if action.choices:
         return [(f"{prefix}{choice}", "") for choice in action.choices]
     before = before if prefix else before[:-1]
+    if isinstance(action.type, forms.Reader):
+        return [(f"{prefix}{form}", "") for form in _forms(action.type.names)]
     if name in _SECTIONS:
         return [(f"{prefix}{n}", "") for n in _entries(before, _SECTIONS[name])]
     if name in ("-n", "--namespace"):
         return [(f"{prefix}{n}", "") for n in _names(before, "namespaces")]
     return []
+
+
+def _forms(names: Iterable[str]) -> list[str]:
+    return [f"{name}=" if forms.takes_template(name) else name for name in names]
 
 
 def _of_place(
@@ -126,6 +132,9 @@ def _of_place(
         return [(name, "node") for name in _names(before, "nodes")]
     if metavar in _OF_PODS:
         return [(name, "pod") for name in _names(before, "pods")] if not plain else []
+    if metavar == "COMMAND":
+        found, _ = _command(plain)
+        return _words(found.below if isinstance(found, Entry) else found, "")
     if metavar == "NAME":
         return [(name, "context") for name in _entries(before, "contexts")]
     if metavar not in _OF_TYPES:
@@ -169,7 +178,9 @@ def _types(before: Sequence[str]) -> list[Candidate]:
     found: list[Candidate] = []
 
     async def ask(api: Api, args: argparse.Namespace) -> int:
-        found.extend([(r.plural, r.kind) async for r in Discovery(api).resources()])
+        found.extend(
+            [(r.plural, r.kind) async for r in Discovery(api).resources() if "list" in r.verbs]
+        )
         return 0
 
     _asked(before, ask)

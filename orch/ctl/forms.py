@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,20 +44,28 @@ class Form:
         return self.name in ("", "wide")
 
 
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the value of `-o`, one of the forms named."""
+
+    names: Sequence[str]
+
+    def __call__(self, text: str) -> Form:
+        return _read(text, self.names)
+
+
+def takes_template(name: str) -> bool:
+    """Whether a form is written `name=template`."""
+    return name.startswith(_NEEDS_MORE)
+
+
 def add_to(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
     """Add `-o` for some of the forms."""
-    shown = [f"{n}=…" if n.startswith(_NEEDS_MORE) else n for n in names]
+    shown = [f"{n}=…" if takes_template(n) else n for n in names]
     parser.add_argument(
-        "-o", "--output", type=_reader(names), default="", metavar="FORM",
+        "-o", "--output", type=Reader(names), default="", metavar="FORM",
         help=f"form of the output: {', '.join(shown)}",
     )  # fmt: skip
-
-
-def _reader(names: Sequence[str]) -> Callable[[str], Form]:
-    def read(text: str) -> Form:
-        return _read(text, names)
-
-    return read
 
 
 def _read(text: str, names: Sequence[str]) -> Form:
@@ -68,7 +76,7 @@ def _read(text: str, names: Sequence[str]) -> Form:
     if name not in names:
         hint = did_you_mean(name, names)
         raise argparse.ArgumentTypeError(f"{name!r} is no form{hint}: use {', '.join(names)}")
-    if bool(equals) != name.startswith(_NEEDS_MORE):
+    if bool(equals) != takes_template(name):
         want = f"{name} needs a template" if not equals else f"{name} takes no value"
         raise argparse.ArgumentTypeError(f"{want}: see --help")
     if name.endswith("-file"):

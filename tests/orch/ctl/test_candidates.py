@@ -46,6 +46,12 @@ async def _found(api: HttpApi, line: str) -> list[str]:
         ("get --namespace=s", ["--namespace=shop"]),
         ("patch --type m", ["merge"]),
         ("patch --type=j", ["--type=json"]),
+        ("get pods -o cus", ["custom-columns-file=", "custom-columns="]),
+        ("patch --output=n", ["--output=name"]),
+        ("version -o ", ["json", "yaml"]),
+        ("man unc", ["uncordon"]),
+        ("man config use", ["use-context"]),
+        ("man get ", []),
         ("get --sort", ["--sort-by"]),
         ("drain --dis", ["--disable-eviction"]),
         ("--tls", ["--tls-server-name"]),
@@ -56,6 +62,12 @@ async def _found(api: HttpApi, line: str) -> list[str]:
 )
 async def test_what_may_stand_at_the_cursor(api: HttpApi, line: str, found: list[str]) -> None:
     assert await _found(api, line) == found
+
+
+async def test_types_that_have_no_list_are_not_offered(api: HttpApi) -> None:
+    types = [{"name": "pods", "verbs": ["get", "list"]}, {"name": "reviews", "verbs": ["create"]}]
+    api.answers["GET", "/api/v1"] = Answer({"resources": types})
+    assert await _found(api, "get ") == ["pods"]
 
 
 async def test_every_command_is_offered_with_what_it_does(
