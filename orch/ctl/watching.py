@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 import orjson
@@ -45,16 +46,18 @@ async def _watch(api: Api, args: argparse.Namespace) -> None:
     if target.name and not args.ignore_not_found:
         await api.read(target.path(namespace))  # else a wrong name would be waited for in silence
     first = True
-    async for kind, record in changes(
+    told = changes(
         api, target, namespace, accept=accept, label_selector=args.selector,
         field_selector=args.field_selector,
-    ):  # fmt: skip
-        if kind == "LIST":
-            if first and not args.watch_only:
-                printer.show_list(record)
-            first = False
-        else:
-            printer.show(kind, record)
+    )  # fmt: skip
+    async with contextlib.aclosing(told):
+        async for kind, record in told:
+            if kind == "LIST":
+                if first and not args.watch_only:
+                    printer.show_list(record)
+                first = False
+            else:
+                printer.show(kind, record)
 
 
 async def changes(
@@ -65,7 +68,7 @@ async def changes(
     accept: str = JSON,
     label_selector: str = "",
     field_selector: str = "",
-) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
     """("LIST", list), then (ADDED, MODIFIED or DELETED, object); LIST again after falling behind.
 
     With `accept` TABLE lists and objects are Tables where the server makes them.
