@@ -58,7 +58,8 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, Command]:
     if entry.below and (not entry.module or _lower(outer, args.rest) in entry.below):
         middle = parsing.words_parser(
             f"orchctl {words}", entry.below,
-            f"{entry.text}{parsing.listed(entry.below)}", _EXIT_CODES,
+            f"{entry.text}{parsing.listed(entry.below)}",
+            f"'orchctl {words} COMMAND --help' shows examples of one command. {_EXIT_CODES}",
         )  # fmt: skip
         args = middle.parse_args(args.rest, args)
         lower, entry = _chosen(middle, entry.below, args)

@@ -94,6 +94,7 @@ def test_a_group_lists_its_commands(word: str) -> None:
     assert result.code == 0
     for lower, entry in commands.COMMANDS[word].below.items():
         assert f"  {lower:15} {entry.text}" in result.out
+    assert f"'orchctl {word} COMMAND --help' shows examples" in result.out
 
 
 def test_the_help_lists_every_command() -> None:
