@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
@@ -92,6 +93,7 @@ def run_daemon(main: Callable[[Stop], Awaitable[None]], *, name: str) -> int:
 
 async def _report(main: Callable[[Stop], Awaitable[None]], stop: Stop, name: str) -> int:
     try:
+        asyncio.get_running_loop().set_default_executor(_threads())
         await main(stop)
     except (Exception, asyncio.CancelledError) as error:
         return _explain(error, name)
@@ -100,6 +102,23 @@ async def _report(main: Callable[[Stop], Awaitable[None]], stop: Stop, name: str
         return 1
     log.info("stopped: %s", stop.reason)
     return 0
+
+
+def _threads() -> ThreadPoolExecutor:
+    """As many as asyncio's own pool may have, all from the start.
+
+    So `to_thread` never fails later, when the machine may have no thread left to start.
+    """
+    number = min(32, (os.cpu_count() or 1) + 4)
+    pool = ThreadPoolExecutor(number, thread_name_prefix="asyncio")
+    all_begun = threading.Barrier(number)
+    try:
+        for _ in range(number):
+            pool.submit(all_begun.wait)
+    except RuntimeError as error:
+        all_begun.abort()
+        raise SetupError(f"cannot start {number} threads: the machine has none left") from error
+    return pool
 
 
 def _explain(error: BaseException, name: str) -> int:

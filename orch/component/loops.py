@@ -7,9 +7,14 @@ All times are the running loop's, so tests move them with a clock that jumps.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
+
+from orch.component.aside import NoThreadError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -84,24 +89,35 @@ class Periodic:
         self._jitter = jitter
         self._initial_delay_s = initial_delay_s
         self._wake = asyncio.Event()
+        self._lacks_thread = False  # as was said
 
     def wake(self) -> None:
         """Run the step now, or once more after the running one; several calls count as one."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Run for ever; an error of the step ends the loop with that error."""
+        """Run for ever; an error of the step ends the loop with it, but for a lack of threads."""
         loop = asyncio.get_running_loop()
         planned_s = loop.time() + self._initial_delay_s
         while True:
             woken = await self._wait_until(planned_s)
             self._wake.clear()
-            await self._step()
+            await self._take_step()
             now_s = loop.time()
             self.last_beat_s = now_s
             self.beats += 1
             if not woken or planned_s <= now_s:
                 planned_s = max(planned_s + self._interval(), now_s)
+
+    async def _take_step(self) -> None:
+        try:
+            await self._step()
+        except NoThreadError as error:
+            if not self._lacks_thread:
+                log.warning("%s: %s; trying on", self.name, error.strerror)
+            self._lacks_thread = True
+        else:
+            self._lacks_thread = False
 
     def _interval(self) -> float:
         return self.interval_s * (1 + random.random() * self._jitter)  # noqa: S311

@@ -214,3 +214,42 @@ def test_freezing_empties_the_collected_generations() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*threshold)
+
+
+def refuse_threads(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_blocking_work_is_done_on_when_the_machine_has_no_thread_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[int] = []
+
+    async def main(stop: Stop) -> None:
+        with monkeypatch.context() as machine:
+            machine.setattr(threading.Thread, "start", refuse_threads)
+            await asyncio.gather(*(asyncio.to_thread(done.append, n) for n in range(100)))
+        stop.set("done")
+
+    assert daemon.run_daemon(main, name="x") == 0
+    assert sorted(done) == list(range(100))
+
+
+def test_a_machine_without_threads_at_the_start_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, started = threading.Thread.start, []
+
+    def third_fails(thread: threading.Thread) -> None:
+        started.append(thread)
+        if len(started) == 3:
+            refuse_threads(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", third_fails)
+    assert daemon.run_daemon(forever_with, name="x") == 1
+    assert "x: error: cannot start " in capsys.readouterr().err
+
+
+async def forever_with(_stop: Stop) -> None:
+    await forever()

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from orch.component import loops
+from orch.component.aside import NoThreadError
 from orch.component.loops import Backoff, Periodic
 
 pytestmark = pytest.mark.looptime
@@ -162,3 +163,19 @@ def test_backoff_grows_to_its_limit_and_starts_again_after_a_success() -> None:
     assert [backoff.next() for _ in range(8)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7, 7]
     backoff.reset()
     assert backoff.next() == 0.2
+
+
+async def test_a_loop_outlives_a_lack_of_threads_and_says_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outcomes = [NoThreadError(11, "no thread can be started")] * 2 + [None] * 10
+    taken = []
+
+    async def step() -> None:
+        taken.append(outcomes[len(taken)])
+        if taken[-1]:
+            raise taken[-1]
+
+    await run_for(Periodic("sampling", step, interval_s=10), 35)
+    assert len(taken) == 4
+    assert caplog.messages == ["sampling: no thread can be started; trying on"]
