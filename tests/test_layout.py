@@ -30,7 +30,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.checkpoint.reports",
     ),
     "nodeagent/checkpoint/test_store.py": ("nodeagent.checkpoint.folder",),
-    "nodeagent/config/test_types.py": ("nodeagent.config.access", "nodeagent.config.fields"),
+    "nodeagent/config/test_types.py": ("nodeagent.config.fields",),
     "nodeagent/hollow/test_fleet.py": ("nodeagent.hollow.node",),
     "nodeagent/metrics/test_containerstats.py": (
         "nodeagent.metrics.columns",

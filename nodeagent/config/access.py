@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import AfterValidator
+from typing import Literal
 
 from nodeagent.config.fields import ConfigModel, Duration
-
-
-def _not_negative(seconds: float) -> float:
-    if seconds < 0:
-        raise ValueError("it must not be negative; 0s asks every time")
-    return seconds
-
-
-CacheTime = Annotated[Duration, AfterValidator(_not_negative)]
 
 
 class X509Authentication(ConfigModel):
@@ -26,7 +15,7 @@ class WebhookAuthentication(ConfigModel):
     """Bearer tokens, reviewed by the API server; good and bad answers are kept for `cacheTTL`."""
 
     enabled: bool = True
-    cacheTTL: CacheTime = 120.0
+    cacheTTL: Duration = 120.0
 
 
 class AnonymousAuthentication(ConfigModel):
@@ -40,10 +29,10 @@ class Authentication(ConfigModel):
 
 
 class WebhookAuthorization(ConfigModel):
-    """How long the API server's answers are kept."""
+    """How long the API server's answers are kept; 0s asks every time."""
 
-    cacheAuthorizedTTL: CacheTime = 300.0
-    cacheUnauthorizedTTL: CacheTime = 30.0
+    cacheAuthorizedTTL: Duration = 300.0
+    cacheUnauthorizedTTL: Duration = 30.0
 
 
 class Authorization(ConfigModel):

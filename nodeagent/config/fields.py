@@ -22,7 +22,10 @@ class ConfigModel(BaseModel):
 def _read_duration(value: Any) -> float:
     if not isinstance(value, str):
         raise ValueError(f'{value!r} is not a duration; write it with a unit, such as "10s"')
-    return durations.parse_duration(value)
+    seconds = durations.parse_duration(value)
+    if seconds < 0:
+        raise ValueError(f"{value!r} must not be negative")
+    return seconds
 
 
 def _read_quantity(value: Any) -> str:

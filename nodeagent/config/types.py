@@ -173,12 +173,8 @@ class NodeAgentConfiguration(ConfigModel):
     nodeStatusReportFrequency: Duration = 300.0
     nodeLeaseDurationSeconds: int = Field(default=40, ge=1)
     nodeStatusMaxImages: int = Field(default=50, ge=-1)
-    systemReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = Field(
-        default={}
-    )
-    nodeagentReserved: dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity] = Field(
-        default={}
-    )
+    systemReserved: Reserved = Field(default={})
+    nodeagentReserved: Reserved = Field(default={})
     evictionHard: dict[EvictionSignal, Threshold] = DEFAULT_EVICTION_HARD
     mergeDefaultEvictionSettings: bool = False  # evictionHard keeps the defaults it does not set
     evictionSoft: dict[EvictionSignal, Threshold] = Field(default={})

@@ -78,6 +78,20 @@ def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: st
         NodeAgentConfiguration.model_validate(fields)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"imageMinimumGCAge": "-2m"},
+        {"shutdownGracePeriod": "-1s"},
+        {"evictionPressureTransitionPeriod": "-1ns"},
+        {"checkpoint": {"maxAge": "-1h"}},
+    ],
+)
+def test_no_time_is_negative(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=r"'-.*' must not be negative"):
+        NodeAgentConfiguration.model_validate(fields)
+
+
 def encrypted_for(recipient: str) -> CheckpointPolicy:
     return CheckpointPolicy.model_validate({"encryption": {"recipients": [recipient]}})
 
