@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn
 
 from nodeagent.config.layers import FlagValue
 from orch.component import metricflags, versionflags
 from orch.component.stability import MetricPolicy, Release
 from orch.component.yamlfile import FieldPath
 from orch.wire import names
+
+USAGE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,16 @@ _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
 )
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without listing every flag."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """The flags of the daemon."""
-    flags = argparse.ArgumentParser(
+    flags = Parser(
         prog="nodeagent",
         description="The node agent: runs the host's pods, measures them, reports the node.",
         epilog="Offline: nodeagent checkpoint, config, debug, doctor, seccomp (see their --help).",
@@ -158,7 +167,8 @@ def add_flags(flags: argparse.ArgumentParser) -> None:
     versionflags.add_to(flags, "nodeagent")
     metricflags.add_to(flags)
     for flag, path, kind, text in _OVERRIDES:
-        flags.add_argument(flag, dest=_dest(path), type=kind, default=None, help=text)
+        value = flag.removeprefix("--").upper().replace("-", "_")
+        flags.add_argument(flag, dest=_dest(path), type=kind, metavar=value, help=text)
 
 
 def parse(argv: Sequence[str]) -> Options:

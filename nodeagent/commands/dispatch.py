@@ -11,9 +11,9 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
 from nodeagent.config.layers import ConfigError
+from nodeagent.options import USAGE, Parser
 from orch.component.daemon import SetupError
 
 # Word → module, what it does.
@@ -24,12 +24,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor", "say whether this host is fit to run the agent, and what is missing"),
     "seccomp": ("seccomp", "check seccomp profiles, and show which one each container gets"),
 }
-USAGE = 2
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
 
 
 def dispatch(argv: Sequence[str]) -> int | None:
@@ -46,7 +40,7 @@ def dispatch(argv: Sequence[str]) -> int | None:
         raise SystemExit(USAGE)
     name, text = COMMANDS[word]
     module = importlib.import_module(f"nodeagent.commands.{name}")
-    parser = _Parser(prog=f"nodeagent {word}", description=text, allow_abbrev=False)
+    parser = Parser(prog=f"nodeagent {word}", description=text, allow_abbrev=False)
     module.add_arguments(parser)
     return _run(module.run, parser.parse_args(rest), parser.prog)
 

@@ -9,7 +9,7 @@ import pytest
 from nodeagent import options
 from nodeagent.config.load import ConfigError, load_config
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.options import parse
+from nodeagent.options import parse, parser
 
 
 def test_without_flags_the_configuration_has_the_word() -> None:
@@ -117,7 +117,16 @@ def test_wrong_usage_names_the_value(
     with pytest.raises(SystemExit) as caught:
         parse([flag])
     assert caught.value.code == 2
-    assert complaint in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert said.startswith("nodeagent: error: ")
+    assert said.endswith("; see 'nodeagent --help'\n")
+
+
+def test_the_help_names_values_by_the_flags_not_by_the_code() -> None:
+    text = parser().format_help()
+    assert "--client-ca-file CLIENT_CA_FILE" in text
+    assert "CONFIG." not in text
 
 
 def test_a_value_that_the_field_does_not_take_is_blamed_on_the_flag() -> None:
