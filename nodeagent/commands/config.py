@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 
 from nodeagent import options
 from nodeagent.config import show
@@ -18,7 +19,9 @@ from nodeagent.config.origin import leaves, origin_of
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor import findings
 from nodeagent.doctor.findings import Finding
+from nodeagent.node.shutdown import groups_of
 from orch.component import clock
+from orch.component.daemon import SetupError
 from orch.component.features import FeatureError, Features
 
 
@@ -106,9 +109,30 @@ def _checked(args: argparse.Namespace, layers: Layers) -> NodeAgentConfiguration
             Features({name: value}, release)
         except FeatureError as error:
             problems.append(f"{origin_of(('featureGates', name), layers)}: featureGates: {error}")
+    problems += _refused_at_start(config, layers)
     if problems:
         raise ConfigError("\n".join(problems))
     return config
+
+
+def _refused_at_start(config: NodeAgentConfiguration, layers: Layers) -> Iterator[str]:
+    """What the parts of the agent would say to their settings."""
+    groups = [
+        (group.priority, group.shutdownGracePeriodSeconds)
+        for group in config.shutdownGracePeriodByPodPriority
+    ]
+    try:
+        groups_of(config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods, groups)
+    except ValueError as error:
+        field = str(error).split(" ", 1)[0]
+        yield f"{origin_of((field,), layers)}: {error}"
+    if config.tlsCipherSuites:
+        from orch.component.tls import openssl_suites  # TLS code
+
+        try:
+            openssl_suites(config.tlsCipherSuites)
+        except SetupError as error:
+            yield f"{origin_of(('tlsCipherSuites',), layers)}: tlsCipherSuites: {error}"
 
 
 def _described(layers: Layers) -> str:

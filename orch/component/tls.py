@@ -49,7 +49,7 @@ def server_context(
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _version(min_version)
-    context.set_ciphers(_suites(cipher_suites))
+    context.set_ciphers(openssl_suites(cipher_suites))
     context.set_alpn_protocols(["http/1.1"])
     context.options |= ssl.OP_NO_RENEGOTIATION
     load_certificate(context, cert_file, key_file)
@@ -82,7 +82,8 @@ def _version(name: str) -> ssl.TLSVersion:
     return version
 
 
-def _suites(names: Sequence[str]) -> str:
+def openssl_suites(names: Sequence[str]) -> str:
+    """OpenSSL's list for IANA names, none: the defaults; SetupError names one that is not known."""
     if not names:
         return _DEFAULT_SUITES
     unknown = [name for name in names if name not in _SUITES and name not in _SUITES_OF_13]

@@ -56,6 +56,32 @@ def test_a_bad_configuration_names_every_mistake_and_exits_1(
     assert f"{main_file}:3: prot: there is no such field" in captured.err
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "shutdownGracePeriod: 1s\nshutdownGracePeriodCriticalPods: 2s\n",
+            ":4: shutdownGracePeriodCriticalPods (2s) must not exceed shutdownGracePeriod (1s)",
+        ),
+        (
+            "shutdownGracePeriod: 1s\nshutdownGracePeriodByPodPriority:\n"
+            "- {priority: 1, shutdownGracePeriodSeconds: 4}\n",
+            ":4: shutdownGracePeriodByPodPriority excludes shutdownGracePeriod",
+        ),
+        (
+            "tlsCipherSuites: [TLS_NULL]\n",
+            ":3: tlsCipherSuites: the TLS cipher suite 'TLS_NULL' is",
+        ),
+    ],
+)
+def test_what_the_agent_would_refuse_at_its_start_is_no_valid_configuration(
+    text: str, problem: str, main_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main_file.write_text(HEAD + text)
+    assert dispatch(["config", "validate", "--config", str(main_file)]) == 1
+    assert f"nodeagent config: error: {main_file}{problem}" in capsys.readouterr().err
+
+
 def test_problems_come_as_json_when_asked_for(
     main_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
