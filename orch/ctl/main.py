@@ -28,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return candidates.main(words[1:])
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
+    if words == ["--version"]:
+        words = ["version", "--client"]
     args, command = _parse(words)
     try:
         code = int(command.run(args))

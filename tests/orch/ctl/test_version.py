@@ -11,7 +11,8 @@ from tests.orch.ctl.conftest import Orchctl, run_command
 
 
 def test_the_client_s_version_needs_no_server() -> None:
-    assert run_command("version", "--client").out == f"Client Version: {VERSION}\n"
+    for words in (("version", "--client"), ("--version",)):
+        assert run_command(*words).out == f"Client Version: {VERSION}\n"
     shown = json.loads(run_command("version", "--client", "-o", "json").out)["clientVersion"]
     assert (shown["gitVersion"], shown["minor"]) == (VERSION, MINOR)
     assert shown["goVersion"] == f"python{platform.python_version()}"
