@@ -76,7 +76,7 @@ def node_status(
 
 
 def differs(before: NodeStatus, after: NodeStatus) -> bool:
-    """Whether `after` says something new."""
+    """Whether `after` says something new; what only others write into a status does not count."""
     return _comparable(before) != _comparable(after)
 
 
@@ -96,7 +96,7 @@ def _comparable(status: NodeStatus) -> dict[str, Any]:
     for condition in listed:
         condition.pop("lastHeartbeatTime", None)
     data["conditions"] = listed
-    return {name: value for name, value in data.items() if value}
+    return {name: data[name] for name in NodeStatus.model_fields if data.get(name)}
 
 
 def _capacity(settings: NodeSettings, facts: NodeFacts) -> dict[str, int]:

@@ -78,6 +78,14 @@ def test_the_order_of_conditions_is_nothing_new() -> None:
     assert not status.differs(shuffled, reported(node.facts(), shuffled))
 
 
+def test_what_others_write_into_the_status_is_nothing_new_and_is_kept() -> None:
+    own = registered(node.facts()).status
+    before = NodeStatus.model_validate({**own.to_wire(), "volumesAttached": [{"name": "disk"}]})
+    after = reported(node.facts(), before)
+    assert not status.differs(before, after)
+    assert "volumesAttached" not in status.patch(before, after)["status"]
+
+
 def test_everything_else_is_new() -> None:
     before = registered(node.facts()).status
     for facts in (
