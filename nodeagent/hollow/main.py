@@ -93,9 +93,9 @@ def control(fleet: Fleet) -> web.Application:
     async def faults(request: web.Request) -> web.Response:
         query = request.query
         try:
-            names = fleet.choose(int(query.get("count", "1")))
+            names = fleet.choose(_positive(query.get("count", "1")))
             await fleet.inject(query.get("kind", ""), names)
-        except ValueError as error:
+        except (ValueError, argparse.ArgumentTypeError) as error:
             raise errors.bad_request(str(error)) from None
         return web.json_response(names)
 
@@ -116,7 +116,6 @@ def control(fleet: Fleet) -> web.Application:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)

@@ -78,7 +78,11 @@ async def test_faults_are_made_and_healed(client: Client, fleet: Fleet) -> None:
 
 @pytest.mark.parametrize(
     ("query", "text"),
-    [("kind=odd", "there is no fault 'odd'"), ("kind=silent&count=all", "'all'")],
+    [
+        ("kind=odd", "there is no fault 'odd'"),
+        ("kind=silent&count=all", "'all' is not a positive number"),
+        ("kind=silent&count=-1", "'-1' is not a positive number"),
+    ],
 )
 async def test_a_fault_that_is_none_is_refused(client: Client, query: str, text: str) -> None:
     answer = await client.post(f"/faults?{query}")
