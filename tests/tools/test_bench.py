@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools.bench import __main__ as bench
-from tools.bench import heartbeatsplot
+from tools.bench import heartbeats, heartbeatsplot
 from tools.bench.client import percentile
 from tools.bench.table import Table
 
@@ -58,6 +58,11 @@ def test_the_course_of_heartbeats_is_drawn(tmp_path: Path) -> None:
         course.add(at_s, {"late_p50_s": 0.004, "late_p99_s": 0.02})
     heartbeatsplot.draw(course, "two nodes", tmp_path / "course.svg")
     assert "</svg>" in (tmp_path / "course.svg").read_text()
+
+
+def test_the_drawing_has_its_place_without_being_asked_for() -> None:
+    places = [heartbeats._scale(words).plot for words in ([], ["--plot", "course.png"])]
+    assert [str(place) for place in places] == ["build/heartbeats-sqlite.svg", "course.png"]
 
 
 def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ Real parts: API server, controller, the agents' loops, all on this machine. The 
 
     python -m tools.bench.heartbeats --nodes 5000 --minutes 30 [--etcd] [--plot docs/heartbeats.svg]
 
+Without `--plot` the picture goes into `build`.
 `BENCH_NODES` and `BENCH_NODES_SECONDS` make it smaller where all benchmarks run, for a quick look.
 """
 
@@ -41,8 +42,8 @@ class Scale:
 
     nodes: int
     steady_s: float
-    etcd: bool = False
-    plot: Path | None = None
+    etcd: bool
+    plot: Path
 
     @property
     def silenced(self) -> int:
@@ -79,10 +80,10 @@ def main(arguments: Sequence[str] = ()) -> int:
     with _control_plane(scale) as cluster, _hollow(cluster, scale.nodes) as (process, control):
         course = _measure(scale, cluster, process, control, table)
     print(f"\n{table.markdown()}")
-    if scale.plot:
-        title = f"{scale.nodes} nodes, {scale.steady_s / 60:g} minutes, {_STORES[scale.etcd]}"
-        heartbeatsplot.draw(course, title, scale.plot)
-        print(f"drawn: {scale.plot}")
+    title = f"{scale.nodes} nodes, {scale.steady_s / 60:g} minutes, {_STORES[scale.etcd]}"
+    scale.plot.parent.mkdir(parents=True, exist_ok=True)
+    heartbeatsplot.draw(course, title, scale.plot)
+    print(f"drawn: {scale.plot}")
     return table.missed
 
 
@@ -100,7 +101,8 @@ def _scale(arguments: Sequence[str]) -> Scale:
         flags.error("--nodes and --minutes must be positive")
     if given.etcd and not shutil.which("etcd"):
         flags.error("--etcd needs the program etcd (Debian package etcd-server)")
-    return Scale(given.nodes, 60 * given.minutes, given.etcd, given.plot)
+    plot = given.plot or Path("build", f"heartbeats-{_STORES[given.etcd].lower()}.svg")
+    return Scale(given.nodes, 60 * given.minutes, given.etcd, plot)
 
 
 @contextmanager
