@@ -9,15 +9,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NoReturn
+from typing import Any
 
 from nodeagent.config.layers import FlagValue
 from orch.component import metricflags, versionflags
 from orch.component.stability import MetricPolicy, Release
+from orch.component.usage import Parser
 from orch.component.yamlfile import FieldPath
 from orch.wire import names
-
-USAGE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +121,6 @@ _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ("--logging-format", ("logging", "format"), str, "text or json"),
     ("--log-level", ("logging", "level"), str, "debug, info, warning or error"),
 )
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without listing every flag."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
 
 
 def parser() -> argparse.ArgumentParser:

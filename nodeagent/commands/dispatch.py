@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from nodeagent.config.layers import ConfigError
-from nodeagent.options import USAGE, Parser
 from orch.component.daemon import SetupError
+from orch.component.usage import USAGE, Parser
 
 # Word → module, what it does.
 COMMANDS: Mapping[str, tuple[str, str]] = {

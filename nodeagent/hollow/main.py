@@ -20,6 +20,7 @@ from orch.component import daemon, loops
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.httpd import HttpServer, text_errors
+from orch.component.usage import Parser
 from orch.wire import errors
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    flags = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, allow_abbrev=False)
+    flags = Parser(prog=PROGRAM, description=__doc__, allow_abbrev=False)
     flags.add_argument("--kubeconfig", required=True, help="who may write every node and Lease")
     flags.add_argument("--count", type=_positive, default=100, help="how many nodes")
     flags.add_argument("--name-prefix", default="hollow-", help="of the nodes' names")

@@ -12,6 +12,7 @@ from orch.component import metricflags, versionflags, zpages
 from orch.component.daemon import SetupError
 from orch.component.features import FeatureError, Features
 from orch.component.stability import MetricPolicy, Release
+from orch.component.usage import Parser
 from orch.lifecycle.records import Settings
 from orch.wire import durations
 
@@ -93,7 +94,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 def parser() -> argparse.ArgumentParser:
     """All flags with their help texts."""
-    flags = argparse.ArgumentParser(
+    flags = Parser(
         prog=PROGRAM,
         description="Judges nodes by their heartbeats: conditions, taints, eviction, cleaning up.",
         allow_abbrev=False,

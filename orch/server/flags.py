@@ -11,6 +11,7 @@ from orch.component import metricflags, versionflags, zpages
 from orch.component.daemon import SetupError
 from orch.component.features import FeatureError, Features
 from orch.component.stability import MetricPolicy, Release
+from orch.component.usage import Parser
 from orch.server import authflags, limitflags, storageflags
 from orch.server.authflags import AuthFlags
 from orch.server.limitflags import AuditFlags, LimitFlags
@@ -93,7 +94,7 @@ def parse(argv: Sequence[str]) -> Flags:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="orch-apiserver",
         description="HTTPS API server: nodes, pods, leases, events, namespaces, node proxy.",
         allow_abbrev=False,

@@ -17,6 +17,7 @@ from orch.component.clock import utc_now
 from orch.component.daemon import SetupError, Stop, run_daemon, supervise
 from orch.component.lockfile import LockHeldError, acquire
 from orch.component.loops import cancel, spawn
+from orch.component.usage import Parser
 from orch.up.certificates import issue_certificates
 from orch.up.cluster import Cluster
 from orch.up.commands import Ports
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    flags = argparse.ArgumentParser(prog="orch-up", description=__doc__, allow_abbrev=False)
+    flags = Parser(prog="orch-up", description=__doc__, allow_abbrev=False)
     flags.add_argument("--run-dir", type=Path, default=Path(".run"), help="holds everything made")
     flags.add_argument(
         "--apiserver-port", type=int, default=names.APISERVER_PORT, help="0 picks a free one"
