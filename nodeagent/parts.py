@@ -217,7 +217,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         sample=lambda: sampler.latest,
         health=lambda: watch.health,
         runtime=runtime,
-        problems=guard.problems if guard else tuple,
+        problems=lambda: [p for part in (guard, keeper) if part for p in part.problems()],
         store_excess=checkpoints.excess_bytes if checkpoints else lambda: None,
     )
     status = StatusLoop(

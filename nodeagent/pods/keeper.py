@@ -73,6 +73,10 @@ class PodKeeper:
         """Where events of these pods are told."""
         return self._services.events
 
+    def problems(self) -> tuple[str, ...]:
+        """Why pods cannot be kept, for the node's Ready condition; () when they can."""
+        return self._services.observer.problems()
+
     async def run(self) -> None:
         """Keep the pods for ever; an error that no worker can handle ends it."""
         try:

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
 TOLD_INTERVAL_S = 10.0  # while the runtime tells of changes; finds what it failed to tell
+LISTED_WITHIN_S = 180.0  # else the node is not Ready: pkg/kubelet/pleg/generic.go
 
 
 class Observer:
@@ -46,6 +47,7 @@ class Observer:
     def __init__(self, runtime: ContainerRuntime, registry: PodRegistry) -> None:
         self.error = ""
         self.last_success_s: float | None = None  # loop time
+        self._began_s: float | None = None  # loop time of `run`
         self._runtime = runtime
         self._registry = registry
         self._node_name = registry.settings.node_name
@@ -68,8 +70,18 @@ class Observer:
     def listed(self) -> bool:
         return self._ended > 0
 
+    def problems(self) -> tuple[str, ...]:
+        """Why the node is not Ready: nobody knows any longer what runs here."""
+        last_s = self._began_s if self.last_success_s is None else self.last_success_s
+        if last_s is None or asyncio.get_running_loop().time() - last_s <= LISTED_WITHIN_S:
+            return ()
+        cause = f": {self.error}" if self.error else ""
+        text = f"the container runtime has not listed its pods for over {LISTED_WITHIN_S:.0f} s"
+        return (f"PLEG is not healthy: {text}{cause}",)
+
     async def run(self) -> None:
         """List for ever; a runtime that is away is waited for."""
+        self._began_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._stream.run())

@@ -178,6 +178,29 @@ async def test_a_runtime_away_and_back_is_said_once_each(
     assert caplog.text.count("answers again") == 1
 
 
+@pytest.mark.parametrize("last_listed_s", [0, 30])
+async def test_a_runtime_that_lists_nothing_for_three_minutes_is_a_problem_of_the_node(
+    observed: Observed, last_listed_s: float
+) -> None:
+    assert observed.observer.problems() == (), "it has not begun"
+    refused = RuntimeUnavailable("list_sandboxes", "refused")
+    if not last_listed_s:
+        observed.runtime.fail("list_sandboxes", refused)
+    await observed.start()
+    await asyncio.sleep(last_listed_s)
+    observed.runtime.fail("list_sandboxes", refused)
+    await asyncio.sleep(165)
+    assert observed.observer.problems() == ()
+    await asyncio.sleep(20)
+    assert observed.observer.problems() == (
+        "PLEG is not healthy: the container runtime has not listed its pods for over 180 s: "
+        "refused",
+    )
+    observed.runtime.heal("list_sandboxes")
+    await asyncio.sleep(2)
+    assert observed.observer.problems() == ()
+
+
 async def waiting_for(observed: Observed, call: Callable[[], Awaitable[None]]) -> float:
     loop = asyncio.get_running_loop()
     began_s = loop.time()
