@@ -5,9 +5,18 @@ Durations are written as Go duration strings (`1m30s`) and held as float seconds
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+)
 
 from orch.component.secret import SHOWN
 from orch.wire import durations, quantity
@@ -49,6 +58,22 @@ def _read_threshold(value: Any) -> str:
     return _read_quantity(value)
 
 
+def _checked_ip(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address") from None
+    return text
+
+
+def _checked_address(text: str) -> str:
+    """The error leaves out the text, which may hold a password."""
+    parts = urlsplit(text)
+    if text and not (parts.scheme in ("http", "https") and parts.hostname):
+        raise ValueError("not an address of the form http://HOST/PATH or https://HOST/PATH")
+    return text
+
+
 def _without_credentials(address: str) -> str:
     """`https://user:password@host/path?query` as it may be shown: no user, password, query."""
     address, question, _ = address.partition("?")
@@ -60,7 +85,10 @@ def _without_credentials(address: str) -> str:
     return f"{scheme}://{SHOWN}@{authority.rpartition('@')[2]}{slash}{path}{shown_query}"
 
 
-Address = Annotated[str, PlainSerializer(_without_credentials)]  # of something to fetch
+Address = Annotated[  # of something to fetch; "" for nothing
+    str, AfterValidator(_checked_address), PlainSerializer(_without_credentials)
+]
+IpAddress = Annotated[str, AfterValidator(_checked_ip)]  # to listen on
 Duration = Annotated[
     float, BeforeValidator(_read_duration), PlainSerializer(durations.format_duration)
 ]

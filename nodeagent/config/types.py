@@ -16,6 +16,7 @@ from nodeagent.config.fields import (
     Address,
     ConfigModel,
     Duration,
+    IpAddress,
     OptionalPort,
     Port,
     Quantity,
@@ -143,11 +144,11 @@ class NodeAgentConfiguration(ConfigModel):
     cgroupRoot: str = "/"
 
     # serving
-    address: str = "0.0.0.0"  # noqa: S104 — the agent serves the network; access is authenticated
+    address: IpAddress = "0.0.0.0"  # noqa: S104 — the agent serves the network; access is authenticated
     port: Port = 10250
     tlsCertFile: str = ""
     tlsPrivateKeyFile: str = ""
-    healthzBindAddress: str = "127.0.0.1"
+    healthzBindAddress: IpAddress = "127.0.0.1"
     healthzPort: OptionalPort = 10248
     tlsMinVersion: Literal["", "VersionTLS12", "VersionTLS13"] = ""
     tlsCipherSuites: list[str] = Field(default=[])
@@ -195,6 +196,14 @@ class NodeAgentConfiguration(ConfigModel):
     logging: Logging = Logging()
 
     @model_validator(mode="after")
+    def _ports_differ(self) -> NodeAgentConfiguration:
+        if self.readOnlyPort and self.readOnlyPort in (self.port, self.healthzPort):
+            raise ValueError(f"readOnlyPort {self.readOnlyPort} is another port's number")
+        if self.healthzPort == self.port:
+            raise ValueError(f"healthzPort {self.healthzPort} is the number of port, too")
+        return self
+
+    @model_validator(mode="after")
     def _fields_fit_each_other(self) -> NodeAgentConfiguration:
         if bool(self.tlsCertFile) != bool(self.tlsPrivateKeyFile):
             raise ValueError("tlsCertFile and tlsPrivateKeyFile must be given together")
@@ -210,8 +219,6 @@ class NodeAgentConfiguration(ConfigModel):
             )
         if 0 < self.imageMaximumGCAge <= self.imageMinimumGCAge:
             raise ValueError("imageMaximumGCAge must be greater than imageMinimumGCAge")
-        if self.readOnlyPort and self.readOnlyPort in (self.port, self.healthzPort):
-            raise ValueError(f"readOnlyPort {self.readOnlyPort} is another port's number")
         if not self.podLogsDir.startswith("/"):
             raise ValueError(f"podLogsDir {self.podLogsDir!r} must be an absolute path")
         return self

@@ -63,7 +63,7 @@ texts = st.text(max_size=12)
         {},
         optional={
             "staticPodPath": texts.map(lambda text: f"/{text}"),
-            "healthzBindAddress": texts,
+            "healthzBindAddress": st.ip_addresses().map(str),
             "maxPods": st.integers(1, 10**9),
             "runtimeRequestTimeout": st.integers(1, 10**7).map(lambda ms: f"{ms}ms"),
             "systemReserved": st.dictionaries(st.sampled_from(["cpu", "memory"]), st.just("1")),

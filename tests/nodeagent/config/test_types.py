@@ -71,6 +71,11 @@ def test_access_is_closed_by_default() -> None:
         ({"authentication": {"anonymous": {"enabled": "yes"}}}, "valid boolean"),
         ({"tlsMinVersion": "VersionTLS11"}, "'VersionTLS12' or 'VersionTLS13'"),
         ({"readOnlyPort": 70000}, "less than or equal to 65535"),
+        ({"address": "localhost"}, "'localhost' is not an IP address"),
+        ({"healthzBindAddress": ""}, "'' is not an IP address"),
+        ({"healthzPort": 10250}, "healthzPort 10250 is the number of port, too"),
+        ({"staticPodURL": "ftp://host/pods"}, "not an address of the form http://HOST/PATH"),
+        ({"staticPodURL": "http://"}, "not an address of the form http://HOST/PATH"),
     ],
 )
 def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: str) -> None:
