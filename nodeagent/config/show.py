@@ -80,8 +80,17 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
-    plain = text.isascii() and text.isprintable()
+    plain = text.isascii() and text.isprintable() and not _reads_as_number(text)
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+def _reads_as_number(text: str) -> bool:
+    """PyYAML knows what is a number in YAML 1.1; in 1.2, which is read, `1e3` is one, too."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _represent_map(dumper: _Dumper, record: dict[str, Any]) -> yaml.Node:

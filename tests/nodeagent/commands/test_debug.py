@@ -30,7 +30,8 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor.findings import note
 
 HEAD = {"apiVersion": "nodeagent.config.orch.io/v1beta1", "kind": "NodeAgentConfiguration"}
-SECRETS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", min_size=12)
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+SECRETS = st.text(LETTERS, min_size=9).map("zQ7{}".format)  # never the name of a field
 
 
 def members(path: Path) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.config import show
@@ -58,6 +58,7 @@ texts = st.text(max_size=12)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example({"registerWithTaints": [{"key": "1e3", "value": "12E+3", "effect": "NoSchedule"}]})
 @given(
     st.fixed_dictionaries(
         {},
