@@ -22,7 +22,6 @@ import trustme
 
 from tests import blocking
 
-
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
