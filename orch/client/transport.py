@@ -116,7 +116,7 @@ class Transport:
         try:
             yield Stream(response, self.config.server, silence_s)
         finally:
-            response.close()  # not released: the rest of a stream is never waited for
+            _cut(response)
 
     async def reset(self) -> None:
         """Drop every connection; the next request dials anew, with certificates read again."""
@@ -197,6 +197,13 @@ class Transport:
             self._token = await self._token_file.run()
             self._token_read_s = now_s
         return self._token
+
+
+def _cut(response: aiohttp.ClientResponse) -> None:
+    """End the connection: neither the rest of a stream nor the end of TLS is waited for."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
 
 
 def _is_this_machine(host: str) -> bool:
