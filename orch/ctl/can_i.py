@@ -103,7 +103,9 @@ async def _list(api: Api, args: argparse.Namespace) -> int:
         forms.show(args.output, answer)
         return 0
     header = [] if args.no_headers else [permissions.HEADER]
-    print("\n".join(printing.columns([*header, *permissions.rows(answer)])))
+    members = ("resourceRules", "nonResourceRules")
+    rules = [rule for member in members for rule in raw.records(answer, "status", member)]
+    print("\n".join(printing.columns([*header, *permissions.rows(rules)])))
     if raw.value(answer, "status", "incomplete") is True:
         why = raw.text(answer, "status", "evaluationError")
         printing.note(f"Warning: the list may be incomplete{f': {why}' if why else ''}")
