@@ -26,16 +26,10 @@ _PAUSE_S = 1.0  # before a watch that ended at once is taken up again
 
 
 async def run(api: Api, args: argparse.Namespace) -> int:
-    """Until --request-timeout is over; without it, until it is interrupted or cannot go on."""
-    try:
-        async with asyncio.timeout(args.request_timeout or None):
-            await _watch(api, args)
-    except TimeoutError:
-        pass  # as long as was asked for
-    return 0
+    """Until --request-timeout is over; without it, until it is interrupted or cannot go on.
 
-
-async def _watch(api: Api, args: argparse.Namespace) -> None:
+    The list that it begins with has that time of its own: an error when it takes longer.
+    """
     found = await get.wanted(api, args)
     if len(found) != 1:
         raise WrongUsage("-w watches one type, or one object: name one")
@@ -45,19 +39,18 @@ async def _watch(api: Api, args: argparse.Namespace) -> None:
     namespace = "" if args.all_namespaces else api.namespace
     if target.name and not args.ignore_not_found:
         await api.read(target.path(namespace))  # else a wrong name would be waited for in silence
-    first = True
     told = changes(
         api, target, namespace, accept=accept, label_selector=args.selector,
         field_selector=args.field_selector,
     )  # fmt: skip
     async with contextlib.aclosing(told):
-        async for kind, record in told:
-            if kind == "LIST":
-                if first and not args.watch_only:
-                    printer.show_list(record)
-                first = False
-            else:
-                printer.show(kind, record)
+        _, listed = await anext(told)
+        if not args.watch_only:
+            printer.show_list(listed)
+        with contextlib.suppress(TimeoutError):  # as long as was asked for
+            async with asyncio.timeout(args.request_timeout or None):
+                await printer.follow(told)
+    return 0
 
 
 async def changes(
@@ -144,6 +137,12 @@ class _Printer:
             kind = {"apiVersion": self._target.resource.api_version,
                     "kind": self._target.resource.kind}  # fmt: skip
             self.show("ADDED", {**kind, **item})
+
+    async def follow(self, told: AsyncIterator[tuple[str, dict[str, Any]]]) -> None:
+        """Show what changes; of a list that is told again only what follows it."""
+        async for kind, record in told:
+            if kind != "LIST":
+                self.show(kind, record)
 
     def show(self, event: str, record: Mapping[str, Any]) -> None:
         if self._form.is_table:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from orch.ctl import watching
 from tests.fakes.http_api import Answer, HttpApi
-from tests.orch.ctl.conftest import Orchctl, Result
+from tests.orch.ctl.conftest import Orchctl, Result, run_command
 
 PODS = "/api/v1/namespaces/default/pods"
 END = Answer({"kind": "Status", "reason": "Forbidden", "message": "enough", "code": 403}, 403)
@@ -128,6 +129,13 @@ async def test_one_that_is_not_there_is_said_and_not_waited_for(
     assert not any(r.query.get("watch") for r in api.requests)
     answers = [_list(), _events(("ADDED", _pod("wed", 8)))]
     assert "wed" in (await _watch(orchctl, api, answers, "wed", "--ignore-not-found")).out
+
+
+def test_a_server_that_never_answers_is_no_watch_whose_time_is_over() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        result = run_command("-s", url, "get", "pods", "-w", "--request-timeout=0.2s")
+    assert (result.code, "did not answer within 0.2 s" in result.err) == (1, True)
 
 
 async def test_saying_what_happened_needs_a_watch(orchctl: Orchctl, api: HttpApi) -> None:
