@@ -35,9 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return session.run(
-        args, partial(_apply_all, manifests.read(args.filename, recursive=args.recursive))
-    )
+    return session.run(args, partial(_apply_all, manifests.named(args)))
 
 
 async def _apply_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:

@@ -61,7 +61,7 @@ def require(args: argparse.Namespace, words: Sequence[str]) -> list[Manifest]:
     """The objects of the files named; WrongUsage unless there are words or files, not both."""
     if bool(words) == bool(args.filename):
         raise WrongUsage("say which objects: either TYPE NAME or -f FILE")
-    return manifests.read(args.filename, recursive=args.recursive) if args.filename else []
+    return manifests.named(args)
 
 
 async def choose(

@@ -38,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if not args.filename:
         raise WrongUsage(f"say what to create: -f FILE, or one of {', '.join(kinds)}")
-    return session.run(
-        args, partial(_create_all, manifests.read(args.filename, recursive=args.recursive))
-    )
+    return session.run(args, partial(_create_all, manifests.named(args)))
 
 
 async def _create_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:

@@ -94,9 +94,7 @@ async def wanted(api: Api, args: argparse.Namespace) -> list[Target]:
     """The types and objects that words or files name; WrongUsage if selectors do not go with it."""
     discovery = Discovery(api)
     found = await targets.find(discovery, args.words) if args.words else []
-    for manifest in (
-        manifests.read(args.filename, recursive=args.recursive) if args.filename else []
-    ):
+    for manifest in manifests.named(args):
         resource = await manifests.resource_of(manifest, discovery)
         found.append(Target(resource, manifest.name, manifest.namespace))
     narrowed = args.selector or args.field_selector or args.all_namespaces

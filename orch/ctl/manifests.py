@@ -59,6 +59,11 @@ def _not_built(directory: str) -> None:
     )
 
 
+def named(args: argparse.Namespace) -> list[Manifest]:
+    """The objects of the files that these options name; none when they name none."""
+    return read(args.filename, recursive=args.recursive) if args.filename else []
+
+
 def read(names: Sequence[str], *, recursive: bool = False) -> list[Manifest]:
     """The objects of files, of the files of directories, and with `-` of standard input."""
     manifests = [

@@ -40,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.force and (args.dry_run != "none" or args.subresource):
         raise WrongUsage("--force deletes the object: leave --dry-run and --subresource out")
-    return session.run(
-        args, partial(_replace_all, manifests.read(args.filename, recursive=args.recursive))
-    )
+    return session.run(args, partial(_replace_all, manifests.named(args)))
 
 
 async def _replace_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:
