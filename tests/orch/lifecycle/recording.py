@@ -234,7 +234,7 @@ def zone(world: World) -> None:
 
 
 def blackout(world: World) -> None:
-    """Every zone; then only two of them come back to be silent again."""
+    """Every zone; all come back, and one of them is silent again."""
     world.controller()
     world.nodes()
     for one in ZONES:
