@@ -68,10 +68,17 @@ def _checked_ip(text: str) -> str:
 
 def _checked_address(text: str) -> str:
     """The error leaves out the text, which may hold a password."""
-    parts = urlsplit(text)
-    if text and not (parts.scheme in ("http", "https") and parts.hostname):
+    if text and not _is_address(text):
         raise ValueError("not an address of the form http://HOST/PATH or https://HOST/PATH")
     return text
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # its text quotes the address
+        return False
 
 
 def _without_credentials(address: str) -> str:

@@ -76,11 +76,25 @@ def test_access_is_closed_by_default() -> None:
         ({"healthzPort": 10250}, "healthzPort 10250 is the number of port, too"),
         ({"staticPodURL": "ftp://host/pods"}, "not an address of the form http://HOST/PATH"),
         ({"staticPodURL": "http://"}, "not an address of the form http://HOST/PATH"),
+        ({"staticPodURL": "http://host:99999/"}, "not an address of the form http://HOST/PATH"),
+        ({"staticPodURL": "http://host:0/"}, "not an address of the form http://HOST/PATH"),
     ],
 )
 def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         NodeAgentConfiguration.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://me:hun?ter2@host/", "http://me:hun#ter2@host/", "http://me:hunter2@h\u2100/"],
+)
+def test_the_refusal_of_an_address_does_not_say_its_password(address: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        NodeAgentConfiguration.model_validate({"staticPodURL": address})
+    (error,) = refused.value.errors()
+    form = "http://HOST/PATH or https://HOST/PATH"
+    assert error["msg"] == f"Value error, not an address of the form {form}"
 
 
 @pytest.mark.parametrize(
