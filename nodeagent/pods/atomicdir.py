@@ -42,12 +42,12 @@ def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = N
         made.chmod(0o755)
         for file in files:
             _write_file(made, file, group)
+        (directory / _NEW_DATA).unlink(missing_ok=True)
+        (directory / _NEW_DATA).symlink_to(made.name)
+        (directory / _NEW_DATA).replace(directory / DATA)
     except OSError:
         shutil.rmtree(made, ignore_errors=True)  # else every try would fill a full disk further
         raise
-    (directory / _NEW_DATA).unlink(missing_ok=True)
-    (directory / _NEW_DATA).symlink_to(made.name)
-    (directory / _NEW_DATA).replace(directory / DATA)
     for name in _top_names(files):
         _link(directory, name)
     _clear(directory, files)

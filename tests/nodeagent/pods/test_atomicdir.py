@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -48,6 +49,22 @@ def test_files_that_cannot_be_written_leave_the_old_set_and_nothing_beside_it(
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(OSError, match="File name too long"):
         atomicdir.write(tmp_path, [file("a", "new"), file("x" * 300)])
+    assert sorted(os.listdir(tmp_path)) == before
+    assert shown(tmp_path) == {"a": "old"}
+
+
+def test_files_that_cannot_be_put_in_place_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    atomicdir.write(tmp_path, [file("a", "old")])
+    before = sorted(os.listdir(tmp_path))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        atomicdir.write(tmp_path, [file("a", "new")])
     assert sorted(os.listdir(tmp_path)) == before
     assert shown(tmp_path) == {"a": "old"}
 
