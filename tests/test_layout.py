@@ -67,7 +67,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/stats/test_cgroups.py": (
         "nodeagent.stats.assembly",
         "nodeagent.stats.cgrouplimits",
-        "nodeagent.stats.cgroupreader",
         "nodeagent.stats.cgroupsource",
     ),
     "nodeagent/stats/test_processes.py": ("nodeagent.stats.background",),
