@@ -99,7 +99,7 @@ class RbacIndex:
             table = holders.tables.setdefault(name, Table())
             table.subjects.setdefault(key, subject)
             holders.grants[name] = _STALE
-        self._touch(binding.role)
+        self._look_for(binding.role)
 
     def drop_binding(self, key: BindingKey) -> None:
         binding = self._bindings.pop(key, None)
@@ -216,14 +216,16 @@ class RbacIndex:
     def _scope(self, namespace: str) -> Scope | None:
         return self._namespaces.get(namespace) if namespace else self._everywhere
 
-    def _touch(self, role: RoleKey) -> None:
-        """A role, or who it is bound to, changed."""
-        keys = self._bindings_of_role.get(role, ())
-        if keys and role not in self._roles:
+    def _look_for(self, role: RoleKey) -> None:
+        if role in self._bindings_of_role and role not in self._roles:
             self._missing.add(role)
         else:
             self._missing.discard(role)
-        for key in keys:
+
+    def _touch(self, role: RoleKey) -> None:
+        """A role changed: so did what it gives to everyone it is bound to."""
+        self._look_for(role)
+        for key in self._bindings_of_role.get(role, ()):
             binding = self._bindings[key]
             scope = self._scope(binding.namespace) or Scope()
             for subject in binding.subjects:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from orch.server.rbac.index import RbacIndex
 from orch.server.rbac.rules import Binding, RoleKey, Rule, Subject
+from orch.server.rbac.table import Table
 from orch.server.requestinfo import RequestInfo
 from orch.wire.identity import Identity
 from tests.orch.server.rbac import worlds
@@ -118,6 +119,17 @@ def test_a_binding_to_a_missing_role_is_told_of_and_hides_nothing() -> None:
     index.drop_role(RoleKey("red", "gone"))
     index.drop_binding(("red", "local"))
     assert index.decide(ANN, GET_POD).reason == ""
+
+
+def test_a_new_binding_leaves_what_the_others_of_its_role_hold_alone(monkeypatch) -> None:
+    index = RbacIndex()
+    index.put_role(CLUSTER, (PODS,))
+    for user in ("ann", "bob"):
+        index.put_binding(Binding("", user, CLUSTER, (Subject("User", user),)))
+        monkeypatch.undo()
+        assert index.decide(Identity(user), GET_POD).allowed
+        monkeypatch.delattr(Table, "compile")
+    assert index.decide(ANN, GET_POD).allowed
 
 
 def test_the_reason_names_binding_role_and_subject() -> None:
