@@ -41,7 +41,6 @@ __all__ = [
     "current_peer",
     "identity_of",
     "load_certificate",
-    "peer_identity",
     "read_body",
     "render_status",
     "render_text",
@@ -57,13 +56,11 @@ _BODY = web.RequestKey("body", bytes)
 _TLS_BUFFER_BYTES = 16_384  # asyncio's own 256 KiB cost 284 kB per connection
 
 
-def peer_identity(request: web.Request) -> Identity | None:
-    """Who the verified TLS client certificate names; None without one, or without a CN."""
-    return _peer(request)[0]
-
-
 def current_peer(request: web.Request) -> Identity | None:
-    """The same, but ApiError 401 when its time is over meanwhile: a connection may outlive it."""
+    """Who the verified TLS client certificate names; None without one, or without a CN.
+
+    ApiError 401 when its time is over meanwhile: a connection may outlive it.
+    """
     identity, end_s = _peer(request)
     if clock.wall_ns() > end_s * 1e9:
         raise unauthorized()

@@ -88,7 +88,11 @@ class Gate:
     async def _enter(
         self, request: web.Request, handler: Handler, info: RequestInfo
     ) -> web.StreamResponse:
-        caller = httpd.peer_identity(request) or await self._known(request, info)
+        try:
+            caller = httpd.current_peer(request) or await self.authenticate(request)
+        except ApiError:  # who cannot be known is audited too
+            self.auditor.begin(request, info, None)
+            raise
         trail = self.auditor.begin(request, info, caller)
         identity = impersonate(caller, request.headers, self.authorizer)
         if trail is not None:
@@ -105,14 +109,6 @@ class Gate:
                 if trail is not None:
                     trail.panicked = True
                 raise
-
-    async def _known(self, request: web.Request, info: RequestInfo) -> Identity:
-        """Who the request is from, without a certificate; who cannot be known is audited too."""
-        try:
-            return await self.authenticate(request)
-        except ApiError:
-            self.auditor.begin(request, info, None)
-            raise
 
     async def _carry_out(
         self, request: web.Request, handler: Handler, info: RequestInfo

@@ -54,7 +54,7 @@ class Server:
         )
 
     async def identity(self, request: web.Request) -> web.Response:
-        identity = httpd.peer_identity(request)
+        identity = httpd.current_peer(request)
         return web.Response(text=identity.name if identity else "", headers={"X-Kind": "text"})
 
     async def hang(self, _request: web.Request) -> web.Response:

@@ -21,7 +21,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def whoami(request: web.Request) -> web.Response:
-    identity = httpd.peer_identity(request)
+    identity = httpd.current_peer(request)
     return web.json_response(identity and [identity.name, *identity.groups])
 
 

@@ -48,7 +48,7 @@ class Listener:
         return httpd.server_context(self.cert, self.key, client_ca_file=self.ca)
 
     async def _who(self, request: web.Request) -> web.Response:
-        identity = httpd.peer_identity(request)
+        identity = httpd.current_peer(request)
         return web.Response(text=identity.name if identity else "nobody")
 
 

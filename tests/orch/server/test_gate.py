@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orch.component import httpd
 from tests.orch.server.harness import LEASES, NODES, PODS, Api, Pki, lease, node, pod
 
 
@@ -47,6 +48,16 @@ async def test_a_token_nobody_knows_is_not_anonymous(api: Api) -> None:
     headers = {"Authorization": "Bearer unknown"}
     assert (await api.call("GET", "/healthz", user=None, headers=headers)).status == 401
     assert (await api.call("GET", NODES, user="admin", headers=headers)).status == 200
+
+
+async def test_a_certificate_that_ends_while_its_connection_stands_is_nobodys_any_more(
+    api: Api, monkeypatch
+) -> None:
+    assert (await api.call("GET", NODES)).status == 200
+    monkeypatch.setattr(httpd.clock, "wall_ns", lambda: 4 * 10**19)  # in the year 3237
+    for path in (NODES, "/healthz"):
+        assert (await api.call("GET", path)).status == 401
+    assert (await api.call("GET", "/healthz", user=None)).status == 200
 
 
 async def test_the_forbidden_is_refused_before_anything_is_looked_at(api: Api) -> None:

@@ -47,7 +47,7 @@ def test_cis_1_2_2_there_is_no_file_of_tokens(default: Flags) -> None:
 
 async def test_cis_1_2_4_agents_are_shown_a_certificate(pki: conftest.Pki) -> None:
     async def who(request: web.Request) -> web.Response:
-        identity = httpd.peer_identity(request)
+        identity = httpd.current_peer(request)
         return web.Response(text=identity.name if identity else "nobody")
 
     app = web.Application()

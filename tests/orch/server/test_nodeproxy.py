@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from orch.component import clock
-from orch.component.httpd import HttpServer, peer_identity, server_context
+from orch.component.httpd import HttpServer, current_peer, server_context
 from orch.server import nodeproxy
 from tests.orch.server.harness import NODES, Api, Pki, make_pki, node
 
@@ -31,7 +31,7 @@ class Agent:
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def echo(self, request: web.Request) -> web.Response:
-        identity = peer_identity(request)
+        identity = current_peer(request)
         self.requests.append(
             {
                 "method": request.method,
