@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from orch.component import httpd
 from orch.server import answer, freshness, media, render, renewal, served, watchstream
@@ -104,6 +104,8 @@ class ResourceHandlers:
         return answer.answer(call, rendering, render.render_list(rendering, page))
 
     async def _watch(self, call: Call) -> web.StreamResponse:
+        if call.request.version < HttpVersion11:
+            raise bad_request("a watch needs HTTP/1.1: its answer comes in chunks")
         wanted = WatchRequest(
             self._rendering(call),
             call.selection(),

@@ -72,6 +72,8 @@ async def stream(
     feed = _Feed(request, opened.watch, writer, gathering)
     try:
         await response.prepare(request)
+        if request.method == "HEAD":  # whose answer has no body: what is written would follow it
+            return response
         await writer.write_events(opened.initial)
         if wanted.options.send_initial_events:
             await writer.write(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -205,6 +206,33 @@ async def test_a_version_yet_to_come_is_refused(api: Api) -> None:
     answer = await api.call("GET", f"{PODS}?watch=1&resourceVersion=999999")
     assert answer.status == 504
     assert answer.json["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+async def raw_answer(api: Api, request: str) -> tuple[bytes, bytes]:
+    """Headers and what follows them, as they are sent, until the server closes."""
+    context = ssl.create_default_context(cafile=api.pki.ca_file)
+    pair = api.pki.users["admin"]
+    context.load_cert_chain(pair.cert_file, pair.key_file)
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.port, ssl=context)
+    writer.write(f"{request}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    async with asyncio.timeout(5):
+        headers, _, rest = (await reader.read(-1)).partition(b"\r\n\r\n")
+    writer.close()
+    return headers, rest
+
+
+async def test_head_of_a_watch_is_answered_by_headers_alone(api: Api) -> None:
+    await api.call("POST", PODS, pod("a"))
+    headers, rest = await raw_answer(api, f"HEAD {PODS}?watch=1 HTTP/1.1")
+    assert headers.startswith(b"HTTP/1.1 200 OK")
+    assert b"Content-Type: application/json" in headers
+    assert rest == b""
+
+
+async def test_a_watch_without_chunks_is_refused(api: Api) -> None:
+    headers, rest = await raw_answer(api, f"GET {PODS}?watch=1 HTTP/1.0")
+    assert headers.startswith(b"HTTP/1.0 400 Bad Request")
+    assert b"a watch needs HTTP/1.1" in rest
 
 
 async def test_a_stream_ends_cleanly_when_its_time_is_up(api: Api) -> None:
