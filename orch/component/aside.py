@@ -43,6 +43,7 @@ class _Worker(threading.Thread):
                 _idle.append(self)
             finally:
                 done()
+            del work, done  # an idle thread keeps no result alive
 
 
 def start(work: Step, done: Step, *, name: str) -> None:

@@ -7,6 +7,7 @@ import collections
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -58,6 +59,16 @@ async def test_a_thread_is_kept_for_the_next_work_and_not_while_it_hangs() -> No
     assert await run_aside(threading.get_ident, name="beside") != first
     released.set()
     assert await hanging == first
+
+
+async def test_an_idle_thread_keeps_nothing_of_its_work_alive() -> None:
+    class Result:
+        pass
+
+    result = weakref.ref(await run_aside(Result, name="makes"))
+    async with asyncio.timeout(30):
+        while result() is not None:
+            await asyncio.sleep(0.001)
 
 
 async def test_work_that_hangs_is_not_begun_again_and_its_end_is_for_all_who_wait() -> None:
