@@ -32,9 +32,7 @@ def acquire(path: str, *, holder: str) -> int:
         raise LockHeldError(
             f"another {holder} (pid {pid or 'unknown'}) holds the lock file {path}"
         ) from None
-    with contextlib.suppress(
-        OSError
-    ):  # on a full disk the lock holds, and only the name is missing
+    with contextlib.suppress(OSError):  # on a full disk the lock holds, only the pid is missing
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor

@@ -69,7 +69,7 @@ class Leader:
             log.error(
                 "leadership is lost: the claim was not renewed within %g s (%s); standing by",
                 self._claim.renew_deadline_s,
-                self._trouble or "no answer",
+                self._trouble or "no answer, or another holds it",
             )
 
     async def _acquire(self) -> None:
