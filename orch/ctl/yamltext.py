@@ -13,7 +13,8 @@ import yaml
 _BASE: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 # What other readers take for a truth value or a number, beyond what PyYAML itself does.
 _AMBIGUOUS = re.compile(
-    r"[yYnN]|[-+]?[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|0[xob][0-9a-fA-F_]+"
+    r"[yYnN]|[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9_]+)?"
+    r"|[-+]?0[xXoObB][0-9a-fA-F_]+"
 )
 
 

@@ -39,6 +39,20 @@ def test_it_looks_as_kubectl_writes_it(value: Any, text: str) -> None:
     assert yamltext.dump(value) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["12e3", ".5e3", "+.5", "-.5", ".5_0", "1__0", "1e_3", "08", "0o17", "-0o17", "0O17", "0X1F",
+     "+0x1F", "0x_f", "0B11", "-0b1", "+.INF", ".NaN"],
+)  # fmt: skip
+def test_text_that_kubectl_reads_as_a_number_is_quoted(text: str) -> None:
+    assert yamltext.dump([text]) == f'- "{text}"'
+
+
+@pytest.mark.parametrize("text", ["0x1p3", ".e3", "._5", "1.2.3", "v1", "0b", "10.0.0.1"])
+def test_other_text_is_plain(text: str) -> None:
+    assert yamltext.dump({"a": text}) == f"a: {text}"
+
+
 def test_what_stands_twice_is_written_twice() -> None:
     same = {"x": [1]}
     assert yamltext.dump([same, same]) == "- x:\n  - 1\n- x:\n  - 1"
