@@ -10,6 +10,7 @@ paused); where it cannot, the container's cgroup is thawed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -142,11 +143,14 @@ def left_frozen(
 
 def _is_being_dumped(cgroup: Path, proc: Path) -> bool:
     """Whether CRIU traces a process in it, as it does from the freeze to the end of the dump."""
-    try:
-        pids = (cgroup / "cgroup.procs").read_text().split()
-    except OSError:
-        return False
-    return any(_tracer(proc / pid, proc) == "criu" for pid in pids)
+    return any(_tracer(proc / pid, proc) == "criu" for pid in _pids(cgroup))
+
+
+def _pids(cgroup: Path) -> Iterator[str]:
+    """Also of the cgroups below: an init system in a container moves all its processes there."""
+    for directory, _, _ in os.walk(cgroup):
+        with contextlib.suppress(OSError):  # it has just gone
+            yield from Path(directory, "cgroup.procs").read_text().split()
 
 
 def _tracer(process: Path, proc: Path) -> str:

@@ -93,16 +93,18 @@ def test_what_runs_and_what_belongs_to_others_is_left_alone(tmp_path: Path) -> N
     assert (running.read_text(), other.read_text()) == ("THAWED\n", "FROZEN\n")
 
 
+@pytest.mark.parametrize("below", ["", "init.scope"])
 @pytest.mark.parametrize(
     ("tracer", "comm", "expected"),
     [("0", "", {ID}), ("77", "criu", set()), ("77", "strace", {ID}), ("78", "", {ID})],
 )
 def test_what_criu_is_at_work_on_was_not_left_frozen(
-    tmp_path: Path, tracer: str, comm: str, expected: set[str]
+    tmp_path: Path, tracer: str, comm: str, expected: set[str], below: str
 ) -> None:
     control = v1(tmp_path, "FROZEN")
     v1(tmp_path, "FROZEN", name="other")
-    (control.parent / "cgroup.procs").write_text("12\n13\n")
+    (control.parent / below).mkdir(exist_ok=True)
+    (control.parent / below / "cgroup.procs").write_text("12\n13\n")
     for pid, status in (("13", f"Name:\tsh\nTracerPid:\t{tracer}\nUid:\t0\n"), ("77", "")):
         (tmp_path / "proc" / pid).mkdir(parents=True)
         (tmp_path / "proc" / pid / "status").write_text(status)
