@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +16,7 @@ from pydantic import (
     Field,
     PlainSerializer,
 )
+from yarl import URL
 
 from orch.component.secret import SHOWN
 from orch.wire import durations, quantity
@@ -66,19 +66,22 @@ def _checked_ip(text: str) -> str:
     return text
 
 
-def _checked_address(text: str) -> str:
-    """The error leaves out the text, which may hold a password."""
-    if text and not _is_address(text):
-        raise ValueError("not an address of the form http://HOST/PATH or https://HOST/PATH")
-    return text
-
-
-def _is_address(text: str) -> bool:
+def web_address(text: str) -> URL:
+    """ValueError, without the text, which may hold a password, for what is no web address."""
     try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # its text quotes the address
-        return False
+        url = URL(text)
+        good = url.scheme in ("http", "https") and bool(url.host) and url.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError("not an address of the form http://HOST/PATH or https://HOST/PATH")
+    return url
+
+
+def _checked_address(text: str) -> str:
+    if text:
+        web_address(text)
+    return text
 
 
 def _without_credentials(address: str) -> str:

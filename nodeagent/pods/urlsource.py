@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager
 import aiohttp
 from yarl import URL
 
+from nodeagent.config.fields import web_address
 from nodeagent.pods import manifests
 from nodeagent.pods.manifests import ManifestError, Origin
 from nodeagent.pods.sources import Changed
@@ -150,18 +151,6 @@ def _item(document: Document, index: int, item: object) -> Document:
     if isinstance(item, dict):
         item = {"apiVersion": "v1", "kind": "Pod", **item}
     return Document(document.source, item, lines)
-
-
-def web_address(text: str) -> URL:
-    """ValueError, without the text, which may hold a password, for what is no web address."""
-    try:
-        url = URL(text)
-        good = url.scheme in ("http", "https") and bool(url.host)
-    except ValueError:
-        good = False
-    if not good:
-        raise ValueError("not an address of the form http://HOST/PATH or https://HOST/PATH")
-    return url
 
 
 def shown_address(url: URL) -> str:
