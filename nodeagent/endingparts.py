@@ -48,14 +48,8 @@ def build_guard(
     note: Callable[[str, str], None],
 ) -> ShutdownGuard | None:
     """None where pods are not to be ended in order, or there are none."""
-    by_priority = [
-        (one.priority, one.shutdownGracePeriodSeconds)
-        for one in config.shutdownGracePeriodByPodPriority
-    ]
     try:
-        groups = groups_of(
-            config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods, by_priority
-        )
+        groups = groups_of(config)
     except ValueError as error:
         raise SetupError(str(error)) from None
     if not groups or keeper is None:

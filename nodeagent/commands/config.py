@@ -117,12 +117,8 @@ def _checked(args: argparse.Namespace, layers: Layers) -> NodeAgentConfiguration
 
 def _refused_at_start(config: NodeAgentConfiguration, layers: Layers) -> Iterator[str]:
     """What the parts of the agent would say to their settings."""
-    groups = [
-        (group.priority, group.shutdownGracePeriodSeconds)
-        for group in config.shutdownGracePeriodByPodPriority
-    ]
     try:
-        groups_of(config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods, groups)
+        groups_of(config)
     except ValueError as error:
         field = str(error).split(" ", 1)[0]
         yield f"{origin_of((field,), layers)}: {error}"

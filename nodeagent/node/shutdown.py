@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.node.eviction import CRITICAL_PRIORITY
 
 
@@ -38,13 +39,16 @@ class Stage:
     pods: tuple[Member, ...]
 
 
-def groups_of(
-    total_s: float, critical_s: float, by_priority: Sequence[tuple[int, int]]
-) -> tuple[Group, ...]:
+def groups_of(config: NodeAgentConfiguration) -> tuple[Group, ...]:
     """What the configuration asks for; () when the feature is off.
 
-    ValueError for settings that contradict each other.
+    ValueError for settings that contradict each other; it begins with a field's name.
     """
+    total_s, critical_s = config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods
+    by_priority = [
+        Group(one.priority, one.shutdownGracePeriodSeconds)
+        for one in config.shutdownGracePeriodByPodPriority
+    ]
     if by_priority and (total_s or critical_s):
         raise ValueError(
             "shutdownGracePeriodByPodPriority excludes shutdownGracePeriod and "
@@ -56,7 +60,7 @@ def groups_of(
             f"shutdownGracePeriod ({total_s:g}s)"
         )
     if by_priority:
-        return tuple(sorted((Group(*one) for one in by_priority), key=lambda g: g.priority))
+        return tuple(sorted(by_priority, key=lambda group: group.priority))
     if not total_s:
         return ()
     return (Group(0, int(total_s - critical_s)), Group(CRITICAL_PRIORITY, int(critical_s)))

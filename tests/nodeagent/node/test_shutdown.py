@@ -6,10 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.node import shutdown
 from nodeagent.node.shutdown import Group, Member
 
 SYSTEM = 2_000_000_000
+
+
+def configured(
+    total_s: float, critical_s: float, by_priority: list[tuple[int, int]]
+) -> NodeAgentConfiguration:
+    groups = [
+        {"priority": priority, "shutdownGracePeriodSeconds": seconds}
+        for priority, seconds in by_priority
+    ]
+    return NodeAgentConfiguration.model_validate(
+        {
+            "shutdownGracePeriod": f"{total_s}s",
+            "shutdownGracePeriodCriticalPods": f"{critical_s}s",
+            "shutdownGracePeriodByPodPriority": groups,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,7 +44,7 @@ def test_the_groups_of_the_configuration(
     by_priority: list[tuple[int, int]],
     groups: tuple[Group, ...],
 ) -> None:
-    assert shutdown.groups_of(total_s, critical_s, by_priority) == groups
+    assert shutdown.groups_of(configured(total_s, critical_s, by_priority)) == groups
 
 
 @pytest.mark.parametrize(
@@ -41,7 +58,7 @@ def test_settings_that_contradict_each_other_are_refused(
     total_s: float, critical_s: float, by_priority: list[tuple[int, int]], told: str
 ) -> None:
     with pytest.raises(ValueError, match=told):
-        shutdown.groups_of(total_s, critical_s, by_priority)
+        shutdown.groups_of(configured(total_s, critical_s, by_priority))
 
 
 def test_groups_end_from_the_lowest_priority_to_the_highest() -> None:
