@@ -201,7 +201,7 @@ def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> 
     Data fields are embedded, file fields written as absolute paths. A file that is there is
     replaced in one step.
     """
-    import yaml
+    from orch.component import yamltext  # slow to import, as is what reads
 
     cluster = {
         "server": config.server,
@@ -229,7 +229,7 @@ def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> 
         "contexts": [{"name": name, "context": _given(context)}],
         "current-context": name,
     }
-    replace_file(Path(path), yaml.safe_dump(data, sort_keys=False).encode())
+    replace_file(Path(path), f"{yamltext.dump(data)}\n".encode())
 
 
 def replace_file(path: Path, content: bytes) -> None:

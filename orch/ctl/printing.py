@@ -93,7 +93,7 @@ def as_json(value: Any) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    from orch.ctl import yamltext  # slow to import, and needed when asked for only
+    from orch.component import yamltext  # slow to import, and needed when asked for only
 
     return yamltext.dump(value)
 

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.ctl import yamltext
+from orch.component import yamltext
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(
     ["y", "1e3", "0o7", "2026-01-31", "~", "a: b", "- a", "x\n", "x\n\n", " x\ny", "x \ny"]
