@@ -12,6 +12,7 @@ import contextlib
 import ipaddress
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,15 +82,19 @@ class Transport:
     ) -> Response:  # fmt: skip
         """Send and read the whole answer; `path` is already percent-encoded.
 
-        Any status is an answer. TransportError when there is none within `timeout_s`.
+        Any status is an answer. TransportError when there is none within `timeout_s`. After a 401
+        the next request dials anew: certificates and token may have been replaced meanwhile.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         call = _Call(method, path, params, body, content_type, accept)
         try:
             async with asyncio.timeout(limit_s or None), await self._send(call) as response:
-                return Response(response.status, await response.read(), response.headers)
+                answer = Response(response.status, await response.read(), response.headers)
         except answers.failures() as error:
             raise self._explained(error, limit_s) from error
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            await self.reset()
+        return answer
 
     @contextlib.asynccontextmanager
     async def stream(

@@ -25,6 +25,7 @@ class Server:
         app = web.Application()
         app.router.add_route("*", "/echo/{rest:.*}", self.echo)
         app.router.add_get("/identity", self.identity)
+        app.router.add_get("/refused", self.refused)
         app.router.add_get("/hang", self.hang)
         app.router.add_get("/redirect", self.redirect)
         app.router.add_get("/cut", self.cut)
@@ -56,6 +57,9 @@ class Server:
     async def identity(self, request: web.Request) -> web.Response:
         identity = httpd.current_peer(request)
         return web.Response(text=identity.name if identity else "", headers={"X-Kind": "text"})
+
+    async def refused(self, _request: web.Request) -> web.Response:
+        return web.Response(status=401)
 
     async def hang(self, _request: web.Request) -> web.Response:
         await asyncio.Event().wait()
@@ -168,13 +172,18 @@ async def test_a_reset_dials_anew(make: MakeTransport, server: Server) -> None:
     assert len(server.connections) == 2
 
 
-async def test_a_reset_shows_a_renewed_certificate(make: MakeTransport, pki: Pki) -> None:
+@pytest.mark.parametrize("by", ["a reset", "a 401"])
+async def test_a_renewed_certificate_is_shown_after(make: MakeTransport, pki: Pki, by: str) -> None:
     old, new = pki.client("old"), pki.client("new")
     transport = make(cert_file=old.cert_file, key_file=old.key_file)
     assert (await transport.request("GET", "/identity")).body == b"old"
     for source, target in ((new.cert_file, old.cert_file), (new.key_file, old.key_file)):
         Path(target).write_bytes(Path(source).read_bytes())
-    await transport.reset()
+    assert (await transport.request("GET", "/identity")).body == b"old"
+    if by == "a reset":
+        await transport.reset()
+    else:
+        assert (await transport.request("GET", "/refused")).status == 401
     assert (await transport.request("GET", "/identity")).body == b"new"
 
 
