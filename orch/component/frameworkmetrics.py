@@ -1,20 +1,24 @@
-"""What every program's metrics page says of the program itself: build, version, features."""
+"""What every program's metrics page says of the program itself: build, version, features, log."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from orch.component.features import Features
+from orch.component.log import dropped_lines
 from orch.component.stability import CURRENT, Release
 from orch.wire import version
 
 
 class FrameworkMetrics(Collector):
-    """`orch_build_info`, `version_info` and `orch_feature_enabled`; register it once."""
+    """`orch_build_info`, `version_info`, `orch_feature_enabled`, `orch_log_lines_dropped_total`.
+
+    Register it once.
+    """
 
     def __init__(self, features: Features, *, emulated: Release = CURRENT) -> None:
         self._features = features
@@ -39,6 +43,11 @@ class FrameworkMetrics(Collector):
         for gate, on in self._features.all():
             enabled.add_metric([gate.name, gate.stage.value], int(on))
         yield enabled
+        yield CounterMetricFamily(
+            "orch_log_lines_dropped",
+            "[ALPHA] Log lines that were not written because their reader did not keep up.",
+            value=dropped_lines(),
+        )
 
 
 def _build_info() -> Metric:

@@ -1,7 +1,8 @@
 """Where log lines go and what they look like: text, text for the journal, or JSON.
 
 Programs call `configure` once; modules only use `logging.getLogger(__name__)`. One record is one
-line (a traceback excepted): control characters in a message are written as escapes.
+line (a traceback excepted): control characters in a message are written as escapes. Nothing waits
+for a line to be written.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
 
 from orch.component.daemon import SetupError
+from orch.component.logqueue import LAST_WORDS_S, LogQueue
 
 request_name: ContextVar[str] = ContextVar("request", default="")  # set by `requestid`
 
@@ -30,11 +32,62 @@ def configure(*, level: str = "info", format: str = "text", stream: TextIO | Non
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise SetupError(f"log level {level!r} is not one of debug, info, warning, error")
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(_formatter(format, stream))
+    formatter = _formatter(format, stream)
     root = logging.getLogger()
+    handler = _handler(stream, root.handlers)
+    handler.setFormatter(formatter)
     root.handlers[:] = [handler]
     root.setLevel(number)
+
+
+def dropped_lines() -> int:
+    """How many lines this program has dropped because their reader did not keep up."""
+    handlers = logging.getLogger().handlers
+    return sum(one.queue.dropped for one in handlers if isinstance(one, QueueHandler))
+
+
+def _handler(stream: TextIO, present: Sequence[logging.Handler]) -> logging.Handler:
+    """One for `stream`; if there is one already, that, since lines may wait in it."""
+    for handler in present:
+        if isinstance(handler, QueueHandler) and handler.stream is stream:
+            return handler
+    try:
+        return QueueHandler(stream)
+    except (AttributeError, OSError, ValueError):  # a stream without a descriptor
+        return logging.StreamHandler(stream)
+
+
+class QueueHandler(logging.Handler):
+    """Writes to the descriptor of `stream`, and never waits for it but at the program's end."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.queue = LogQueue(stream.fileno(), self._dropped)
+        super().__init__()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self._line(record)
+        except Exception:  # the arguments do not fit the message: told as any error is
+            line = self._line(_record("ERROR", "no log line for %r", record.msg, exc_info=True))
+        self.queue.write(line)
+
+    def flush(self) -> None:
+        """Called at the end by `logging` itself."""
+        self.queue.finish(LAST_WORDS_S)
+
+    def _line(self, record: logging.LogRecord) -> bytes:
+        return f"{self.format(record)}\n".encode(errors="backslashreplace")
+
+    def _dropped(self, number: int) -> bytes:
+        text = "%d log lines were dropped while their reader took none"
+        return self._line(_record("WARNING", text, number))
+
+
+def _record(level: str, text: str, *arguments: object, exc_info: bool = False) -> logging.LogRecord:
+    number = logging.getLevelNamesMapping()[level]
+    info = sys.exc_info() if exc_info else None
+    return logging.LogRecord(__name__, number, __file__, 0, text, arguments, info)
 
 
 def _formatter(format: str, stream: TextIO) -> logging.Formatter:  # noqa: A002

@@ -1,8 +1,10 @@
+import contextlib
 import io
 import json
 import logging
 import os
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,3 +122,76 @@ def test_a_stream_that_is_not_the_journals_gets_stamps(value: str, tmp_path: Pat
 def test_an_unknown_level_or_format_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(SetupError, match="is not one of"):
         log.configure(**options)  # type: ignore[arg-type]
+
+
+class UnreadPipe:
+    """A text stream whose reader does not read: what is logged is kept or dropped."""
+
+    def __init__(self) -> None:
+        self._read_end, write_end = os.pipe()
+        self.stream = os.fdopen(write_end, "w")
+        os.set_blocking(self._read_end, False)
+
+    def drop(self, lines: int) -> None:
+        """Log until so many lines found no room."""
+        before = log.dropped_lines()
+        while log.dropped_lines() < before + lines:
+            logging.getLogger("x").info("%s", "x" * 1000)
+
+    def read(self) -> list[str]:
+        """What it was given, to the end."""
+        read = b""
+        for handler in logging.getLogger().handlers:
+            reader = threading.Thread(target=handler.flush)
+            reader.start()
+            while reader.is_alive():
+                with contextlib.suppress(BlockingIOError):
+                    read += os.read(self._read_end, 65536)
+        with contextlib.suppress(BlockingIOError):
+            read += os.read(self._read_end, 65536)
+        return read.decode().splitlines()
+
+    def close(self) -> None:
+        self.stream.close()
+        os.close(self._read_end)
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnreadPipe]:
+    monkeypatch.setattr(log, "LAST_WORDS_S", 60.0)
+    pipe = UnreadPipe()
+    yield pipe
+    pipe.close()
+
+
+def test_a_reload_keeps_what_waits_and_formats_what_comes(unread: UnreadPipe) -> None:
+    log.configure(stream=unread.stream)
+    unread.drop(5)
+    log.configure(stream=unread.stream, format="json", level="error")
+    assert log.dropped_lines() == 5
+    *waited, told = unread.read()
+    assert all(" INFO x: xxx" in line for line in waited)
+    entry = json.loads(told)
+    entry.pop("ts")
+    assert entry == {
+        "level": "warning",
+        "logger": "orch.component.log",
+        "msg": "5 log lines were dropped while their reader took none",
+    }
+
+
+def test_a_call_that_does_not_fit_its_message_is_told_like_any_error(unread: UnreadPipe) -> None:
+    log.configure(stream=unread.stream, format="json")
+    logging.getLogger("x").info("%d pods", "many")
+    (line,) = unread.read()
+    entry = json.loads(line)
+    assert entry["level"] == "error"
+    assert entry["msg"] == "no log line for '%d pods'"
+    assert "TypeError" in entry["error"]
+
+
+def test_what_is_no_utf_8_is_escaped(unread: UnreadPipe) -> None:
+    log.configure(stream=unread.stream)
+    logging.getLogger("x").info("pod %s", "\udcff")
+    (line,) = unread.read()
+    assert line.endswith("pod \\udcff")
