@@ -8,7 +8,6 @@ run at once, so that one that hangs neither hides nor delays the others.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -74,9 +73,13 @@ class HealthChecks:
 
     async def run(self, endpoint: str, exclude: Collection[str] = ()) -> list[CheckResult]:
         """Run all checks of an endpoint that are not excluded, and count the results."""
-        results = await asyncio.gather(
-            *(_result(check, excluded=check.name in exclude) for check in self._of(endpoint))
-        )
+        begun = [
+            CheckResult(check.name, True, excluded=True) if check.name in exclude else _begin(check)
+            for check in self._of(endpoint)
+        ]
+        waiting = [one for one in begun if not isinstance(one, CheckResult)]
+        ended = iter(await asyncio.gather(*waiting) if waiting else ())
+        results = [one if isinstance(one, CheckResult) else next(ended) for one in begun]
         for result in results:
             if not result.excluded:
                 self._slis.record(result.name, endpoint, result.ok)
@@ -87,7 +90,8 @@ class HealthChecks:
         """Run one check without counting it; None when the endpoint has none of that name."""
         for check in self._of(endpoint):
             if check.name == name:
-                return await _result(check)
+                begun = _begin(check)
+                return begun if isinstance(begun, CheckResult) else await begun
         return None
 
     def handler(self, endpoint: str) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -136,22 +140,31 @@ class HealthChecks:
             log.info("%s check %s passes again", endpoint, result.name)
 
 
-async def _result(check: _Registered, *, excluded: bool = False) -> CheckResult:
-    if excluded:
-        return CheckResult(check.name, True, excluded=True)
+def _begin(check: _Registered) -> CheckResult | Awaitable[CheckResult]:
+    """The result, or who waits for it: most checks only look at what is known, and never wait."""
+    try:
+        pending = check.check()
+    except Exception as error:
+        return _failure(check, error)
+    return CheckResult(check.name, True) if pending is None else _result(check, pending)
+
+
+async def _result(check: _Registered, pending: Awaitable[None]) -> CheckResult:
     try:
         async with asyncio.timeout(check.timeout_s):
-            pending = check.check()
-            if inspect.isawaitable(pending):
-                await pending
+            await pending
     except TimeoutError:
         return CheckResult(check.name, False, f"no result within {check.timeout_s:g} s")
-    except CheckFailed as error:
-        return CheckResult(check.name, False, str(error))
     except Exception as error:
-        log.exception("the health check %s itself failed", check.name)
-        return CheckResult(check.name, False, f"{type(error).__name__}: {error}")
+        return _failure(check, error)
     return CheckResult(check.name, True)
+
+
+def _failure(check: _Registered, error: Exception) -> CheckResult:
+    if isinstance(error, CheckFailed):
+        return CheckResult(check.name, False, str(error))
+    log.error("the health check %s itself failed", check.name, exc_info=error)
+    return CheckResult(check.name, False, f"{type(error).__name__}: {error}")
 
 
 def render_results(

@@ -29,6 +29,7 @@ from orch.component.responses import (
     render_text,
     text_errors,
 )
+from orch.component.shortcut import SHORTCUT
 from orch.component.tls import load_certificate, server_context
 from orch.wire.errors import ApiError, unauthorized
 from orch.wire.identity import Identity
@@ -99,7 +100,8 @@ async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) 
         raise ApiError(
             415, "UnsupportedMediaType", f"the content encoding {encoding!r} is not supported"
         )
-    body = request.get(_BODY)
+    # Asking a request for what it does not hold costs an exception.
+    body = request.get(_BODY) if request.content.at_eof() else None
     if body is None:
         body = request[_BODY] = await _arrived(request, timeout_s)
     return body
@@ -157,6 +159,10 @@ class HttpServer:
         runner = web.AppRunner(self._app, access_log=None)
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it
+        shortcut = self._app.get(SHORTCUT)
+        if shortcut is not None:
+            manager: Any = runner.server
+            manager.request_handler = shortcut.beside(self._app, manager.request_handler)
         try:
             self._listener = await self._listen(runner.server)
         except OSError as error:

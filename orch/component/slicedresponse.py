@@ -40,6 +40,14 @@ def respond(status: int, body: Data, headers: Mapping[str, str]) -> web.Response
     return web.Response(status=status, body=Sliced(body), headers=headers)
 
 
+def size_of(response: web.StreamResponse | None) -> int | None:
+    """Bytes of the whole body; None for an answer that is sent piece by piece, or has none."""
+    body = response.body if isinstance(response, web.Response) else None
+    if isinstance(body, Sliced):
+        return len(body.data)
+    return len(body) if isinstance(body, bytes | bytearray) else None
+
+
 def body_of(response: web.StreamResponse | None) -> bytes | None:
     """The whole body; None for an answer that is sent piece by piece, or has none."""
     body = response.body if isinstance(response, web.Response) else None

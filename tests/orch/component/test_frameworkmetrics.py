@@ -28,3 +28,7 @@ def test_build_and_versions_are_told() -> None:
     assert 'major="1",minor="35"' in text
     labels = 'binary="1.35",component="orch",emulation="1.34",min_compat="1.33"'
     assert f"version_info{{{labels}}} 1.0" in text
+
+
+def test_dropped_log_lines_are_counted() -> None:
+    assert "orch_log_lines_dropped_total 0.0" in page()

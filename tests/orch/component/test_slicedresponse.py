@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 
-from orch.component.slicedresponse import SLICE_BYTES, Sliced, body_of, respond
+from orch.component.slicedresponse import SLICE_BYTES, Sliced, body_of, respond, size_of
 
 Client = TestClient[web.Request, web.Application]
 MakeClient = Callable[[web.Application], Awaitable[Client]]
@@ -18,8 +18,10 @@ def test_only_large_bodies_are_sliced_and_each_can_be_had_whole() -> None:
     assert isinstance(respond(200, large, {}).body, Sliced)
     for body in (b"", small, large):
         assert body_of(respond(201, body, {"X": "y"})) == body
-    assert body_of(web.StreamResponse()) is None
-    assert body_of(None) is None
+        assert size_of(respond(201, body, {"X": "y"})) == len(body)
+    for without in (web.StreamResponse(), web.Response(), None):
+        assert body_of(without) is None
+        assert size_of(without) is None
 
 
 async def test_a_large_body_arrives_whole_while_its_sender_waits_for_a_slow_client(
