@@ -1,12 +1,13 @@
-"""Host names to addresses for the transport, in threads that nothing else uses up.
+"""Host names to addresses, in threads that nothing else uses up.
 
 The loop's own pool of threads is shared with reading and writing files: a disk that hangs fills it,
-and a client that waits for one of those threads cannot dial. Imports aiohttp, so only `transport`
-imports it, when it dials.
+and a client that waits for one of those threads cannot dial; a resolver that hangs fills it too.
+Imports aiohttp, so `transport` imports it only when it dials.
 """
 
 from __future__ import annotations
 
+import errno
 import socket
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -15,7 +16,7 @@ from orch.component.aside import OneAtATime
 
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 _NUMERIC_NAME = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-
+MOST_AT_ONCE = 64  # as many threads a resolver that hangs may hold
 
 Name = tuple[str, int, socket.AddressFamily]
 
@@ -32,6 +33,9 @@ class Resolver(AbstractResolver):
         """OSError when the name does not resolve, or there is no thread to ask in."""
         name = host, port, family
         if name not in self._asking:
+            self._asking = {n: one for n, one in self._asking.items() if one.is_running}
+            if len(self._asking) >= MOST_AT_ONCE:
+                raise OSError(errno.EAGAIN, "the resolver does not answer")
             self._asking[name] = OneAtATime(lambda: _ask(*name), name="name resolution")
         return await self._asking[name].run()
 
@@ -40,7 +44,12 @@ class Resolver(AbstractResolver):
 
 
 def _ask(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
-    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    try:
+        found = socket.getaddrinfo(
+            host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+        )
+    except UnicodeError as error:
+        raise socket.gaierror(socket.EAI_NONAME, "not a host name") from error
     return [
         ResolveResult(
             hostname=host,

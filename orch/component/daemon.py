@@ -8,18 +8,18 @@ and arguments are the programs' own business.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
+
+from orch.component import logqueue
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def _explain(error: BaseException, name: str) -> int:
     causes = list(_leaves(error))
     for cause in causes:
         if isinstance(cause, SetupError):
-            print(f"{name}: error: {cause}", file=sys.stderr, flush=True)  # noqa: T201
+            logqueue.say_last(f"{name}: error: {cause}")
             return 1
     for cause in causes:
         if isinstance(cause, LoopEnded):
@@ -149,7 +149,9 @@ def _install_signals(loop: asyncio.AbstractEventLoop, stop: Stop) -> Callable[[]
     """Handlers of the interpreter, not of the loop: the second signal also ends a loop that hangs.
 
     They write no log line, since a handler may interrupt one being written. Two signals within a
-    moment are one request that came by two ways (a dying parent, a process group), not two.
+    moment are one request that came by two ways (a dying parent, a process group), not two. A pipe
+    wakes the loop, which a signal does not that another thread gets, or that comes just before it
+    waits.
     """
     first_s: float | None = None
 
@@ -164,11 +166,17 @@ def _install_signals(loop: asyncio.AbstractEventLoop, stop: Stop) -> Callable[[]
         if not loop.is_closed():
             loop.call_soon_threadsafe(stop.set, f"received {shown}")
 
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    loop.add_reader(wake_read, os.read, wake_read, 4096)
+    previous_wake = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     previous = {n: signal.signal(n, handle) for n in (signal.SIGTERM, signal.SIGINT)}
 
     def restore() -> None:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(previous_wake)
+        os.close(wake_read)
+        os.close(wake_write)
 
     return restore
 
@@ -182,8 +190,7 @@ def _limit_cleanup(name: str) -> threading.Timer:
 
 
 def _end_now(text: str) -> None:
-    with contextlib.suppress(OSError):
-        os.write(2, text.encode())
+    logqueue.write_last(2, text.encode())
     os._exit(1)
 
 

@@ -1,7 +1,7 @@
-"""A listener's TLS kept as its files are: a new certificate or client CA counts without a restart.
+"""TLS kept as its files are: a new certificate or CA counts without a restart.
 
 Files are compared by content, so that a link that points elsewhere is noticed too. What cannot be
-used (half a pair, no PEM) is said once, and the listener keeps what it has.
+used (half a pair, no PEM) is said once, and a listener or client keeps what it has.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import logging
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from orch.component.daemon import SetupError
-from orch.component.httpd import HttpServer
 
 log = logging.getLogger(__name__)
 
@@ -22,29 +22,40 @@ INTERVAL_S = 10.0
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
+class Renewable(Protocol):
+    """A listener, or a client, by its name in the log."""
+
+    name: str
+
+    def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None: ...
+
+
 class TlsRenewal:
     """`step` looks at the files once; `make` builds the context that they ask for.
 
     A client CA that changed also ends the connections that were verified by the one before.
+    `words` name the certificate and the CA.
     """
 
     def __init__(
         self,
-        server: HttpServer,
+        user: Renewable,
         make: Callable[[], ssl.SSLContext],
         *,
         files: Sequence[str],
         client_ca_file: str = "",
+        words: tuple[str, str] = ("serving certificate", "client CA"),
     ) -> None:
         self.renewals = 0
-        self._server = server
+        self._user = user
+        self._words = words
         self._make = make
         self._files = tuple(files)
         self._ca_files = (client_ca_file,) if client_ca_file else ()
         self._seen: tuple[bytes, bytes] | None = None
 
     async def step(self) -> None:
-        """Renew the listener when a file is another than it was at the step before."""
+        """Renew when a file is another than it was at the step before."""
         seen = await asyncio.to_thread(self._look)
         before, self._seen = self._seen, seen
         if before is None or before == seen:
@@ -52,12 +63,12 @@ class TlsRenewal:
         try:
             context = await asyncio.to_thread(self._make)
         except SetupError as error:
-            log.error("%s keeps its TLS files of before: %s", self._server.name, error)
+            log.error("%s keeps its TLS files of before: %s", self._user.name, error)
             return
-        self._server.renew(context, end_connections=before[1] != seen[1])
+        ca_changed = before[1] != seen[1]
+        self._user.renew(context, end_connections=ca_changed)
         self.renewals += 1
-        what = "client CA" if before[1] != seen[1] else "serving certificate"
-        log.info("%s uses its new %s", self._server.name, what)
+        log.info("%s uses its new %s", self._user.name, self._words[ca_changed])
 
     def _look(self) -> tuple[bytes, bytes]:
         return _digest(self._files), _digest(self._ca_files)

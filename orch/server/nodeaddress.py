@@ -90,6 +90,15 @@ def _agent_port(status: Mapping[str, Any]) -> int:
     return AGENT_PORT
 
 
+def is_address(host: str) -> bool:
+    """Whether nobody need be asked where that is."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_allowed(address: str, *, allow_local: bool) -> bool:
     """May the proxy connect to a resolved address? `allow_local`: loopback and link-local too."""
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address = ipaddress.ip_address(

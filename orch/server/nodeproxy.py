@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,9 +20,9 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from orch.client.resolver import Resolver
 from orch.component import tcp
 from orch.component.connection import Connection
-from orch.component.daemon import SetupError
 from orch.server import nodeaddress
 from orch.server.bootstrap import SELF
 from orch.server.call import Call
@@ -43,30 +44,6 @@ _IDENTITY_PREFIXES = ("impersonate-", "x-remote-", "x-forwarded-")
 _SET_BY_CLIENT_LIBRARY = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTls:
-    """`ca_file` None: agents cannot be verified, and are not called."""
-
-    ca_file: str | None
-    cert_file: str | None = None
-    key_file: str | None = None
-
-    def context(self) -> ssl.SSLContext | None:
-        """SetupError names the file that cannot be used."""
-        if self.ca_file is None:
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.cert_file:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except (OSError, ValueError) as error:
-            raise SetupError(
-                f"cannot use the node agent CA {self.ca_file} with the client certificate"
-                f" {self.cert_file}: {error}"
-            ) from error
-        return context
-
-
 @dataclass(slots=True)
 class NodeProxy:
     """`handle` is the connector of `nodes/proxy`; `close` lets go of kept connections."""
@@ -74,6 +51,8 @@ class NodeProxy:
     backend: Backend
     tls: ssl.SSLContext | None
     allow_local: bool = False
+    name: str = field(default="node proxy", init=False)
+    _resolver: Resolver = field(default_factory=Resolver, init=False)
     _session: aiohttp.ClientSession | None = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
 
@@ -96,6 +75,10 @@ class NodeProxy:
         wanted = ProxyId(node)
         endpoint = self._endpoint(wanted)
         return await self._request("GET", wanted, endpoint, path)
+
+    def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
+        """Call agents so from now on, over new connections; answers under way go on."""
+        self.tls = context
 
     async def close(self) -> None:
         """Answers under way break off; what comes later is refused."""
@@ -155,15 +138,9 @@ class NodeProxy:
 
     async def _resolve(self, endpoint: AgentEndpoint) -> str:
         """An address that may be called; resolved here, so that what was checked is called."""
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                endpoint.host, endpoint.port, type=1
-            )
-        except OSError as error:
-            raise service_unavailable(
-                f"error trying to reach service: cannot resolve {endpoint.host}: {error.strerror}"
-            ) from error
-        addresses = [str(sockaddr[0]) for *_, sockaddr in found]
+        addresses = [endpoint.host]
+        if not nodeaddress.is_address(endpoint.host):
+            addresses = await self._look_up(endpoint)
         for address in addresses:
             if nodeaddress.is_allowed(address, allow_local=self.allow_local):
                 return address
@@ -171,6 +148,17 @@ class NodeProxy:
             f"address not allowed: {', '.join(addresses)} (loopback and link-local nodes need"
             " --node-proxy-allow-loopback)"
         )
+
+    async def _look_up(self, endpoint: AgentEndpoint) -> list[str]:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                found = await self._resolver.resolve(endpoint.host, endpoint.port, socket.AF_UNSPEC)
+        except OSError as error:
+            why = error.strerror or f"no answer within {CONNECT_TIMEOUT_S:g} s"
+            raise service_unavailable(
+                f"error trying to reach service: cannot resolve {endpoint.host}: {why}"
+            ) from error
+        return [one["host"] for one in found]
 
     def _client(self) -> aiohttp.ClientSession:
         if self._closed:

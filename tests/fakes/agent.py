@@ -148,6 +148,7 @@ async def unserved(
         health=health,
         slis=slis,
         metrics=metrics,
+        probes=Registry(),
         http=HttpMetrics(metrics),
     )
     yield Agent(services, node.runtime, pki)

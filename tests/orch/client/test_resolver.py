@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp.resolver import ThreadedResolver
 
-from orch.client.resolver import Resolver
+from orch.client.resolver import MOST_AT_ONCE, Resolver
 
 
 async def test_it_finds_what_the_librarys_own_resolver_finds() -> None:
@@ -24,9 +24,10 @@ async def test_the_scope_of_a_local_address_is_kept(monkeypatch: pytest.MonkeyPa
     assert (found["host"], found["port"]) == ("fe80::1%lo", 443)
 
 
-async def test_an_unknown_name_is_an_error_of_the_system() -> None:
+@pytest.mark.parametrize("name", ["nothing.invalid", "no..name", "x" * 64])
+async def test_an_unknown_name_is_an_error_of_the_system(name: str) -> None:
     with pytest.raises(socket.gaierror):
-        await Resolver().resolve("nothing.invalid", 443)
+        await Resolver().resolve(name, 443)
 
 
 async def test_a_name_that_hangs_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +48,21 @@ async def test_a_name_that_hangs_is_asked_for_once(monkeypatch: pytest.MonkeyPat
     released.set()
     assert await last == []
     assert len(asked) == 1
+
+
+async def test_a_resolver_that_hangs_holds_few_threads_and_those_who_ask_next_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(30) and [])
+    resolver = Resolver()
+    waiting = [
+        asyncio.ensure_future(resolver.resolve(f"host-{n}.example")) for n in range(MOST_AT_ONCE)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(OSError, match="the resolver does not answer"):
+        await resolver.resolve("one-more.example")
+    released.set()
+    assert await asyncio.gather(*waiting) == [[]] * MOST_AT_ONCE
+    assert await resolver.resolve("one-more.example") == []
+    assert len(resolver._asking) == 1, "names of before are forgotten"

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from orch.server.nodeaddress import AgentEndpoint, ProxyId, endpoint_of, is_allowed, parse_id
+from orch.server.nodeaddress import (
+    AgentEndpoint,
+    ProxyId,
+    endpoint_of,
+    is_address,
+    is_allowed,
+    parse_id,
+)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +115,8 @@ def test_this_machine_and_its_link_are_called_only_when_allowed(
 ) -> None:
     assert is_allowed(address, allow_local=False) is allowed
     assert is_allowed(address, allow_local=True) is allowed_locally
+
+
+def test_only_a_name_need_be_looked_up() -> None:
+    assert all(map(is_address, ("192.0.2.1", "2001:db8::1", "fe80::1%eth0")))
+    assert not any(map(is_address, ("n1", "127.1", "0x7f000001", "")))

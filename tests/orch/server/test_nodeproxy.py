@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -300,6 +302,46 @@ async def test_local_addresses_are_refused_unless_allowed(
     assert "address not allowed" in answer.json["message"]
     assert agent.requests == []
     await api.stop()
+
+
+async def test_a_resolver_that_hangs_stops_nothing_else(
+    api: Api, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.call("POST", NODES, reported("n1", agent.port))
+    names = [f"named-{n}" for n in range(40)]
+    for name in names:
+        await api.call("POST", NODES, reported(name, agent.port, f"{name}.example"))
+    released, resolve = threading.Event(), socket.getaddrinfo
+
+    def hang(host: str, *arguments: Any, **options: Any) -> Any:
+        if host.endswith(".example"):
+            assert released.wait(60)
+            host = "127.0.0.1"
+        return resolve(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    waiting = [asyncio.ensure_future(api.call("GET", f"{NODES}/{n}/proxy/x")) for n in names]
+    try:
+        async with asyncio.timeout(5):
+            await asyncio.sleep(0.2)
+            assert (await api.call("GET", f"{PROXY}/x")).status == 200
+            assert await asyncio.to_thread(lambda: "files are read") == "files are read"
+    finally:
+        released.set()
+        await asyncio.gather(*waiting)
+
+
+async def test_a_name_that_is_looked_up_for_too_long_is_given_up(
+    api: Api, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodeproxy, "CONNECT_TIMEOUT_S", 0.05)
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(60) and [])
+    await api.call("POST", NODES, reported("n1", agent.port, "n1.example"))
+    answer = await api.call("GET", f"{PROXY}/x")
+    released.set()
+    assert answer.status == 503
+    assert answer.json["message"].endswith("cannot resolve n1.example: no answer within 0.05 s")
 
 
 async def test_an_agent_that_is_not_there_is_unavailable(api: Api, free_port) -> None:
