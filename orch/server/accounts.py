@@ -37,4 +37,6 @@ async def make_default_accounts(backend: Backend) -> None:
         except StorageFailed as error:
             log.debug("namespace %s has no service account yet: %s", namespace, error)
         except ApiError as error:
+            if error.reason == "AlreadyExists":
+                continue  # another server of this cluster was quicker
             log.warning("namespace %s has no service account yet: %s", namespace, error)

@@ -1,4 +1,4 @@
-"""What a node may write: the part of its permissions that depends on what it sends; pure.
+"""Permissions that depend on what is sent or found: who creates by a PUT, what a node may write.
 
 The authorizer has let a node at its own Node, Lease, events and pods; here the bodies are held to
 the same: its own names, mirror pods of itself only, no labels or taints by which a node could draw
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from orch.server.authorizer import Authorizer, forbidden
+from orch.server.requestinfo import request_about
 from orch.server.resources.backend import Target
 from orch.server.resources.document import Document
 from orch.server.strategy.base import text_at
@@ -30,6 +32,22 @@ _OWN_LABELS = frozenset(
 )
 _OWN_LABEL_PREFIXES = ("nodeagent.orch.io/", "node.orch.io/")
 _DOMAIN = "orch.io"
+
+
+class CreationGuard:
+    """`check` is a `resources.backend.Admission`: a PUT that makes its object is a creation."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def check(self, target: Target, _new: Document, old: Document | None) -> None:
+        """ApiError 403 unless who was authorized to update may create as well."""
+        if old is not None or not target.name:
+            return
+        info = request_about("create", target.strategy.resource, target.namespace, target.name)
+        decision = self._authorizer.decide(target.identity, info)
+        if not decision.allowed:
+            raise forbidden(target.identity, info, decision.reason)
 
 
 class NodeRestriction:

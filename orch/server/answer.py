@@ -58,8 +58,9 @@ def answer(
         "Cache-Control": "no-cache, private",
     }
     response = respond(status, body, headers)
-    for header in warning_headers(warnings):
-        response.headers.add("Warning", header)
+    if warnings:
+        for header in warning_headers(warnings):
+            response.headers.add("Warning", header)
     return response
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
+from orch.component.shortcut import SHORTCUT, Shortcut
 from orch.server import audit
 from orch.server.gate import IDENTITY, INFO, Gate
 from orch.server.handlers import ResourceHandlers
@@ -31,6 +32,15 @@ def build(
     app.router.add_routes(others)
     # Of each group first: the router finds the longest known beginning of a path soonest.
     groups = dict.fromkeys(resource.path().rpartition("/")[0] for resource in RESOURCES)
-    for root in (*groups, "/api", "/apis"):
+    routes = [
         app.router.add_route("*", f"{root}/{{path:.+}}", handle)
+        for root in (*groups, "/api", "/apis")
+    ]
+    prefixes = tuple(f"{root}/" for root in groups if not _has_others(f"{root}/", others))
+    app[SHORTCUT] = Shortcut(prefixes, routes[0])
     return app
+
+
+def _has_others(prefix: str, others: Sequence[web.RouteDef]) -> bool:
+    """Is there another route below the prefix? At it there may be: that is not below."""
+    return any(other.path.startswith(prefix) and other.path != prefix for other in others)

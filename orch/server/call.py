@@ -5,7 +5,7 @@ Reading only; nothing here decides or stores. What cannot be understood is an Ap
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from aiohttp import web
 
@@ -15,6 +15,7 @@ from orch.server.requestinfo import RequestInfo
 from orch.server.resources import options
 from orch.server.resources.backend import Target
 from orch.server.resources.document import Document
+from orch.server.resources.metadata import drop_double_owners
 from orch.server.resources.modify import Change
 from orch.server.resources.selection import Selection, parse_selection
 from orch.server.strategy.base import Strategy
@@ -23,8 +24,7 @@ from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.identity import Identity
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """An authorized request for a resource."""
 
     request: web.Request
@@ -61,8 +61,9 @@ async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Documen
     """The object in the body, and warnings about what is not part of its kind."""
     body = await httpd.read_body(call.request)
     document = _decoded(call, body)
+    warnings = drop_double_owners(document)
     if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
-        return document, []
+        return document, warnings
     resource = call.strategy.resource
     problems = fieldcheck.unknown_fields(resource.kind, document)
     if wanted.field_validation:  # looking for duplicates reads the body again: only when asked
@@ -72,7 +73,7 @@ async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Documen
             f'{resource.kind} in version "{resource.version}" cannot be handled as a'
             f" {resource.kind}: strict decoding error: {', '.join(problems)}"
         )
-    return document, problems
+    return document, problems + warnings
 
 
 def checked_patch(
@@ -82,19 +83,20 @@ def checked_patch(
 
     Under Strict they are its refusal (422), else they are put into `warnings`.
     """
-    if wanted.field_validation == "Ignore":
-        return change
     resource = call.strategy.resource
     duplicates = fieldcheck.duplicate_fields(body) if wanted.field_validation else []
 
     def checked(current: Document) -> Document:
         changed = change(current)
+        warnings[:] = drop_double_owners(changed)
+        if wanted.field_validation == "Ignore":
+            return changed
         problems = fieldcheck.added_unknown_fields(resource.kind, current, changed) + duplicates
         if problems and wanted.field_validation == "Strict":
             text = f"strict decoding error: {', '.join(problems)}"
             cause = Cause("FieldValueInvalid", f"Invalid value: {text}", "patch")
             raise invalid(resource.kind, call.info.name, (cause,), resource.group)
-        warnings[:] = problems
+        warnings[:] += problems
         return changed
 
     return checked

@@ -119,7 +119,9 @@ def _state(backend: Backend, one: Owned, ref: Ref) -> State:
     strategy = _BY_KIND.get((ref.api_version, ref.kind))
     if strategy is None:
         return State.THERE  # not a kind of this server: nobody here can tell
-    namespace = one.key.split("/")[-2] if strategy.resource.namespaced else ""
+    namespace = _target(one.key).namespace if strategy.resource.namespaced else ""
+    if strategy.resource.namespaced and not namespace:
+        return State.THERE  # it does not say in which namespace: left alone, as by the reference
     stored = backend.storage.get(key_of(strategy.resource, namespace, ref.name))
     if stored is None:
         return State.GONE

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,21 +36,28 @@ def added_unknown_fields(
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """One text per name that an object in a JSON body has twice; the reader takes the last."""
-    found: dict[str, None] = {}
-
-    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        fields = dict(pairs)
-        if len(fields) < len(pairs):
-            counts = Counter(name for name, _ in pairs)
-            found.update(dict.fromkeys(name for name in fields if counts[name] > 1))
-        return fields
-
+    """One text per field that an object in a JSON body has twice; the reader takes the last."""
     try:
-        json.loads(body, object_pairs_hook=collect, parse_int=float)
+        # Objects become tuples of their fields, which lists never are.
+        fields = json.loads(body, object_pairs_hook=tuple, parse_int=float)
+        paths = dict.fromkeys(_twice(fields, ""))
     except RecursionError:
         return []  # nested deeper than any object may be: refused for that
-    return [f'duplicate field "{name}"' for name in found][:_MAX_REPORTED]
+    return [f'duplicate field "{path}"' for path in paths][:_MAX_REPORTED]
+
+
+def _twice(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _twice(item, f"{path}[{index}]")
+    elif isinstance(value, tuple):
+        seen: set[str] = set()
+        for name, item in value:
+            at = f"{path}.{name}" if path else name
+            if name in seen:
+                yield at
+            seen.add(name)
+            yield from _twice(item, at)
 
 
 def _is_known(value: Any, known: Known) -> bool:

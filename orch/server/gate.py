@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from orch.component import httpd
-from orch.component.slicedresponse import body_of
+from orch.component.slicedresponse import size_of
 from orch.server import audit, authorizer
 from orch.server.audit import Auditor, Trail
 from orch.server.authn import ANONYMOUS
@@ -80,9 +80,9 @@ class Gate:
                 dry_run="dryRun" in request.query,
                 code=code,
                 seconds=loop.time() - started_s,
-                size=_size_of(response),
+                size=size_of(response),
             )
-            if audit.TRAIL in request:
+            if self.auditor.policy is not None and audit.TRAIL in request:
                 await request[audit.TRAIL].ended(response)
 
     async def _enter(
@@ -153,8 +153,3 @@ def time_for(asked: str, longest_s: float) -> float:
     except ValueError as error:
         raise bad_request(f"invalid timeout specified in the request URL: {error}") from None
     return asked_s if 0 < asked_s < longest_s else longest_s
-
-
-def _size_of(response: web.StreamResponse | None) -> int | None:
-    body = body_of(response)
-    return None if body is None else len(body)

@@ -6,7 +6,7 @@ Routing is by the request's attributes, the same that were authorized. How a req
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import HttpVersion11, web
 
@@ -15,7 +15,7 @@ from orch.server import answer, freshness, media, render, renewal, served, watch
 from orch.server.call import Call, checked_patch, read_delete_options, read_document, read_object
 from orch.server.gathering import Gathering
 from orch.server.render import Rendering
-from orch.server.requestinfo import RequestInfo
+from orch.server.requestinfo import RequestInfo, parse_request
 from orch.server.resources import (
     binding,
     create,
@@ -35,7 +35,9 @@ from orch.server.watchstream import WatchRequest
 from orch.wire import aliases
 from orch.wire.errors import ApiError, bad_request
 from orch.wire.identity import Identity
-from orch.wire.kinds import LEASES
+from orch.wire.kinds import LEASES, Resource
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 
@@ -80,10 +82,10 @@ class ResourceHandlers:
         strategy = find_strategy(info.group, info.version, info.resource)
         if strategy is None or not served.is_served(strategy.resource, info):
             raise web.HTTPNotFound
-        connector = self._connectors.get((info.resource, info.subresource))
-        handler = connector or self._verbs.get((info.verb, info.subresource))
+        handler = self._handler(info)
         if handler is None or not served.fits(strategy.resource, info):
-            raise web.HTTPMethodNotAllowed(request.method, ())
+            allowed = self._methods(request.rel_url.raw_path, strategy.resource)
+            raise web.HTTPMethodNotAllowed(request.method, allowed)
         try:
             if not info.is_long_running or info.verb == "watch":
                 await freshness.catch_up(self._backend.storage, info, request.query)
@@ -91,10 +93,21 @@ class ResourceHandlers:
         except StorageFailed as error:
             raise freshness.answer_to(error) from error
 
+    def _handler(self, info: RequestInfo) -> Handler | None:
+        connector = self._connectors.get((info.resource, info.subresource))
+        return connector or self._verbs.get((info.verb, info.subresource))
+
+    def _methods(self, raw_path: str, resource: Resource) -> list[str]:
+        """Those that a path takes."""
+        asked = ((method, parse_request(method, raw_path, {})) for method in _METHODS)
+        return [
+            method for method, info in asked if self._handler(info) and served.fits(resource, info)
+        ]
+
     async def _get(self, call: Call) -> web.Response:
         wanted = options.parse_list_options(call.request.query, watch=False)
         listing.require_revision(self._backend, wanted.resource_version)
-        return self._answer_object(call, self._backend.find(call.target()))
+        return answer.answer_object(call, self._rendering(call), self._backend.find(call.target()))
 
     async def _list(self, call: Call) -> web.Response:
         wanted = options.parse_list_options(call.request.query, watch=False)
@@ -128,19 +141,21 @@ class ResourceHandlers:
         wanted = options.parse_write_options(call.request.query)
         document, warnings = await read_object(call, wanted)
         target = call.target()
+        rendering = self._rendering(call)
         stored = await create.create(self._backend, target, document, wanted)
-        return self._answer_object(call, stored, status=201, warnings=warnings)
+        return answer.answer_object(call, rendering, stored, status=201, warnings=warnings)
 
     async def _update(self, call: Call) -> web.Response:
+        rendering = self._rendering(call)
         if call.info.resource == LEASES.plural and not (call.request.query or call.info.alias):
             stored = await self._renew(call)
             if stored is not None:
-                return self._answer_object(call, stored)
-        wanted = options.parse_write_options(call.request.query)
+                return answer.answer_object(call, rendering, stored)
+        wanted = options.parse_write_options(call.request.query, "UpdateOptions")
         document, warnings = await read_object(call, wanted)
         stored, created = await modify.replace(self._backend, call.target(), document, wanted)
         status = 201 if created else 200
-        return self._answer_object(call, stored, status=status, warnings=warnings)
+        return answer.answer_object(call, rendering, stored, status=status, warnings=warnings)
 
     async def _renew(self, call: Call) -> Stored | None:
         """The Lease when this only renewed it; None when it takes the ordinary way."""
@@ -158,52 +173,50 @@ class ResourceHandlers:
             return None  # what the ordinary way makes of that
 
     async def _patch(self, call: Call) -> web.Response:
-        wanted = options.parse_write_options(call.request.query)
         target = call.target()
         kind = media.parse_media(call.content_type).type
         body = await httpd.read_body(call.request)
         change = patching.change_of(target.strategy.resource, kind, body)
+        wanted = options.parse_write_options(call.request.query, "PatchOptions")
         if call.info.alias:
             change = aliases.through(change)
-        if "force" in call.request.query:
-            raise bad_request("force is only for server-side apply, which this server does not do")
         warnings: list[str] = []
         change = checked_patch(call, wanted, change, body, warnings)
+        rendering = self._rendering(call)
         stored = await modify.modify(self._backend, target, change, wanted)
-        return self._answer_object(call, stored, warnings=warnings)
+        return answer.answer_object(call, rendering, stored, warnings=warnings)
 
     async def _delete(self, call: Call) -> web.Response:
+        rendering = self._rendering(call)
         target = call.target()
         deleted = await delete.delete(self._backend, target, await read_delete_options(call))
         self._deleted()
         if deleted.gone and not target.strategy.returns_deleted:
             status = deleted_status(target.strategy.resource, deleted.stored)
-            return answer.answer(call, self._rendering(call), status)
-        return self._answer_object(call, deleted.stored)
+            return answer.answer(call, rendering, status)
+        return answer.answer_object(call, rendering, deleted.stored)
 
     async def _delete_collection(self, call: Call) -> web.Response:
+        rendering = self._rendering(call)
         wanted = await read_delete_options(call)
         await delete.delete_collection(self._backend, call.target(), call.selection(), wanted)
         self._deleted()
-        return answer.answer(call, self._rendering(call), success_status())
+        return answer.answer(call, rendering, success_status())
 
     async def _bind(self, call: Call) -> web.Response:
         wanted = options.parse_write_options(call.request.query)
         document = await read_document(call)
+        rendering = self._rendering(call)
         await binding.bind(self._backend, call.target(), document, dry_run=wanted.dry_run)
-        return answer.answer(call, self._rendering(call), success_status(201), status=201)
+        return answer.answer(call, rendering, success_status(201), status=201)
 
     async def _evict(self, call: Call) -> web.Response:
         wanted = options.parse_write_options(call.request.query)
         document = await read_document(call)
+        rendering = self._rendering(call)
         await eviction.evict(self._backend, call.target(), document, dry_run=wanted.dry_run)
-        return answer.answer(call, self._rendering(call), success_status(201), status=201)
+        return answer.answer(call, rendering, success_status(201), status=201)
 
     def _rendering(self, call: Call) -> Rendering:
+        """Asked for before anything is written, so that a 406 means that nothing was."""
         return answer.rendering_of(call, self._backend.now())
-
-    def _answer_object(
-        self, call: Call, stored: Stored, *, status: int = 200, warnings: Sequence[str] = ()
-    ) -> web.Response:
-        rendering = self._rendering(call)
-        return answer.answer_object(call, rendering, stored, status=status, warnings=warnings)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from orch.component import daemon, httpd, notify, portfile, tlsrenewal
+from orch.component import daemon, httpd, logqueue, notify, portfile, tlsrenewal
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.loops import Periodic
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             format=flags.logging_format,
         )
     except SetupError as error:
-        sys.stderr.write(f"{NAME}: error: {error}\n")
+        logqueue.say_last(f"{NAME}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(flags, stop), name=NAME)
 

@@ -7,9 +7,8 @@ built from JSON data. Knows no request: what varies is in `Rendering`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import orjson
 
@@ -27,8 +26,7 @@ from orch.wire.tables import IncludeObject
 _INCLUDED: tuple[IncludeObject, ...] = get_args(IncludeObject)
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(NamedTuple):
     """How one request's objects are shown."""
 
     resource: Resource

@@ -46,7 +46,8 @@ def renewed(stored: Stored, body: bytes) -> Renewal | None:
         return None
     if not _numbers_agree(sent["spec"], spec):
         return None
-    before, after = (b'"renewTime":%b' % orjson.dumps(one) for one in (spec["renewTime"], time))
+    # A stored time with anything to escape in it is not found, and read the ordinary way.
+    before, after = (f'"renewTime":"{one}"'.encode() for one in (spec["renewTime"], time))
     if stored.data.count(before) != 1:
         return None
     return Renewal(new, old, stored.data.replace(before, after))

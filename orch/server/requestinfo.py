@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
+from orch.wire.kinds import Resource
 from orch.wire.selectors import parse_field_selector
 
 _METHOD_VERBS = {
@@ -63,6 +64,20 @@ def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> Reque
     if query or len(raw_path) > _REMEMBERED_CHARS:
         return _parsed(method, raw_path, query)
     return _remembered(method, raw_path)
+
+
+def request_about(verb: str, resource: Resource, namespace: str, name: str) -> RequestInfo:
+    """What would be asked for by another verb than the request's own."""
+    return RequestInfo(
+        verb,
+        path="",
+        is_resource=True,
+        group=resource.group,
+        version=resource.version,
+        namespace=namespace,
+        resource=resource.plural,
+        name=name,
+    )
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -14,7 +14,7 @@ from orch.server.rbac import cover
 from orch.server.rbac.cover import TooManyParts
 from orch.server.rbac.index import RbacIndex
 from orch.server.rbac.rules import ALL, Rule, role_key_of, rules_of
-from orch.server.requestinfo import RequestInfo
+from orch.server.requestinfo import request_about
 from orch.server.resources.backend import Target
 from orch.server.resources.document import Document
 from orch.wire import errors
@@ -64,10 +64,7 @@ class RoleGuard:
         self._require_held(target, new, rules)
 
     def _may(self, target: Target, verb: str, resource: Resource, name: str) -> bool:
-        info = RequestInfo(
-            verb, "", is_resource=True, group=resource.group, version=resource.version,
-            namespace=target.namespace, resource=resource.plural, name=name,
-        )  # fmt: skip
+        info = request_about(verb, resource, target.namespace, name)
         return self._authorizer.decide(target.identity, info).allowed
 
     def _require_held(self, target: Target, new: Document, rules: Sequence[Rule]) -> None:

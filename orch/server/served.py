@@ -15,6 +15,8 @@ def is_served(resource: Resource, info: RequestInfo) -> bool:
     """Is there such a path? Scope and subresource must be the kind's own."""
     if info.subresource and info.subresource not in resource.subresources:
         return False
+    if info.rest.strip("/") and info.subresource != "proxy":
+        return False
     if resource is NAMESPACES:
         return True  # its own name is also the namespace of the request
     named = info.name and info.verb not in COLLECTION_VERBS

@@ -13,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from orch.component import tlsrenewal
 from orch.component.daemon import SetupError
 from orch.component.frameworkmetrics import FrameworkMetrics
 from orch.component.health import CheckFailed, HealthChecks, SliMetrics
@@ -29,7 +30,8 @@ from orch.server import (
     terminating,
     usagepages,
 )
-from orch.server.admission import NodeRestriction
+from orch.server.admission import CreationGuard, NodeRestriction
+from orch.server.agenttls import AgentTls
 from orch.server.authorizer import Authorizer, NodeAuthorizer, chain_of
 from orch.server.collecting import Collector
 from orch.server.credentials import Credentials
@@ -42,7 +44,7 @@ from orch.server.inflight import Inflight
 from orch.server.limitflags import make_auditor
 from orch.server.metrics import ServerMetrics
 from orch.server.nodegraph import NodeGraph
-from orch.server.nodeproxy import AgentTls, NodeProxy
+from orch.server.nodeproxy import NodeProxy
 from orch.server.podlogs import PodLogs
 from orch.server.rbac.index import RbacIndex
 from orch.server.resources.backend import Backend, Target
@@ -100,6 +102,7 @@ class Server:
         self._proxy = NodeProxy(
             self._backend, tls.context(), allow_local=flags.node_proxy_allow_loopback
         )
+        self._renewal = tls.renewal(self._proxy)
         self._collector = Collector(self._backend)
         self._usage = UsagePages(self._backend, self._proxy)
         self.app = self._application()
@@ -150,8 +153,16 @@ class Server:
                 interval_s=expiry.INTERVAL_S,
                 jitter=0.1,
             ),
+            *self._certificates(),
             *self._upkeep(),
         ]
+
+    def _certificates(self) -> list[Periodic]:
+        """What agents are called with, when they are called at all."""
+        if self._renewal is None:
+            return []
+        interval_s = tlsrenewal.INTERVAL_S
+        return [Periodic("node proxy certificates", self._renewal.step, interval_s=interval_s)]
 
     def _upkeep(self) -> list[Periodic]:
         """What the storage needs, unless it was told to do without."""
@@ -246,11 +257,13 @@ class Server:
 
 
 def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Backend:
-    """Storage behind the rules for nodes and for those who give out roles."""
+    """Storage behind the rules for creators, for nodes and for those who give out roles."""
+    creation = CreationGuard(authorizer)
     restriction = NodeRestriction()
     guard = RoleGuard(authorizer, index)
 
     def admit(target: Target, new: Document, old: Document | None) -> None:
+        creation.check(target, new, old)
         restriction.check(target, new, old)
         guard.check(target, new, old)
 

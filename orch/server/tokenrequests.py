@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
+from pydantic import ValidationError
 
-from orch.server import answer, fieldcauses
+from orch.server import answer, fieldcauses, validate
 from orch.server.call import Call, read_document
 from orch.server.resources import metadata, options
 from orch.server.resources.backend import Backend
@@ -18,7 +19,7 @@ from orch.server.storage.base import Stored
 from orch.server.tokens import Bound
 from orch.wire import errors, times
 from orch.wire.authentication import TokenRequest, TokenRequestSpec
-from orch.wire.errors import ApiError, Cause, bad_request, invalid
+from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.identity import node_name_of
 from orch.wire.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
 from orch.wire.names import AUTHENTICATION_GROUP
@@ -48,8 +49,7 @@ class TokenRequests:
             raise web.HTTPMethodNotAllowed(call.request.method, ("POST",))
         wanted = options.parse_write_options(call.request.query)
         document = await read_document(call)
-        _fit(document, call)
-        request = TokenRequest.model_validate(document)
+        request = _fitted(document, call)
         found = tuple(_causes(request.spec))
         if found:
             raise invalid("TokenRequest", call.info.name, found, AUTHENTICATION_GROUP)
@@ -60,10 +60,21 @@ class TokenRequests:
             raise errors.service_unavailable(
                 "no tokens are issued: the server runs without --service-account-signing-key-file"
             )
-        document["status"] = self._status(self._tokens, bound, request.spec, dry_run=wanted.dry_run)
+        granted = self._granted(request.spec)
+        document["spec"] = granted.to_wire()
+        document["status"] = self._status(self._tokens, bound, granted, dry_run=wanted.dry_run)
         body = orjson.dumps(document)
         rendering = answer.rendering_of(call, self._backend.now())
         return answer.answer(call, rendering, body, status=201)
+
+    def _granted(self, spec: TokenRequestSpec) -> TokenRequestSpec:
+        """With what was not asked for as it will be: clients tell from it when to ask anew."""
+        return spec.model_copy(
+            update={
+                "audiences": spec.audiences or list(self._audiences),
+                "expirationSeconds": spec.expirationSeconds or DEFAULT_S,
+            }
+        )
 
     def _status(
         self, tokens: AccountTokens, bound: Bound, spec: TokenRequestSpec, *, dry_run: bool
@@ -72,7 +83,7 @@ class TokenRequests:
         expires = times.format_time(self._backend.now() + lifetime)
         if dry_run:
             return {"token": "", "expirationTimestamp": expires}
-        token = tokens.sign(bound, spec.audiences or self._audiences, lifetime)
+        token = tokens.sign(bound, spec.audiences, lifetime)
         return {"token": token, "expirationTimestamp": expires}
 
     def _bound(self, account: Document, spec: TokenRequestSpec, namespace: str) -> Bound:
@@ -115,7 +126,7 @@ class TokenRequests:
         return stored
 
 
-def _fit(document: Document, call: Call) -> None:
+def _fitted(document: Document, call: Call) -> TokenRequest:
     """ApiError 400 unless it is a TokenRequest for this account."""
     if document.setdefault("kind", "TokenRequest") != "TokenRequest":
         raise bad_request(f"the kind of the body is {document['kind']}, expected TokenRequest")
@@ -131,9 +142,10 @@ def _fit(document: Document, call: Call) -> None:
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     try:
-        TokenRequest.model_validate(document)
-    except ValueError as error:
-        raise ApiError(400, "BadRequest", f"TokenRequest cannot be handled: {error}") from None
+        return TokenRequest.model_validate(document, strict=True)
+    except ValidationError as error:
+        problems = validate.shape_problems(error)
+        raise bad_request(f"TokenRequest cannot be handled: {problems}") from None
 
 
 def _restrict(call: Call, bound: Bound, spec: TokenRequestSpec) -> None:

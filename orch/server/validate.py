@@ -6,6 +6,7 @@ change are not looked at again: a heartbeat every ten seconds must stay cheap.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 from orch.server import fieldcauses as causes
 from orch.server.strategy.base import Document, Strategy
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
-from orch.wire.meta import ApiObject
+from orch.wire.meta import TO_STORE, ApiObject
 from orch.wire.validation import (
     dns1123_label_problems,
     label_value_problems,
@@ -23,23 +24,30 @@ from orch.wire.validation import (
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
+_NO_OWNER = ("v1", "Event")  # gone within the hour, and what it owned with it
+_VALUES = ("missing", "literal_error")  # pydantic's names
+_PROBLEMS_SHOWN = 8
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 
 def check_shape(strategy: Strategy, document: Document) -> ApiObject:
-    """The document's record; ApiError 400 when a field has a type that it does not allow.
+    """The document's record; ApiError 400 when a field has a type that it does not allow, 422 when
+    all that is wrong is what is missing, or not one of a few words.
 
     Nothing is converted: what passes here may be stored and read by everyone, whom `"30"` for a
     number would break.
     """
     try:
-        return strategy.resource.model.model_validate(document, strict=True)
+        return strategy.resource.model.model_validate(document, strict=True, context=TO_STORE)
     except ValidationError as error:
+        found = error.errors()
+        if all(one["type"] in _VALUES for one in found):
+            name = (document.get("metadata") or {}).get("name", "")
+            raise refusal(strategy, name, [_value_cause(one) for one in found]) from None
         resource = strategy.resource
-        problems = "; ".join(_shape_problem(one) for one in error.errors()[:8])
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a'
-            f" {resource.kind}: {problems}"
+            f" {resource.kind}: {shape_problems(error)}"
         ) from None
 
 
@@ -71,7 +79,7 @@ def metadata_causes(
     if new.get("annotations") != before.get("annotations"):
         yield from _annotation_causes(new.get("annotations") or {})
     if new.get("ownerReferences") != before.get("ownerReferences"):
-        yield from _owner_causes(strategy, new.get("ownerReferences") or [])
+        yield from _owner_causes(new.get("ownerReferences") or [])
     if new.get("finalizers") != before.get("finalizers"):
         yield from _finalizer_causes(new, before)
 
@@ -109,18 +117,19 @@ def _annotation_causes(annotations: dict[str, str]) -> Iterator[Cause]:
         )
 
 
-def _owner_causes(strategy: Strategy, owners: list[dict[str, Any]]) -> Iterator[Cause]:
+def _owner_causes(owners: list[dict[str, Any]]) -> Iterator[Cause]:
     for index, owner in enumerate(owners):
+        at = f"metadata.ownerReferences[{index}]"
         for name in _OWNER_FIELDS:
             if not owner.get(name):
-                yield causes.required(f"metadata.ownerReferences[{index}].{name}")
+                yield causes.required(f"{at}.{name}")
+        if (owner.get("apiVersion"), owner.get("kind")) == _NO_OWNER:
+            yield causes.invalid_value(at, owner, "an Event is disallowed from being an owner")
     controllers = sum(1 for owner in owners if owner.get("controller"))
     if controllers > 1:
         yield causes.invalid_value(
             "metadata.ownerReferences", controllers, "only one reference can have controller true"
         )
-    if owners and not strategy.may_be_owned:
-        yield causes.forbidden("metadata.ownerReferences", "this kind has no owners")
 
 
 def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
@@ -140,8 +149,23 @@ def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Caus
         )
 
 
-def _shape_problem(error: Any) -> str:
+def _value_cause(error: Any) -> Cause:
+    if error["type"] == "missing":
+        return causes.required(_path_of(error))
+    words = re.findall("'([^']*)'", error["ctx"]["expected"])
+    return causes.not_supported(_path_of(error), error["input"], words)
+
+
+def shape_problems(error: ValidationError) -> str:
+    """What does not fit, in a line: each with its path, as far as a reader follows."""
+    return "; ".join(
+        f"{_path_of(one)}: {one['msg'].removeprefix('Value error, ')}"
+        for one in error.errors()[:_PROBLEMS_SHOWN]
+    )
+
+
+def _path_of(error: Any) -> str:
     path = ""
     for part in error["loc"]:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return f"{path.lstrip('.')}: {error['msg'].removeprefix('Value error, ')}"
+    return path.lstrip(".")

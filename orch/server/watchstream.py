@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -196,9 +196,9 @@ class _Feed:
             self._left.set_result(None)
 
 
-# Bodies that went to one client of several lately, with the first and the last change in them.
-_latest_bodies: dict[tuple[int, int, str, str], tuple[Change, Change, bytes]] = {}
-_LATEST_BODIES_MAX = 8
+# Chunks that went to one client of several lately, with the first and the last change in them.
+_latest_chunks: dict[tuple[int, int, str, str], tuple[Change, Change, bytes]] = {}
+_LATEST_CHUNKS_MAX = 8
 
 
 class _Writer:
@@ -209,20 +209,21 @@ class _Writer:
     ) -> None:
         self._wanted = wanted
         self._rendering = wanted.rendering
-        self._request = request
+        self._is_common = wanted.is_common
+        self._protocol = request.protocol
         self._response = response
         self._count = request.get(COUNT_SENT)
         self._first = True
 
     @property
     def is_open(self) -> bool:
-        transport = self._request.transport
+        transport = self._protocol.transport
         return transport is not None and not transport.is_closing()
 
     @property
     def takes_more(self) -> bool:
         """Is the client there, and keeping up?"""
-        return self.is_open and not self._request.protocol.writing_paused
+        return not self._protocol.writing_paused and self.is_open
 
     async def write(self, line: bytes) -> None:
         await self._response.write(line)
@@ -234,32 +235,35 @@ class _Writer:
 
     def write_now(self, changes: Sequence[Change]) -> bool:
         """As one chunk, into the connection's buffer; False when the client has no part in them."""
-        body = self._common_body(changes) if self._wanted.is_common else self._body(changes)
-        if body and self._request.transport is not None:
-            self._request.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
-        return bool(body)
+        chunk = self._common_chunk(changes) if self._is_common else self._chunk(changes)
+        transport = self._protocol.transport
+        if chunk and transport is not None:
+            transport.write(chunk)
+        return bool(chunk)
 
-    def _common_body(self, changes: Sequence[Change]) -> bytes:
+    def _common_chunk(self, changes: Sequence[Change]) -> bytes:
         """Made for the first client of those who are told the same at about one time."""
         first, last = changes[0], changes[-1]
         place = id(first), id(last), self._wanted.namespace, self._rendering.alias
-        known = _latest_bodies.get(place)
+        known = _latest_chunks.get(place)
         if known is not None and known[0] is first and known[1] is last:
             if self._count is not None:
                 self._count.tell(len(changes))
             return known[2]
-        body = self._body(changes)
-        if len(_latest_bodies) >= _LATEST_BODIES_MAX:
-            _latest_bodies.clear()
-        _latest_bodies[place] = first, last, body
-        return body
+        chunk = self._chunk(changes)
+        if len(_latest_chunks) >= _LATEST_CHUNKS_MAX:
+            _latest_chunks.clear()
+        _latest_chunks[place] = first, last, chunk
+        return chunk
 
-    def _body(self, changes: Sequence[Change]) -> bytes:
-        return self._lines(watching.events_of(changes, self._wanted.selection))
+    def _chunk(self, changes: Sequence[Change]) -> bytes:
+        """As it goes over the wire; b"" without an event."""
+        lines = self._lines(watching.events_of(changes, self._wanted.selection))
+        return b"%x\r\n%b\r\n" % (len(lines), lines) if lines else b""
 
     def _lines(self, events: Sequence[Event]) -> bytes:
         if not self._rendering.is_plain:  # ages grow meanwhile
-            self._rendering = replace(self._rendering, now=clock.utc_now())
+            self._rendering = self._rendering._replace(now=clock.utc_now())
         lines = []
         for event in events:
             lines.append(render.render_event(self._rendering, event, first=self._first))

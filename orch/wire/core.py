@@ -8,6 +8,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from orch.wire.meta import ApiObject, WireModel
+from orch.wire.quantity import Quantity
+from orch.wire.times import Time
 
 
 class ObjectReference(WireModel):
@@ -24,7 +26,7 @@ class Taint(WireModel):
     key: str
     value: str | None = None
     effect: str  # NoSchedule | PreferNoSchedule | NoExecute
-    timeAdded: str | None = None
+    timeAdded: Time | None = None
 
 
 class NodeCondition(WireModel):
@@ -32,8 +34,8 @@ class NodeCondition(WireModel):
     status: str  # True | False | Unknown
     reason: str | None = None
     message: str | None = None
-    lastHeartbeatTime: str | None = None
-    lastTransitionTime: str | None = None
+    lastHeartbeatTime: Time | None = None
+    lastTransitionTime: Time | None = None
 
 
 class NodeAddress(WireModel):
@@ -79,8 +81,8 @@ class NodeSpec(WireModel):
 
 
 class NodeStatus(WireModel):
-    capacity: dict[str, str] | None = None
-    allocatable: dict[str, str] | None = None
+    capacity: dict[str, Quantity] | None = None
+    allocatable: dict[str, Quantity] | None = None
     conditions: list[NodeCondition] | None = None
     addresses: list[NodeAddress] | None = None
     daemonEndpoints: NodeDaemonEndpoints | None = None
@@ -118,7 +120,7 @@ class EventSource(WireModel):
 
 class EventSeries(WireModel):
     count: int | None = None
-    lastObservedTime: str | None = None
+    lastObservedTime: Time | None = None
 
 
 class Event(ApiObject):
@@ -132,9 +134,9 @@ class Event(ApiObject):
     series: EventSeries | None = None
     related: ObjectReference | None = None
     count: int | None = None
-    firstTimestamp: str | None = None
-    lastTimestamp: str | None = None
-    eventTime: str | None = None
+    firstTimestamp: Time | None = None
+    lastTimestamp: Time | None = None
+    eventTime: Time | None = None
     reportingComponent: str | None = None
     reportingInstance: str | None = None
     action: str | None = None

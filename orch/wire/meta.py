@@ -11,6 +11,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+# The validation context of what is to be stored: then times and quantities are looked at, too.
+TO_STORE = {"to_store": True}
+
 
 class WireModel(BaseModel):
     """A record that keeps what it does not know and writes only what was set."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from orch.wire.meta import ApiObject, WireModel
+from orch.wire.times import Time
 
 
 class SeccompProfile(WireModel):
@@ -309,7 +310,7 @@ class PodSpec(WireModel):
 
 
 class ContainerStateRunning(WireModel):
-    startedAt: str | None = None
+    startedAt: Time | None = None
 
 
 class ContainerStateTerminated(WireModel):
@@ -317,8 +318,8 @@ class ContainerStateTerminated(WireModel):
     signal: int | None = None
     reason: str | None = None
     message: str | None = None
-    startedAt: str | None = None
-    finishedAt: str | None = None
+    startedAt: Time | None = None
+    finishedAt: Time | None = None
     containerID: str | None = None
 
 
@@ -350,8 +351,8 @@ class PodCondition(WireModel):
     status: str
     reason: str | None = None
     message: str | None = None
-    lastProbeTime: str | None = None
-    lastTransitionTime: str | None = None
+    lastProbeTime: Time | None = None
+    lastTransitionTime: Time | None = None
 
 
 class PodIP(WireModel):
@@ -366,7 +367,7 @@ class PodStatus(WireModel):
     hostIP: str | None = None
     podIP: str | None = None
     podIPs: list[PodIP] | None = None
-    startTime: str | None = None
+    startTime: Time | None = None
     initContainerStatuses: list[ContainerStatus] | None = None
     containerStatuses: list[ContainerStatus] | None = None
     ephemeralContainerStatuses: list[ContainerStatus] | None = None

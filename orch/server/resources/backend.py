@@ -11,6 +11,7 @@ import secrets
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from orch.component.clock import Now, utc_now
 from orch.server.resources.document import Document, key_of
@@ -36,8 +37,7 @@ def random_uid() -> str:
     return str(uuid.uuid4())
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Whose and which object: `name` is "" for a creation, `namespace` for cluster scope."""
 
     strategy: Strategy

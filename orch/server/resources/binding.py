@@ -44,6 +44,9 @@ async def bind(backend: Backend, target: Target, binding: Document, *, dry_run: 
 def _node_of_binding(target: Target, binding: Document) -> str:
     if binding.get("kind", "Binding") != "Binding":
         raise bad_request(f"the kind of the body is {binding['kind']}, expected Binding")
+    for part in ("metadata", "target"):
+        if not isinstance(binding.get(part, {}), dict):
+            raise bad_request(f"{part}: must be an object")
     name = text_at(binding, "metadata.name")
     if name and name != target.name:
         raise bad_request(f"the binding names the pod {name}, the URL {target.name}")

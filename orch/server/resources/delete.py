@@ -7,7 +7,7 @@ carries it out against storage.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from orch.server.resources.backend import Backend, Target
@@ -113,7 +113,7 @@ async def delete_collection(
     resource = target.strategy.resource
     items = backend.storage.list(prefix_of(resource, target.namespace)).items
     targets = [
-        replace(target, namespace=namespace if resource.namespaced else "", name=name)
+        target._replace(namespace=namespace if resource.namespaced else "", name=name)
         for namespace, name in (_place(stored.key) for stored in items if selection.matches(stored))
     ]
     deleted: list[Deleted] = []

@@ -45,6 +45,8 @@ async def evict(backend: Backend, target: Target, eviction: Document, *, dry_run
 def _delete_options_of(target: Target, eviction: Document) -> Document:
     if eviction.get("kind", "Eviction") != "Eviction":
         raise bad_request(f"the kind of the body is {eviction['kind']}, expected Eviction")
+    if not isinstance(eviction.get("metadata", {}), dict):
+        raise bad_request("metadata: must be an object")
     name = text_at(eviction, "metadata.name")
     if name and name != target.name:
         raise bad_request(f"name in URL does not match name in Eviction object: {name}")

@@ -80,6 +80,27 @@ def stamp_changed(new: Document, old: Document) -> None:
     new["metadata"] = metadata
 
 
+def drop_double_owners(document: Document) -> list[str]:
+    """Keep the first owner of each uid; a warning about what was dropped. Any shape may come."""
+    found = document.get("metadata")
+    owners = found.get("ownerReferences") if isinstance(found, dict) else None
+    if not isinstance(owners, list) or not all(isinstance(owner, dict) for owner in owners):
+        return []
+    kept: dict[str, Any] = {}
+    doubles = []
+    for owner in owners:
+        uid = str(owner.get("uid"))
+        if kept.setdefault(uid, owner) is not owner:
+            doubles.append(uid)
+    if not doubles:
+        return []
+    document["metadata"]["ownerReferences"] = list(kept.values())
+    return [
+        ".metadata.ownerReferences contains duplicate entries; the server keeps the first of each;"
+        f" duplicate UID(s) observed: {', '.join(doubles)}"
+    ]
+
+
 def generated_name(base: str, suffix: str) -> str:
     return base[:GENERATED_BASE_MAX] + suffix
 

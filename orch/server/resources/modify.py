@@ -49,6 +49,7 @@ async def modify(backend: Backend, target: Target, change: Change, options: Writ
         stored = backend.find(target)
         old = decode(stored)
         sent = change(old)
+        validate.check_shape(target.strategy, sent)
         _check_preconditions(target, sent, old)
         new = _prepared(target, sent, old)
         validate.check(target.strategy, new, old)
@@ -83,7 +84,6 @@ def _check_preconditions(target: Target, sent: Document, old: Document) -> None:
 
 def _prepared(target: Target, sent: Document, old: Document) -> Document:
     """The document to store: the client's part of the change upon what the server keeps."""
-    validate.check_shape(target.strategy, sent)
     new = {**sent, "metadata": dict(sent["metadata"])}
     metadata.stamp_changed(new, old)
     match target.subresource:

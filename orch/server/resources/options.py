@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -19,6 +19,7 @@ from orch.server.requestinfo import is_true
 from orch.wire.errors import Cause, bad_request, invalid
 
 Query = Mapping[str, str]
+WriteKind = Literal["CreateOptions", "UpdateOptions", "PatchOptions"]
 
 FIELD_VALIDATIONS = ("Ignore", "Warn", "Strict")
 PROPAGATIONS = ("Orphan", "Background", "Foreground")
@@ -79,15 +80,27 @@ class ListOptions:
     timeout_s: int | None = None
 
 
-def parse_write_options(query: Query) -> WriteOptions:
+def parse_write_options(query: Query, kind: WriteKind = "CreateOptions") -> WriteOptions:
+    """`kind` is what a refusal calls these options."""
+    found = list(_write_causes(query, kind))
+    if found:
+        raise invalid(kind, "", tuple(found), "meta.k8s.io")
+    return WriteOptions(_dry_run(query.get("dryRun"), kind), query.get("fieldValidation", ""))
+
+
+def _write_causes(query: Query, kind: WriteKind) -> Iterator[Cause]:
+    if kind == "PatchOptions" and "force" in query:
+        yield causes.forbidden("force", "may not be specified for non-apply patch")
     manager = query.get("fieldManager", "")
-    if len(manager) > _MANAGER_MAX or not manager.isprintable():
-        raise bad_request(f"fieldManager must be at most {_MANAGER_MAX} printable characters")
-    validation = query.get("fieldValidation", "")
+    if len(manager) > _MANAGER_MAX:
+        yield causes.too_long("fieldManager", f"may not be more than {_MANAGER_MAX} bytes")
+    elif not manager.isprintable():
+        yield causes.invalid_value(
+            "fieldManager", manager, "should only contain printable characters"
+        )
+    validation = query.get("fieldValidation")
     if validation and validation not in FIELD_VALIDATIONS:
-        cause = causes.not_supported("fieldValidation", validation, FIELD_VALIDATIONS)
-        raise invalid("CreateOptions", "", (cause,), "meta.k8s.io")
-    return WriteOptions(_dry_run(query.get("dryRun"), "CreateOptions"), validation)
+        yield causes.not_supported("fieldValidation", validation, FIELD_VALIDATIONS)
 
 
 def parse_delete_options(query: Query, body: dict[str, Any]) -> DeleteOptions:
@@ -95,7 +108,7 @@ def parse_delete_options(query: Query, body: dict[str, Any]) -> DeleteOptions:
     found = list(_delete_causes(query, body))
     if found:
         raise invalid("DeleteOptions", "", tuple(found), "meta.k8s.io")
-    preconditions = body.get("preconditions") or {}
+    preconditions = _preconditions(body)
     dry_run = body.get("dryRun") or []
     return DeleteOptions(
         grace_period_s=_grace(query, body),
@@ -113,10 +126,22 @@ def _grace(query: Query, body: dict[str, Any]) -> int | None:
 
 
 def _propagation(query: Query, body: dict[str, Any]) -> str | None:
-    orphan = body.get("orphanDependents")
+    orphan = _orphan(query, body)
     if orphan is not None:
         return "Orphan" if orphan else "Background"
     return body.get("propagationPolicy") or query.get("propagationPolicy") or None
+
+
+def _orphan(query: Query, body: dict[str, Any]) -> bool | None:
+    if body.get("orphanDependents") is not None:
+        return bool(body["orphanDependents"])
+    asked = query.get("orphanDependents")
+    return is_true(asked) if asked else None
+
+
+def _preconditions(body: dict[str, Any]) -> dict[str, str]:
+    found = body.get("preconditions")
+    return found if isinstance(found, dict) else {}
 
 
 def _delete_causes(query: Query, body: dict[str, Any]) -> Iterator[Cause]:
@@ -124,10 +149,13 @@ def _delete_causes(query: Query, body: dict[str, Any]) -> Iterator[Cause]:
         value = body.get(name)
         if value is not None and type(value) is not shape:
             yield causes.invalid_value(name, value, f"must be {wanted}")
+    for name, value in _preconditions(body).items():
+        if not isinstance(value, str):
+            yield causes.invalid_value(f"preconditions.{name}", value, "must be a text")
     policy = body.get("propagationPolicy") or query.get("propagationPolicy")
     if policy and policy not in PROPAGATIONS:
         yield causes.not_supported("propagationPolicy", policy, PROPAGATIONS)
-    if policy and body.get("orphanDependents") is not None:
+    if policy and _orphan(query, body) is not None:
         yield causes.invalid_value(
             "propagationPolicy",
             policy,
@@ -139,11 +167,14 @@ def parse_list_options(query: Query, *, watch: bool) -> ListOptions:
     found = list(_list_causes(query, watch=watch))
     if found:
         raise invalid("ListOptions", "", tuple(found), "meta.k8s.io")
+    resource_version = _revision(query.get("resourceVersion", ""))
     continuation = parse_continue(query["continue"]) if query.get("continue") else None
+    if continuation and resource_version:
+        raise bad_request("specifying resource version is not allowed when using continue")
     timeout_s = _integer(query, "timeoutSeconds")
     initial = query.get("sendInitialEvents")
     return ListOptions(
-        resource_version=_revision(query.get("resourceVersion", "")),
+        resource_version=resource_version,
         exact=query.get("resourceVersionMatch") == "Exact",
         limit=max(_integer(query, "limit") or 0, 0),
         continuation=continuation,

@@ -22,7 +22,7 @@ class History:
         self._changes: list[Change] = []
         self._first = 0  # absolute position of _changes[0]
         self._waiting: dict[Callable[[], None], None] = {}  # in the order they came
-        self._ended = False
+        self.ended = False
 
     def __len__(self) -> int:
         return len(self._changes)
@@ -72,12 +72,8 @@ class History:
         self._waiting.pop(told, None)
 
     def end(self) -> None:
-        self._ended = True
+        self.ended = True
         self._wake()
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, {}

@@ -84,10 +84,11 @@ class CursorWatch(_Read):
         if found:
             self._position += len(found)
             self._revision = found[-1].revision
-        return [change for change in found if change.key.startswith(self._prefix)]
+        prefix = self._prefix
+        return [change for change in found if change.key.startswith(prefix)]
 
     def wake(self, told: Callable[[], None] | None) -> None:
-        super().wake(told)
+        self._told = told
         if told is None:
             self._history.forget(self._tell)
         else:

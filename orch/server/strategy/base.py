@@ -65,7 +65,6 @@ class Strategy:
     validate: Callable[[Document, Document | None], Sequence[Cause]] = _no_causes
     grace_s: Callable[[Document, int | None], int] = _no_grace
     returns_deleted: bool = False
-    may_be_owned: bool = True
 
     @property
     def field_names(self) -> frozenset[str]:

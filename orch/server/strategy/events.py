@@ -57,5 +57,4 @@ STRATEGY = Strategy(
     ),
     aliases={"source": "source.component"},
     validate=_validate,
-    may_be_owned=False,
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from orch.server.strategy.base import Document, Strategy, keep
+from orch.server import fieldcauses as causes
+from orch.server.strategy.base import Document, Strategy, keep, text_at
+from orch.wire.errors import Cause
 from orch.wire.kinds import NAMESPACES
 from orch.wire.names import DEFAULT_NAMESPACE, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE
 from orch.wire.validation import dns1123_label_problems
@@ -34,6 +36,16 @@ def _prepare_status(new: Document, old: Document) -> None:
     keep(new, old, "spec")
 
 
+def _validate(new: Document, old: Document | None) -> list[Cause]:
+    phase = text_at(new, "status.phase")
+    wanted = "Terminating" if is_terminating(new) else "Active"
+    if phase == wanted or (old is not None and phase == text_at(old, "status.phase")):
+        return []
+    state = "not empty" if is_terminating(new) else "empty"
+    why = f"may only be '{wanted}' if `deletionTimestamp` is {state}"
+    return [causes.invalid_value("status.phase", phase, why)]
+
+
 STRATEGY = Strategy(
     NAMESPACES,
     paths=("status.phase",),
@@ -41,5 +53,6 @@ STRATEGY = Strategy(
     prepare_create=_prepare_create,
     prepare_update=_prepare_update,
     prepare_status=_prepare_status,
+    validate=_validate,
     returns_deleted=True,
 )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
+from orch.server import fieldcauses as causes
 from orch.server.strategy import poddefaults, podvalidation
 from orch.server.strategy.base import Document, Strategy, keep, text_at
 from orch.server.strategy.qos import qos_class
 from orch.wire.errors import Cause
 from orch.wire.kinds import PODS
+from orch.wire.names import ANNOTATION_CONFIG_MIRROR
 
 FINISHED = ("Succeeded", "Failed")
 DEFAULT_GRACE_S = 30
@@ -49,9 +52,24 @@ def _validate(new: Document, old: Document | None) -> list[Cause]:
     spec = new.get("spec") or {}
     if old is None:
         return list(podvalidation.spec_causes(spec))
-    if spec == (old.get("spec") or {}):
-        return []
-    return list(podvalidation.update_causes(spec, old.get("spec") or {}))
+    found = list(_mirror_causes(new, old))
+    if spec != (old.get("spec") or {}):
+        found += podvalidation.update_causes(spec, old.get("spec") or {})
+    return found
+
+
+def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:
+    """A mirror pod reaches for nothing of the API (`nodegraph`): it stays one, whoever writes."""
+    before, after = (
+        (pod["metadata"].get("annotations") or {}).get(ANNOTATION_CONFIG_MIRROR)
+        for pod in (old, new)
+    )
+    if before != after:
+        may_not = "add" if before is None else "remove or update"
+        yield causes.forbidden(
+            f"metadata.annotations[{ANNOTATION_CONFIG_MIRROR}]",
+            f"may not {may_not} mirror pod annotation",
+        )
 
 
 def _grace_s(pod: Document, asked_s: int | None) -> int:

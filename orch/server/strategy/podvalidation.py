@@ -20,6 +20,7 @@ _CHOICES = {
     "restartPolicy": ("Always", "OnFailure", "Never"),
     "dnsPolicy": ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
 }
+_INT32_MAX = 2**31 - 1
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -43,6 +44,11 @@ def spec_causes(spec: Document) -> Iterator[Cause]:
         yield causes.invalid_value(
             "spec.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0"
         )
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 0 < deadline <= _INT32_MAX:
+        yield causes.invalid_value(
+            "spec.activeDeadlineSeconds", deadline, f"must be between 1 and {_INT32_MAX}, inclusive"
+        )
     for problem in dns1123_subdomain_problems(spec["nodeName"]) if spec.get("nodeName") else ():
         yield causes.invalid_value("spec.nodeName", spec["nodeName"], problem)
     volumes = spec.get("volumes") or []
@@ -59,6 +65,11 @@ def update_causes(new: Document, old: Document) -> Iterator[Cause]:
     before, after = old.get("tolerations") or [], new.get("tolerations") or []
     if any(toleration not in after for toleration in before):
         yield causes.forbidden("spec.tolerations", "existing tolerations may not be removed")
+    deadline, previous = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
+    if previous is not None and (deadline is None or deadline > previous):
+        yield causes.invalid_value(
+            "spec.activeDeadlineSeconds", deadline, "must be less than or equal to previous value"
+        )
     if _fixed_part(new) != _fixed_part(old):
         yield causes.forbidden("spec", _ONLY_CHANGES)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from orch.server.accounts import make_default_accounts
@@ -23,6 +25,14 @@ async def test_every_namespace_gets_an_account_and_gets_it_again(backend: Backen
     again = read(backend, account)
     assert again is not None
     assert again["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+async def test_of_two_servers_the_slower_has_nothing_to_say(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.gather(make_default_accounts(backend), make_default_accounts(backend))
+    assert read(backend, place("ServiceAccount", "default")) is not None
+    assert caplog.messages == []
 
 
 async def test_a_namespace_that_goes_gets_none(backend: Backend) -> None:

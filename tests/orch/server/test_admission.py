@@ -13,8 +13,9 @@ from orch.server.resources.backend import Target
 from orch.server.strategy import events, leases, nodes, pods
 from orch.wire.errors import ApiError
 from orch.wire.identity import Identity
-from tests.orch.server.harness import PODS, Api
+from tests.orch.server.harness import LEASES, PODS, Api, lease
 from tests.orch.server.harness import pod as bound_pod
+from tests.orch.server.test_roleguard import give
 
 NODE = Identity("system:node:n1", ("system:nodes",))
 JSON = {"Content-Type": "application/json"}
@@ -186,3 +187,16 @@ def test_a_mirror_pod_is_owned_by_its_node_if_by_any(owners, allowed) -> None:
     new = pod()
     new["metadata"]["ownerReferences"] = owners
     assert (refusal(pods.STRATEGY, new) == "") is allowed
+
+
+async def test_a_put_that_makes_its_object_takes_the_right_to_create(api: Api) -> None:
+    # K:staging/src/k8s.io/apiserver/pkg/endpoints/handlers/update.go withAuthorization
+    leases_only = {"apiGroups": ["coordination.orch.io"], "resources": ["leases"]}
+    await give(api, {**leases_only, "verbs": ["update"]})
+    path = f"{LEASES}/l"
+    refused = await api.call("PUT", path, lease("l"), user="stranger")
+    assert refused.status == 403
+    assert 'User "stranger" cannot create resource "leases"' in refused.json["message"]
+    made = await api.call("PUT", path, lease("l"))
+    assert made.status == 201
+    assert (await api.call("PUT", path, made.json, user="stranger")).status == 200

@@ -124,7 +124,7 @@ async def test_ten_megabytes_are_refused_without_being_kept(api: Api) -> None:
         (MERGE, {"metadata": None}, 400),
         (MERGE, {"spec": {"unschedulable": "yes"}}, 400),
         (STRATEGIC, {"metadata": {"finalizers": [{"a": 1}]}}, 400),
-        (STRATEGIC, {"status": {"conditions": [{"no": "key"}]}}, 400),
+        (STRATEGIC, {"status": {"conditions": [{"no": "key"}]}}, 422),
         (STRATEGIC, {"$patch": "explode"}, 400),
         ("application/yaml", b"a: b", 415),
     ],
@@ -231,4 +231,15 @@ async def test_a_field_that_is_twice_in_a_patch_is_refused_under_strict(api: Api
     path = f"{NODES}/n1?fieldValidation=Strict"
     refused = await api.call("PATCH", path, body, content_type=MERGE)
     assert refused.status == 422
-    assert 'duplicate field "a"' in refused.json["message"]
+    assert 'duplicate field "metadata.labels.a"' in refused.json["message"]
+
+
+async def test_an_owner_that_is_named_twice_is_kept_once_and_warned_about(api: Api) -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+    body = {"metadata": {"name": "n1", "ownerReferences": [owner, owner]}}
+    made = await api.call("POST", NODES, body)
+    assert made.json["metadata"]["ownerReferences"] == [owner]
+    assert "duplicate UID(s) observed: u" in made.headers["Warning"]
+    patched = await api.call("PATCH", f"{NODES}/n1", body, content_type=MERGE)
+    assert patched.json["metadata"]["ownerReferences"] == [owner]
+    assert "duplicate UID(s) observed: u" in patched.headers["Warning"]

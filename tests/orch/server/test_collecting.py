@@ -124,6 +124,15 @@ async def test_owners_of_other_servers_are_taken_to_be_there(backend: Backend) -
     assert there(backend, "a") == ["a"]
 
 
+async def test_what_has_no_namespace_is_not_collected_for_an_owner_in_one(backend: Backend) -> None:
+    # K:pkg/controller/garbagecollector: an owner reference that cannot be resolved
+    owner = await config(backend, "owner")
+    node = {"metadata": {"name": "n1", "ownerReferences": owned_by(owner)}}
+    await made(backend, "Node", node)
+    await rounds(backend)
+    assert read(backend, place("Node", "n1")) is not None
+
+
 async def test_a_failing_medium_is_for_the_next_round(
     backend: Backend, medium: FakeMedium, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -54,7 +54,8 @@ def test_unknown_fields_are_named_by_their_path(kind, document, paths) -> None:
     [
         (b'{"a":1,"b":{"a":2}}', []),
         (b'{"a":1,"a":2}', ["a"]),
-        (b'{"x":[{"b":1,"b":1},{"b":1,"b":1}],"c":1,"c":2,"c":3}', ["b", "c"]),
+        (b'{"x":[{"b":1,"b":1},{"b":1,"b":1}],"c":1,"c":2,"c":3}', ["x[0].b", "x[1].b", "c"]),
+        (b'{"data":{"a":"1","a":"2"},"data":{}}', ["data.a", "data"]),
     ],
 )
 def test_duplicate_fields_are_named_once(body, names) -> None:

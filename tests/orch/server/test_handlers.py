@@ -311,7 +311,7 @@ async def test_server_side_apply_is_said_to_be_unavailable(api: Api) -> None:
     kind = "application/apply-patch+yaml"
     answer = await api.call("PATCH", path, pod(), content_type=kind)
     assert (answer.status, answer.json["reason"]) == (415, "UnsupportedMediaType")
-    assert (await api.call("PATCH", path, {}, content_type=MERGE)).status == 400
+    assert (await api.call("PATCH", path, {}, content_type=MERGE)).status == 422
 
 
 async def test_curl_gets_indented_json(api: Api) -> None:
@@ -351,3 +351,58 @@ async def test_what_is_not_served_is_said_to_be_so(
     api: Api, method: str, path: str, status: int
 ) -> None:
     assert (await api.call(method, path, {})).status == status
+
+
+async def test_a_node_gets_at_no_secret_by_a_mirror_pod_of_its_own(api: Api) -> None:
+    secrets = PODS.replace("pods", "secrets")
+    await api.call("POST", secrets, {"metadata": {"name": "s"}})
+    mirror = pod("m", node="n1", annotations={"orch.io/config.mirror": "x"})
+    mirror["spec"]["containers"][0]["envFrom"] = [{"secretRef": {"name": "s"}}]
+    assert (await api.call("POST", PODS, mirror, user="n1")).status == 201
+    bare = {"metadata": {"annotations": None}}
+    for user in ("n1", "admin"):
+        path = f"{PODS}/m/status" if user == "n1" else f"{PODS}/m"
+        refused = await api.call("PATCH", path, bare, user=user, content_type=MERGE)
+        assert refused.status == 422
+    assert (await api.call("GET", f"{secrets}/s", user="n1")).status == 403
+
+
+async def test_what_cannot_be_answered_is_not_done(api: Api) -> None:
+    await api.call("POST", NODES, node("n1"))
+    await api.call("POST", PODS, pod("p"))
+    eviction = {"kind": "Eviction", "metadata": {"name": "p"}}
+    label = {"metadata": {"labels": {"a": "b"}}}
+    before = (await api.call("GET", NODES)).json["metadata"]["resourceVersion"]
+    for method, path, body in (
+        ("POST", NODES, node("n2")),
+        ("PUT", f"{NODES}/n1", node("n1", labels={"a": "b"})),
+        ("PUT", f"{LEASES}/l", lease("l")),
+        ("PATCH", f"{NODES}/n1", label),
+        ("DELETE", f"{NODES}/n1", None),
+        ("DELETE", NODES, None),
+        ("POST", f"{PODS}/p/eviction", eviction),
+        ("POST", f"{PODS}/p/binding", {"target": {"name": "n1"}}),
+    ):
+        content_type = MERGE if method == "PATCH" else "application/json"
+        refused = await api.call(method, path, body, content_type=content_type, accept="text/html")
+        assert refused.status == 406, (method, path)
+    assert (await api.call("GET", NODES)).json["metadata"]["resourceVersion"] == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", NAMESPACES, "GET,POST"),
+        ("POST", "/api/v1/pods", "GET"),
+        ("PATCH", PODS, "DELETE,GET,POST"),
+        ("POST", f"{PODS}/p", "DELETE,GET,PATCH,PUT"),
+        ("DELETE", f"{PODS}/p/status", "GET,PATCH,PUT"),
+        ("GET", "/apis/authorization.orch.io/v1/subjectaccessreviews", "POST"),
+    ],
+)
+async def test_a_method_that_a_path_does_not_take_is_told_which_it_takes(
+    api: Api, method: str, path: str, allowed: str
+) -> None:
+    refused = await api.call(method, path)
+    assert (refused.status, refused.json["reason"]) == (405, "MethodNotAllowed")
+    assert ",".join(sorted(refused.headers["Allow"].split(","))) == allowed

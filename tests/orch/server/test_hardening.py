@@ -15,8 +15,8 @@ from orch.component.daemon import SetupError
 from orch.component.httpd import HttpServer, server_context
 from orch.lifecycle import options as controller
 from orch.server import flags
+from orch.server.agenttls import AgentTls
 from orch.server.flags import Flags
-from orch.server.nodeproxy import AgentTls
 from tests import conftest
 from tests.orch.server.harness import LEASES, MERGE, NODES, PODS, Api, Pki, lease, node
 

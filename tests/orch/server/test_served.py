@@ -28,6 +28,8 @@ ONE = "/api/v1/namespaces/x/pods"
         ("DELETE /api/v1/namespaces", True, False),
         ("BREW /api/v1/nodes", True, False),
         (f"GET {ONE}/p/attach", False, None),
+        (f"PATCH {ONE}/p/status/x", False, None),
+        (f"GET {ONE}/p/status/", True, True),
         ("GET /api/v1/pods/p", False, None),
         ("GET /api/v1/namespaces/x/nodes", False, None),
         ("GET /api/v1/namespaces/x/nodes/n", False, None),

@@ -45,6 +45,23 @@ async def test_a_token_has_the_audiences_and_the_lifetime_asked_for(api: Api) ->
     assert (claims["aud"], claims["exp"] - claims["iat"]) == (["agent"], 600)
 
 
+async def test_the_answer_says_what_was_not_asked_for(api: Api) -> None:
+    # K:pkg/kubelet/token asks anew by the expirationSeconds of the answer
+    assert (await request(api, {})).json["spec"] == {
+        "audiences": ["api", "own"],
+        "expirationSeconds": 3600,
+    }
+    spec = {"audiences": ["agent"], "expirationSeconds": 700}
+    assert (await request(api, {"spec": spec})).json["spec"] == spec
+
+
+async def test_a_value_of_the_wrong_type_is_named_in_a_line(api: Api) -> None:
+    message = (await request(api, {"spec": {"expirationSeconds": "700"}})).json["message"]
+    assert message == (
+        "TokenRequest cannot be handled: spec.expirationSeconds: Input should be a valid integer"
+    )
+
+
 @pytest.mark.parametrize("version", ["authentication.orch.io/v1", "authentication.k8s.io/v1"])
 async def test_it_is_answered_in_the_group_it_was_asked_in(api: Api, version: str) -> None:
     answer = await request(api, {"kind": "TokenRequest", "apiVersion": version, "spec": {}})

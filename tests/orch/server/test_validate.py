@@ -8,6 +8,7 @@ from orch.server.strategy import events, leases, nodes, pods
 from orch.server.validate import check, check_shape, metadata_causes
 from orch.wire.errors import ApiError
 
+CONDITION = {"type": "Ready", "status": "True"}
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 
 
@@ -42,6 +43,10 @@ def fields(new, old=None, strategy=nodes.STRATEGY):
             {"name": "a", "ownerReferences": [{**OWNER, "controller": True}] * 2},
             ["metadata.ownerReferences"],
         ),
+        (
+            {"name": "a", "ownerReferences": [{**OWNER, "kind": "Event"}]},
+            ["metadata.ownerReferences[0]"],
+        ),
         ({"name": "a", "finalizers": ["a.io/b"]}, []),
         ({"name": "a", "finalizers": ["a b"]}, ["metadata.finalizers[0]"]),
         ({"name": "a", "finalizers": ["orphan", "foregroundDeletion"]}, ["metadata.finalizers"]),
@@ -51,11 +56,11 @@ def test_metadata_of_a_new_object(metadata, found) -> None:
     assert fields(metadata) == found
 
 
-def test_namespaced_objects_need_a_namespace_and_events_have_no_owners() -> None:
+def test_namespaced_objects_need_a_namespace() -> None:
     assert fields({"name": "a", "namespace": "ns"}, strategy=pods.STRATEGY) == []
     assert fields({"name": "a"}, strategy=pods.STRATEGY) == ["metadata.namespace"]
     owned = {"name": "a", "namespace": "ns", "ownerReferences": [OWNER]}
-    assert fields(owned, strategy=events.STRATEGY) == ["metadata.ownerReferences"]
+    assert fields(owned, strategy=events.STRATEGY) == []
 
 
 @pytest.mark.parametrize(
@@ -78,9 +83,18 @@ def test_of_an_update_only_what_changed_is_looked_at(new, old, found) -> None:
     ("strategy", "document", "text"),
     [
         (leases.STRATEGY, {"spec": {"leaseDurationSeconds": "x"}}, "spec.leaseDurationSeconds: "),
-        (pods.STRATEGY, {"spec": {"containers": [{}]}}, "spec.containers[0].name: "),
+        (pods.STRATEGY, {"spec": {"containers": [{"image": 5}]}}, "spec.containers[0].name: "),
         (pods.STRATEGY, {"metadata": {"labels": {"a": 1}}}, "metadata.labels.a: "),
         (nodes.STRATEGY, {"status": []}, "status: "),
+        (nodes.STRATEGY, {"status": {"capacity": {"cpu": "much"}}}, "status.capacity.cpu: 'much'"),
+        (
+            nodes.STRATEGY,
+            {"status": {"conditions": [{**CONDITION, "lastHeartbeatTime": "now"}]}},
+            "status.conditions[0].lastHeartbeatTime: 'now' is not an RFC 3339 time",
+        ),
+        (events.STRATEGY, {"eventTime": "20260131T120000Z"}, "eventTime: "),
+        (events.STRATEGY, {"lastTimestamp": "2026-02-30T12:00:00Z"}, "lastTimestamp: "),
+        (pods.STRATEGY, {"status": {"startTime": ""}}, "status.startTime: "),
     ],
 )
 def test_fields_of_the_wrong_type_are_a_bad_request(strategy, document, text) -> None:
@@ -88,6 +102,27 @@ def test_fields_of_the_wrong_type_are_a_bad_request(strategy, document, text) ->
         check_shape(strategy, document)
     assert caught.value.code == 400
     assert text in caught.value.message
+
+
+def test_a_missing_field_and_a_word_that_is_no_choice_are_causes() -> None:
+    document = {"metadata": {"name": "p"}, "spec": {"containers": [{}], "restartPolicy": "Often"}}
+    with pytest.raises(ApiError) as caught:
+        check_shape(pods.STRATEGY, document)
+    assert (caught.value.code, caught.value.kind, caught.value.name) == (422, "Pod", "p")
+    assert [(cause.reason, cause.field) for cause in caught.value.causes] == [
+        ("FieldValueRequired", "spec.containers[0].name"),
+        ("FieldValueNotSupported", "spec.restartPolicy"),
+    ]
+    assert '"Always", "Never", "OnFailure"' in caught.value.causes[1].message
+
+
+def test_times_and_quantities_that_are_some_may_be_stored() -> None:
+    times = ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000001Z", "2026-01-31T12:00:00+01:00")
+    for time in times:
+        check_shape(events.STRATEGY, {"eventTime": time})
+        condition = {**CONDITION, "lastTransitionTime": time}
+        check_shape(nodes.STRATEGY, {"status": {"conditions": [condition]}})
+    check_shape(nodes.STRATEGY, {"status": {"capacity": {"cpu": "4", "memory": "1.5Gi"}}})
 
 
 def test_all_causes_are_in_one_refusal() -> None:

@@ -133,8 +133,6 @@ async def tried(strategy: Strategy, document: dict[str, Any]) -> str:
 @pytest.mark.parametrize("strategy", STORED, ids=lambda one: one.resource.kind)
 def test_any_part_of_an_object_may_be_anything(strategy: Strategy) -> None:
     document: dict[str, Any] = {"metadata": dict(METADATA), **BODIES[strategy.resource.kind]}
-    if not strategy.may_be_owned:
-        del document["metadata"]["ownerReferences"]
     everywhere = list(places(document))
 
     @settings(max_examples=150, deadline=None)

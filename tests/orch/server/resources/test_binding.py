@@ -43,6 +43,8 @@ async def test_a_pod_is_bound_only_once_and_not_while_it_leaves(backend: Backend
         ({"target": {"kind": "Pod", "name": "x"}}, 422),
         ({"target": {"name": "Not A Node"}}, 422),
         ({"kind": "Pod", "target": {"name": "n1"}}, 400),
+        ({"metadata": "p1", "target": {"name": "n1"}}, 400),
+        ({"target": "n1"}, 400),
         ({"metadata": {"name": "other"}, "target": {"name": "n1"}}, 400),
     ],
 )

@@ -20,6 +20,20 @@ def test_null_fields_are_dropped_and_nothing_else(sent, kept) -> None:
     assert metadata.drop_nulls(sent) == kept
 
 
+def test_of_owners_with_the_same_uid_the_first_is_kept() -> None:
+    first, second, other = ({"uid": "u", "name": "a"}, {"uid": "u", "name": "b"}, {"uid": "v"})
+    document = {"metadata": {"ownerReferences": [first, second, other]}}
+    (warning,) = metadata.drop_double_owners(document)
+    assert warning.endswith("duplicate UID(s) observed: u")
+    assert document == {"metadata": {"ownerReferences": [first, other]}}
+    assert metadata.drop_double_owners(document) == []
+
+
+@pytest.mark.parametrize("sent", [None, {}, {"ownerReferences": 5}, {"ownerReferences": [5]}, []])
+def test_owners_of_no_shape_are_left_to_be_refused(sent) -> None:
+    assert metadata.drop_double_owners({"metadata": sent}) == []
+
+
 def test_data_deeper_than_any_object_is_refused() -> None:
     deep: object = "x"
     for _ in range(200):

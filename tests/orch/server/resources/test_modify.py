@@ -52,6 +52,16 @@ async def test_another_uid_is_another_object(backend: Backend) -> None:
     assert "UID in precondition: someone-else" in caught.value.message
 
 
+async def test_a_version_that_is_no_text_is_no_conflict_but_a_bad_request(
+    backend: Backend,
+) -> None:
+    first = await made(backend, "Node", {"metadata": {"name": "n1"}})
+    first["metadata"]["resourceVersion"] = int(first["metadata"]["resourceVersion"])
+    with pytest.raises(ApiError, match=r"metadata\.resourceVersion") as caught:
+        await replace(backend, place("Node", "n1"), first, PLAIN)
+    assert caught.value.code == 400
+
+
 async def test_a_body_without_version_replaces_whatever_is_there(backend: Backend) -> None:
     await made(backend, "Node", {"metadata": {"name": "n1", "labels": {"a": "b"}}})
     stored, _ = await replace(

@@ -81,6 +81,7 @@ def test_list_options_are_read(query, watch, options) -> None:
         ({"resourceVersion": "-1"}, False, 400, "resourceVersion"),
         ({"resourceVersion": "१"}, False, 400, "resourceVersion"),
         ({"limit": "many"}, False, 400, "limit"),
+        ({"resourceVersion": "7", "continue": Continue(7, "x\0").encode()}, False, 400, "continue"),
         ({"timeoutSeconds": "long"}, True, 400, "timeoutSeconds"),
         ({"continue": "x"}, False, 400, "continue"),
     ],
@@ -128,14 +129,15 @@ def test_write_options_are_read(query, options) -> None:
     [
         ({"dryRun": "Some"}, 422),
         ({"fieldValidation": "Sometimes"}, 422),
-        ({"fieldManager": "x" * 129}, 400),
-        ({"fieldManager": "a\nb"}, 400),
+        ({"fieldManager": "x" * 129}, 422),
+        ({"fieldManager": "a\nb"}, 422),
+        ({"force": "true"}, 422),
     ],
 )
 def test_write_options_that_make_no_sense_are_refused(query, code) -> None:
     with pytest.raises(ApiError) as caught:
-        parse_write_options(query)
-    assert caught.value.code == code
+        parse_write_options(query, "PatchOptions")
+    assert (caught.value.code, caught.value.kind) == (code, "PatchOptions")
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,13 @@ def test_write_options_that_make_no_sense_are_refused(query, code) -> None:
         ({"propagationPolicy": "Orphan"}, {}, DeleteOptions(propagation="Orphan")),
         ({}, {"orphanDependents": True}, DeleteOptions(propagation="Orphan")),
         ({}, {"orphanDependents": False}, DeleteOptions(propagation="Background")),
+        ({"orphanDependents": "true"}, {}, DeleteOptions(propagation="Orphan")),
+        ({"orphanDependents": "0"}, {}, DeleteOptions(propagation="Background")),
+        (
+            {"orphanDependents": "true"},
+            {"orphanDependents": False},
+            DeleteOptions(propagation="Background"),
+        ),
         ({}, {"dryRun": ["All"]}, DeleteOptions(dry_run=True)),
         ({"dryRun": "All"}, {}, DeleteOptions(dry_run=True)),
     ],
@@ -171,6 +180,8 @@ def test_delete_options_come_from_body_and_query(query, body, options) -> None:
         ({"gracePeriodSeconds": "soon"}, {}, 400),
         ({}, {"dryRun": ["Some"]}, 422),
         ({}, {"preconditions": "x"}, 422),
+        ({}, {"preconditions": {"uid": 5}}, 422),
+        ({"orphanDependents": "true"}, {"propagationPolicy": "Orphan"}, 422),
         ({}, {"dryRun": "All"}, 422),
     ],
 )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from orch.server.strategy.namespaces import PROTECTED, STRATEGY, is_terminating
 
 
@@ -31,6 +33,26 @@ def test_an_ordinary_update_cannot_let_a_namespace_go() -> None:
 
 def test_a_namespace_with_a_deletion_time_is_terminating() -> None:
     assert is_terminating({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "phase", "well"),
+    [
+        ({}, "Active", True),
+        ({}, "Terminating", False),
+        ({}, "", False),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "Terminating", True),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "Active", False),
+    ],
+)
+def test_the_phase_says_whether_a_namespace_is_leaving(metadata, phase, well) -> None:
+    found = STRATEGY.validate({"metadata": metadata, "status": {"phase": phase}}, None)
+    assert [cause.field for cause in found] == ([] if well else ["status.phase"])
+
+
+def test_a_phase_that_was_stored_before_hinders_no_other_change() -> None:
+    stored = {"metadata": {}, "status": {"phase": "Odd"}}
+    assert STRATEGY.validate({**stored, "metadata": {"labels": {"a": "b"}}}, stored) == []
 
 
 def test_the_first_namespaces_are_protected() -> None:

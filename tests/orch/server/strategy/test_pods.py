@@ -48,12 +48,41 @@ def test_an_update_keeps_the_status_and_an_update_of_status_the_rest() -> None:
     assert new["metadata"]["ownerReferences"] == [{"uid": "1"}]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [
+        ({}, {}, True),
+        ({"orch.io/config.mirror": "h"}, {"orch.io/config.mirror": "h", "a": "b"}, True),
+        ({"orch.io/config.mirror": "h"}, {}, False),
+        ({"orch.io/config.mirror": "h"}, None, False),
+        ({"orch.io/config.mirror": "h"}, {"orch.io/config.mirror": "g"}, False),
+        ({}, {"orch.io/config.mirror": ""}, False),
+    ],
+)
+def test_a_pod_stays_a_mirror_pod_or_none(before, after, allowed) -> None:
+    old = created()
+    old["metadata"]["annotations"] = before
+    new = copy.deepcopy(old)
+    new["metadata"]["annotations"] = after
+    fields = [cause.field for cause in STRATEGY.validate(new, old)]
+    assert fields == ([] if allowed else ["metadata.annotations[orch.io/config.mirror]"])
+
+
 def test_a_replacement_is_completed_like_a_new_pod() -> None:
     old = created()
     new = {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     STRATEGY.prepare_update(new, old)
     assert new["spec"] == old["spec"]
     assert "generation" not in new["metadata"]
+
+
+@pytest.mark.parametrize(("after", "allowed"), [(5, True), (4, True), (6, False), (None, False)])
+def test_a_deadline_is_only_brought_nearer(after, allowed) -> None:
+    old = created(activeDeadlineSeconds=5)
+    new = copy.deepcopy(old)
+    new["spec"]["activeDeadlineSeconds"] = after
+    fields = [cause.field for cause in STRATEGY.validate(new, old)]
+    assert fields == ([] if allowed else ["spec.activeDeadlineSeconds"])
 
 
 @pytest.mark.parametrize(

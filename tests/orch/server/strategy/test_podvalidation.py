@@ -39,6 +39,11 @@ def container(**fields):
             {"containers": [CONTAINER], "terminationGracePeriodSeconds": -1},
             ["spec.terminationGracePeriodSeconds: Invalid value: -1"],
         ),
+        ({"containers": [CONTAINER], "activeDeadlineSeconds": 1}, []),
+        (
+            {"containers": [CONTAINER], "activeDeadlineSeconds": 0},
+            ["spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647"],
+        ),
         ({"containers": [CONTAINER], "nodeName": "N"}, ['spec.nodeName: Invalid value: "N"']),
         (
             container(imagePullPolicy="Perhaps"),
