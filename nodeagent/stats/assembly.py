@@ -68,7 +68,7 @@ def _memory(values: list[Any], settings: Settings) -> MemorySample | None:
             mapped,
             active,
             inactive,
-            kernel,
+            settings.kernel_bytes if kernel is None else kernel,
             stat_swap if swap is None else swap,
             faults,
             major,

@@ -56,6 +56,7 @@ def _read_v1(controllers: dict[str, str], path: str) -> Settings:
         limits,
         limit("memory", "memory.max_usage_in_bytes"),
         limit("memory", "memory.failcnt"),
+        limit("memory", "memory.kmem.usage_in_bytes"),
     )
 
 

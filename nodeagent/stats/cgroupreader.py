@@ -32,6 +32,7 @@ _TIMED_READS = 3
 _MAYBE_MORE_BYTES = 4000  # the kernel hands out lists a page at a time, cut between two lines
 _SETTINGS_INTERVAL_NS = 60_000_000_000
 _QUIET_TURNS = 4  # left out while nothing of the cgroup runs: then every five minutes
+_SETTLED_NS = 5_000_000_000  # the kernel gathers what memory.stat shows every two seconds
 _GONE = (errno.ENODEV, errno.ENOENT)
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC
@@ -148,6 +149,7 @@ class CgroupReader:
             return False
         self._quiet_turns += 1
         self._due_ns = time_ns + _SETTINGS_INTERVAL_NS
+        self._rouse([one for one in self.files[1:] if one.file.witness is not None])
         return True
 
     def _refresh(self, time_ns: int) -> None:
@@ -184,7 +186,7 @@ class CgroupReader:
         has_quota = self._settings.limits.cpu_quota_usec is not None
         return has_quota or file.position != layout.CPU_THROTTLE
 
-    def _read_due_files(self) -> bool:
+    def _read_due_files(self, time_ns: int) -> bool:
         """Read whatever may have changed; True when a value did."""
         cpu, others = self.files[:1], self.files[1:]
         is_known = [one.position for one in cpu] == [layout.CPU]
@@ -195,18 +197,43 @@ class CgroupReader:
             return True
         before = self._raw.copy()
         changed = self._read_files(self._awake)
-        self._awake = [one for one in self._awake if not self._rests(one, before)]
+        if changed:
+            self._read_files(self._rouse(self._witnessed_changes(before)))
+        is_settled = self._last is not None and time_ns - self._last.time_ns >= _SETTLED_NS
+        self._awake = [
+            one
+            for one in self._awake
+            if one.file.rests is None or not self._rests(one, before, is_settled=is_settled)
+        ]
         return changed
 
-    def _rests(self, one: OpenFile, before: list[bytes | None]) -> bool:
+    def _witnessed_changes(self, before: list[bytes | None]) -> list[OpenFile]:
+        """The files whose witness is not what it was."""
+        raw = self._raw
+        return [
+            one
+            for one in self.files
+            if (at := one.file.witness) is not None and raw[at] is not before[at]
+        ]
+
+    def _rouse(self, files: list[OpenFile]) -> list[OpenFile]:
+        """Have these files read from now on; those of them that rested."""
+        roused = [one for one in files if one not in self._awake]
+        self._awake = self._awake + roused
+        return roused
+
+    def _rests(self, one: OpenFile, before: list[bytes | None], *, is_settled: bool) -> bool:
         """Whether nothing ran since the last pass, the text is the same, and will stay so."""
-        text, rests = self._raw[one.position], one.file.rests
-        if rests is None or text is None or text is not before[one.position]:
+        raw, position, rests, witness = self._raw, one.position, one.file.rests, one.file.witness
+        text = raw[position]
+        if rests is None or text is None or text is not before[position]:
             return False
-        return rests(text)
+        if witness is None:
+            return rests(text)
+        return is_settled and raw[witness] is not None and raw[witness] is before[witness]
 
     def _sample(self, time_ns: int) -> CgroupSample:
-        changed = self._read_due_files()
+        changed = self._read_due_files(time_ns)
         if changed or self._last is None:
             self._last = assembly.assemble(time_ns, self._values, self._settings)
         else:

@@ -11,9 +11,6 @@ import os
 import resource
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
-
-import psutil
 
 from nodeagent import psi
 from nodeagent.psi import Pressure
@@ -50,28 +47,6 @@ class HostFacts:
     pid_max: int
     physical_cores: int = 0
     sockets: int = 0
-
-
-class OwnUsage(NamedTuple):
-    """What this process itself costs."""
-
-    cpu_s: float
-    resident_bytes: int
-    open_files: int
-    threads: int
-
-
-def read_own_usage() -> OwnUsage:
-    """The agent's own cost since it began, and now."""
-    process = psutil.Process()
-    with process.oneshot():
-        cpu = process.cpu_times()
-        return OwnUsage(
-            cpu.user + cpu.system,
-            process.memory_info().rss,
-            process.num_fds(),
-            process.num_threads(),
-        )
 
 
 def raise_open_files(wanted: int) -> int:

@@ -6,7 +6,6 @@ leaves the last values, with their own stamps.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,20 +30,15 @@ class RuntimeDisks:
 
 
 class RuntimeDiskLoop:
-    """Keeps `latest`; `step` belongs in a periodic loop of about a minute.
-
-    `duration_s` is how long the runtime took to answer last.
-    """
+    """Keeps `latest`; `step` belongs in a periodic loop of about a minute."""
 
     def __init__(self, runtime: ContainerRuntime) -> None:
         self.latest = RuntimeDisks()
-        self.duration_s = 0.0
         self._runtime = runtime
         self._failing = False
 
     async def step(self) -> None:
         """Ask the runtime once; nothing is raised when it does not answer."""
-        begun_s = asyncio.get_running_loop().time()
         try:
             filesystems = await self._runtime.image_filesystems()
             usage = await self._runtime.container_usage()
@@ -54,7 +48,6 @@ class RuntimeDiskLoop:
             self._failing = True
             return
         self._failing = False
-        self.duration_s = asyncio.get_running_loop().time() - begun_s
         layers = {one.id: _layer(one) for one in usage if one.writable_layer_used_bytes is not None}
         self.latest = RuntimeDisks(filesystems[0] if filesystems else None, layers)
 

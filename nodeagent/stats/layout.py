@@ -25,11 +25,17 @@ PSI_CPU, PSI_MEMORY, PSI_IO = 11, 12, 13
 POSITIONS = 14
 PSI_POSITIONS = {PSI_CPU: "cpu", PSI_MEMORY: "memory", PSI_IO: "io"}
 
+# Memory that others take back is missing from the usage, tasks moved in or out are counted; a task
+# that is killed runs to its end.
+_WITNESSES = {MEMORY_STAT: MEMORY_USAGE, PROCESSES: THREADS}
+_RESTING = frozenset({MEMORY_EVENTS, *_WITNESSES})
+
 
 class CgroupFile(NamedTuple):
     """One file of every cgroup: the root of its hierarchy, its name, how its text is read.
 
     `rests` tells of a text whether it stays for as long as no task of the cgroup runs; None: never.
+    Where others can change it, `witness` is the position of a file that shows that they did.
     """
 
     position: int
@@ -37,6 +43,7 @@ class CgroupFile(NamedTuple):
     name: str
     parse: Callable[[bytes], Any]
     rests: Callable[[bytes], bool] | None = None
+    witness: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ def _v2_files(root: str) -> tuple[CgroupFile, ...]:
         (PROCESSES, "cgroup.procs", values.count_lines),
         (IO_BYTES, "io.stat", values.parse_io_stat),
     )
-    files = (CgroupFile(at, root, name, parse) for at, name, parse in rows)
+    files = (_file(at, root, name, parse, _RESTING) for at, name, parse in rows)
     return tuple(files) + _pressure_files(root)
 
 
@@ -110,12 +117,19 @@ def _v1_files(controllers: dict[str, str]) -> tuple[CgroupFile, ...]:
         (IO_OPERATIONS, "blkio", "blkio.throttle.io_serviced_recursive", values.parse_blkio),
     )
     # Version 1 charges a cgroup for what its own tasks submit, and not for writing back.
-    resting = {CPU_TIMES, IO_BYTES, IO_OPERATIONS}
+    resting = _RESTING | {CPU_TIMES, IO_BYTES, IO_OPERATIONS}
     return tuple(
-        CgroupFile(at, controllers[controller], name, parse, bool if at in resting else None)
+        _file(at, controllers[controller], name, parse, resting)
         for at, controller, name, parse in rows
         if controller in controllers
     )
+
+
+def _file(
+    position: int, root: str, name: str, parse: Callable[[bytes], Any], resting: frozenset[int]
+) -> CgroupFile:
+    rests = bool if position in resting else None
+    return CgroupFile(position, root, name, parse, rests, _WITNESSES.get(position))
 
 
 def _pressure_files(root: str) -> tuple[CgroupFile, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from nodeagent.stats.layout import Layout
 from nodeagent.stats.samples import ContainerTarget, PodTarget
@@ -68,6 +69,7 @@ class Placement:
         return expected
 
 
+@lru_cache(maxsize=1024)  # six times per pod and pass
 def expand_slice(path: str) -> str:
     """`a-b.slice` → `/a.slice/a-b.slice`; any other path stays as it is."""
     head, _, name = path.rpartition("/")

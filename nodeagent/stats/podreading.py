@@ -24,7 +24,6 @@ from nodeagent.stats.samples import (
     PodSample,
     PodTarget,
     VolumeSample,
-    VolumeTarget,
 )
 from nodeagent.stats.sources import Sources
 
@@ -127,11 +126,11 @@ class PodReader:
 
     def _volumes(self, target: PodTarget) -> tuple[VolumeSample, ...]:
         samples = []
-        for name, path, kind in target.volumes:
-            whole = self._mounts.latest(path)
-            used = self._directories.latest(path) if kind in targets.EPHEMERAL_KINDS else None
+        for volume in target.volumes:
+            whole = self._mounts.latest(volume.path)
+            used = self._directories.latest(volume.path) if targets.is_own(volume) else None
             if whole is not None:
                 fs = whole._replace(used_bytes=None, inodes_used=None)
                 fs = filesystem.within(fs, used) or fs
-                samples.append(VolumeSample(VolumeTarget(name, path, kind), fs))
+                samples.append(VolumeSample(volume, fs))
         return tuple(samples)

@@ -34,7 +34,7 @@ class Container(NamedTuple):
 
 
 class ProcessUsage:
-    """`spent` counts refreshes that ran out of time; `duration_s` is that of the last one."""
+    """`duration_s` is that of the last refresh."""
 
     def __init__(
         self,
@@ -44,7 +44,6 @@ class ProcessUsage:
         wall_ns: Callable[[], int] = clock.wall_ns,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.spent = 0
         self.duration_s = 0.0
         self._proc_root = proc_root
         self._budget_s = budget_s
@@ -67,7 +66,6 @@ class ProcessUsage:
         for container_id in sorted(containers, key=self._age):
             late = self._monotonic_s() - begun_s > self._budget_s
             if late:
-                self.spent += 1
                 self._say_late()
                 break
             self._values[container_id] = self._use(container_id, containers[container_id])

@@ -37,7 +37,6 @@ class RuntimeStatsLoop:
     """`step` belongs in a loop of the sampling interval."""
 
     def __init__(self, runtime: ContainerRuntime) -> None:
-        self.duration_s = 0.0
         self._runtime = runtime
         self._usage: Mapping[str, SandboxUsage] = {}
         self._taken_s = 0.0
@@ -50,7 +49,6 @@ class RuntimeStatsLoop:
 
     async def step(self) -> None:
         """Ask once; nothing is raised when the runtime does not answer."""
-        begun_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(DEADLINE_S):
                 usage = await self._runtime.sandbox_usage()
@@ -59,7 +57,6 @@ class RuntimeStatsLoop:
             return
         self._complaint = ""
         self._taken_s = asyncio.get_running_loop().time()
-        self.duration_s = self._taken_s - begun_s
         self._usage = {one.uid: one for one in usage}
 
     def _complain(self, error: Exception) -> None:
@@ -91,14 +88,15 @@ def usage_sample(usage: ContainerUsage, processes: int | None = None) -> CgroupS
         memory_pressure=usage.memory_pressure,
         io_pressure=usage.io_pressure,
         limits=Limits(
-            memory_bytes=_sum(usage.memory_available_bytes, usage.memory_working_set_bytes),
+            # containerd says that 0 bytes are available where there is no limit
+            memory_bytes=_sum(usage.memory_available_bytes or None, usage.memory_working_set_bytes),
             swap_bytes=_sum(usage.swap_available_bytes, usage.swap_usage_bytes),
         ),
     )
 
 
 def usage_network(usage: SandboxUsage) -> NetworkSample | None:
-    """The pod's interfaces; CRI counts neither packets nor drops."""
+    """The pod's interfaces; CRI counts neither packets nor drops, and containerd gives no stamp."""
     interfaces = tuple(
         InterfaceSample(
             one.name,
@@ -115,7 +113,8 @@ def usage_network(usage: SandboxUsage) -> NetworkSample | None:
     )
     if not interfaces:
         return None
-    return NetworkSample(usage.network_timestamp_ns, interfaces, interfaces[0].name)
+    time_ns = usage.network_timestamp_ns or usage.total.cpu_timestamp_ns
+    return NetworkSample(time_ns, interfaces, interfaces[0].name)
 
 
 def _sum(available: int | None, used: int | None) -> int | None:

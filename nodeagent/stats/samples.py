@@ -20,6 +20,7 @@ class VolumeTarget(NamedTuple):
     name: str
     path: str
     kind: str
+    in_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,15 @@ class Limits(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Limits, and what the kernel counted since the cgroup was made; may be a minute old."""
+    """Limits, what the kernel counted since the cgroup was made, and v1's kernel memory.
+
+    All may be a minute old.
+    """
 
     limits: Limits = Limits()
     peak_bytes: int | None = None
     limit_failures: int | None = None
+    kernel_bytes: int | None = None
 
 
 class CgroupSample(NamedTuple):

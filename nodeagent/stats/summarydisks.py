@@ -13,7 +13,7 @@ from nodeagent.stats.samples import (
     PodSample,
     VolumeSample,
 )
-from nodeagent.stats.targets import EPHEMERAL_KINDS
+from nodeagent.stats.targets import is_own_on_disk
 from orch.wire import times
 
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ def ephemeral_storage(pod: PodSample, node_fs: FsSample | None) -> FsSample | No
     The stamp is the youngest of the parts; None when nothing was measured yet. Inodes of
     containers' log directories are not counted, as the reference does not.
     """
-    parts = [volume.fs for volume in pod.volumes if volume.target.kind in EPHEMERAL_KINDS]
+    parts = [volume.fs for volume in pod.volumes if is_own_on_disk(volume.target)]
     if pod.logs:
         parts.append(pod.logs)
     logs = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 from pathlib import Path
 
 import pytest
@@ -82,20 +83,26 @@ def test_unchanged_text_is_not_parsed_again() -> None:
 
 
 CALM = "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+STALLS = {"memory.pressure", "io.pressure"}
 V1_RESTING = {"cpuacct.stat", "blkio.throttle.io_service_bytes_recursive",
-              "blkio.throttle.io_serviced_recursive"}  # fmt: skip
+              "blkio.throttle.io_serviced_recursive", "memory.oom_control"}  # fmt: skip
+WITNESSED = {"memory.stat", "cgroup.procs"}
 CPU_TIME = {"v2": "cpu.stat", "v1": "cpuacct.usage", "hybrid": "cpuacct.usage"}
 
 
-def read_in_passes(root: Path, passes: int, between: object = None) -> list[set[str]]:
+def read_in_passes(
+    root: Path, passes: int, between: object = None, *, every_s: float = 1
+) -> list[set[str]]:
     """The names of the files that each pass read."""
-    pread = Pread()
-    readers = readers_of(root, pread=pread)
+    pread, clock = Pread(), Clock()
+    host = layout.detect_layout(str(root / "cgroup"))
+    readers = CgroupReaders(host, wall_ns=clock, pread=pread)
     names = []
     for number in range(passes):
         pread.names.clear()
         assert readers.read(CONTAINER_CGROUP)
         names.append(set(pread.names))
+        clock.advance(every_s)
         if callable(between):
             between(number)
     readers.close()
@@ -116,14 +123,15 @@ def of_container(root: Path, name: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "resting"),
     [
-        ("v2", {"memory.pressure", "io.pressure"}),
+        ("v2", {"memory.events"} | STALLS),
         ("v1", V1_RESTING),
-        ("hybrid", V1_RESTING | {"memory.pressure", "io.pressure"}),
+        ("hybrid", V1_RESTING | STALLS),
     ],
 )
+@pytest.mark.parametrize(("every_s", "witnessed"), [(1, set()), (10, WITNESSED)])
 @pytest.mark.usefixtures("unhurried")
 def test_what_only_its_tasks_can_change_is_not_read_while_none_of_them_runs(
-    tmp_path: Path, name: str, resting: set[str]
+    tmp_path: Path, name: str, resting: set[str], every_s: float, witnessed: set[str]
 ) -> None:
     root = hosts.copy(name, tmp_path)
     for path in root.rglob("*.pressure"):
@@ -134,9 +142,32 @@ def test_what_only_its_tasks_can_change_is_not_read_while_none_of_them_runs(
         if number == 3:
             cpu.write_text(cpu.read_text().replace("456", "457"))
 
-    first, second, third, fourth, fifth = read_in_passes(root, 5, run_after_the_fourth)
+    first, second, third, fourth, fifth = read_in_passes(
+        root, 5, run_after_the_fourth, every_s=every_s
+    )
     assert first == second == fifth, "all, when it ran or may have"
-    assert first - third == first - fourth == resting
+    assert first - third == first - fourth == resting | witnessed
+
+
+@pytest.mark.parametrize(
+    ("witness", "text", "witnessed"),
+    [("memory.current", "5000000\n", "memory.stat"), ("pids.current", "77\n", "cgroup.procs")],
+)
+@pytest.mark.usefixtures("unhurried")
+def test_what_others_can_change_is_read_when_a_cheaper_file_shows_it_and_once_a_minute(
+    tmp_path: Path, witness: str, text: str, witnessed: str
+) -> None:
+    root = hosts.copy("v2", tmp_path)
+
+    def change_after_the_third(number: int) -> None:
+        if number == 2:
+            of_container(root, witness).write_text(text)
+
+    names = read_in_passes(root, 60, change_after_the_third, every_s=5)
+    is_read = [witnessed in read for read in names]
+    assert is_read[:6] == [True, True, False, True, True, False]
+    longest = max(len(list(run)) for read, run in itertools.groupby(is_read[6:]) if not read)
+    assert 2 < longest * 5 <= 60
 
 
 @pytest.mark.usefixtures("unhurried")

@@ -84,6 +84,16 @@ def test_without_eth0_the_default_route_decides(tmp_path: Path) -> None:
     assert sample and sample.default == "ens3"
 
 
+def test_more_interfaces_than_a_page_holds_are_read_to_their_end(tmp_path: Path) -> None:
+    directory = tmp_path / "1/net"
+    directory.mkdir(parents=True)
+    words = b" ".join(b"%d" % (10**15 + number) for number in range(16))
+    lines = [b"ens%d: %b\n" % (number, words) for number in range(300)]
+    (directory / "dev").write_bytes(HEADER + b"".join(lines))
+    sample = network.read_network(str(tmp_path), 1, 5)
+    assert sample and len(sample.interfaces) == 300
+
+
 def test_a_process_that_is_gone_has_no_network(tmp_path: Path) -> None:
     assert network.read_network(str(tmp_path), 4242, 5) is None
     assert network.shares_host_network(str(tmp_path), 4242) is False

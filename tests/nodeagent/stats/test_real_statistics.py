@@ -91,7 +91,8 @@ async def test_a_busy_pod_is_measured_right(agent: Agent) -> None:
     assert idle["cpu"]["usageNanoCores"] / 1e9 < 0.2
     assert burner["memory"]["availableBytes"] + burner["memory"]["workingSetBytes"] == 64 * MIB
     if "psi" in burner["cpu"]:
-        assert burner["cpu"]["psi"]["some"]["total"] > idle["cpu"]["psi"]["some"]["total"]
+        waited = {name: waited_usec(sampler, name) for name in ("burner", "idle")}
+        assert waited["burner"] > waited["idle"], "since the first reading: both waited to start"
 
     volume = named(pod["volume"], "scratch")
     assert 20 * MIB <= volume["usedBytes"] < 21 * MIB
@@ -117,6 +118,19 @@ def cpu_ns(sampler: Sampler, name: str) -> int:
         usage = Path(f"{host.unified}{path}/cpu.stat").read_text().split()
         return int(usage[usage.index("usage_usec") + 1]) * 1000
     return int(Path(f"{host.controllers['cpuacct']}{path}/cpuacct.usage").read_text())
+
+
+def waited_usec(sampler: Sampler, name: str) -> int:
+    """How long the container waited for a cpu between the last two readings."""
+    totals = [
+        container.cgroup.cpu_pressure.some.total_usec
+        for sample in (sampler.previous, sampler.latest)
+        for pod in (sample.pods if sample else ())
+        for container in pod.containers
+        if container.target.name == name and container.cgroup and container.cgroup.cpu_pressure
+    ]
+    before, after = totals
+    return after - before
 
 
 def procs_of(agent: Agent) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,7 @@ from nodeagent.runtime.base import (
     SandboxUsage,
 )
 from nodeagent.stats import runtimestats
-from nodeagent.stats.runtimestats import RuntimeStatsLoop, usage_sample
+from nodeagent.stats.runtimestats import RuntimeStatsLoop, usage_network, usage_sample
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.summary import build_summary
 from tests.fakes import hosts
@@ -84,6 +85,18 @@ def test_what_is_available_and_used_together_is_the_limit() -> None:
     assert (sample.limits.memory_bytes, sample.limits.swap_bytes) == (4000, 42)
 
 
+def test_nothing_available_means_no_limit_as_containerd_says_it() -> None:
+    sample = usage_sample(replace(usage_of("c", 5), memory_available_bytes=0))
+    assert sample.limits.memory_bytes is None
+
+
+def test_a_network_without_a_stamp_has_that_of_its_pod() -> None:
+    total = usage_of("5a9b3e", 5)
+    usage = SandboxUsage("shop", POD.uid, total, 0, (InterfaceUsage("eth0", 1, 0, 2, 0),), 4, ())
+    network = usage_network(usage)
+    assert network and network.time_ns == TIME_NS
+
+
 def test_what_the_runtime_does_not_report_stays_unknown() -> None:
     nothing = ContainerUsage("c", "web", {}, None, TIME_NS, None, None, None, None)
     sample = usage_sample(nothing)
@@ -112,6 +125,7 @@ async def test_the_metrics_show_them_too_without_inventing_any(sampler: Sampler)
     lines = [line for line in page.splitlines() if 'container="web"' in line]
     assert any(line.startswith("container_memory_rss{") and " 500 " in line for line in lines)
     assert not any(line.startswith("container_memory_cache{") for line in lines)
+    assert f'pod="{POD.name}",interface="eth0"}} 100 ' in page, "with the pod: there is no sandbox"
     assert "None" not in page
 
 

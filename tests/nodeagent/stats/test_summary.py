@@ -194,7 +194,11 @@ def test_ephemeral_storage_sums_layers_logs_and_the_pods_own_volumes() -> None:
     host = VolumeTarget("host", "/", "hostPath")
     pod = base._replace(
         containers=(_container(container, rootfs=fs(NOW, 100, 10), logs=fs(NOW + 10**9, 20, 1)),),
-        volumes=(VolumeSample(volume, fs(NOW, 3, 2)), VolumeSample(host, fs(NOW, 5000, 5000))),
+        volumes=(
+            VolumeSample(volume, fs(NOW, 3, 2)),
+            VolumeSample(volume._replace(in_memory=True), fs(NOW, 6000, 60)),
+            VolumeSample(host, fs(NOW, 5000, 5000)),
+        ),
         logs=fs(NOW, 400, 4),
     )
     node_fs = FsSample(NOW, 700, 1000, 300, 70, 100, 30)
@@ -209,7 +213,7 @@ def test_ephemeral_storage_sums_layers_logs_and_the_pods_own_volumes() -> None:
         "inodes": 100,
         "inodesUsed": 10 + 2 + 4,
     }
-    assert [volume["name"] for volume in out["volume"]] == ["cache", "host"]
+    assert [volume["name"] for volume in out["volume"]] == ["cache", "cache", "host"]
 
 
 def _container(target: ContainerTarget, **parts: FsSample) -> ContainerSample:
