@@ -20,7 +20,7 @@ from nodeagent.checkpoint.service import CheckpointService
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.containerlogs import ContainerLogs
 from nodeagent.metrics.http import HttpMetrics
-from nodeagent.metrics.pages import Body, StatsPages
+from nodeagent.metrics.pages import Body, StatsPages, body_of
 from nodeagent.pods.registry import PodRegistry
 from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
@@ -51,6 +51,7 @@ class Services:
     health: HealthChecks
     slis: SliMetrics
     metrics: Registry
+    probes: Registry
     http: HttpMetrics
 
 
@@ -104,6 +105,7 @@ def _add_readable(app: web.Application, handlers: _Handlers) -> None:
     app.router.add_get("/metrics", handlers.metrics)
     app.router.add_get("/metrics/resource", handlers.resource_metrics)
     app.router.add_get("/metrics/containerstats", handlers.container_metrics)
+    app.router.add_get("/metrics/probes", handlers.probe_metrics)
     app.router.add_get("/metrics/slis", handlers.slis)
     app.router.add_get("/pods", handlers.pods)
 
@@ -133,8 +135,10 @@ class _Handlers:
         return _page(body)
 
     async def metrics(self, request: web.Request) -> web.Response:
-        body, content_type = self._services.metrics.render(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return _rendered(self._services.metrics, request)
+
+    async def probe_metrics(self, request: web.Request) -> web.Response:
+        return _rendered(self._services.probes, request)
 
     async def resource_metrics(self, request: web.Request) -> web.Response:
         accept = request.headers.get("Accept", "")
@@ -180,10 +184,13 @@ class _Handlers:
 
 
 async def _form(request: web.Request) -> Any:
-    """The fields of the body, none of an empty one; ApiError 500 for what cannot be parsed."""
+    """The fields of the body, none of one that is no form; ApiError 500 for what cannot be parsed.
+
+    Bodies of other types are ignored, as the reference does.
+    """
     if request.content_type not in _FORM_TYPES:
         named = request.headers.get("Content-Type", "").partition(";")[0]
-        if request.can_read_body or named.count("/") > 1:  # the latter is no media type at all
+        if named.count("/") > 1:  # no media type at all
             raise _no_form(f"content type {named!r}")
         return MultiDict()
     try:
@@ -222,6 +229,11 @@ def _page(body: Body) -> web.Response:
     if body.encoding:
         headers["Content-Encoding"] = body.encoding
     return respond(200, body.data, headers)
+
+
+def _rendered(registry: Registry, request: web.Request) -> web.Response:
+    page, content_type = registry.render(request.headers.get("Accept", ""))
+    return _page(body_of(page, content_type, _encoding(request)))
 
 
 def _metrics(body: bytes) -> web.Response:

@@ -59,6 +59,21 @@ def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
     return registry
 
 
+def probes_registry(registry: PodRegistry, policy: MetricPolicy) -> Registry:
+    """The registry behind `/metrics/probes`."""
+    page = Registry(policy)
+    page.register(_ProbesCollector(registry))
+    return page
+
+
+class _ProbesCollector(Collector):
+    def __init__(self, registry: PodRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        return pods.probe_metrics(self._registry)
+
+
 class _AgentCollector(Collector):
     def __init__(self, sources: Sources) -> None:
         self._sources = sources

@@ -20,7 +20,6 @@ Rows = Sequence["Row"]
 Lines = list[str]
 
 _NSEC_PER_S = 1e9
-_UNSTAMPED = "\n"
 
 
 def write_cpu(page: Page, rows: Rows) -> None:

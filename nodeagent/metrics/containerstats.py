@@ -114,7 +114,9 @@ def _pod_rows(pod: PodSample, page: Page) -> Iterator[Row]:
     of_pod = (target.namespace, target.name)
     if pod.cgroup:
         labels = _labels("", pod.path, "", "", *of_pod)
-        yield Row(labels, page.stamp(pod.cgroup.time_ns), pod.cgroup, target.started_at_ns)
+        end = page.stamp(pod.cgroup.time_ns)
+        network = None if pod.sandbox else pod.network  # a runtime measures no sandboxes
+        yield Row(labels, end, pod.cgroup, target.started_at_ns, network)
     if pod.sandbox:
         labels = _labels("POD", pod.sandbox_path, "", target.sandbox_id or "", *of_pod)
         end = page.stamp(pod.sandbox.time_ns)

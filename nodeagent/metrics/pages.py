@@ -47,6 +47,13 @@ class Body:
     encoding: str = ""
 
 
+def body_of(data: Data, content_type: str, accept_encoding: str) -> Body:
+    """A page as it is sent: compressed for a client that takes it so."""
+    if text.wants_gzip(accept_encoding):
+        return Body(gzip.compress(data, _GZIP_LEVEL), content_type, "gzip")
+    return Body(data, content_type)
+
+
 @dataclass(frozen=True, slots=True)
 class _Made:
     sample: Sample | None
@@ -147,10 +154,10 @@ class StatsPages:
     async def _body(
         self, name: str, make: Make, sample: Sample, content_type: str, accept_encoding: str
     ) -> Body:
-        wants_gzip = "gzip" in accept_encoding
-        key = (name, content_type == text.OPENMETRICS_TYPE, wants_gzip)
+        packed = text.wants_gzip(accept_encoding)
+        key = (name, content_type == text.OPENMETRICS_TYPE, packed)
         data = await asyncio.shield(self._page(key, make, sample, _loop_s()).task)
-        return Body(data, content_type, "gzip" if wants_gzip else "")
+        return Body(data, content_type, "gzip" if packed else "")
 
     def _page(self, key: Key, make: Make, sample: Sample, asked_s: float) -> _Made:
         """The page of this sample, begun now unless it was before."""

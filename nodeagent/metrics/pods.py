@@ -1,4 +1,6 @@
-"""The pods' part of the agent's metrics page, read from the registry when it is asked for."""
+"""The pods' part of the agent's metrics page, and the page of probes; read from the registry when
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,14 @@ from nodeagent.pods import manifests
 from nodeagent.pods.counts import ProbeKey
 from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.timings import FAMILIES
+from nodeagent.pods.timings import FAMILIES, PROBE, Family
+from orch.component import clock
 
 _ALPHA, _BETA = "[ALPHA] ", "[BETA] "
 
 
 def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
-    """Desired, running and started pods and containers, refusals, probes."""
+    """Desired, running and started pods and containers, refusals."""
     static = Counter("true" if manifests.is_static(pod) else "" for pod in registry.pods())
     yield _gauges("nodeagent_desired_pods", "Pods that should run.", "static", static)
     yield _gauge("nodeagent_mirror_pods", "Mirror pods that the API holds.", registry.mirrors)
@@ -41,7 +44,15 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
     yield from _starts(registry)
     yield from _image_volumes(registry)
     yield from _listings(registry)
-    yield from _timings(registry)
+    for family in FAMILIES:
+        yield _timing(registry, family)
+
+
+def probe_metrics(registry: PodRegistry) -> Iterator[Metric]:
+    """Probes of containers, and since when this process counts them."""
+    text = "Start time of the process since unix epoch in seconds."
+    yield _gauge("process_start_time_seconds", text, clock.process_start_s())
+    yield _timing(registry, PROBE)
     yield _counters(
         "prober_probe",
         _BETA + "Probes of containers, by their result.",
@@ -58,8 +69,10 @@ def _lifecycles(registry: PodRegistry) -> Iterator[Metric]:
         static = "true" if manifests.is_static(pod) else ""
         over = pod.status.phase in FINAL_PHASES
         active[static] += not over
-        ends = bool(over or pod.metadata.deletionTimestamp)
-        working["terminating" if ends else "sync", "desired", static] += 1
+        lifecycle = "terminating" if over or pod.metadata.deletionTimestamp else "sync"
+        if over and not registry.view(pod.metadata.uid or "").active:
+            lifecycle = "terminated"
+        working[lifecycle, "desired", static] += 1
     for uid, view in registry.views().items():
         if view.active and registry.desired(uid) is None:
             working["terminating", "orphan", "unknown"] += 1
@@ -108,15 +121,14 @@ def _listings(registry: PodRegistry) -> Iterator[Metric]:
     )
 
 
-def _timings(registry: PodRegistry) -> Iterator[Metric]:
-    for family in FAMILIES:
-        shown = HistogramMetricFamily(family.name, _ALPHA + family.text, labels=family.labels)
-        for values, held in sorted(registry.counts.timings.of(family).items()):
-            bounds = [*(f"{bound:g}" for bound in family.buckets_s), "+Inf"]
-            sums = itertools.accumulate(held.counts)
-            buckets = list(zip(bounds, map(float, sums), strict=True))
-            shown.add_metric(list(values), buckets, held.total_s)
-        yield shown
+def _timing(registry: PodRegistry, family: Family) -> Metric:
+    shown = HistogramMetricFamily(family.name, _ALPHA + family.text, labels=family.labels)
+    for values, held in sorted(registry.counts.timings.of(family).items()):
+        bounds = [*(f"{bound:g}" for bound in family.buckets_s), "+Inf"]
+        sums = itertools.accumulate(held.counts)
+        buckets = list(zip(bounds, map(float, sums), strict=True))
+        shown.add_metric(list(values), buckets, held.total_s)
+    return shown
 
 
 def _starts(registry: PodRegistry) -> Iterator[Metric]:

@@ -19,18 +19,29 @@ _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 def wants_openmetrics(accept: str) -> bool:
     """Whether the Accept header prefers OpenMetrics 1.0 to plain text."""
-    best = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
-    for item in accept.split(","):
-        kind, *parameters = (part.strip() for part in item.split(";"))
-        if kind.lower() in best:
-            best[kind.lower()] = max(best[kind.lower()], _quality(parameters))
-    return best["application/openmetrics-text"] > best["text/plain"]
+    wanted = _qualities(accept)
+    best = wanted.get("application/openmetrics-text", 0.0)
+    return best > wanted.get("text/plain", 0.0)
+
+
+def wants_gzip(accept_encoding: str) -> bool:
+    """Whether the Accept-Encoding header names gzip, and not to refuse it."""
+    return _qualities(accept_encoding).get("gzip", 0.0) > 0
+
+
+def _qualities(header: str) -> dict[str, float]:
+    """What an Accept header names, in lower case, with how much it is wanted: 0 to 1."""
+    best: dict[str, float] = {}
+    for item in header.split(","):
+        kind, *parameters = (part.strip() for part in item.lower().split(";"))
+        best[kind] = max(best.get(kind, 0.0), _quality(parameters))
+    return best
 
 
 def _quality(parameters: Iterable[str]) -> float:
     for parameter in parameters:
         name, _, value = parameter.partition("=")
-        if name.strip().lower() == "q":
+        if name.strip() == "q":
             try:
                 return float(value)
             except ValueError:
@@ -99,10 +110,6 @@ class Page:
         """The lines of a family, in pieces for which no memory is asked of the kernel."""
         for start in range(0, len(lines), _LINES_AT_ONCE):
             self._text += "".join(lines[start : start + _LINES_AT_ONCE]).encode()
-
-    @property
-    def content_type(self) -> str:
-        return OPENMETRICS_TYPE if self._openmetrics else TEXT_TYPE
 
     def family(self, name: str, kind: str, text: str, *, stability: str = "") -> None:
         """Begin a family; `name` is that of its samples, `kind` counter or gauge."""

@@ -43,6 +43,7 @@ ROUTES = {
     ("GET", "/metrics/containerstats"): Route(
         "/metrics/containerstats", METRICS, "container_cpu_usage_seconds_total", True
     ),
+    ("GET", "/metrics/probes"): Route("/metrics/probes", METRICS, "", True),
     ("GET", "/metrics/slis"): Route("/metrics/slis", METRICS, "process_start_time_seconds", True),
     ("DELETE", "/metrics/slis"): Route("/metrics/slis", TEXT, "metrics reset\n"),
     ("GET", "/pods"): Route("/pods", JSON, '"kind":"PodList"'),

@@ -37,7 +37,7 @@ async def test_the_configuration_is_shown_without_its_secrets(agent: Agent) -> N
 
 
 async def test_statistics_come_compressed_to_who_takes_it(agent: Agent) -> None:
-    for path in ("/stats/summary", "/metrics/resource", "/metrics/containerstats"):
+    for path in ("/stats/summary", "/metrics", "/metrics/resource", "/metrics/containerstats"):
         answer = await agent.ask("GET", path, headers={"Accept-Encoding": "gzip"})
         assert answer.headers["Content-Encoding"] == "gzip"
         assert answer.headers["Vary"] == "Accept, Accept-Encoding"
@@ -106,6 +106,8 @@ FORMS = [  # query, content type, body, only cpu and memory?
     (f"?{ONLY}", FORM, b"", True),
     (f"?{ONLY}&{ONLY}", "", b"", False),
     (f"?{ONLY}", FORM, ONLY.encode(), False),  # query and body are one form
+    ("", "application/json", b'{"only_cpu_and_memory": true}', False),  # that is no form
+    (f"?{ONLY}", "", ONLY.encode(), True),
 ]
 
 

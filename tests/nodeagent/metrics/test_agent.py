@@ -85,6 +85,7 @@ FAMILIES = {  # what an operator's dashboard may ask for, and its tier
     "nodeagent_node_name": ("gauge", "ALPHA"),
     "orch_build_info": ("gauge", "ALPHA"),
     "orch_feature_enabled": ("gauge", "BETA"),
+    "orch_log_lines_dropped": ("counter", "ALPHA"),
     "nodeagent_status_reports": ("counter", "ALPHA"),
     "nodeagent_status_failures": ("counter", "ALPHA"),
     "nodeagent_node_ready": ("gauge", "ALPHA"),
@@ -131,6 +132,17 @@ async def test_the_tiers_are_those_that_the_catalogue_promises(sources: Sources)
             continue  # the library's own
         promised = metric_catalogue.tier_of(name)
         assert family.documentation.startswith(f"[{promised}] "), name
+
+
+async def test_probes_have_a_page_of_their_own(sources: Sources) -> None:
+    text = agent.probes_registry(sources.registry, ALL).render("")[0].decode()
+    for helped in (
+        "process_start_time_seconds [ALPHA] ",
+        "prober_probe_total [BETA] ",
+        "prober_probe_duration_seconds [ALPHA] ",
+    ):
+        assert f"# HELP {helped}" in text
+    assert not [name for name in page_of(sources) if name.startswith("prober")]
 
 
 async def test_the_page_is_openmetrics_for_who_wants_it(sources: Sources) -> None:

@@ -153,6 +153,28 @@ def test_values_keep_their_units() -> None:
     assert by_id(page, "container_last_seen")[at] == 1_800_000_000
 
 
+def test_disk_use_has_the_stamp_of_its_own_measuring() -> None:
+    sample = sample_of("v2")
+    container = sample.pods[0].containers[0]
+    before_ns = sample.time_ns - 30_000_000_000
+    rootfs = FsSample(before_ns, 10, 20, 5, 3, 4, 1)
+    pod = sample.pods[0]._replace(containers=(container._replace(rootfs=rootfs),))
+    page = render_container_metrics(dataclasses.replace(sample, pods=(pod,)))
+    stamps = {
+        one.name: one.timestamp
+        for one in series_of(page)
+        if one.labels.get("id") == CONTAINER_CGROUP
+    }
+    assert stamps["container_fs_usage_bytes"] == before_ns / 1e9
+    assert stamps["container_fs_inodes_free"] == sample.time_ns / 1e9, "that is asked every time"
+
+
+@pytest.mark.parametrize("layout", ["v1", "hybrid"])
+def test_version_1_has_kernel_memory_in_a_file_of_its_own(layout: str) -> None:
+    found = by_id(render_container_metrics(sample_of(layout)), "container_memory_kernel_usage")
+    assert found == {CONTAINER_CGROUP: 262144}
+
+
 def test_the_machine_is_described_beside_its_containers() -> None:
     page = render_container_metrics(sample_of("v2"), host=facts())
     machine = {one.name: one for one in series_of(page) if one.name.startswith("machine_")}

@@ -54,6 +54,8 @@ async def test_compressed_is_the_same_page(made: StatsPages) -> None:
     packed = await made.containers(accept_encoding="gzip, deflate")
     assert (plain.encoding, packed.encoding) == ("", "gzip")
     assert gzip.decompress(packed.data) == plain.data
+    refused = await made.containers(accept_encoding="gzip;q=0, identity")
+    assert (refused.encoding, refused.data) == ("", plain.data)
 
 
 async def test_many_readers_of_one_sample_pay_once(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from nodeagent.metrics.pods import pod_metrics
+from nodeagent.metrics.pods import pod_metrics, probe_metrics
+from nodeagent.pods.registry import PodRegistry
 from orch.wire.core import Node
 from orch.wire.pods import Pod
 from tests.fakes.pods import UID, container_data, pod
@@ -28,18 +29,19 @@ async def world(tmp_path: Path) -> AsyncIterator[PodWorld]:
     await world.stop()
 
 
-def page(world: PodWorld) -> list[str]:
+def page(
+    world: PodWorld, metrics: Callable[[PodRegistry], Iterator[Metric]] = pod_metrics
+) -> list[str]:
     """The lines that carry values."""
 
     class Page(Collector):
         def collect(self) -> list[Metric]:
-            return list(pod_metrics(world.registry))
+            return list(metrics(world.registry))
 
     registry = CollectorRegistry()
     registry.register(Page())
-    text = generate_latest(registry).decode()
-    assert "# HELP prober_probe_total [BETA] " in text
-    return [line for line in text.splitlines() if not line.startswith("#")]
+    lines = generate_latest(registry).decode().splitlines()
+    return [line for line in lines if not line.startswith("#")]
 
 
 async def test_durations_are_histograms(world: PodWorld) -> None:
@@ -68,6 +70,14 @@ async def test_listings_events_and_mirrors_are_shown(world: PodWorld) -> None:
     assert {"nodeagent_mirror_pods 1.0", "nodeagent_pleg_discard_events_total 2.0"} <= set(lines)
     seen = next(line for line in lines if line.startswith("nodeagent_pleg_last_seen_seconds "))
     assert began_s <= float(seen.split()[1]) <= time.time()
+
+
+async def test_a_pod_that_is_over_is_terminated_not_terminating(world: PodWorld) -> None:
+    await world.start(pod("once", restartPolicy="Never"))
+    await world.until(lambda: "once" in world.running())
+    world.runtime.exit(world.running()["once"])
+    expected = 'nodeagent_working_pods{config="desired",lifecycle="terminated",static="true"} 1.0'
+    await world.until(lambda: expected in page(world))
 
 
 async def test_starts_failures_and_states_are_counted(world: PodWorld) -> None:
@@ -149,12 +159,14 @@ async def test_probes_are_counted_until_their_pod_is_gone(world: PodWorld) -> No
         'prober_probe_total{container="app",namespace="default",pod="web",'
         f'pod_uid="{UID}",probe_type="Liveness",result="successful"}}'
     )
-    await world.until(lambda: any(line.startswith(key) for line in page(world)))
+    await world.until(lambda: any(line.startswith(key) for line in page(world, probe_metrics)))
     took = (
         'prober_probe_duration_seconds_count{container="app",namespace="default",pod="web",'
         'probe_type="Liveness"} '
     )
-    assert any(line.startswith(took) for line in page(world))
+    assert any(line.startswith(took) for line in page(world, probe_metrics))
     world.source.set()
     await world.until(lambda: not world.traces())
-    assert not [line for line in page(world) if line.startswith("prober_")]
+    assert not [line for line in page(world, probe_metrics) if line.startswith("prober_")]
+    (since,) = page(world, probe_metrics)
+    assert since.startswith("process_start_time_seconds 1.")
