@@ -6,6 +6,8 @@ Durations are written as Go duration strings (`1m30s`) and held as float seconds
 from __future__ import annotations
 
 import ipaddress
+import posixpath
+import re
 from typing import Annotated, Any
 
 from pydantic import (
@@ -19,7 +21,9 @@ from pydantic import (
 from yarl import URL
 
 from orch.component.secret import SHOWN
-from orch.wire import durations, quantity
+from orch.wire import durations, quantity, validation
+
+_HEADER_NAME_RE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class ConfigModel(BaseModel):
@@ -95,9 +99,46 @@ def _without_credentials(address: str) -> str:
     return f"{scheme}://{SHOWN}@{authority.rpartition('@')[2]}{slash}{path}{shown_query}"
 
 
+def _checked_socket(text: str) -> str:
+    if text and not text.removeprefix("unix://").startswith("/"):
+        raise ValueError(f"{text!r} is not a unix socket; write it as unix:///path/to/the.sock")
+    return text
+
+
+def _checked_path(text: str) -> str:
+    if not text.startswith("/") or not text.isascii() or posixpath.normpath(text) != text:
+        raise ValueError(f"{text!r} is not an absolute, normalized path in ASCII")
+    return text
+
+
+def _checked_header_name(text: str) -> str:
+    if not _HEADER_NAME_RE.fullmatch(text):
+        raise ValueError(f"{text!r} is not the name of an HTTP header")
+    return text
+
+
+def _checked_label_key(text: str) -> str:
+    return _without_problems(text, validation.qualified_name_problems(text))
+
+
+def _checked_label_value(text: str) -> str:
+    return _without_problems(text, validation.label_value_problems(text))
+
+
+def _without_problems(text: str, problems: tuple[str, ...]) -> str:
+    if problems:
+        raise ValueError(f"{text!r}: {'; '.join(problems)}")
+    return text
+
+
 Address = Annotated[  # of something to fetch; "" for nothing
     str, AfterValidator(_checked_address), PlainSerializer(_without_credentials)
 ]
+Socket = Annotated[str, AfterValidator(_checked_socket)]  # to dial; "" for none
+AbsolutePath = Annotated[str, AfterValidator(_checked_path)]
+HeaderName = Annotated[str, AfterValidator(_checked_header_name)]
+LabelKey = Annotated[str, AfterValidator(_checked_label_key)]
+LabelValue = Annotated[str, AfterValidator(_checked_label_value)]
 IpAddress = Annotated[str, AfterValidator(_checked_ip)]  # to listen on
 Duration = Annotated[
     float, BeforeValidator(_read_duration), PlainSerializer(durations.format_duration)

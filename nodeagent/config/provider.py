@@ -41,6 +41,8 @@ def _explained(error: ValidationError, document: Document) -> str:
     lines = []
     for detail in error.errors(include_input=False, include_url=False):
         path = tuple(detail["loc"])
-        said = "there is no such field" if detail["type"] == "extra_forbidden" else detail["msg"]
+        said = detail["msg"].removeprefix("Value error, ")
+        if detail["type"] == "extra_forbidden":
+            said = "there is no such field"
         lines.append(f"nodeProviderFile: {document.place(path)}: {show_path(path)}: {said}")
     return "\n".join(lines)

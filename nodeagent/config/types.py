@@ -13,13 +13,18 @@ from pydantic import Field, model_validator
 
 from nodeagent.config.access import Authentication, Authorization
 from nodeagent.config.fields import (
+    AbsolutePath,
     Address,
     ConfigModel,
     Duration,
+    HeaderName,
     IpAddress,
+    LabelKey,
+    LabelValue,
     OptionalPort,
     Port,
     Quantity,
+    Socket,
     Threshold,
 )
 from orch.component.secret import Secret
@@ -44,8 +49,8 @@ DEFAULT_EVICTION_HARD: dict[EvictionSignal, str] = {
 
 
 class Taint(ConfigModel):
-    key: str
-    value: str = ""
+    key: LabelKey
+    value: LabelValue = ""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
@@ -59,9 +64,9 @@ class ShutdownGroup(ConfigModel):
 class NodeProvider(ConfigModel):
     """Where the machine is and what it is, as its provider names it; "" for what is not known."""
 
-    zone: str = ""
-    region: str = ""
-    instanceType: str = ""
+    zone: LabelValue = ""
+    region: LabelValue = ""
+    instanceType: LabelValue = ""
 
 
 class Logging(ConfigModel):
@@ -113,8 +118,8 @@ class PsiTrigger(ConfigModel):
     def _the_kernel_takes_it(self) -> PsiTrigger:
         if not 0.5 <= self.window <= 10:
             raise ValueError("window must be between 500ms and 10s")
-        if not 0 < self.threshold <= self.window:
-            raise ValueError("threshold must be greater than 0s and not above the window")
+        if not 1e-6 <= self.threshold <= self.window:  # the kernel counts in microseconds
+            raise ValueError("threshold must be at least 1us and not above the window")
         return self
 
 
@@ -128,9 +133,9 @@ class NodeAgentConfiguration(ConfigModel):
     staticPodPath: str = ""
     fileCheckFrequency: Duration = 20.0
     staticPodURL: Address = ""
-    staticPodURLHeader: dict[str, list[Secret]] = Field(default={})
+    staticPodURLHeader: dict[HeaderName, list[Secret]] = Field(default={})
     httpCheckFrequency: Duration = 20.0
-    podLogsDir: str = "/var/log/pods"
+    podLogsDir: AbsolutePath = "/var/log/pods"
     containerLogMaxSize: Quantity = "10Mi"
     containerLogMaxFiles: int = Field(default=5, ge=2)
     containerLogMonitorInterval: Duration = 10.0
@@ -141,7 +146,7 @@ class NodeAgentConfiguration(ConfigModel):
     maxPods: int = Field(default=110, ge=1)
     podsPerCore: int = Field(default=0, ge=0)
     seccompDefault: bool = False
-    cgroupRoot: str = "/"
+    cgroupRoot: AbsolutePath = "/"
 
     # serving
     address: IpAddress = "0.0.0.0"  # noqa: S104 — the agent serves the network; access is authenticated
@@ -157,7 +162,7 @@ class NodeAgentConfiguration(ConfigModel):
     authorization: Authorization = Authorization()
 
     # runtime
-    containerRuntimeEndpoint: str = "unix:///run/containerd/containerd.sock"
+    containerRuntimeEndpoint: Socket = "unix:///run/containerd/containerd.sock"
     runtimeRequestTimeout: Duration = 120.0
 
     # measuring
@@ -219,15 +224,22 @@ class NodeAgentConfiguration(ConfigModel):
             )
         if 0 < self.imageMaximumGCAge <= self.imageMinimumGCAge:
             raise ValueError("imageMaximumGCAge must be greater than imageMinimumGCAge")
-        if not self.podLogsDir.startswith("/"):
-            raise ValueError(f"podLogsDir {self.podLogsDir!r} must be an absolute path")
+        if self.containerLogMonitorInterval < 3:
+            raise ValueError("containerLogMonitorInterval must be at least 3s")
+        return self
+
+    @model_validator(mode="after")
+    def _taints_differ(self) -> NodeAgentConfiguration:
+        taints = [(taint.key, taint.effect) for taint in self.registerWithTaints]
+        for key, effect in taints:
+            if taints.count((key, effect)) > 1:
+                raise ValueError(f"registerWithTaints has {key}:{effect} more than once")
         return self
 
 
 _POSITIVE_DURATIONS = (
     "fileCheckFrequency",
     "httpCheckFrequency",
-    "containerLogMonitorInterval",
     "runtimeRequestTimeout",
     "housekeepingInterval",
     "nodeStatusUpdateFrequency",

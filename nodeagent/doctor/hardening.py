@@ -50,19 +50,22 @@ def _access(config: NodeAgentConfiguration) -> Iterator[Finding]:
 def check_gates(
     config: NodeAgentConfiguration, features: Features, *, unified: bool, pressure: bool
 ) -> Iterator[Finding]:
-    """Features that were asked for and that this host or configuration cannot serve."""
+    """Features that were asked for and that this host or configuration cannot serve.
+
+    `unified` is whether there is a cgroup v2 tree, which a hybrid host has too.
+    """
     check = "feature gates"
     found = []
-    if config.psiTriggers and not features.enabled("NodeAgentPSITriggers"):
+    scopes = {trigger.scope for trigger in config.psiTriggers}
+    if scopes and not features.enabled("NodeAgentPSITriggers"):
         advice = "set the feature gate NodeAgentPSITriggers, or remove psiTriggers"
         found.append(warn(check, "psiTriggers are set and their gate is off", advice))
-    if (
-        features.enabled("NodeAgentPSITriggers")
-        and config.psiTriggers
-        and not (unified and pressure)
-    ):
-        advice = "boot with cgroup v2 and psi=1, or remove psiTriggers"
-        found.append(warn(check, "psiTriggers need cgroup v2 and pressure stalls", advice))
+    elif scopes and not pressure:
+        advice = "boot with psi=1, or remove psiTriggers"
+        found.append(warn(check, "psiTriggers need pressure stalls", advice))
+    elif scopes - {"node"} and not unified:
+        advice = "boot with cgroup v2, or leave only psiTriggers of the node"
+        found.append(warn(check, "psiTriggers of pods and containers need cgroup v2", advice))
     if features.enabled("PodAndContainerStatsFromCRI") and not config.containerRuntimeEndpoint:
         advice = "set containerRuntimeEndpoint, or switch the gate off"
         found.append(warn(check, "PodAndContainerStatsFromCRI has no runtime to ask", advice))

@@ -54,6 +54,9 @@ def groups_of(config: NodeAgentConfiguration) -> tuple[Group, ...]:
             "shutdownGracePeriodByPodPriority excludes shutdownGracePeriod and "
             "shutdownGracePeriodCriticalPods"
         )
+    for name in ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods"):
+        if 0 < getattr(config, name) < 1:
+            raise ValueError(f"{name} must be 0s or at least 1s")
     if critical_s > total_s:
         raise ValueError(
             f"shutdownGracePeriodCriticalPods ({critical_s:g}s) must not exceed "

@@ -41,6 +41,7 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
         ("region: [a]\n", ":1: region: Input should be a valid string"),
         ("zone: z\nzone: y\n", ":2: "),
         ("[1]\n", ":1: "),
+        ("zone: a b\n", ":1: zone: 'a b': a valid label must be"),
         (None, ": No such file or directory"),
     ],
 )
@@ -70,16 +71,3 @@ def test_what_is_known_becomes_labels_and_flags_win() -> None:
         "topology.orch.io/zone": "by-flag",
         "topology.orch.io/region": "r",
     }
-
-
-def test_a_value_no_label_can_have_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"node provider: topology\.orch\.io/zone=a b: "):
-        node_settings(
-            NodeAgentConfiguration(),
-            node_name="n1",
-            agent_version="v1",
-            agent_port=10250,
-            node_labels={},
-            features=Features({}),
-            provider=NodeProvider(zone="a b"),
-        )

@@ -55,10 +55,11 @@ def test_an_origin_cannot_end_its_comment(tmp_path: Path) -> None:
 
 
 texts = st.text(max_size=12)
+words = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmatch=True)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@example({"registerWithTaints": [{"key": "1e3", "value": "12E+3", "effect": "NoSchedule"}]})
+@example({"registerWithTaints": [{"key": "1e3", "value": "12E-3", "effect": "NoSchedule"}]})
 @given(
     st.fixed_dictionaries(
         {},
@@ -70,9 +71,10 @@ texts = st.text(max_size=12)
             "systemReserved": st.dictionaries(st.sampled_from(["cpu", "memory"]), st.just("1")),
             "registerWithTaints": st.lists(
                 st.fixed_dictionaries(
-                    {"key": texts, "value": texts, "effect": st.just("NoSchedule")}
+                    {"key": words, "value": words, "effect": st.just("NoSchedule")}
                 ),
                 max_size=2,
+                unique_by=lambda taint: taint["key"],
             ),
             "featureGates": st.dictionaries(texts, st.booleans(), max_size=3),
             "seccompDefault": st.booleans(),

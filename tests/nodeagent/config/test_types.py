@@ -25,7 +25,8 @@ def test_a_trigger_watches_the_node_for_two_seconds_unless_told_otherwise() -> N
 @pytest.mark.parametrize(
     ("trigger", "said"),
     [
-        ({"threshold": "0s"}, "threshold must be greater than 0s"),
+        ({"threshold": "0s"}, "threshold must be at least 1us"),
+        ({"threshold": "999ns"}, "threshold must be at least 1us"),
         ({"threshold": "3s"}, "not above the window"),
         ({"window": "100ms", "threshold": "50ms"}, "between 500ms and 10s"),
         ({"window": "1m"}, "between 500ms and 10s"),
@@ -83,6 +84,40 @@ def test_access_is_closed_by_default() -> None:
 def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         NodeAgentConfiguration.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"registerWithTaints": [{"key": "", "effect": "NoSchedule"}]}, "name part must be non-"),
+        ({"registerWithTaints": [{"key": "a b", "effect": "NoSchedule"}]}, "'a b': name part"),
+        (
+            {"registerWithTaints": [{"key": "a", "value": "b c", "effect": "NoSchedule"}]},
+            "'b c': a valid label",
+        ),
+        (
+            {"registerWithTaints": [{"key": "a", "effect": "NoExecute"}] * 2},
+            "registerWithTaints has a:NoExecute more than once",
+        ),
+        ({"nodeProvider": {"zone": "eu west"}}, "'eu west': a valid label"),
+        ({"staticPodURLHeader": {"X Token": ["x"]}}, "'X Token' is not the name of an HTTP header"),
+        ({"staticPodURLHeader": {"": ["x"]}}, "'' is not the name of an HTTP header"),
+        ({"containerLogMonitorInterval": "2s"}, "containerLogMonitorInterval must be at least 3s"),
+        ({"containerRuntimeEndpoint": "tcp://host:1"}, "'tcp://host:1' is not a unix socket"),
+        ({"podLogsDir": "/var/log/../pods"}, "not an absolute, normalized path"),
+        ({"podLogsDir": ""}, "not an absolute, normalized path"),
+        ({"cgroupRoot": "pods"}, "not an absolute, normalized path"),
+    ],
+)
+def test_what_would_fail_later_is_refused_at_once(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        NodeAgentConfiguration.model_validate(fields)
+
+
+@pytest.mark.parametrize("endpoint", ["", "/run/cri.sock", "unix:///run/cri.sock"])
+def test_a_runtime_is_named_by_its_socket(endpoint: str) -> None:
+    config = NodeAgentConfiguration.model_validate({"containerRuntimeEndpoint": endpoint})
+    assert config.containerRuntimeEndpoint == endpoint
 
 
 @pytest.mark.parametrize(
