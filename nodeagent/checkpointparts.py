@@ -20,6 +20,7 @@ from nodeagent.checkpoint.shelf import Shelf
 from nodeagent.checkpoint.store import CheckpointStore
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.freezer import Reviver
+from nodeagent.pods.observed import is_active
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerRuntime, ContainerState
 from nodeagent.stats.sampler import Sampler
@@ -110,14 +111,11 @@ class _KnownPods:
             return None
         return {pod.metadata.uid or "" for pod in self.registry.all_desired()}
 
-    def active_containers(self) -> list[ActiveContainer]:
+    def active_containers(self, *, only_unknown: bool) -> list[ActiveContainer]:
         return [
-            ActiveContainer(
-                one.container.id,
-                one.container.name,
-                self.registry.desired(uid),
-                one.container.state is ContainerState.UNKNOWN,
-            )
+            ActiveContainer(one.container.id, one.container.name, self.registry.desired(uid))
             for uid, view in self.registry.views().items()
-            for one in view.active
+            for one in view.containers
+            if one.container.state is ContainerState.UNKNOWN
+            or (not only_unknown and is_active(one))
         ]

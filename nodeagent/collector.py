@@ -27,6 +27,7 @@ from nodeagent.runtime.base import ContainerRuntime, Image, RuntimeCallError
 from nodeagent.runtime.verdict import RuntimeHealth
 from nodeagent.stats.host import HostFacts
 from nodeagent.stats.samples import FsSample, Sample
+from orch.client.resolver import Resolver
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class FactsCollector:
         self._runtime = runtime
         self._problems = problems
         self._store_excess = store_excess
+        self._resolver = Resolver()
         self._images: tuple[ImageFacts, ...] = ()
         self._addresses: tuple[AddressFacts, ...] | None = None
         self._refresh_due_s = 0.0
@@ -88,7 +90,7 @@ class FactsCollector:
         if not self._node_ip:
             try:
                 async with asyncio.timeout(_DEADLINE_S):
-                    resolved = await _resolve(hostname)
+                    resolved = await self._own_addresses(hostname)
             except (OSError, TimeoutError) as error:
                 if not self._lookup_failed:
                     kept = "as it was" if self._addresses else "that of the default route"
@@ -105,6 +107,13 @@ class FactsCollector:
                 self._lookup_failed = False
         candidates = Candidates(hostname, self._node_ip, resolved, _default_route_address())
         self._addresses = addresses.choose(candidates)
+
+    async def _own_addresses(self, hostname: str) -> tuple[str, ...]:
+        """Addresses of the name that this machine really has."""
+        found = await self._resolver.resolve(hostname, family=socket.AF_UNSPEC)
+        return tuple(
+            dict.fromkeys(one["host"] for one in found if _is_local(one["family"], one["host"]))
+        )
 
     async def _refresh_images(self, health: RuntimeHealth, now_s: float) -> bool:
         """False while the runtime has not told anything yet: ask again with the next round."""
@@ -168,14 +177,6 @@ def _filesystem_facts(fs: FsSample | None) -> FilesystemFacts:
     if fs is None:
         return FilesystemFacts()
     return FilesystemFacts(fs.available_bytes, fs.capacity_bytes, fs.inodes_free, fs.inodes)
-
-
-async def _resolve(hostname: str) -> tuple[str, ...]:
-    """Addresses of the name that this machine really has."""
-    found = await asyncio.get_running_loop().getaddrinfo(hostname, None, type=socket.SOCK_STREAM)
-    return tuple(
-        dict.fromkeys(str(row[4][0]) for row in found if _is_local(row[0], str(row[4][0])))
-    )
 
 
 def _is_local(family: int, address: str) -> bool:

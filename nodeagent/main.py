@@ -26,7 +26,7 @@ from nodeagent.reload import Reloader
 from nodeagent.serving import Listeners
 from nodeagent.startline import start_line
 from orch.component import log as logs
-from orch.component import notify, tlsrenewal, zpages
+from orch.component import logqueue, notify, tlsrenewal, zpages
 from orch.component.allocator import give_memory_back
 from orch.component.daemon import SetupError, Stop, freeze_gc, run_daemon, supervise
 from orch.component.features import FeatureError, Features
@@ -59,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = load_config(options.config, options.config_dir, options.overrides)
         features = Features(config.featureGates, options.emulated_version)
     except (ConfigError, FeatureError) as error:
-        for line in str(error).splitlines():
-            sys.stderr.write(f"nodeagent: error: {line}\n")
+        lines = str(error).splitlines()
+        logqueue.say_last("\n".join(f"nodeagent: error: {line}" for line in lines))
         return 1
     logs.configure(level=config.logging.level, format=config.logging.format)
     give_memory_back()

@@ -149,6 +149,7 @@ class Parts:
             health=self.health,
             slis=self.slis,
             metrics=metrics,
+            probes=agent_metrics.probes_registry(self.registry, policy),
             http=HttpMetrics(metrics),
         )
 
@@ -280,12 +281,7 @@ def _runtime(
     endpoint = config.containerRuntimeEndpoint
     if not endpoint:
         return None
-    try:
-        return CriRuntime(
-            endpoint, timeout_s=config.runtimeRequestTimeout, observe=operations.observe
-        )
-    except ValueError as error:
-        raise SetupError(f"containerRuntimeEndpoint: {error}") from None
+    return CriRuntime(endpoint, timeout_s=config.runtimeRequestTimeout, observe=operations.observe)
 
 
 def _clients(options: Options) -> tuple[ApiClient | None, ApiClient | None]:

@@ -35,16 +35,17 @@ FREE_WITHIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ActiveContainer:
-    """A container that has processes; `unknown`: the runtime does not know its state."""
+    """A container that has processes, or may have."""
 
     id: str
     name: str
     pod: Pod | None
-    unknown: bool
 
 
 class ActiveContainers(Protocol):
-    def active_containers(self) -> Iterable[ActiveContainer]: ...
+    def active_containers(self, *, only_unknown: bool) -> Iterable[ActiveContainer]:
+        """All of them, or those alone whose state the runtime does not know."""
+        ...
 
 
 class FrozenWatch:
@@ -75,8 +76,8 @@ class FrozenWatch:
         silent = self._silent_s() >= SILENT_S
         doubtful = {
             one.id: one
-            for one in self._pods.active_containers()
-            if (one.unknown or silent) and not self._is_busy(one.id)
+            for one in self._pods.active_containers(only_unknown=not silent)
+            if not self._is_busy(one.id)
         }
         if not doubtful:
             self._seen.clear()

@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
-import sys
 from collections.abc import Sequence
 
 from aiohttp import web
 
 from nodeagent.hollow.fleet import Fleet
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
-from orch.component import daemon, loops
+from orch.component import daemon, logqueue, loops
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.httpd import HttpServer, text_errors
@@ -36,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         config = load_kubeconfig(options.kubeconfig)
     except SetupError as error:
-        sys.stderr.write(f"{PROGRAM}: error: {error}\n")
+        logqueue.say_last(f"{PROGRAM}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(options, config, stop), name=PROGRAM)
 

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -41,6 +42,7 @@ class PodCgroups:
         self._times = times
         self._refused = ""
         self._shares: Mapping[str, int] = {}  # of the classes, as last written
+        self._balanced: tuple[Pod, ...] = ()  # what they were written for
 
     async def ensure(self, pod: Pod) -> None:
         """Make the pod's cgroup where it is not, and set its bounds where they differ."""
@@ -49,12 +51,15 @@ class PodCgroups:
 
     async def balance(self, pods: Iterable[Pod]) -> None:
         """Give each class of service its share of the processor: what its pods ask for."""
-        shares = bounds.class_shares(pods)
-        if shares == self._shares:
+        pods, known = tuple(pods), self._balanced
+        if self._shares and len(pods) == len(known) and all(map(operator.is_, pods, known)):
             return
-        with self._timed("update"):
-            if await self._try(self._set_shares, shares):
-                self._shares = shares
+        shares = bounds.class_shares(pods)
+        if shares != self._shares:
+            with self._timed("update"):
+                if not await self._try(self._set_shares, shares):
+                    return
+        self._shares, self._balanced = shares, pods
 
     async def remove(self, uid: str) -> None:
         """Remove the pod's cgroup and all below it, killing what is left in them.

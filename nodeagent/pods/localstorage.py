@@ -13,13 +13,13 @@ from nodeagent.pods import qos, spec
 from nodeagent.pods.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats.samples import FsSample, PodSample, Sample
+from nodeagent.stats.targets import is_own_on_disk
 from orch.component.loops import Periodic
 from orch.wire import quantity
 from orch.wire.pods import Pod
 
 INTERVAL_S = 10.0
 RESOURCE = "ephemeral-storage"
-_OWN_KINDS = ("emptyDir", "configMap", "secret", "projected", "downwardAPI")
 
 Evict = Callable[[str, str], None]  # uid, message
 
@@ -67,7 +67,7 @@ def _pod_excess(pod: Pod, sample: PodSample) -> str:
     if not limits or len(limits) < len(pod.spec.containers):
         return ""
     total = sum(map(quantity.to_bytes, limits))
-    own = [v.fs for v in sample.volumes if v.target.kind in _OWN_KINDS]
+    own = [v.fs for v in sample.volumes if is_own_on_disk(v.target)]
     used = _used(sample.logs, *own) + sum(_container_bytes(sample).values())
     if used <= total:
         return ""

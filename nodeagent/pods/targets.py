@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodeagent.pods import spec
 from nodeagent.pods.observed import ObservedPod, is_ready
 from nodeagent.pods.spec import PodSettings
-from nodeagent.pods.volumes import KINDS
+from nodeagent.pods.volumes import KINDS, is_in_memory
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from nodeagent.stats.samples import ContainerTarget, PodTarget, VolumeTarget
 from orch.wire.pods import Pod, Volume
@@ -47,7 +47,7 @@ def _container_target(detail: ContainerDetail, log_dir: str) -> ContainerTarget:
 def _volumes(uid: str, pod: Pod | None, settings: PodSettings) -> tuple[VolumeTarget, ...]:
     listed = [(volume, _kind(volume)) for volume in (pod and pod.spec.volumes) or ()]
     return tuple(
-        VolumeTarget(volume.name, _path(uid, volume, kind, settings), kind)
+        VolumeTarget(volume.name, _path(uid, volume, kind, settings), kind, is_in_memory(volume))
         for volume, kind in listed
         if kind and volume.image is None  # that is the image's, and counted there
     )

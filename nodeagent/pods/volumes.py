@@ -170,6 +170,12 @@ class VolumeStore:
             return []
 
 
+def is_in_memory(volume: Volume) -> bool:
+    """Whether its place is a tmpfs, as that of an emptyDir may be and those of secrets are."""
+    secrets = volume.secret is not None or volume.projected is not None
+    return secrets or (volume.emptyDir is not None and volume.emptyDir.medium == "Memory")
+
+
 def _empty_dir(path: Path, volume: EmptyDirVolume, group: int | None) -> str:
     if volume.medium not in (None, "", "Memory"):
         raise ValueError(f'emptyDir.medium {volume.medium!r} is neither "" nor Memory')

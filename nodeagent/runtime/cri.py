@@ -74,6 +74,8 @@ class CriRuntime:
         self._channel: Any = None
         self._stubs: tuple[Any, ...] = ()
         self._closed = False
+        self._sandboxes = cri_answers.Rows(cri_answers.sandbox)
+        self._containers = cri_answers.Rows(cri_answers.container)
 
     async def version(self) -> RuntimeVersion:
         return cri_answers.version(await self._read("Version", pb.VersionRequest(version="v1")))
@@ -96,7 +98,7 @@ class CriRuntime:
 
     async def list_sandboxes(self) -> Sequence[Sandbox]:
         answer = await self._read("ListPodSandbox", pb.ListPodSandboxRequest())
-        return tuple(cri_answers.sandbox(item) for item in answer.items)
+        return self._sandboxes.of(answer.items)
 
     async def sandbox_detail(self, sandbox_id: str) -> SandboxDetail:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=True)
@@ -126,7 +128,7 @@ class CriRuntime:
 
     async def list_containers(self) -> Sequence[Container]:
         answer = await self._read("ListContainers", pb.ListContainersRequest())
-        return tuple(cri_answers.container(item) for item in answer.containers)
+        return self._containers.of(answer.containers)
 
     async def container_detail(self, container_id: str) -> ContainerDetail:
         request = pb.ContainerStatusRequest(container_id=container_id, verbose=True)

@@ -8,7 +8,8 @@ read for the process id only.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
 
 from nodeagent.runtime import cri_pb2 as pb
 from nodeagent.runtime.base import (
@@ -26,6 +27,8 @@ from nodeagent.runtime.base import (
     SandboxDetail,
     SandboxState,
 )
+
+Row = TypeVar("Row")
 
 _CONTAINER_STATES = {
     pb.CONTAINER_CREATED: ContainerState.CREATED,
@@ -96,6 +99,28 @@ def container(item: Any) -> Container:
         labels=dict(item.labels),
         annotations=dict(item.annotations),
     )
+
+
+class Rows(Generic[Row]):
+    """The rows of one list again and again: only one whose state differs is made anew.
+
+    Nothing else of a sandbox or container changes in CRI once it is made.
+    """
+
+    def __init__(self, make: Callable[[Any], Row]) -> None:
+        self._make = make
+        self._rows: dict[str, tuple[int, Row]] = {}
+
+    def of(self, items: Iterable[Any]) -> tuple[Row, ...]:
+        """The rows of these items; what was not listed again is forgotten."""
+        known, self._rows = self._rows, {}
+        for item in items:
+            one, state = item.id, item.state
+            entry = known.get(one)
+            if entry is None or entry[0] != state:
+                entry = (state, self._make(item))
+            self._rows[one] = entry
+        return tuple(row for _, row in self._rows.values())
 
 
 def container_detail(answer: Any) -> ContainerDetail:

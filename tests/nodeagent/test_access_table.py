@@ -32,6 +32,7 @@ WANTED = {
     "/metrics": ("/metrics", ("metrics",)),
     "/metrics/resource": ("/metrics/resource", ("metrics",)),
     "/metrics/containerstats": ("/metrics/containerstats", ("metrics",)),
+    "/metrics/probes": ("/metrics/probes", ("metrics",)),
     "/metrics/slis": ("/metrics/slis", ("metrics",)),
     "/pods": ("/pods", ("pods", "proxy")),
     "/runningpods/": ("/runningpods/", ("pods", "proxy")),

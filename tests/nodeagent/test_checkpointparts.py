@@ -11,11 +11,13 @@ from nodeagent import checkpointparts
 from nodeagent.config.types import CheckpointPolicy, NodeAgentConfiguration
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import PodSettings
+from nodeagent.runtime.base import ContainerState
 from nodeagent.stats.sampler import Sampler
 from orch.component.daemon import SetupError
 from orch.component.features import Features
 from tests.fakes import hosts
 from tests.fakes.checkpoints import checkpointable_node
+from tests.fakes.pods import exited, instance, seen
 from tests.fakes.runtime import FakeRuntime
 
 ON, OFF = Features({}), Features({"ContainerCheckpoint": False})
@@ -80,3 +82,14 @@ async def test_the_memory_of_a_container_is_that_of_the_last_reading(sampler: Sa
     await sampler.fresh()
     assert checkpointparts.memory_of(sampler, container.id) > 0
     assert checkpointparts.memory_of(sampler, "absent") == 0
+
+
+def test_containers_of_unknown_state_are_told_apart_from_those_that_run(
+    registry: PodRegistry,
+) -> None:
+    lost = instance("lost", state=ContainerState.UNKNOWN)
+    registry.set_view(seen(instance("app"), lost, exited("ended")))
+    pods = checkpointparts._KnownPods(registry)
+
+    assert {one.name for one in pods.active_containers(only_unknown=False)} == {"app", "lost"}
+    assert [one.name for one in pods.active_containers(only_unknown=True)] == ["lost"]

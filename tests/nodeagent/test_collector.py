@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from nodeagent.stats.samples import (
     RlimitSample,
     Sample,
 )
+from orch.client.resolver import Resolver
 from tests.fakes import node
 from tests.fakes.runtime import FakeRuntime
 
@@ -117,8 +120,7 @@ async def test_a_lookup_that_fails_or_hangs_keeps_the_last_addresses_and_each_ti
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "nodeagent.collector")
-    loop = asyncio.get_running_loop()
-    good = [(socket.AF_INET, None, None, "", ("127.0.0.1", 0))]
+    good = [{"host": "127.0.0.1", "family": socket.AF_INET}]
     answers: list[Any] = [good]
 
     async def look_up(*_: Any, **__: Any) -> Any:
@@ -129,7 +131,7 @@ async def test_a_lookup_that_fails_or_hangs_keeps_the_last_addresses_and_each_ti
             raise answer
         return answer
 
-    monkeypatch.setattr(loop, "getaddrinfo", look_up)
+    monkeypatch.setattr(Resolver, "resolve", look_up)
     monkeypatch.setattr(collector, "_default_route_address", lambda: "192.0.2.3")
     collected = collecting(node_ip="")
     first = await collected.collect()
@@ -143,6 +145,21 @@ async def test_a_lookup_that_fails_or_hangs_keeps_the_last_addresses_and_each_ti
         await collected.collect()
     said = "the host name host-1 does not resolve ({}): the node's address is as it was"
     assert caplog.messages == [said.format(why) for why in ("no answer", "no DNS")]
+
+
+@pytest.mark.looptime(False)
+async def test_a_resolver_that_hangs_leaves_the_threads_of_others_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(30) and [])
+    monkeypatch.setattr(collector, "_DEADLINE_S", 0.01)
+    collected = collecting(node_ip="")
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    await collected.collect()
+    async with asyncio.timeout(5):
+        assert await asyncio.to_thread(lambda: "files are read") == "files are read"
+    released.set()
 
 
 async def test_other_problems_are_passed_on() -> None:

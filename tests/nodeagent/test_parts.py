@@ -107,7 +107,6 @@ async def test_an_agent_that_does_not_register_still_renews_its_lease(
 
 
 REFUSED = [
-    ("--container-runtime-endpoint=http://x", "containerRuntimeEndpoint: "),
     ("--node-labels=a/b/c=d", "a/b/c"),
     ("--kubeconfig=/absent/kubeconfig", "/absent/kubeconfig"),
 ]

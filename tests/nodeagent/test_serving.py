@@ -84,6 +84,7 @@ async def test_the_read_only_port_only_reads_and_shows_no_settings(unserved: Age
         ("GET", "/metrics"),
         ("GET", "/metrics/resource"),
         ("GET", "/metrics/containerstats"),
+        ("GET", "/metrics/probes"),
         ("GET", "/metrics/slis"),
         ("GET", "/pods"),
         ("GET", "/healthz"),

@@ -29,6 +29,7 @@ class World:
         self.active: list[ActiveContainer] = []
         self.silent_s = 0.0
         self.busy: set[str] = set()
+        self.unknown: set[str] = set()
         (self.cgroups).mkdir()
         (self.cgroups / "cgroup.controllers").touch()
         reviver = Reviver(node.runtime, cgroup_root=self.cgroups)
@@ -40,12 +41,14 @@ class World:
             silent_s=lambda: self.silent_s,
         )
 
-    def active_containers(self) -> list[ActiveContainer]:
-        return self.active
+    def active_containers(self, *, only_unknown: bool) -> list[ActiveContainer]:
+        return [one for one in self.active if one.id in self.unknown or not only_unknown]
 
     def add(self, name: str, *, frozen: bool, unknown: bool = True) -> Path:
         container_id = self.node.pods.running[name]
-        self.active.append(ActiveContainer(container_id, name, self.node.pods.pod, unknown))
+        self.active.append(ActiveContainer(container_id, name, self.node.pods.pod))
+        if unknown:
+            self.unknown.add(container_id)
         cgroup = self.cgroups / "orchpods" / "podu1" / container_id
         cgroup.mkdir(parents=True)
         control = cgroup / "cgroup.freeze"

@@ -91,6 +91,8 @@ async def test_the_classes_share_the_processor_by_what_their_pods_ask_for(
     await cgroups.balance([*asking, LIMITED, pod()])
     assert (root / "orchpods/burstable" / file).read_text() == shares
     assert (root / "orchpods/besteffort" / file).read_text() == least
+    await cgroups.balance([pod()])
+    assert (root / "orchpods/burstable" / file).read_text() == least, "nobody asks any more"
     await cgroups.remove_parent()
 
 

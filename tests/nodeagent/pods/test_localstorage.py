@@ -26,7 +26,9 @@ from tests.fakes.podworld import PodWorld
 MIB = 2**20
 
 
-def used(volume: int = 0, rootfs: int = 0, logs: int = 0, kind: str = "emptyDir") -> PodSample:
+def used(
+    volume: int = 0, rootfs: int = 0, logs: int = 0, kind: str = "emptyDir", in_memory: bool = False
+) -> PodSample:
     """Bytes of the volume `v`, and of the container `app`."""
     target = PodTarget("default", "web", UID, "", None, None, 0)
     container = ContainerSample(
@@ -35,7 +37,7 @@ def used(volume: int = 0, rootfs: int = 0, logs: int = 0, kind: str = "emptyDir"
         logs=FsSample(0, used_bytes=logs),
     )
     fs = FsSample(0, used_bytes=volume)
-    volumes = (VolumeSample(VolumeTarget("v", "/v", kind), fs),)
+    volumes = (VolumeSample(VolumeTarget("v", "/v", kind, in_memory), fs),)
     return PodSample(target, containers=(container,), volumes=volumes)
 
 
@@ -66,6 +68,7 @@ CASES: list[tuple[str, Pod, PodSample, str]] = [
         used(9 * MIB, kind="hostPath"),
         "",
     ),
+    ("memory is no disk", limited(disk="2Mi"), used(9 * MIB, in_memory=True), ""),
     (
         "volumes count",
         limited(disk="2Mi"),

@@ -65,6 +65,8 @@ def test_volumes_are_measured_where_they_lie() -> None:
     wanted = pod(
         volumes=[
             {"name": "scratch", "emptyDir": {}},
+            {"name": "fast", "emptyDir": {"medium": "Memory"}},
+            {"name": "key", "secret": {"secretName": "key"}},
             {"name": "own", "hostPath": {"path": "/srv/own"}},
             {"name": "facts", "downwardAPI": {"items": []}},
             {"name": "files", "image": {"reference": "localhost/files:1"}},
@@ -77,6 +79,8 @@ def test_volumes_are_measured_where_they_lie() -> None:
     below = f"/root-dir/pods/{UID}/volumes"
     assert target.volumes == (
         VolumeTarget("scratch", f"{below}/empty-dir/scratch", "emptyDir"),
+        VolumeTarget("fast", f"{below}/empty-dir/fast", "emptyDir", in_memory=True),
+        VolumeTarget("key", f"{below}/secret/key", "secret", in_memory=True),
         VolumeTarget("own", "/srv/own", "hostPath"),
         VolumeTarget("facts", f"{below}/downward-api/facts", "downwardAPI"),
     )

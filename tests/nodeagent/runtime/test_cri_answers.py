@@ -67,3 +67,19 @@ def test_a_filesystem_without_inodes_reports_none() -> None:
     answer = cri_answers.image_filesystems(pb.ImageFsInfoResponse(image_filesystems=[usage]))
 
     assert answer == (base.FilesystemUsage("/var/lib/x", 10, None, 5),)
+
+
+def test_a_row_is_made_anew_only_when_its_state_differs_and_forgotten_when_it_is_not_listed() -> (
+    None
+):
+    rows = cri_answers.Rows(cri_answers.container)
+
+    def listed(**states: int) -> tuple[base.Container, ...]:
+        return rows.of([pb.Container(id=one, state=state) for one, state in states.items()])
+
+    first, other = listed(a=pb.CONTAINER_RUNNING, b=pb.CONTAINER_RUNNING)
+    again, ended = listed(a=pb.CONTAINER_RUNNING, b=pb.CONTAINER_EXITED)
+    assert again is first
+    assert (other.state, ended.state) == (base.ContainerState.RUNNING, base.ContainerState.EXITED)
+    assert listed() == ()
+    assert listed(a=pb.CONTAINER_RUNNING)[0] is not first
