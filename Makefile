@@ -11,7 +11,8 @@ run: $(VENV)/.run-ready
 	@exec $(VENV)/bin/orch-up --run-dir "$(RUN_DIR)" --runtime-tool tools/runtime \
 		--apiserver-port "$${APISERVER_PORT:-6443}" \
 		--nodeagent-port "$${NODEAGENT_PORT:-10250}" \
-		--healthz-port "$${HEALTHZ_PORT:-10248}"
+		--healthz-port "$${HEALTHZ_PORT:-10248}" \
+		$${SERVE_UPSTREAM_ALIASES:+--serve-upstream-aliases}
 
 test: check $(VENV)/.test-ready
 	$(VENV)/bin/pytest -q

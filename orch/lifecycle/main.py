@@ -19,7 +19,7 @@ from orch.client.events import EventRecorder
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock, daemon, portfile, tlsrenewal
+from orch.component import clock, daemon, logqueue, portfile, tlsrenewal
 from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.frameworkmetrics import FrameworkMetrics
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logs.configure(level=options.log_level, format=options.logging_format)
         files = read_files(options)
     except SetupError as error:
-        sys.stderr.write(f"{PROGRAM}: error: {error}\n")
+        logqueue.say_last(f"{PROGRAM}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(options, files, stop), name=PROGRAM)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.client.resources import ApiClient
@@ -50,7 +50,7 @@ class Cluster:
         *,
         node: str,
         runtime: str | None,
-        etcd_servers: str = "",
+        apiserver_flags: Sequence[str] = (),
     ) -> None:
         self.layout = layout
         self.ports = ports
@@ -62,7 +62,7 @@ class Cluster:
         self._agent_started = clock.utc_now()
         self._not_ready = ""  # what the node says of itself while it is waited for
         self._commands: dict[str, Command] = {
-            "apiserver": commands.apiserver(layout, ports, certificates, etcd_servers),
+            "apiserver": commands.apiserver(layout, ports, certificates, apiserver_flags),
             "controller-manager": commands.controller_manager(layout, ports),
             "nodeagent": commands.nodeagent(layout, ports, certificates, node, runtime),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,9 +24,9 @@ class Ports:
 
 
 def apiserver(
-    layout: Layout, ports: Ports, certificates: Certificates, etcd_servers: str = ""
+    layout: Layout, ports: Ports, certificates: Certificates, more: Sequence[str] = ()
 ) -> Command:
-    """`etcd_servers` are URLs of an etcd to keep everything in; "" is a file of its own."""
+    """`more` are flags of it that whoever brings the cluster up has chosen."""
     return _program(
         "orch-apiserver",
         "--bind-address=127.0.0.1",
@@ -39,7 +40,7 @@ def apiserver(
         f"--nodeagent-client-key={certificates.proxy.key_file}",
         f"--service-account-signing-key-file={certificates.service_account.key_file}",
         "--node-proxy-allow-loopback",
-        *([f"--etcd-servers={etcd_servers}"] if etcd_servers else []),
+        *more,
     )
 
 

@@ -51,9 +51,19 @@ def _parser() -> argparse.ArgumentParser:
         "--etcd-servers", default="", metavar="URL,…", help="keep objects in this etcd instead"
     )
     flags.add_argument(
+        "--serve-upstream-aliases",
+        action="store_true",
+        help="answer under the reference's group names, too: kubectl auth can-i, create role, top",
+    )
+    flags.add_argument(
         "--runtime-tool", type=Path, help="program that finds or provisions a runtime"
     )
     return flags
+
+
+def _apiserver_flags(options: argparse.Namespace) -> list[str]:
+    flags = ["--serve-upstream-aliases"] if options.serve_upstream_aliases else []
+    return [*flags, f"--etcd-servers={options.etcd_servers}"] if options.etcd_servers else flags
 
 
 async def _run(options: argparse.Namespace, stop: Stop) -> None:
@@ -90,7 +100,7 @@ async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool 
             issue_certificates(layout.pki, options.node_name, now=utc_now()),
             node=options.node_name,
             runtime=choice.endpoint,
-            etcd_servers=options.etcd_servers,
+            apiserver_flags=_apiserver_flags(options),
         )
         began_s = asyncio.get_running_loop().time()
         await cluster.start()

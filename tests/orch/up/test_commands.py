@@ -55,12 +55,13 @@ def test_the_api_server_takes_its_command_line(layout: Layout, certificates: Cer
     assert str(layout.store) in str(given)
 
 
-def test_the_api_server_keeps_its_objects_in_an_etcd_that_is_named(
+def test_the_api_server_gets_what_was_chosen_for_it(
     layout: Layout, certificates: Certificates
 ) -> None:
-    command = commands.apiserver(layout, PORTS, certificates, "http://127.0.0.1:2379")
-    assert "--etcd-servers=http://127.0.0.1:2379" in command
-    assert server.parse(command[1:])
+    chosen = ["--serve-upstream-aliases", "--etcd-servers=http://127.0.0.1:2379"]
+    command = commands.apiserver(layout, PORTS, certificates, chosen)
+    assert command[-2:] == tuple(chosen)
+    assert server.parse(command[1:]).serve_upstream_aliases
     assert not any("etcd" in word for word in commands.apiserver(layout, PORTS, certificates))
 
 

@@ -124,6 +124,18 @@ async def test_what_is_missing_without_a_runtime_is_said_with_the_reason(
     assert "running without a container runtime: no --runtime-tool is given" in message
 
 
+@pytest.mark.parametrize(
+    ("given", "flags"),
+    [
+        ([], []),
+        (["--etcd-servers=http://a:1"], ["--etcd-servers=http://a:1"]),
+        (["--serve-upstream-aliases"], ["--serve-upstream-aliases"]),
+    ],
+)
+def test_what_is_chosen_for_the_api_server_is_passed_on(given: list[str], flags: list[str]) -> None:
+    assert main._apiserver_flags(options(*given)) == flags
+
+
 def test_a_port_of_0_becomes_a_free_one(free_port: Callable[[], int]) -> None:
     wanted = free_port()
     flags = ("--apiserver-port=0", f"--nodeagent-port={wanted}", "--healthz-port=0")
