@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import types
 from pathlib import Path
 
 import pytest
 
 from tools.bench import __main__ as bench
-from tools.bench import heartbeats, heartbeatsplot
+from tools.bench import heartbeats, heartbeatsplot, yardstick
 from tools.bench.client import percentile
 from tools.bench.table import Table
 
@@ -30,6 +32,12 @@ def test_a_figure_is_judged_by_its_limit() -> None:
     ]
 
 
+@pytest.fixture
+def no_yardstick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yardstick, "main", lambda: None)
+
+
+@pytest.mark.usefixtures("no_yardstick")
 @pytest.mark.parametrize(("missed", "code"), [(None, 0), (0, 0), (3, 1)])
 def test_a_missed_limit_is_the_exit_code(
     monkeypatch: pytest.MonkeyPatch, missed: int | None, code: int
@@ -39,6 +47,7 @@ def test_a_missed_limit_is_the_exit_code(
     assert bench.main(["idle"]) == code
 
 
+@pytest.mark.usefixtures("no_yardstick")
 def test_flags_reach_the_one_benchmark_that_takes_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,3 +83,16 @@ def test_percentiles_are_of_the_nearest_rank() -> None:
     values = [float(number) for number in range(1, 1001)]
     assert [percentile(values, rank) for rank in (500, 990, 999, 1000)] == [501, 991, 1000, 1000]
     assert percentile([4.0], 990) == 4.0
+
+
+def test_the_yardstick_measures_a_real_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(yardstick, "SECONDS", 0.2)
+    cores = os.sched_getaffinity(0)
+    yardstick.main()
+    seen = capsys.readouterr().out
+    used_usec, times = (float(word) for word in re.findall(r"[\d.]+(?= µs| times)", seen))
+    assert used_usec > 10
+    assert times == pytest.approx(used_usec / yardstick.REFERENCE_USEC, abs=0.1)
+    assert os.sched_getaffinity(0) == cores

@@ -2,7 +2,8 @@
 
 `heartbeats` alone takes flags, too: python -m tools.bench heartbeats --help
 
-Each prints a table of what it measured beside its limit; figures are as seen on this machine. A
+A yardstick before the first and after the last tells how quick the machine was meanwhile. Each
+prints a table of what it measured beside its limit; figures are as seen on this machine. A
 benchmark's `main` returns how many limits it missed (None: it has none); 1 is the exit code then.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 import importlib
 import itertools
 import sys
+
+from tools.bench import yardstick
 
 BENCHMARKS = {
     "statistics": "sampling, pages, serving and the whole agent, beside C, peers and limits",
@@ -40,10 +43,12 @@ def main(words: list[str]) -> int:
         print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
         return 2
     missed = 0
+    yardstick.main()
     for name in names or BENCHMARKS:
         print(f"\n== {name}: {BENCHMARKS[name]}", flush=True)
         benchmark = importlib.import_module(f"tools.bench.{name}")
         missed += (benchmark.main(flags) if flags else benchmark.main()) or 0
+    yardstick.main()
     return int(missed > 0)
 
 
