@@ -7,8 +7,10 @@ something is, but for limits that systemd itself sets.
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,19 +80,23 @@ def guest(machine_root: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     base = ROOT / ".test" / "testbed" / "vm"
     or_skip(lambda: ensure(base, machine_root, or_skip(installed.shown)))
     scratch = tmp_path_factory.mktemp("vm")
-    with virtual(base, scratch) as running:
-        import_images(running)
-        runtime = "unix:///run/containerd/containerd.sock"
-        installed.install(running, scratch / "pki", now=clock.utc_now(), runtime=runtime)
-        for unit, times in PATIENCE.items():
-            running.write(f"/etc/systemd/system/{unit}.d/emulated.conf", times)
-        running.check("systemctl", "daemon-reload", timeout_s=180)
-        running.write("/opt/fetch.py", FETCH)
-        running.write("/etc/nodeagent/manifests/busy.yaml", MANIFEST, mode=0o600)
-        for unit in (*CONTROL_PLANE, AGENT):
-            running.check("systemctl", "start", unit, timeout_s=400)
-        until(lambda: phase(running) == "Running", "the pod runs")
+    with virtual(base, scratch, lambda machine: start(machine, scratch)) as running:
         yield running
+
+
+def start(machine: VirtualMachine, scratch: Path) -> None:
+    import_images(machine)
+    runtime = "unix:///run/containerd/containerd.sock"
+    pki = Path(tempfile.mkdtemp(dir=scratch))  # another one for each boot
+    installed.install(machine, pki, now=clock.utc_now(), runtime=runtime)
+    for unit, times in PATIENCE.items():
+        machine.write(f"/etc/systemd/system/{unit}.d/emulated.conf", times)
+    machine.check("systemctl", "daemon-reload", timeout_s=180)
+    machine.write("/opt/fetch.py", FETCH)
+    machine.write("/etc/nodeagent/manifests/busy.yaml", MANIFEST, mode=0o600)
+    for unit in (*CONTROL_PLANE, AGENT):
+        machine.check("systemctl", "start", unit, timeout_s=400)
+    until(lambda: phase(machine) == "Running", "the pod runs")
 
 
 def until(done: Callable[[], bool], what: str, within_s: float = 240.0) -> None:

@@ -14,7 +14,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -96,11 +96,20 @@ mke2fs -q -t ext4 -O ^has_journal -E lazy_itable_init=1 -d "$own/root" "$image"
 """
 
 
+class MachineEndedError(RuntimeToolError):
+    """The machine is no more: most often its kernel panicked."""
+
+
+class KernelPanicError(MachineEndedError):
+    """Its console says so; emulation brings that about now and then."""
+
+
 class VirtualMachine(Machine):
     """A running QEMU; commands go over its virtio port, one after the other."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, console: Path) -> None:
         self._connection = connection
+        self._console = console
         self._waiting = b""
 
     def run(
@@ -112,7 +121,10 @@ class VirtualMachine(Machine):
             "timeout_s": timeout_s,
         }
         self._connection.settimeout(timeout_s + 60)
-        self._connection.sendall(json.dumps(request).encode() + b"\n")
+        try:
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+        except BrokenPipeError:
+            raise self._end() from None
         told = self.receive()
         out, errors = (
             base64.b64decode(told[key]).decode(errors="replace") for key in ("out", "err")
@@ -120,15 +132,20 @@ class VirtualMachine(Machine):
         return subprocess.CompletedProcess(command, told["code"], out, errors)
 
     def receive(self) -> dict[str, str]:
-        """The next line of the machine; RuntimeToolError when it has gone."""
+        """The next line of the machine; MachineEndedError when it has gone."""
         while b"\n" not in self._waiting:
             received = self._connection.recv(1 << 16)
             if not received:
-                raise RuntimeToolError("the virtual machine has ended")
+                raise self._end()
             self._waiting += received
         line, self._waiting = self._waiting.split(b"\n", 1)
         told: dict[str, str] = json.loads(line)
         return told
+
+    def _end(self) -> MachineEndedError:
+        if "Kernel panic" in self._console.read_text(errors="replace"):
+            return KernelPanicError("the kernel of the virtual machine panicked")
+        return MachineEndedError("the virtual machine has ended")
 
 
 def ensure(base: Path, root: Path, shown: Sequence[tuple[Path, str]]) -> None:
@@ -146,22 +163,26 @@ def ensure(base: Path, root: Path, shown: Sequence[tuple[Path, str]]) -> None:
 
 
 @contextmanager
-def virtual(base: Path, scratch: Path) -> Iterator[VirtualMachine]:
-    """Boot, wait for the first answer, and end the machine at the end.
+def virtual(
+    base: Path, scratch: Path, prepare: Callable[[VirtualMachine], None]
+) -> Iterator[VirtualMachine]:
+    """Boot, prepare, and end the machine at the end.
 
-    `scratch` keeps its console and what QEMU says. A kernel that panics while it boots, which
-    emulation brings about now and then, is booted again.
+    `scratch` keeps its console and what QEMU says. A kernel that panics meanwhile, which emulation
+    brings about now and then, is booted again.
     """
-    with ExitStack() as running:
-        for left in reversed(range(_BOOTS)):
+    for left in reversed(range(_BOOTS)):
+        with ExitStack() as running:
             try:
                 machine = running.enter_context(_booted(base, scratch))
-                break
-            except RuntimeToolError as error:
+                prepare(machine)
+            except MachineEndedError as error:
                 if not left:
                     raise
-                say(f"booting again: {error}")
-        yield machine
+                say(f"booting again: {error}: {_tail(scratch / 'console.log')}")
+                continue
+            yield machine
+            return
 
 
 @contextmanager
@@ -173,13 +194,13 @@ def _booted(base: Path, scratch: Path) -> Iterator[VirtualMachine]:
         )
     try:
         with _connected(process, door) as connection:
-            machine = VirtualMachine(connection)
+            machine = VirtualMachine(connection, console)
             connection.settimeout(_BOOT_S)
             try:
                 machine.receive()
             except (OSError, RuntimeToolError) as error:
                 said = f"{_tail(console)} {_tail(scratch / 'qemu.log')}"
-                raise RuntimeToolError(f"the machine did not boot: {said}") from error
+                raise MachineEndedError(f"the machine did not boot: {said}") from error
             yield machine
     finally:
         process.kill()
