@@ -14,7 +14,9 @@ from tests.fakes.prometheus import Prometheus, prometheus
 
 # What the reference collector chose and promtool's advice on style does not like.
 REFERENCE_NAMES = ("container_memory_failcnt", "container_fs_inodes_total")
-PATHS = ["/metrics/resource", "/metrics/slis", "/metrics/containerstats", "/metrics"]
+PATHS = [
+    "/metrics/resource", "/metrics/slis", "/metrics/containerstats", "/metrics/probes", "/metrics",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
