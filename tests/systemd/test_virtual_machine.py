@@ -18,7 +18,8 @@ import pytest
 from orch.component import clock
 from tests.systemd.conftest import ROOT, or_skip
 from tools.testbed import installed
-from tools.testbed.virtual import VirtualMachine, ensure, import_images, virtual
+from tools.testbed.machine import Machine
+from tools.testbed.virtual import ensure, import_images, virtual
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -51,7 +52,7 @@ spec:
     command:
     - sh
     - -c
-    - 'i=0; while :; do i=$((i+1)); if [ $((i % 2000)) = 0 ]; then echo $i > /data/count; fi; done'
+    - 'i=0; while :; do i=$((i+1)); if [ $((i % 2000)) = 0 ]; then echo $i >> /data/count; fi; done'
     resources: {limits: {cpu: 500m, memory: 64Mi}}
     volumeMounts: [{name: data, mountPath: /data}]
   - name: hungry
@@ -75,7 +76,7 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def guest(machine_root: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualMachine]:
+def guest(machine_root: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """The machine with all three daemons started and one pod running."""
     base = ROOT / ".test" / "testbed" / "vm"
     or_skip(lambda: ensure(base, machine_root, or_skip(installed.shown)))
@@ -84,7 +85,7 @@ def guest(machine_root: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield running
 
 
-def start(machine: VirtualMachine, scratch: Path) -> None:
+def start(machine: Machine, scratch: Path) -> None:
     import_images(machine)
     runtime = "unix:///run/containerd/containerd.sock"
     pki = Path(tempfile.mkdtemp(dir=scratch))  # another one for each boot
@@ -106,22 +107,22 @@ def until(done: Callable[[], bool], what: str, within_s: float = 240.0) -> None:
         time.sleep(1)
 
 
-def orchctl(machine: VirtualMachine, *arguments: str) -> str:
+def orchctl(machine: Machine, *arguments: str) -> str:
     kubeconfig = f"--kubeconfig={installed.ADMIN_KUBECONFIG}"
     return machine.check("orchctl", kubeconfig, *arguments, timeout_s=180)
 
 
-def page(machine: VirtualMachine, path: str) -> str:
+def page(machine: Machine, path: str) -> str:
     url = f"{installed.APISERVER}/api/v1/nodes/{installed.NODE}/proxy{path}"
     return machine.check(installed.PYTHON, "/opt/fetch.py", url, timeout_s=180)
 
 
-def phase(machine: VirtualMachine) -> str:
+def phase(machine: Machine) -> str:
     listed = json.loads(orchctl(machine, "get", "pods", "-o", "json"))["items"]
     return next((str(pod["status"].get("phase")) for pod in listed), "")
 
 
-def container(machine: VirtualMachine, name: str = "main") -> dict[str, Any]:
+def container(machine: Machine, name: str = "main") -> dict[str, Any]:
     """A container of the summary that the API server's proxy gives."""
     summary = json.loads(page(machine, "/stats/summary"))
     pod = next(pod for pod in summary["pods"] if pod["podRef"]["name"] == POD)
@@ -129,7 +130,7 @@ def container(machine: VirtualMachine, name: str = "main") -> dict[str, Any]:
     return found
 
 
-def cgroup(machine: VirtualMachine, name: str = "main") -> str:
+def cgroup(machine: Machine, name: str = "main") -> str:
     """The directory of a container's cgroup."""
     pod = json.loads(orchctl(machine, "get", "pod", POD, "-o", "json"))
     statuses = pod["status"]["containerStatuses"]
@@ -138,27 +139,28 @@ def cgroup(machine: VirtualMachine, name: str = "main") -> str:
     return found.strip()
 
 
-def counted(machine: VirtualMachine) -> int:
+def counted(machine: Machine) -> int:
     """How far the container `main` has counted."""
-    return int(machine.check("sh", "-c", "cat /var/lib/nodeagent/pods/*/volumes/*/data/count"))
+    counts = "/var/lib/nodeagent/pods/*/volumes/*/data/count"
+    return int(machine.check("sh", "-c", f"tail -n 1 {counts}"))
 
 
-def counters(machine: VirtualMachine, path: str) -> dict[str, int]:
+def counters(machine: Machine, path: str) -> dict[str, int]:
     lines = machine.check("cat", path).splitlines()
     return {key: int(value) for key, value in (line.split() for line in lines)}
 
 
-def pressure_usec(machine: VirtualMachine, path: str) -> int:
+def pressure_usec(machine: Machine, path: str) -> int:
     some = machine.check("cat", path).splitlines()[0]
     return int(some.partition("total=")[2])
 
 
-def test_the_host_is_one_with_a_unified_hierarchy(guest: VirtualMachine) -> None:
+def test_the_host_is_one_with_a_unified_hierarchy(guest: Machine) -> None:
     assert guest.check("stat", "-f", "-c", "%T", CGROUPS).strip() == "cgroup2fs"
     assert "nodeagent_cgroup_version 2" in page(guest, "/metrics")
 
 
-def test_the_summary_lies_between_two_readings_of_the_kernel(guest: VirtualMachine) -> None:
+def test_the_summary_lies_between_two_readings_of_the_kernel(guest: Machine) -> None:
     directory = cgroup(guest)
     before = counters(guest, f"{directory}/cpu.stat")
     stalled_before = pressure_usec(guest, f"{directory}/cpu.pressure")
@@ -174,7 +176,7 @@ def test_the_summary_lies_between_two_readings_of_the_kernel(guest: VirtualMachi
 
 
 def test_a_container_at_its_limit_shows_half_a_core_and_rising_pressure(
-    guest: VirtualMachine,
+    guest: Machine,
 ) -> None:
     first = container(guest)
     time.sleep(12)  # a sampling interval and more
@@ -184,7 +186,7 @@ def test_a_container_at_its_limit_shows_half_a_core_and_rising_pressure(
     assert some[1] - some[0] > 1e6  # µs: it waits for about half of the time
 
 
-def test_a_container_above_its_high_mark_shows_memory_pressure(guest: VirtualMachine) -> None:
+def test_a_container_above_its_high_mark_shows_memory_pressure(guest: Machine) -> None:
     before = container(guest, "hungry")["memory"]["psi"]["some"]["total"]
     directory = cgroup(guest, "hungry")
     guest.check("sh", "-c", f"echo 2M > {directory}/memory.high")
@@ -197,7 +199,7 @@ def test_a_container_above_its_high_mark_shows_memory_pressure(guest: VirtualMac
         guest.check("sh", "-c", f"echo max > {directory}/memory.high")
 
 
-def test_a_container_that_reads_past_the_cache_shows_io(guest: VirtualMachine) -> None:
+def test_a_container_that_reads_past_the_cache_shows_io(guest: Machine) -> None:
     directory = cgroup(guest, "reader")
     before = container(guest, "reader")["io"]["psi"]["some"]["total"]
     until(
@@ -207,7 +209,7 @@ def test_a_container_that_reads_past_the_cache_shows_io(guest: VirtualMachine) -
     assert pressure_usec(guest, f"{directory}/io.pressure") > before
 
 
-def test_a_checkpoint_is_taken_and_the_container_goes_on(guest: VirtualMachine) -> None:
+def test_a_checkpoint_is_taken_and_the_container_goes_on(guest: Machine) -> None:
     orchctl(guest, "checkpoint", f"default/{POD}", "-c", "main")
     place = "/var/lib/nodeagent/checkpoints"
     archives = guest.check("sh", "-c", f"ls {place}/checkpoint-{POD}_default-main-*.tar").split()
@@ -217,7 +219,7 @@ def test_a_checkpoint_is_taken_and_the_container_goes_on(guest: VirtualMachine) 
     until(lambda: counted(guest) > reached, "the counter in the container")
 
 
-def test_the_watchdogs_kill_touches_no_container(guest: VirtualMachine) -> None:
+def test_the_watchdogs_kill_touches_no_container(guest: Machine) -> None:
     directory = cgroup(guest)
     processes = guest.check("cat", f"{directory}/cgroup.procs")
     first = guest.show(AGENT, "MainPID")
@@ -235,7 +237,7 @@ def test_the_watchdogs_kill_touches_no_container(guest: VirtualMachine) -> None:
 
 
 def test_a_reload_is_taken_by_the_same_agent_and_touches_no_container(
-    guest: VirtualMachine,
+    guest: Machine,
 ) -> None:
     processes = guest.check("cat", f"{cgroup(guest)}/cgroup.procs")
     agent = guest.show(AGENT, "MainPID")
@@ -265,7 +267,7 @@ def test_a_reload_is_taken_by_the_same_agent_and_touches_no_container(
     guest.check("rm", DROP_IN)
 
 
-def test_a_stop_leaves_the_containers_running(guest: VirtualMachine) -> None:
+def test_a_stop_leaves_the_containers_running(guest: Machine) -> None:
     directory = cgroup(guest)
     guest.check("systemctl", "stop", AGENT, timeout_s=60)
     assert guest.show(AGENT, "Result") == "success"

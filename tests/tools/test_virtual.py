@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,65 +11,84 @@ from pathlib import Path
 import pytest
 
 from tools.runtime_lib.progress import RuntimeToolError
-from tools.testbed import virtual
-from tools.testbed.virtual import KernelPanicError, MachineEndedError, VirtualMachine
+from tools.testbed.machine import Machine
+from tools.testbed.virtual import (
+    EmulatedMachine,
+    KernelPanicError,
+    MachineEndedError,
+    VirtualMachine,
+)
+
+
+class Booted(Machine):
+    """Says which boot it is."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def run(
+        self, *command: str, given: bytes = b"", timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 0, f"boot {self._number}", "")
 
 
 class Boots:
     """Machines that are only counted; as many of them as `panics` end while they are prepared."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, panics: int) -> None:
+    def __init__(self, panics: int) -> None:
         self.begun = self.ended = 0
         self._panics = panics
-        monkeypatch.setattr(virtual, "_booted", self._booted)
+        self.machine = EmulatedMachine(self.booted, self._prepare)
 
     @contextmanager
-    def _booted(self, _base: Path, _scratch: Path) -> Iterator[object]:
+    def booted(self) -> Iterator[Machine]:
         self.begun += 1
         try:
-            yield object()
+            yield Booted(self.begun)
         finally:
             self.ended += 1
 
-    def prepare(self, _machine: VirtualMachine) -> None:
+    def _prepare(self, _machine: Machine) -> None:
         if self.begun <= self._panics:
             raise MachineEndedError("the virtual machine has ended")
 
 
-def test_a_machine_that_ends_while_it_is_prepared_is_booted_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    boots = Boots(monkeypatch, panics=2)
-    with virtual.virtual(tmp_path, tmp_path, boots.prepare):
-        assert (boots.begun, boots.ended) == (3, 2)
+def test_a_machine_that_ends_while_it_is_prepared_is_booted_again() -> None:
+    boots = Boots(panics=2)
+    boots.machine.start()
+    assert (boots.begun, boots.ended) == (3, 2)
+    assert boots.machine.check("true") == "boot 3"
+    boots.machine.stop()
     assert boots.ended == 3
 
 
-def test_a_machine_that_always_ends_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    boots = Boots(monkeypatch, panics=3)
-    with (
-        pytest.raises(MachineEndedError),
-        virtual.virtual(tmp_path, tmp_path, boots.prepare),
-    ):
-        raise AssertionError("there is no machine")
-    assert (boots.begun, boots.ended) == (3, 3)
+def test_a_machine_started_anew_is_another_and_the_first_has_ended() -> None:
+    boots = Boots(panics=0)
+    boots.machine.start()
+    assert boots.machine.check("true") == "boot 1"
+    boots.machine.start()
+    assert boots.machine.check("true") == "boot 2"
+    assert (boots.begun, boots.ended) == (2, 1)
 
 
-def test_what_fails_in_a_machine_that_goes_on_is_not_tried_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    boots = Boots(monkeypatch, panics=0)
+def test_a_machine_that_always_ends_is_given_up() -> None:
+    boots = Boots(panics=99)
+    with pytest.raises(MachineEndedError, match="ended 4 times"):
+        boots.machine.start()
+    assert (boots.begun, boots.ended) == (4, 4)
+    with pytest.raises(MachineEndedError, match="not running"):
+        boots.machine.check("true")
 
-    def fail(_machine: VirtualMachine) -> None:
+
+def test_what_fails_in_a_machine_that_goes_on_is_not_tried_again() -> None:
+    boots = Boots(panics=0)
+
+    def fail(_machine: Machine) -> None:
         raise RuntimeToolError("a command failed")
 
-    with (
-        pytest.raises(RuntimeToolError, match="a command"),
-        virtual.virtual(tmp_path, tmp_path, fail),
-    ):
-        raise AssertionError("it was not prepared")
+    machine = EmulatedMachine(boots.booted, fail)
+    with pytest.raises(RuntimeToolError, match="a command"):
+        machine.start()
     assert (boots.begun, boots.ended) == (1, 1)
 
 

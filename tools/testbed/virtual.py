@@ -2,7 +2,8 @@
 
 `ensure` makes kernel and disk image from packages; `virtual` boots them with QEMU. The processor is
 emulated, some ten times slower than this one: what runs inside is checked for what it does, never
-for how quickly. A boot never changes the image.
+for how quickly. A boot never changes the image; emulation makes the kernel panic now and then, and
+then the machine is started again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from tools.runtime_lib import images, locks, packages
@@ -28,7 +29,7 @@ _KERNEL = r"linux-image-6\.12\.\d+\+deb13-cloud-amd64"
 _KERNEL_LINE = (
     "console=ttyS0 root=/dev/nvme0n1 rw psi=1 panic=-1 quiet mitigations=off audit=0 nokaslr"
 )
-_BOOTS = 3
+_BOOTS = 4
 _BOOT_S = 240.0
 _IMAGE_BYTES = 4 << 30
 # Of the tests' own packages, large and of no use to the programs.
@@ -144,7 +145,9 @@ class VirtualMachine(Machine):
 
     def _end(self) -> MachineEndedError:
         if "Kernel panic" in self._console.read_text(errors="replace"):
-            return KernelPanicError("the kernel of the virtual machine panicked")
+            return KernelPanicError(
+                f"the kernel of the virtual machine panicked: {_tail(self._console)}"
+            )
         return MachineEndedError("the virtual machine has ended")
 
 
@@ -162,27 +165,65 @@ def ensure(base: Path, root: Path, shown: Sequence[tuple[Path, str]]) -> None:
         _make_image(base, root, shown)
 
 
+class EmulatedMachine(Machine):
+    """A machine that can be started anew, prepared as at first, when its kernel has panicked.
+
+    `boot` gives a machine that ends with its context, `prepare` makes it what the tests expect. It
+    is booted `_BOOTS` times in all: a kernel that panics each time is no matter of emulation.
+    """
+
+    def __init__(
+        self,
+        boot: Callable[[], AbstractContextManager[Machine]],
+        prepare: Callable[[Machine], None],
+    ) -> None:
+        self._boot = boot
+        self._prepare = prepare
+        self._left = _BOOTS
+        self._running: tuple[Machine, ExitStack] | None = None
+
+    def start(self) -> None:
+        """End the machine that runs, boot another; MachineEndedError when no boot is left."""
+        while True:
+            self.stop()
+            if not self._left:
+                raise MachineEndedError(f"the virtual machine ended {_BOOTS} times")
+            self._left -= 1
+            with ExitStack() as stack:
+                try:
+                    machine = stack.enter_context(self._boot())
+                    self._prepare(machine)
+                except MachineEndedError as error:
+                    say(f"booting again: {error}")
+                    continue
+                self._running = machine, stack.pop_all()
+                return
+
+    def stop(self) -> None:
+        if self._running is not None:
+            _, ending = self._running
+            self._running = None
+            ending.close()
+
+    def run(
+        self, *command: str, given: bytes = b"", timeout_s: float = 120.0
+    ) -> subprocess.CompletedProcess[str]:
+        if self._running is None:
+            raise MachineEndedError("the virtual machine is not running")
+        return self._running[0].run(*command, given=given, timeout_s=timeout_s)
+
+
 @contextmanager
 def virtual(
-    base: Path, scratch: Path, prepare: Callable[[VirtualMachine], None]
-) -> Iterator[VirtualMachine]:
-    """Boot, prepare, and end the machine at the end.
-
-    `scratch` keeps its console and what QEMU says. A kernel that panics meanwhile, which emulation
-    brings about now and then, is booted again.
-    """
-    for left in reversed(range(_BOOTS)):
-        with ExitStack() as running:
-            try:
-                machine = running.enter_context(_booted(base, scratch))
-                prepare(machine)
-            except MachineEndedError as error:
-                if not left:
-                    raise
-                say(f"booting again: {error}: {_tail(scratch / 'console.log')}")
-                continue
-            yield machine
-            return
+    base: Path, scratch: Path, prepare: Callable[[Machine], None]
+) -> Iterator[EmulatedMachine]:
+    """Boot, prepare, and end the machine at the end; `scratch` keeps its console and QEMU's log."""
+    machine = EmulatedMachine(lambda: _booted(base, scratch), prepare)
+    try:
+        machine.start()
+        yield machine
+    finally:
+        machine.stop()
 
 
 @contextmanager
