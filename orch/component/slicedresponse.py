@@ -42,15 +42,12 @@ def respond(status: int, body: Data, headers: Mapping[str, str]) -> web.Response
 
 def size_of(response: web.StreamResponse | None) -> int | None:
     """Bytes of the whole body; None for an answer that is sent piece by piece, or has none."""
-    body = response.body if isinstance(response, web.Response) else None
-    if isinstance(body, Sliced):
-        return len(body.data)
-    return len(body) if isinstance(body, bytes | bytearray) else None
+    body = body_of(response)
+    return None if body is None else len(body)
 
 
-def body_of(response: web.StreamResponse | None) -> bytes | None:
-    """The whole body; None for an answer that is sent piece by piece, or has none."""
+def body_of(response: web.StreamResponse | None) -> Data | None:
+    """The whole body, as it lies there; None for an answer sent piece by piece, or without one."""
     body = response.body if isinstance(response, web.Response) else None
-    if isinstance(body, Sliced):
-        return bytes(body.data)
-    return bytes(body) if isinstance(body, bytes | bytearray) else None
+    data = body.data if isinstance(body, Sliced) else body
+    return data if isinstance(data, bytes | bytearray) else None

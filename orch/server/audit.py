@@ -17,7 +17,7 @@ from aiohttp import web
 
 from orch.component import httpd
 from orch.component.clock import Now, utc_now
-from orch.component.slicedresponse import body_of
+from orch.component.slicedresponse import Data, body_of
 from orch.server import bodies
 from orch.server.auditpolicy import AUDIT_API_VERSION, LEVEL_NAMES, Level, Policy, Stage
 from orch.server.requestinfo import RequestInfo
@@ -193,7 +193,7 @@ def _response_object(response: web.StreamResponse | None) -> dict[str, Any] | No
     return None if body is None else _as_object(body)
 
 
-def _as_object(body: bytes) -> dict[str, Any] | None:
+def _as_object(body: Data) -> dict[str, Any] | None:
     """Objects, and the lists of patches under `patch`."""
     try:
         data = orjson.loads(body)
