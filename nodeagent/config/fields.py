@@ -20,6 +20,7 @@ from pydantic import (
 )
 from yarl import URL
 
+from nodeagent.runtime.endpoint import socket_path
 from orch.component.secret import SHOWN
 from orch.wire import durations, quantity, validation
 
@@ -100,8 +101,8 @@ def _without_credentials(address: str) -> str:
 
 
 def _checked_socket(text: str) -> str:
-    if text and not text.removeprefix("unix://").startswith("/"):
-        raise ValueError(f"{text!r} is not a unix socket; write it as unix:///path/to/the.sock")
+    if text:
+        socket_path(text)
     return text
 
 

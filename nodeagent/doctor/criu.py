@@ -14,6 +14,7 @@ from pathlib import Path
 
 from nodeagent.doctor import kernel
 from nodeagent.doctor.checks import CriuFacts
+from nodeagent.runtime.endpoint import socket_path
 
 _TIMEOUT_S = 10.0
 _CREDENTIALS = struct.Struct("iii")  # pid, uid, gid
@@ -40,10 +41,11 @@ def read_criu(endpoint: str = "") -> CriuFacts:
 
 def _listener(endpoint: str) -> int | None:
     """The process that listens on a socket; None when nobody does or it cannot be asked."""
+    path = socket_path(endpoint)
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(_TIMEOUT_S)
-            probe.connect(endpoint.removeprefix("unix://"))
+            probe.connect(path)
             raw = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     except OSError:
         return None

@@ -15,6 +15,7 @@ from nodeagent.doctor.checks import CriuFacts, RuntimeFacts
 from nodeagent.doctor.findings import Finding, fail, note, ok, warn
 from nodeagent.doctor.interfaces import check_interfaces
 from nodeagent.options import Options
+from nodeagent.runtime.endpoint import socket_path
 from nodeagent.stats.layout import detect_layout
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.component.daemon import SetupError
@@ -126,7 +127,7 @@ def _socket(endpoint: str) -> Iterator[Finding]:
     check = "runtime socket"
     if not endpoint:
         return
-    path = endpoint.removeprefix("unix://")
+    path = socket_path(endpoint)
     try:
         is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
     except OSError as error:
@@ -141,7 +142,7 @@ def _socket(endpoint: str) -> Iterator[Finding]:
 
 def _runtime(config: NodeAgentConfiguration, *, checkpoint: bool) -> list[Finding]:
     endpoint = config.containerRuntimeEndpoint
-    if endpoint and Path(endpoint.removeprefix("unix://")).exists():
+    if endpoint and Path(socket_path(endpoint)).exists():
         facts = asyncio.run(probes.ask_runtime(endpoint))
     else:
         facts = RuntimeFacts(endpoint)

@@ -39,6 +39,7 @@ from nodeagent.runtime.base import (
     SandboxSpec,
     SandboxUsage,
 )
+from nodeagent.runtime.endpoint import socket_path
 
 READ_TIMEOUT_S = 10.0  # lists, states, statistics: answered from the runtime's memory
 PULL_TIMEOUT_S = 3600.0  # an image may be large; the runtime itself gives up when nothing moves
@@ -286,14 +287,3 @@ class _ContainerdTasks:
         )
         namespace = (("containerd-namespace", "k8s.io"),)  # where its CRI keeps containers
         self.Resume = functools.partial(resume, metadata=namespace)
-
-
-def socket_path(endpoint: str) -> str:
-    """The absolute path in `endpoint`; ValueError says how an endpoint is written."""
-    path = endpoint.removeprefix("unix://")
-    if not path.startswith("/"):
-        raise ValueError(
-            f"container runtime endpoint {endpoint!r} is not a unix socket; "
-            "write it as unix:///path/to/the.sock"
-        )
-    return path
