@@ -10,132 +10,14 @@ import contextlib
 import dataclasses
 import stat
 import tarfile
-import uuid
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from nodeagent.runtime import base
-from nodeagent.runtime.base import ContainerRuntime, ContainerSpec, ExecResult, SandboxSpec
-from nodeagent.runtime.cri import CriRuntime
+from nodeagent.runtime.base import ExecResult
 from orch.component import loops
-from tests.conftest_runtime import RealRuntime, remove_pod_cgroups
-from tests.fakes.cri_server import CriServer
-from tests.fakes.runtime import FakeRuntime
-
-IMAGE = "localhost/busybox:1"
-UNTIL_TOLD = "while [ ! -e /exit ]; do sleep 0.05; done; exit $(cat /exit)"
-SPEECH = ("sh", "-c", "echo out; echo err >&2; exit 3")
-
-
-@dataclass
-class Subject:
-    """A runtime under test; `fake` is what stands behind it, None behind a real one."""
-
-    runtime: ContainerRuntime
-    fake: FakeRuntime | None
-    logs: Path
-    parents: list[str] = field(default_factory=list)
-    sandboxes: list[str] = field(default_factory=list)
-
-    def sandbox_spec(self, **changes: object) -> SandboxSpec:
-        uid = str(uuid.uuid4())
-        self.parents.append(f"/orchpods/pod{uid}")
-        spec = SandboxSpec(
-            name="web",
-            namespace="contract",
-            uid=uid,
-            log_directory=str(self.logs / uid),
-            cgroup_parent=self.parents[-1],
-            labels={"orch.io/pod.uid": uid},
-            annotations={"note": "kept"},
-        )
-        return dataclasses.replace(spec, **changes)  # type: ignore[arg-type]
-
-    async def sandbox(self, spec: SandboxSpec) -> str:
-        sandbox_id = await self.runtime.run_sandbox(spec)
-        self.sandboxes.append(sandbox_id)
-        return sandbox_id
-
-    async def container(self, name: str = "app") -> str:
-        """A created container in a sandbox of its own."""
-        spec = self.sandbox_spec()
-        sandbox_id = await self.sandbox(spec)
-        return await self.runtime.create_container(sandbox_id, container_spec(name), spec)
-
-    async def running(self) -> str:
-        container_id = await self.container()
-        await self.runtime.start_container(container_id)
-        return container_id
-
-    async def end(self, container_id: str, code: int) -> base.ContainerDetail:
-        """Let the container's process end by itself with `code`."""
-        if self.fake:
-            self.fake.exit(container_id, code)
-        else:
-            told = ("sh", "-c", f"echo {code} > /exit.new; mv /exit.new /exit")
-            await self.runtime.exec_sync(container_id, told, timeout_s=5)
-        for _ in range(200):
-            detail = await self.runtime.container_detail(container_id)
-            if detail.container.state is base.ContainerState.EXITED:
-                return detail
-            await asyncio.sleep(0.02)
-        raise AssertionError(f"the container did not end: {detail}")
-
-    async def clean(self) -> None:
-        for sandbox_id in self.sandboxes:
-            await self.runtime.stop_sandbox(sandbox_id)
-            await self.runtime.remove_sandbox(sandbox_id)
-        for parent in self.parents:
-            remove_pod_cgroups(parent)
-
-
-def container_spec(name: str = "app", **changes: object) -> ContainerSpec:
-    spec = ContainerSpec(
-        name=name,
-        attempt=0,
-        image=IMAGE,
-        command=("sh", "-c", UNTIL_TOLD),
-        log_path=f"{name}.log",
-        labels={"orch.io/container.name": name},
-        annotations={"orch.io/container.hash": "abc"},
-    )
-    return dataclasses.replace(spec, **changes)  # type: ignore[arg-type]
-
-
-def fake_runtime() -> FakeRuntime:
-    fake = FakeRuntime()
-
-    def answer(_container_id: str, command: Sequence[str]) -> ExecResult:
-        spoken = tuple(command) == SPEECH
-        return ExecResult(3, b"out\n", b"err\n") if spoken else ExecResult(0, b"", b"")
-
-    fake.on_exec = answer
-    return fake
-
-
-@pytest.fixture(params=["fake", "cri", pytest.param("containerd", marks=pytest.mark.real)])
-async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
-    if request.param == "fake":
-        fake = fake_runtime()
-        yield Subject(fake, fake, tmp_path)
-    elif request.param == "cri":
-        server = CriServer(fake_runtime(), tmp_path / "cri.sock")
-        await server.start()
-        runtime = CriRuntime(server.endpoint)
-        yield Subject(runtime, server.runtime, tmp_path)
-        await runtime.close()
-        await server.stop()
-    else:
-        real: RealRuntime = request.getfixturevalue("real_runtime")
-        tested = Subject(CriRuntime(real.endpoint), None, tmp_path)
-        try:
-            yield tested
-        finally:
-            await tested.clean()
-            await tested.runtime.close()
+from tests.nodeagent.runtime.contract import IMAGE, SPEECH, Subject, container_spec
 
 
 async def test_it_tells_its_name_and_version(subject: Subject) -> None:

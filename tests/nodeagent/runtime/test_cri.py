@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +16,12 @@ import pytest
 from nodeagent.runtime import base, cri
 from nodeagent.runtime.base import ContainerSpec, SandboxSpec
 from nodeagent.runtime.cri import CriRuntime
-from orch.component import loops
 from tests.conftest_runtime import provisioned, remove_pod_cgroups
 from tests.fakes.cri_server import CriServer
 from tests.fakes.runtime import FakeRuntime
 
 SANDBOX = SandboxSpec(name="web", namespace="shop", uid="u1")
 CONTAINER = ContainerSpec(name="app", attempt=0, image="localhost/busybox:1")
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[CriServer]:
-    server = CriServer(FakeRuntime(), tmp_path / "cri.sock")
-    await server.start()
-    yield server
-    await server.stop()
-
-
-@pytest.fixture
-async def runtime(server: CriServer) -> AsyncIterator[CriRuntime]:
-    runtime = CriRuntime(server.endpoint, timeout_s=120)
-    yield runtime
-    await runtime.close()
 
 
 async def a_running_container(runtime: CriRuntime) -> str:
@@ -362,67 +345,3 @@ async def test_containerd_killed_frozen_and_started_again(
         await runtime.remove_sandbox(sandbox_id)
         await runtime.close()
         remove_pod_cgroups(spec.cgroup_parent)
-
-
-async def next_event(runtime: CriRuntime) -> base.ContainerEvent:
-    async with contextlib.aclosing(runtime.events()) as events:
-        return await anext(events)
-
-
-async def listener(server: CriServer, runtime: CriRuntime) -> asyncio.Task[base.ContainerEvent]:
-    waiting = loops.spawn(next_event(runtime), name="listening")
-    while not server.runtime.listeners:
-        await asyncio.sleep(0.01)
-    return waiting
-
-
-async def test_events_are_waited_for_without_a_deadline(
-    server: CriServer, runtime: CriRuntime
-) -> None:
-    waiting = await listener(server, runtime)
-    sandbox_id = await runtime.run_sandbox(SANDBOX)
-
-    assert (await waiting).id == sandbox_id
-    assert next(left for method, _, left in server.requests if method == "GetContainerEvents") in (
-        None,
-        pytest.approx(float("inf")),
-    )
-
-
-async def test_a_runtime_without_events_says_so_at_once(
-    server: CriServer, runtime: CriRuntime
-) -> None:
-    refusals = [
-        (grpc.StatusCode.UNIMPLEMENTED, "unknown method GetContainerEvents"),
-        (grpc.StatusCode.UNKNOWN, "GetContainerEvents is not supported"),
-    ]
-    for code, details in refusals:
-        server.refuse("GetContainerEvents", code, details)
-        with pytest.raises(base.RuntimeNotSupported):
-            await next_event(runtime)
-
-
-async def test_a_runtime_that_dies_ends_the_events(server: CriServer, runtime: CriRuntime) -> None:
-    waiting = await listener(server, runtime)
-    await server.stop()
-
-    with pytest.raises(base.RuntimeCallError):
-        await waiting
-
-
-async def test_closing_the_runtime_ends_the_events(server: CriServer, runtime: CriRuntime) -> None:
-    waiting = await listener(server, runtime)
-    await runtime.close()
-
-    with pytest.raises(base.RuntimeUnavailable, match="was closed"):
-        await waiting
-
-
-async def test_who_stops_listening_stops_the_stream(server: CriServer, runtime: CriRuntime) -> None:
-    waiting = await listener(server, runtime)
-    await loops.cancel(waiting)
-
-    async with asyncio.timeout(5):
-        while server.runtime.listeners:
-            await asyncio.sleep(0.01)
-    assert await runtime.version()
