@@ -191,5 +191,12 @@ async def test_a_renewal_that_fails_is_left_to_the_next_reader(
 
 async def test_pages_nobody_can_be_sent_any_more_are_not_kept(sampler: Sampler) -> None:
     made = StatsPages(sampler, node_name="node-a", max_age_s=0.05)
-    await asyncio.gather(made.containers(), made.summary(), made.resource())
-    await until(lambda: not made._made)
+    asked = asyncio.gather(made.containers(), made.summary(), made.resource())
+    kept: set[str] = set()
+
+    def forgotten() -> bool:
+        kept.update(name for name, *_ in made._made)
+        return asked.done() and not made._made
+
+    await until(forgotten)
+    assert len(kept) == len(await asked) == 3

@@ -78,6 +78,8 @@ async def test_a_pod_that_is_over_is_terminated_not_terminating(world: PodWorld)
     world.runtime.exit(world.running()["once"])
     expected = 'nodeagent_working_pods{config="desired",lifecycle="terminated",static="true"} 1.0'
     await world.until(lambda: expected in page(world))
+    shown = [line for line in page(world) if line.startswith("nodeagent_working_pods{")]
+    assert [line for line in shown if not line.endswith(" 0.0")] == [expected]
 
 
 async def test_starts_failures_and_states_are_counted(world: PodWorld) -> None:

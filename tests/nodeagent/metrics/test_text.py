@@ -90,9 +90,12 @@ def test_openmetrics_is_for_those_who_prefer_it(accept: str, wanted: bool) -> No
     assert text.wants_openmetrics(accept) == wanted
 
 
-@given(st.text(max_size=60))
-def test_no_accept_header_raises(accept: str) -> None:
-    text.wants_openmetrics(accept)
+@given(st.text(max_size=60), st.sampled_from(["", "application/openmetrics-text", "text/plain"]))
+def test_only_an_accept_header_that_names_openmetrics_wants_it(accept: str, named: str) -> None:
+    for header in (accept, f"{named};{accept}", f"{accept},{named}"):
+        wanted = text.wants_openmetrics(header)
+        assert wanted is False or "application/openmetrics-text" in header.lower()
+        assert isinstance(wanted, bool)
 
 
 def test_label_blocks_are_built_once_and_dropped_when_a_page_does_without_them() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.stats import host
+from nodeagent.stats.cgroupvalues import UINT64_MAX
 from nodeagent.stats.samples import RlimitSample, SwapSample
 from tests.fakes import hosts
 
@@ -63,19 +64,25 @@ def test_the_number_of_tasks_is_in_the_fourth_field(loadavg: str, tasks: int | N
 
 
 @given(st.text(max_size=60))
-def test_arbitrary_text_never_raises(text: str) -> None:
-    host.count_cpus(text)
-    host.count_tasks(text)
+def test_arbitrary_text_is_no_count_or_a_count(text: str) -> None:
+    assert host.count_cpus(text) >= 0
+    tasks = host.count_tasks(text)
+    assert tasks is None or 0 <= tasks <= UINT64_MAX
 
 
 @given(st.binary(max_size=200))
-def test_arbitrary_files_never_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_arbitrary_files_give_amounts_or_nothing(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     root = tmp_path_factory.mktemp("proc")
     for name in ("meminfo", "stat", "loadavg"):
         (root / name).write_bytes(data)
-    host.read_meminfo(str(root))
-    host.read_boot_time_ns(str(root))
-    host.read_rlimit(str(root), 1)
+    amounts = host.read_meminfo(str(root))
+    assert all(0 <= amount <= UINT64_MAX * 1024 for amount in amounts.values())
+    assert host.read_boot_time_ns(str(root)) >= 0
+    at_ns, max_pids, running = host.read_rlimit(str(root), 1)
+    assert (at_ns, max_pids) == (1, None)
+    assert running is None or 0 <= running <= UINT64_MAX
 
 
 def test_the_smaller_limit_of_tasks_counts(tmp_path: Path) -> None:

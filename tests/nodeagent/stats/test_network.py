@@ -41,10 +41,14 @@ def test_only_whole_lines_of_real_interfaces_count(line: bytes, names: list[str]
 
 
 @given(st.binary(max_size=300))
-def test_arbitrary_bytes_never_raise(data: bytes) -> None:
-    network.parse_net_dev(data)
-    network.parse_net_dev(HEADER + data)
-    network.default_interface(data)
+def test_arbitrary_bytes_give_whole_interfaces_or_none(data: bytes) -> None:
+    for text in (data, HEADER + data):
+        for interface in network.parse_net_dev(text):
+            name, *counters = interface
+            assert isinstance(interface, InterfaceSample) and name
+            assert all(counter is not None and counter >= 0 for counter in counters)
+    default = network.default_interface(data)
+    assert default is None or default
 
 
 def route(name: str, destination: str, metric: int, *, flags: str = "0003") -> str:

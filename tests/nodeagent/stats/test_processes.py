@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.stats import processes
+from nodeagent.stats.cgroupvalues import UINT64_MAX
 from nodeagent.stats.processes import Container, ProcessUsage, read_process_use
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.samples import CgroupSample, CpuSample, ProcessUse
@@ -78,9 +79,10 @@ def test_the_soft_limit_of_open_files(limits: str, expected: int | None) -> None
 
 
 @given(st.text(max_size=80))
-def test_arbitrary_limits_never_raise(text: str) -> None:
-    processes.parse_open_files_limit(text)
-    processes.parse_open_files_limit("Max open files" + text)
+def test_arbitrary_limits_are_a_number_none_at_all_or_unknown(text: str) -> None:
+    for limits in (text, "Max open files" + text, "Max open files " + text):
+        limit = processes.parse_open_files_limit(limits)
+        assert limit is None or -1 <= limit <= UINT64_MAX
 
 
 def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
