@@ -187,7 +187,11 @@ def write_processes(page: Page, rows: Rows) -> None:
     write_family(page, name, "gauge", "Number of threads running inside the container", lines)
     name = "container_threads_max"
     help_text = "Maximum number of threads allowed inside the container, infinity if value is zero"
-    lines = [f"{name}{row.labels}}} {row.sample.limits.threads or 0}{row.end}" for row in rows]
+    lines = [
+        f"{name}{row.labels}}} {value}{row.end}"
+        for row in rows
+        if (value := _limit(row.sample.limits, "threads", 0)) is not None
+    ]
     write_family(page, name, "gauge", help_text, lines)
 
 
@@ -221,14 +225,18 @@ def write_open_files(page: Page, rows: Rows) -> None:
 def write_limits(page: Page, rows: Rows) -> None:
     """Settings carry no stamp; no limit at all is written as 0, as the reference does."""
     for name, help_text, field, unlimited in _LIMIT_FAMILIES:
-        at = Limits._fields.index(field)
         lines = [
             f"{name}{row.labels}}} {value}\n"
             for row in rows
-            if (value := row.sample.limits[at] if row.sample.limits[at] is not None else unlimited)
-            is not None
+            if (value := _limit(row.sample.limits, field, unlimited)) is not None
         ]
         write_family(page, name, "gauge", help_text, lines)
+
+
+def _limit(limits: Limits, field: str, unlimited: int | None) -> int | None:
+    """What is written; None for what a runtime does not tell, which need not be unlimited."""
+    value: int | None = getattr(limits, field)
+    return unlimited if value is None and limits.from_kernel else value
 
 
 _LIMIT_FAMILIES: tuple[tuple[str, str, str, int | None], ...] = (

@@ -91,6 +91,7 @@ def usage_sample(usage: ContainerUsage, processes: int | None = None) -> CgroupS
             # containerd says that 0 bytes are available where there is no limit
             memory_bytes=_sum(usage.memory_available_bytes or None, usage.memory_working_set_bytes),
             swap_bytes=_sum(usage.swap_available_bytes, usage.swap_usage_bytes),
+            from_kernel=False,
         ),
     )
 

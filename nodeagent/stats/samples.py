@@ -102,7 +102,10 @@ class DeviceIo(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Settings of a cgroup; None: no limit, or none that the kernel reports."""
+    """Settings of a cgroup; None: no limit, or none that the kernel reports.
+
+    Not `from_kernel`: told by a runtime, which leaves out what is unlimited or what it lacks.
+    """
 
     memory_bytes: int | None = None
     memory_reservation_bytes: int | None = None
@@ -111,6 +114,7 @@ class Limits(NamedTuple):
     cpu_period_usec: int | None = None
     cpu_shares: int | None = None
     threads: int | None = None
+    from_kernel: bool = True
 
 
 class Settings(NamedTuple):

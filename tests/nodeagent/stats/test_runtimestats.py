@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -55,13 +56,15 @@ class Runtime:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
+        self.memory_available_bytes = 3000
 
     async def sandbox_usage(self) -> Sequence[SandboxUsage]:
         if self.error:
             raise self.error
         interfaces = (InterfaceUsage("eth0", 100, 0, 200, None),)
         total = usage_of("5a9b3e", 9_000_000)
-        containers = (usage_of("4f1c2d", 5_000_000),)
+        container = usage_of("4f1c2d", 5_000_000)
+        containers = (replace(container, memory_available_bytes=self.memory_available_bytes),)
         return [SandboxUsage("shop", POD.uid, total, TIME_NS, interfaces, 4, containers)]
 
 
@@ -127,6 +130,18 @@ async def test_the_metrics_show_them_too_without_inventing_any(sampler: Sampler)
     assert not any(line.startswith("container_memory_cache{") for line in lines)
     assert f'pod="{POD.name}",interface="eth0"}} 100 ' in page, "with the pod: there is no sandbox"
     assert "None" not in page
+
+
+@pytest.mark.parametrize(("available_bytes", "shown"), [(3000, {"memory": "4000"}), (0, {})])
+async def test_a_limit_that_the_runtime_does_not_tell_is_left_out_and_not_called_unlimited(
+    sampler: Sampler, runtime: Runtime, available_bytes: int, shown: dict[str, str]
+) -> None:
+    runtime.memory_available_bytes = available_bytes
+    await sampler.test_loop.step()  # type: ignore[attr-defined]
+    page = render_container_metrics(await sampler.sample()).decode()
+    found = re.findall(r'container_(spec_|threads_max)(\w*){container="web".*} (\d+)\n', page)
+    limits = {name.removesuffix("_limit_bytes"): value for _, name, value in found}
+    assert limits == {**shown, "memory_swap": "42"}
 
 
 @pytest.mark.parametrize(
