@@ -45,7 +45,7 @@ class FrameworkMetrics(Collector):
         yield enabled
         yield CounterMetricFamily(
             "orch_log_lines_dropped",
-            "[ALPHA] Log lines that were not written because their reader did not keep up.",
+            "[ALPHA] Log lines that were refused, or dropped because their reader did not keep up.",
             value=dropped_lines(),
         )
 

@@ -2,7 +2,7 @@
 
 Programs call `configure` once; modules only use `logging.getLogger(__name__)`. One record is one
 line (a traceback excepted): control characters in a message are written as escapes. Nothing waits
-for a line to be written.
+for a line to be written. Python's own warnings are records too, of the logger `py.warnings`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ def configure(*, level: str = "info", format: str = "text", stream: TextIO | Non
     handler.setFormatter(formatter)
     root.handlers[:] = [handler]
     root.setLevel(number)
+    logging.captureWarnings(True)
 
 
 def dropped_lines() -> int:
-    """How many lines this program has dropped because their reader did not keep up."""
+    """How many lines this program could not write: refused, or their reader did not keep up."""
     handlers = logging.getLogger().handlers
     return sum(one.queue.dropped for one in handlers if isinstance(one, QueueHandler))
 

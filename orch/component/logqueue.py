@@ -37,6 +37,7 @@ class LogQueue:
         self._untold = 0
         self._notice = notice
         self._waiting: deque[bytes] = deque()
+        self._lines_in_first = 1  # what a write did not take goes back as one piece
         self._bytes = 0
         self._lock = threading.Condition()
         self._is_served = False  # somebody empties the queue: only that one polls and writes
@@ -45,7 +46,7 @@ class LogQueue:
         self._poll.register(self._descriptor, select.POLLOUT)
 
     def write(self, line: bytes) -> None:
-        """Never waits. What the descriptor refuses (no reader, no space left) is gone."""
+        """Never waits. A line that is refused (no reader, no space left) is gone and counted."""
         with self._lock:
             self._put(line)
             if self._is_served:  # by the thread, or, in a finaliser, by who is being interrupted
@@ -90,16 +91,19 @@ class LogQueue:
 
     def _write_some(self) -> None:
         """As many lines as one write takes whole, or a part of one that is longer."""
-        data = self._waiting.popleft()
+        data, lines = self._waiting.popleft(), self._lines_in_first
         while self._waiting and len(data) + len(self._waiting[0]) <= PIPE_BUF:
             data += self._waiting.popleft()
+            lines += 1
         self._bytes -= len(data)
         try:
             rest = data[os.write(self._descriptor, data[:PIPE_BUF]) :]
         except BlockingIOError:  # another program was faster
             rest = data
         except OSError:
-            return
+            self.dropped += lines
+            rest = b""
+        self._lines_in_first = lines if rest else 1
         if rest:
             self._waiting.appendleft(rest)
             self._bytes += len(rest)

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from orch.component.daemon import SetupError
 @pytest.fixture(autouse=True)
 def root_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The root logger as it was, afterwards."""
+    logging.captureWarnings(False)  # a test before this one may have begun it
     monkeypatch.delenv("JOURNAL_STREAM", raising=False)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.captureWarnings(False)
 
 
 def logged(format: str, *arguments: object, **options: str) -> str:  # noqa: A002
@@ -195,3 +198,17 @@ def test_what_is_no_utf_8_is_escaped(unread: UnreadPipe) -> None:
     logging.getLogger("x").info("pod %s", "\udcff")
     (line,) = unread.read()
     assert line.endswith("pod \\udcff")
+
+
+def test_what_python_warns_of_is_a_line_like_any_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stream = io.StringIO()
+    log.configure(stream=stream, format="json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("a file was left open", ResourceWarning, stacklevel=1)
+    entry = json.loads(stream.getvalue())
+    assert (entry["level"], entry["logger"]) == ("warning", "py.warnings")
+    assert "ResourceWarning: a file was left open" in entry["msg"]
+    assert capsys.readouterr().err == ""

@@ -187,6 +187,30 @@ def test_without_a_reader_lines_are_gone_and_nothing_is_raised() -> None:
     os.close(read_end)
     queue.write(b"into the void\n")
     assert not queue._waiting
+    assert queue.dropped == 1
+    os.close(write_end)
+
+
+def test_lines_that_a_full_disk_refuses_are_counted() -> None:
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    queue = LogQueue(descriptor, notice)
+    for _ in range(3):
+        queue.write(b"of two\nlines\n")
+    assert queue.dropped == 3
+    os.close(descriptor)
+
+
+def test_lines_that_waited_for_a_reader_who_then_left_are_counted_one_by_one() -> None:
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    os.write(write_end, b"." * 1024 * 1024)
+    queue = LogQueue(write_end, notice)
+    for _ in range(3):
+        queue.write(b"waiting\n")
+    assert queue.dropped == 0
+    os.close(read_end)
+    queue.finish(PATIENCE_S)
+    assert queue.dropped == 3
     os.close(write_end)
 
 
