@@ -44,7 +44,7 @@ def add_to(group: argparse._ArgumentGroup) -> None:
         help='passwords: hash,user,uid,"group,…" a line; `orch-apiserver hash-password` makes one',
     )  # fmt: skip
     group.add_argument(
-        "--service-account-issuer", default=DEFAULT_ISSUER, metavar="URL",
+        "--service-account-issuer", type=_issuer, default=DEFAULT_ISSUER, metavar="URL",
         help="who makes the tokens of service accounts: the name of this cluster's API",
     )  # fmt: skip
     group.add_argument(
@@ -76,6 +76,14 @@ def flags_of(values: argparse.Namespace) -> AuthFlags:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _issuer(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(
+            "tokens need the name of who made them; give one, or leave the flag out"
+        )
+    return text
 
 
 def _modes(text: str) -> tuple[str, ...]:
