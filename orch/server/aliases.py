@@ -2,7 +2,7 @@
 
 Off unless `--serve-upstream-aliases` is given. A request under such a name is made one for the own
 group before anything else looks at it, so that it is authorized, counted and routed as that; only
-how its body is read and its answer written remembers the name (`RequestInfo.alias`).
+how its body is read and its answer or refusal written remembers the name (`RequestInfo.alias`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import orjson
 
 from orch.server.requestinfo import RequestInfo
 from orch.wire import aliases
+from orch.wire.errors import ApiError
 from orch.wire.kinds import RESOURCES, Resource
 from orch.wire.names import COORDINATION_GROUP
 from orch.wire.usage import NODE_USAGE, POD_USAGE
@@ -40,6 +41,15 @@ def own_request(info: RequestInfo) -> RequestInfo:
         return info
     namespace = aliases.own_namespace(info.namespace)
     return replace(info, group=own, namespace=namespace, alias=info.group)
+
+
+def refusal_as_asked(error: Exception, info: RequestInfo) -> Exception:
+    """The same refusal, with the group under the name that the request had for it."""
+    if not info.alias or not isinstance(error, ApiError):
+        return error
+    group = info.alias if error.group == info.group else error.group
+    message = error.message.replace(info.group, info.alias)
+    return replace(error, group=group, message=message)
 
 
 def shown_as(alias: str, body: bytes) -> bytes:

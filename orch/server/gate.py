@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from orch.component import httpd
 from orch.component.slicedresponse import size_of
-from orch.server import audit, authorizer
+from orch.server import aliases, audit, authorizer
 from orch.server.audit import Auditor, Trail
 from orch.server.authn import ANONYMOUS
 from orch.server.authorizer import NO_OPINION, Authorizer
@@ -69,7 +69,8 @@ class Gate:
             try:
                 response = await self._enter(request, handler, info)
             except Exception as error:
-                response = httpd.answer_error(request, error, httpd.render_status)
+                refusal = aliases.refusal_as_asked(error, info)
+                response = httpd.answer_error(request, refusal, httpd.render_status)
             code = response.status
             if code == 401 and self.challenge:
                 response.headers.setdefault("WWW-Authenticate", self.challenge)

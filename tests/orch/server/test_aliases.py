@@ -118,8 +118,28 @@ async def test_permission_is_that_of_the_own_group(api: Api) -> None:
     own = await api.call("GET", LEASES, user="stranger")
     theirs = await api.call("GET", THEIRS, user="stranger")
     assert own.status == theirs.status == 403
-    assert own.json["message"] == theirs.json["message"]
+    in_group = 'in API group "coordination.{}"'
+    assert in_group.format("orch.io") in own.json["message"]
+    assert theirs.json["message"] == own.json["message"].replace("orch.io", "k8s.io")
     assert (await api.call("GET", f"{THEIRS}/n1", user="n1")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "said"),
+    [
+        ("GET", None, 'leases.coordination.k8s.io "n1" not found'),
+        ("PUT", {"metadata": {"name": "n1"}, "spec": {"leaseDurationSeconds": 0}}, "n1"),
+    ],
+)
+async def test_a_refusal_names_the_group_as_the_request_did(
+    api: Api, method: str, body: Any, said: str
+) -> None:
+    refused = await api.call(method, f"{THEIRS}/n1", body)
+    assert refused.status >= 400 and said in refused.json["message"]
+    assert refused.json["details"]["group"] == "coordination.k8s.io"
+    assert "coordination.orch.io" not in refused.text
+    own = await api.call(method, f"{LEASES}/n1", body)
+    assert own.json["details"]["group"] == "coordination.orch.io"
 
 
 async def test_both_names_are_discovered_and_described(api: Api) -> None:
