@@ -268,7 +268,10 @@ def _triggers(
     registry: PodRegistry,
     events: EventRecorder,
 ) -> PressureTriggers | None:
-    if not config.psiTriggers or not features.enabled("NodeAgentPSITriggers"):
+    if not config.psiTriggers:
+        return None
+    if not features.enabled("NodeAgentPSITriggers"):
+        log.warning("psiTriggers do nothing: the feature gate NodeAgentPSITriggers is off")
         return None
     return stalls.pressure_triggers(
         config, node_name=node_name, sampler=sampler, registry=registry, recorder=events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from orch.component.features import Features
 from orch.component.health import CheckFailed
 from orch.component.stability import MetricPolicy
 from orch.component.zpages import ZPages
+from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
 
 pytestmark = pytest.mark.may_block  # everything is read and opened before anything is served
 
@@ -82,6 +84,21 @@ async def test_features_add_and_remove_parts(build: Build) -> None:
     )
     assert built.checkpoints is None
     assert built.measuring.stats
+    await built.close()
+
+
+@pytest.mark.parametrize("gate", [False, True])
+async def test_triggers_whose_gate_is_off_are_warned_of_once(
+    build: Build, tmp_path: Path, caplog: pytest.LogCaptureFixture, gate: bool
+) -> None:
+    path = tmp_path / "config.json"
+    trigger = {"resource": "memory", "level": "full", "threshold": "200ms", "window": "2s"}
+    head = {"apiVersion": AGENT_CONFIG_API_VERSION, "kind": AGENT_CONFIG_KIND}
+    path.write_text(json.dumps(head | {"psiTriggers": [trigger]}))
+    built = build(f"--config={path}", f"--feature-gates=NodeAgentPSITriggers={str(gate).lower()}")
+    assert (built.triggers is not None) == gate
+    warned = ["psiTriggers do nothing: the feature gate NodeAgentPSITriggers is off"]
+    assert [line for line in caplog.messages if "psiTriggers" in line] == ([] if gate else warned)
     await built.close()
 
 
