@@ -13,7 +13,6 @@ from aiohttp import HttpVersion11, web
 from orch.component import httpd
 from orch.server import answer, freshness, media, render, renewal, served, watchstream
 from orch.server.call import Call, checked_patch, read_delete_options, read_document, read_object
-from orch.server.gathering import Gathering
 from orch.server.render import Rendering
 from orch.server.requestinfo import RequestInfo, parse_request
 from orch.server.resources import (
@@ -56,7 +55,7 @@ class ResourceHandlers:
     ) -> None:
         self._backend = backend
         self._deleted = deleted
-        self._gathering = Gathering()
+        self._watches = watchstream.Shared()
         self._connectors = dict(connectors or {})  # (plural, subresource) → handler
         self._verbs: Mapping[tuple[str, str], Handler] = {
             ("get", ""): self._get,
@@ -135,7 +134,7 @@ class ResourceHandlers:
             # As the reference does: the stream opens, and its only event says so.
             line = render.render_error(error.to_status())
             return web.Response(body=line, content_type=media.JSON)
-        return await watchstream.stream(call.request, wanted, opened, self._gathering)
+        return await watchstream.stream(call.request, wanted, opened, self._watches)
 
     async def _create(self, call: Call) -> web.Response:
         wanted = options.parse_write_options(call.request.query)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -30,6 +30,18 @@ BOOKMARK_S = 60.0
 _GONE_CHECK_S = 15.0  # a silent watch notices within this that its client has left
 _EVENTS_PER_WRITE = 200
 BUSY_S = 0.02  # a watch is busy for so long after a write
+_LATEST_CHUNKS_MAX = 8
+
+# Chunks that went to one client of several lately, with the first and the last change in them.
+Chunks = dict[tuple[int, int, str, str], tuple[Change, Change, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the watches of one server have in common: when they write, and what several are told."""
+
+    gathering: Gathering = field(default_factory=Gathering)
+    latest_chunks: Chunks = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +75,13 @@ class WatchRequest:
 
 
 async def stream(
-    request: web.Request, wanted: WatchRequest, opened: Opened, gathering: Gathering
+    request: web.Request, wanted: WatchRequest, opened: Opened, shared: Shared
 ) -> web.StreamResponse:
     """Answer with the events of an opened watch; returns when the stream has ended."""
     response = web.StreamResponse(headers=_headers(wanted))
     response.enable_chunked_encoding()
-    writer = _Writer(wanted, request, response)
-    feed = _Feed(request, opened.watch, writer, gathering)
+    writer = _Writer(wanted, request, response, shared.latest_chunks)
+    feed = _Feed(request, opened.watch, writer, shared.gathering)
     try:
         await response.prepare(request)
         if request.method == "HEAD":  # whose answer has no body: what is written would follow it
@@ -196,22 +208,22 @@ class _Feed:
             self._left.set_result(None)
 
 
-# Chunks that went to one client of several lately, with the first and the last change in them.
-_latest_chunks: dict[tuple[int, int, str, str], tuple[Change, Change, bytes]] = {}
-_LATEST_CHUNKS_MAX = 8
-
-
 class _Writer:
     """Lines of one stream; knows whether the columns of a table were already sent."""
 
     def __init__(
-        self, wanted: WatchRequest, request: web.Request, response: web.StreamResponse
+        self,
+        wanted: WatchRequest,
+        request: web.Request,
+        response: web.StreamResponse,
+        latest_chunks: Chunks,
     ) -> None:
         self._wanted = wanted
         self._rendering = wanted.rendering
         self._is_common = wanted.is_common
         self._protocol = request.protocol
         self._response = response
+        self._latest_chunks = latest_chunks
         self._count = request.get(COUNT_SENT)
         self._first = True
 
@@ -245,15 +257,15 @@ class _Writer:
         """Made for the first client of those who are told the same at about one time."""
         first, last = changes[0], changes[-1]
         place = id(first), id(last), self._wanted.namespace, self._rendering.alias
-        known = _latest_chunks.get(place)
+        known = self._latest_chunks.get(place)
         if known is not None and known[0] is first and known[1] is last:
             if self._count is not None:
                 self._count.tell(len(changes))
             return known[2]
         chunk = self._chunk(changes)
-        if len(_latest_chunks) >= _LATEST_CHUNKS_MAX:
-            _latest_chunks.clear()
-        _latest_chunks[place] = first, last, chunk
+        if len(self._latest_chunks) >= _LATEST_CHUNKS_MAX:
+            self._latest_chunks.clear()
+        self._latest_chunks[place] = first, last, chunk
         return chunk
 
     def _chunk(self, changes: Sequence[Change]) -> bytes:
