@@ -7,7 +7,7 @@ which a client must have asked for in so many words (reference/apiserver.md §1.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,10 @@ class Discovery:
             for version in _VERSIONS
         }
         self._legacy = {path: Document(body) for path, body in _legacy(groups, address).items()}
+
+    @property
+    def paths(self) -> Collection[str]:
+        return self._legacy.keys()
 
     def find(self, path: str, accept: str) -> Document | None:
         """The document at a path in the form the client prefers; None when there is none."""

@@ -20,17 +20,14 @@ Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 def routes(
     resources: Sequence[Resource],
-    address: str,
+    discovery: Discovery,
     health: HealthChecks,
     sli: SliMetrics,
     page: Callable[[str], Awaitable[tuple[bytes, str]]],
 ) -> list[web.RouteDef]:
-    """Every route that is not a resource's.
-
-    `address` is what discovery says clients use; `page` renders the metrics for an Accept header.
-    """
+    """Every route that is not a resource's; `page` renders the metrics for an Accept header."""
     return [
-        *discovery_routes(Discovery(resources, address)),
+        *discovery_routes(discovery),
         *openapi_routes(resources),
         *_both("/version", _fixed(_version())),
         *health.handlers(),
@@ -56,6 +53,13 @@ def discovery_routes(discovery: Discovery) -> list[web.RouteDef]:
         for path in ("/api", "/api/{version}", "/apis", "/apis/{group}", "/apis/{group}/{version}")
         for route in _both(path, discover)
     ]
+
+
+def index(others: Sequence[web.RouteDef], discovery: Discovery) -> web.RouteDef:
+    """`GET /`: the paths of discovery and of these other routes, but for those with variables."""
+    served = {other.path for other in others if not other.path.startswith("/api")}
+    fixed = {path for path in served if "{" not in path and not path.endswith("/")}
+    return web.get("/", _fixed(orjson.dumps({"paths": sorted({*fixed, *discovery.paths})})))
 
 
 def openapi_routes(resources: Sequence[Resource]) -> list[web.RouteDef]:

@@ -36,6 +36,7 @@ from orch.server.authorizer import Authorizer, NodeAuthorizer, chain_of
 from orch.server.collecting import Collector
 from orch.server.credentials import Credentials
 from orch.server.deadline import Deadlines
+from orch.server.discovery import Discovery
 from orch.server.flags import Flags
 from orch.server.follower import Follower
 from orch.server.gate import Gate
@@ -200,13 +201,15 @@ class Server:
             gate = replace(gate, own_request=aliases.own_request)
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"
         resources = aliases.served_resources(upstream=upstream)
+        discovery = Discovery(resources, address)
         others = nonresource.routes(
-            resources, address, self._health(), self._slis, self._metrics_page
+            resources, discovery, self._health(), self._slis, self._metrics_page
         )
         others += self._usage.routes() if upstream else []
         pages = ZPages(NAME, self._flags.shown, emulated=self._flags.emulated_version)
         others += pages.routes(self._flags.features)
         others.append(configz("apiserverconfig", self._configuration))
+        others.append(nonresource.index(others, discovery))
         who = self._credentials
         reviews = Reviews(self.authorizer, who.tokens.review, self._backend.now)
         issuing = TokenRequests(self._backend, who.accounts, self._flags.auth.audiences)

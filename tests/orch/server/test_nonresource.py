@@ -10,6 +10,7 @@ import pytest
 from orch.server import openapi
 from tests.orch.server.harness import Api, Pki
 
+RBAC = "/apis/rbac.authorization.orch.io/v1"
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -43,11 +44,40 @@ async def test_discovery_documents_are_found_with_and_without_a_slash(
     assert (await api.call("GET", path)).json["kind"] == kind
 
 
-@pytest.mark.parametrize("path", ["/", "/api/v2", "/apis/x.io", "/apis/x.io/v1", "/openapi/v4"])
+@pytest.mark.parametrize("path", ["/api/v2", "/apis/x.io", "/apis/x.io/v1", "/openapi/v4"])
 async def test_unknown_paths_are_plain_404s(api: Api, path: str) -> None:
     answer = await api.call("GET", path)
     assert (answer.status, answer.text) == (404, "404 page not found\n")
     assert answer.headers["Content-Type"].startswith("text/plain")
+
+
+async def test_the_root_lists_the_paths_that_are_served(api: Api) -> None:
+    paths = (await api.call("GET", "/")).json["paths"]
+    assert paths == sorted(set(paths))
+    assert {"/api", "/api/v1", "/apis", "/apis/coordination.orch.io/v1"} <= set(paths)
+    assert {"/configz", "/healthz", "/metrics", "/openapi/v2", "/openapi/v3", "/version"} <= set(
+        paths
+    )
+    for path in paths:
+        assert (await api.call("GET", path)).status == 200, path
+
+
+async def test_the_root_is_for_those_whose_roles_name_it(api: Api) -> None:
+    assert (await api.call("GET", "/", user="stranger")).status == 403
+    rule = {"verbs": ["get"], "nonResourceURLs": ["/"]}
+    role = {"metadata": {"name": "root"}, "rules": [rule]}
+    await api.call("POST", f"{RBAC}/clusterroles", role)
+    binding = {
+        "metadata": {"name": "root"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.orch.io",
+            "kind": "ClusterRole",
+            "name": "root",
+        },
+        "subjects": [{"kind": "User", "name": "stranger"}],
+    }
+    await api.call("POST", f"{RBAC}/clusterrolebindings", binding)
+    assert (await api.call("GET", "/", user="stranger")).status == 200
 
 
 async def test_openapi_is_json_and_in_protobuf_for_older_clients(api: Api) -> None:
