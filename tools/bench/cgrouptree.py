@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,6 +42,11 @@ def targets_below(parent: str, containers: int) -> list[PodTarget]:
         _pod(parent, index, min(CONTAINERS_PER_POD, containers - index))
         for index in range(0, containers, CONTAINERS_PER_POD)
     ]
+
+
+def parent_of(targets: Sequence[PodTarget]) -> str:
+    """The cgroup that all of them are below."""
+    return targets[0].cgroup_parent.rpartition("/")[0]
 
 
 def _remove(made: list[Path]) -> None:

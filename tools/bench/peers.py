@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from tools.bench import processes
 from tools.bench.client import percentile
 
+START_WITHIN_S = 60.0
 SOURCE = Path(__file__).with_name("pread.c")
 
 
@@ -69,21 +69,6 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(20)
 
 
-@contextmanager
-def cadvisor(interval: str, port: int = 0) -> Iterator[subprocess.Popen[bytes] | None]:
-    """cAdvisor when `CADVISOR` names its binary, keeping house at the given interval; else None."""
-    program = os.environ.get("CADVISOR", "")
-    if not program:
-        yield None
-        return
-    command = [
-        program, f"--port={port or free_port()}", "--listen_ip=127.0.0.1", "--docker_only=false",
-        f"--housekeeping_interval={interval}", "--allow_dynamic_housekeeping=false",
-    ]  # fmt: skip
-    with running(command) as process:
-        yield process
-
-
 @dataclass(frozen=True, slots=True)
 class Scraped:
     """What a scrape of another exporter costs; CPU is that of its process."""
@@ -114,27 +99,18 @@ def node_exporter(scrapes: int = 100) -> Scraped | None:
         return None
     port = free_port()
     with running([program, f"--web.listen-address=127.0.0.1:{port}"]) as process:
-        return scraped(process.pid, f"http://127.0.0.1:{port}/metrics", scrapes)
-
-
-def scraped_cadvisor(scrapes: int = 20) -> Scraped | None:
-    """cAdvisor's own page, without housekeeping in between; None where it is not given."""
-    port = free_port()
-    with cadvisor("1h", port) as process:
-        if process is None:
-            return None
-        return scraped(process.pid, f"http://127.0.0.1:{port}/metrics", scrapes)
+        url = f"http://127.0.0.1:{port}/metrics"
+        wait_for(process, url)
+        return scraped(process.pid, url, scrapes)
 
 
 def scraped(pid: int, url: str, scrapes: int) -> Scraped:
-    """Scrape it one request after the other; OSError when it never answers."""
-    _wait_for(url)
+    """Scrape what answers already, one request after the other."""
     before_s = processes.cpu_s(pid)
     walls, body = [], b""
     for _ in range(scrapes):
         begun_s = time.perf_counter()
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            body = answer.read()
+        body = fetched(url)
         walls.append((time.perf_counter() - begun_s) * 1e3)
     cpu_s = processes.cpu_s(pid) - before_s
     series = sum(1 for line in body.splitlines() if line and not line.startswith(b"#"))
@@ -148,15 +124,24 @@ def scraped(pid: int, url: str, scrapes: int) -> Scraped:
     )
 
 
-def _wait_for(url: str) -> None:
-    for _ in range(100):
+def wait_for(process: subprocess.Popen[bytes], url: str) -> None:
+    """Until it answers; OSError when it ends before, or takes more than a minute."""
+    until_s = time.monotonic() + START_WITHIN_S
+    while process.poll() is None and time.monotonic() < until_s:
         try:
-            with urllib.request.urlopen(url, timeout=30) as answer:
-                answer.read()
-                return
+            fetched(url)
         except OSError:
             time.sleep(0.1)
-    raise OSError(f"{url} does not answer")
+        else:
+            return
+    raise OSError(f"{url} does not answer; exit code of its program: {process.returncode}")
+
+
+def fetched(url: str) -> bytes:
+    """The body; OSError for no answer, or for one that is no success."""
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        body: bytes = answer.read()
+    return body
 
 
 def free_port() -> int:

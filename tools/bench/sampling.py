@@ -1,8 +1,9 @@
 """What a sample costs, beside the least that it could.
 
 One pass over real, empty cgroups at five sizes: our readers, with texts that stay and with texts
-that all change, beside a C program that does the same reads on kept descriptors; all ways in every
-round, so that a noisy neighbour disturbs them alike. CPU microseconds per cgroup, medians.
+that all change, beside a C program that does the same reads on kept descriptors, and cAdvisor when
+CADVISOR names its binary; all ways by turns, so that a noisy neighbour disturbs them alike. CPU
+microseconds per cgroup, medians.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from nodeagent.stats.cgroups import CgroupReaders
 from nodeagent.stats.layout import POSITIONS, Layout
 from nodeagent.stats.placement import Placement
-from tools.bench import cgrouptree, peers
+from tools.bench import cadvisor, cgrouptree, peers
 from tools.bench.client import percentile
 from tools.bench.peers import CReader
 from tools.bench.table import Table
@@ -25,6 +26,7 @@ FLAT_FROM = 110
 ROUNDS = 15
 COLD_PASSES = 5
 COLD_PAUSE_S = 0.4
+PEER_PAUSE_S = 0.2  # its garbage is its own
 UNLIMITED = 1_000_000
 
 
@@ -42,6 +44,7 @@ class Costs:
     changed: float
     cold: float
     by_name: float
+    cadvisor: float | None
     wall_p50_ms: float
     wall_p99_ms: float
 
@@ -52,19 +55,29 @@ def add_rows(table: Table) -> dict[int, Costs]:
     costs = {}
     for size in SIZES:
         with cgrouptree.pods(size) as (layout, targets):
-            costs[size] = _measure(size, layout, Placement(layout).all(targets))
+            paths = Placement(layout).all(targets)
+            with cadvisor.running("1h", below=cgrouptree.parent_of(targets)) as peer:
+                costs[size] = _measure(size, layout, paths, peer)
         _print_line(costs[size])
-    for size, one in costs.items():
-        table.row(
-            f"pass, {size} containers, texts unchanged, x C", one.same / one.c_kept, at_most=2
-        )
-        table.row(
-            f"pass, {size} containers, every text new, x C", one.changed / one.c_kept, at_most=2
-        )
-        table.row(f"pass, {size} containers, after a pause, x C", one.cold / one.c_cold, at_most=3)
+    for one in costs.values():
+        judge(table, one)
     table.row("per-cgroup cost, 110 to 1,000 containers, away from their mean, %",
               _unevenness(costs.values()), at_most=25)  # fmt: skip
     return costs
+
+
+def judge(table: Table, one: Costs) -> None:
+    """The rows of one size; the limit beside cAdvisor holds from 110 containers on."""
+    what = f"pass, {one.containers} containers"
+    table.row(f"{what}, texts unchanged, x C", one.same / one.c_kept, at_most=2)
+    table.row(f"{what}, every text new, x C", one.changed / one.c_kept, at_most=2)
+    table.row(f"{what}, after a pause, x C", one.cold / one.c_cold, at_most=3)
+    if one.cadvisor is not None:
+        limit = 8 if one.containers >= FLAT_FROM else None
+        table.row(f"{what}, texts unchanged, cheaper than cAdvisor, x",
+                  one.cadvisor / one.same, at_least=limit)  # fmt: skip
+        table.row(f"{what}, every text new, cheaper than cAdvisor, x",
+                  one.cadvisor / one.changed, at_least=limit)  # fmt: skip
 
 
 def _unevenness(costs: Iterable[Costs]) -> float:
@@ -78,20 +91,23 @@ def _print_head() -> None:
     print("one pass, CPU microseconds per cgroup (containers and their pods)\n")
     print(
         "| containers | cgroups | files each | C kept | C open | ours, same texts | ours, all new "
-        "| ours by name | C after a pause | ours after a pause | pass p50 / p99 ms |"
+        "| ours by name | cAdvisor | C after a pause | ours after a pause | pass p50 / p99 ms |"
     )
-    print("|" + "---|" * 11)
+    print("|" + "---|" * 12)
 
 
 def _print_line(costs: Costs) -> None:
     each = (costs.files, costs.c_kept, costs.c_open, costs.same, costs.changed, costs.by_name,
-            costs.c_cold, costs.cold)  # fmt: skip
-    columns = [str(costs.containers), str(costs.cgroups), *(f"{value:.1f}" for value in each)]
+            costs.cadvisor, costs.c_cold, costs.cold)  # fmt: skip
+    columns = [str(costs.containers), str(costs.cgroups)]
+    columns += ["-" if value is None else f"{value:.1f}" for value in each]
     columns.append(f"{costs.wall_p50_ms:.1f} / {costs.wall_p99_ms:.1f}")
     print(f"| {' | '.join(columns)} |", flush=True)
 
 
-def _measure(containers: int, layout: Layout, paths: list[str]) -> Costs:
+def _measure(
+    containers: int, layout: Layout, paths: list[str], peer: cadvisor.Running | None
+) -> Costs:
     kept, named = CgroupReaders(layout, fd_budget=UNLIMITED), CgroupReaders(layout, fd_budget=0)
     one_pass(kept, paths)
     one_pass(named, paths)
@@ -99,10 +115,10 @@ def _measure(containers: int, layout: Layout, paths: list[str]) -> Costs:
     with peers.c_reader(files) as c:
         if c is None:
             raise cgrouptree.NoCgroups("no C compiler: install gcc to measure the limit")
-        costs = _alternate(kept, named, paths, c)
+        costs = _alternate(kept, named, paths, c, peer)
     kept.close()
+    walls, theirs = costs["walls"], costs.pop("cadvisor")
     each = {name: statistics.median(values) / len(paths) for name, values in costs.items()}
-    walls = costs["walls"]
     return Costs(
         containers=containers,
         cgroups=len(paths),
@@ -114,16 +130,26 @@ def _measure(containers: int, layout: Layout, paths: list[str]) -> Costs:
         changed=each["changed"],
         cold=each["cold"],
         by_name=each["by_name"],
+        cadvisor=statistics.median(theirs) if theirs else None,
         wall_p50_ms=statistics.median(walls) / 1e3,
         wall_p99_ms=percentile(walls, 990) / 1e3,
     )
 
 
 def _alternate(
-    kept: CgroupReaders, named: CgroupReaders, paths: list[str], c: CReader
+    kept: CgroupReaders,
+    named: CgroupReaders,
+    paths: list[str],
+    c: CReader,
+    peer: cadvisor.Running | None,
 ) -> dict[str, list[float]]:
-    """CPU microseconds of whole passes, by way; `walls` is the latency of unchanged ones."""
-    names = ("c_kept", "c_open", "c_cold", "same", "changed", "cold", "by_name", "walls")
+    """CPU microseconds of whole passes, by way.
+
+    `walls` is the latency of unchanged ones; those of `cadvisor` are per cgroup already.
+    """
+    names = (
+        "c_kept", "c_open", "c_cold", "same", "changed", "cold", "by_name", "cadvisor", "walls"
+    )  # fmt: skip
     costs: dict[str, list[float]] = {name: [] for name in names}
     for round_ in range(ROUNDS):
         costs["c_kept"] += c.passes("kept", 1)
@@ -134,6 +160,9 @@ def _alternate(
         if round_ % 3 == 0:
             costs["by_name"].append(_cpu(lambda: one_pass(named, paths)))
             costs["c_open"] += c.passes("open", 1)
+            if peer:
+                costs["cadvisor"].append(cadvisor.pass_usec(peer))
+                time.sleep(PEER_PAUSE_S)
     for _ in range(COLD_PASSES):
         time.sleep(COLD_PAUSE_S)
         costs["cold"].append(_cpu(lambda: one_pass(kept, paths)))

@@ -13,6 +13,7 @@ import time
 
 from orch.component.daemon import freeze_gc
 from tools.bench import (
+    cadvisor,
     cgrouptree,
     peers,
     rendering,
@@ -54,15 +55,15 @@ def _rendering(table: Table) -> None:
         table.note("node exporter", "not installed (Debian package prometheus-node-exporter)")
     else:
         table.note("node exporter, a scrape", str(exporter))
-    with cgrouptree.pods(rendering.SIZES[-1]):
-        cadvisor = peers.scraped_cadvisor()
-    if cadvisor is None:
-        table.note("cAdvisor", "not given (CADVISOR=path)")
-        return
-    table.note(f"cAdvisor, {rendering.SIZES[-1]} containers, a scrape", str(cadvisor))
-    ours = pages[rendering.SIZES[-1]].ours_usec
-    table.row("containerstats, cheaper per series than cAdvisor, x",
-              cadvisor.usec_per_series / ours, at_least=10)  # fmt: skip
+    for size in rendering.SIZES[1:]:
+        with cgrouptree.pods(size) as (_, targets):
+            page = cadvisor.scraped(below=cgrouptree.parent_of(targets))
+        if page is None:
+            table.note("cAdvisor", "not given (CADVISOR=path)")
+            return
+        table.note(f"cAdvisor, {size} containers, a scrape", str(page))
+        table.row(f"containerstats, {size} containers, cheaper per series than cAdvisor, x",
+                  page.usec_per_series / pages[size].ours_usec, at_least=10)  # fmt: skip
 
 
 def _raise_descriptor_limit() -> None:
