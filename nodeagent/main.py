@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import ssl
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -79,12 +78,12 @@ async def _run(
     held = await lock.take_lock(options.lock_file, wait=options.exit_on_lock_contention)
     notifier = Notifier.from_environment()
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
-    context = _serving_context(options, current.value)
+    tls = _serving_tls(options, current.value)
     built = parts.build(options, current, features)
     _make_directories(options, current.value)
     watchdog = built.watchdog(notifier, interval_s=watchdog_s) if watchdog_s else None
     services = built.services(watchdog, options.metric_policy, pages)
-    listeners = serving.build_listeners(options, current.value, services, context)
+    listeners = serving.build_listeners(options, current.value, services, tls)
     periodic = _periodic(built, listeners, current.value)
     reloader = Reloader(
         options,
@@ -173,11 +172,11 @@ def _apply(config: NodeAgentConfiguration, built: Parts, periodic: Mapping[str, 
     built.status.wake()
 
 
-def _serving_context(options: Options, config: NodeAgentConfiguration) -> ssl.SSLContext:
+def _serving_tls(options: Options, config: NodeAgentConfiguration) -> serving.Tls:
     """What the secure port serves with; an own certificate lies below the root directory."""
     if not config.tlsCertFile:
         _make_directory(options.root_dir, _ROOT_MODE)
-    return serving.tls_context(options, config)
+    return serving.read_tls(options, config)
 
 
 def _make_directories(options: Options, config: NodeAgentConfiguration) -> None:

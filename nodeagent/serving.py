@@ -17,9 +17,17 @@ from nodeagent.server import Services
 from nodeagent.stats.host import read_host_facts
 from orch.component import clock
 from orch.component.httpd import HttpServer, server_context
-from orch.component.tlsrenewal import TlsRenewal
+from orch.component.tlsrenewal import TlsFiles, TlsRenewal
 
 MAX_CONNECTIONS = 1024  # of TLS, at some 42 kB each
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """A context, and the files as they were before it was made of them."""
+
+    files: TlsFiles
+    context: ssl.SSLContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +54,28 @@ def build_listeners(
     options: Options,
     config: NodeAgentConfiguration,
     services: Services,
-    context: ssl.SSLContext,
+    tls: Tls,
 ) -> Listeners:
-    """The ports that the configuration asks for; `context` is `tls_context`'s."""
+    """The ports that the configuration asks for; `tls` is `read_tls`'s."""
     secure = HttpServer(
         server.secure_app(services),
         host=config.address,
         port=config.port,
-        ssl_context=context,
+        ssl_context=tls.context,
         name="nodeagent",
         max_connections=MAX_CONNECTIONS,
     )
-    renewal = TlsRenewal(
-        secure,
-        lambda: tls_context(options, config),
-        files=certificate_files(options, config),
-        client_ca_file=config.authentication.x509.clientCAFile,
-    )
+    renewal = TlsRenewal(secure, lambda: tls_context(options, config), tls.files)
     return Listeners(secure, tuple(_plain(config, services)), renewal)
+
+
+def read_tls(options: Options, config: NodeAgentConfiguration) -> Tls:
+    """What the secure port begins with; makes the agent's own certificate when it has none."""
+    if not config.tlsCertFile:
+        _make_certificate(options)
+    pair = certificate_files(options, config)
+    files = TlsFiles(pair, config.authentication.x509.clientCAFile)
+    return Tls(files, tls_context(options, config))
 
 
 def tls_context(options: Options, config: NodeAgentConfiguration) -> ssl.SSLContext:

@@ -30,6 +30,22 @@ class Renewable(Protocol):
     def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None: ...
 
 
+class TlsFiles:
+    """Certificate and CA files, with what was in them when this was made.
+
+    Make it, which reads them, before the first context is: then no change between is missed.
+    """
+
+    def __init__(self, files: Sequence[str], client_ca_file: str | None = None) -> None:
+        self._files = tuple(files)
+        self._ca_files = (client_ca_file,) if client_ca_file else ()
+        self.seen = self.look()
+
+    def look(self) -> tuple[bytes, bytes]:
+        """Digests of what is in the certificate files and in the CA's."""
+        return _digest(self._files), _digest(self._ca_files)
+
+
 class TlsRenewal:
     """`step` looks at the files once; `make` builds the context that they ask for.
 
@@ -41,24 +57,22 @@ class TlsRenewal:
         self,
         user: Renewable,
         make: Callable[[], ssl.SSLContext],
+        files: TlsFiles,
         *,
-        files: Sequence[str],
-        client_ca_file: str = "",
         words: tuple[str, str] = ("serving certificate", "client CA"),
     ) -> None:
         self.renewals = 0
         self._user = user
         self._words = words
         self._make = make
-        self._files = tuple(files)
-        self._ca_files = (client_ca_file,) if client_ca_file else ()
-        self._seen: tuple[bytes, bytes] | None = None
+        self._files = files
+        self._seen = files.seen
 
     async def step(self) -> None:
-        """Renew when a file is another than it was at the step before."""
-        seen = await asyncio.to_thread(self._look)
+        """Renew when a file is another than it was at the step before, or at the start."""
+        seen = await asyncio.to_thread(self._files.look)
         before, self._seen = self._seen, seen
-        if before is None or before == seen:
+        if before == seen:
             return
         try:
             context = await asyncio.to_thread(self._make)
@@ -69,9 +83,6 @@ class TlsRenewal:
         self._user.renew(context, end_connections=ca_changed)
         self.renewals += 1
         log.info("%s uses its new %s", self._user.name, self._words[ca_changed])
-
-    def _look(self) -> tuple[bytes, bytes]:
-        return _digest(self._files), _digest(self._ca_files)
 
 
 def _digest(files: Sequence[str]) -> bytes:

@@ -27,6 +27,7 @@ from orch.component.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.httpd import HttpServer
 from orch.component.loops import Periodic
 from orch.component.notify import Notifier
+from orch.component.tlsrenewal import TlsFiles
 from orch.component.zpages import ZPages
 from orch.lifecycle import options as flags
 from orch.lifecycle import serving
@@ -59,6 +60,7 @@ class Files:
     """What the files named by flags say, read before anything runs."""
 
     api: ClientConfig
+    tls_files: TlsFiles
     tls: ssl.SSLContext
     metrics: LifecycleMetrics  # its process metrics read /proc
 
@@ -67,7 +69,8 @@ def read_files(options: Options) -> Files:
     """SetupError names the file that cannot be used."""
     metrics = LifecycleMetrics(options.metric_policy)
     metrics.registry.register(FrameworkMetrics(options.features, emulated=options.emulated_version))
-    return Files(load_kubeconfig(options.kubeconfig), serving.context(options), metrics)
+    api, tls_files = load_kubeconfig(options.kubeconfig), serving.files(options)
+    return Files(api, tls_files, serving.context(options), metrics)
 
 
 async def run(options: Options, files: Files, stop: Stop) -> None:
@@ -83,9 +86,8 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
         ssl_context=files.tls,
         name=PROGRAM,
     )
-    certificates = Periodic(
-        "certificates", serving.renewal(http, options).step, interval_s=tlsrenewal.INTERVAL_S
-    )
+    renewal = serving.renewal(http, options, files.tls_files)
+    certificates = Periodic("certificates", renewal.step, interval_s=tlsrenewal.INTERVAL_S)
     port = await http.start()
     notifier = Notifier.from_environment()
     try:

@@ -21,7 +21,7 @@ from orch.component import clock, httpd, slis
 from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
 from orch.component.httpd import HttpServer
-from orch.component.tlsrenewal import TlsRenewal
+from orch.component.tlsrenewal import TlsFiles, TlsRenewal
 from orch.component.zpages import ZPages, configz
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.lifecycle.options import PROGRAM, Options
@@ -98,12 +98,15 @@ def _is_below(path: str, prefixes: tuple[str, ...]) -> bool:
     return any(path == prefix or path.startswith(f"{prefix}/") for prefix in prefixes)
 
 
-def renewal(server: HttpServer, options: Options) -> TlsRenewal:
-    """Keeps the listener's TLS as the files of the options are."""
+def files(options: Options) -> TlsFiles:
+    """As they are now, before the context is made of them."""
     pair = (options.tls_cert_file, options.tls_private_key_file) if options.tls_cert_file else ()
-    return TlsRenewal(
-        server, lambda: context(options), files=pair, client_ca_file=options.client_ca_file
-    )
+    return TlsFiles(pair, options.client_ca_file)
+
+
+def renewal(server: HttpServer, options: Options, files: TlsFiles) -> TlsRenewal:
+    """Keeps the listener's TLS as the files of the options are."""
+    return TlsRenewal(server, lambda: context(options), files)
 
 
 def context(options: Options) -> ssl.SSLContext:

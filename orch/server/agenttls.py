@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orch.component import tls
 from orch.component.daemon import SetupError
-from orch.component.tlsrenewal import Renewable, TlsRenewal
+from orch.component.tlsrenewal import Renewable, TlsFiles, TlsRenewal
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,17 @@ class AgentTls:
         """SetupError names the file that cannot be used."""
         return None if self.ca_file is None else self._read(self.ca_file)
 
-    def renewal(self, user: Renewable) -> TlsRenewal | None:
-        """What looks at the files for `user`; None without any."""
+    def files(self) -> TlsFiles:
+        """As they are now, before the context is made of them."""
+        pair = [file for file in (self.cert_file, self.key_file) if file]
+        return TlsFiles(pair, self.ca_file)
+
+    def renewal(self, user: Renewable, files: TlsFiles) -> TlsRenewal | None:
+        """What looks at the files for `user`; None where no agent is called."""
         if (ca_file := self.ca_file) is None:
             return None
-        files = [file for file in (self.cert_file, self.key_file) if file]
-        return TlsRenewal(
-            user,
-            lambda: self._read(ca_file),
-            files=files,
-            client_ca_file=ca_file,
-            words=("client certificate", "node agent CA"),
-        )
+        words = "client certificate", "node agent CA"
+        return TlsRenewal(user, lambda: self._read(ca_file), files, words=words)
 
     def _read(self, ca_file: str) -> ssl.SSLContext:
         try:

@@ -20,7 +20,7 @@ from orch.component import log as logs
 from orch.component.daemon import SetupError, Stop
 from orch.component.loops import Periodic
 from orch.component.notify import Notifier
-from orch.component.tlsrenewal import TlsRenewal
+from orch.component.tlsrenewal import TlsFiles, TlsRenewal
 from orch.server import flags as server_flags
 from orch.server import passwords
 from orch.server.flags import Flags
@@ -63,6 +63,7 @@ async def run(flags: Flags, stop: Stop) -> None:
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
     pair = flags.tls_cert_file, flags.tls_private_key_file
     make_context = partial(httpd.server_context, *pair, client_ca_file=flags.client_ca_file)
+    files = await asyncio.to_thread(TlsFiles, pair, flags.client_ca_file)
     context = await asyncio.to_thread(make_context)
     _raise_file_limit(flags.max_connections)
     server = await asyncio.to_thread(Server, flags)  # it reads certificates
@@ -74,7 +75,7 @@ async def run(flags: Flags, stop: Stop) -> None:
         name=NAME,
         max_connections=flags.max_connections,
     )
-    renewal = TlsRenewal(http, make_context, files=pair, client_ca_file=flags.client_ca_file or "")
+    renewal = TlsRenewal(http, make_context, files)
     certificates = Periodic("certificates", renewal.step, interval_s=tlsrenewal.INTERVAL_S)
     try:
         await server.open()

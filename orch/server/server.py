@@ -100,10 +100,11 @@ class Server:
             flags.nodeagent_client_certificate,
             flags.nodeagent_client_key,
         )
+        files = tls.files()
         self._proxy = NodeProxy(
             self._backend, tls.context(), allow_local=flags.node_proxy_allow_loopback
         )
-        self._renewal = tls.renewal(self._proxy)
+        self._renewal = tls.renewal(self._proxy, files)
         self._collector = Collector(self._backend)
         self._usage = UsagePages(self._backend, self._proxy)
         self.app = self._application()

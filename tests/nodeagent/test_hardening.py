@@ -149,8 +149,8 @@ async def test_cis_4_2_11_a_new_certificate_is_shown_and_no_request_fails(
         ]
     )
     config = load_config(None, None, given.overrides)
-    context = serving.tls_context(given, config)
-    listeners = serving.build_listeners(given, config, unserved.services, context)
+    tls = serving.read_tls(given, config)
+    listeners = serving.build_listeners(given, config, unserved.services, tls)
     unserved.port = await listeners.start()
     try:
         await listeners.renewal.step()

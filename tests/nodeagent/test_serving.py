@@ -14,6 +14,7 @@ from nodeagent.config.load import load_config
 from nodeagent.options import Options
 from nodeagent.server import read_only_app
 from orch.component.daemon import SetupError
+from tests.conftest import Pki
 from tests.fakes.agent import Agent
 
 pytestmark = pytest.mark.may_block
@@ -65,9 +66,25 @@ async def test_the_read_only_port_is_off_and_health_is_on_unless_said_otherwise(
     unserved: Agent, tmp_path: Path, flags: tuple[str, ...], names: list[str]
 ) -> None:
     parsed, config = given(f"--cert-dir={tmp_path}", *flags)
-    context = serving.tls_context(parsed, config)
-    listeners = serving.build_listeners(parsed, config, unserved.services, context)
+    tls = serving.read_tls(parsed, config)
+    listeners = serving.build_listeners(parsed, config, unserved.services, tls)
     assert [one.name for one in listeners.plain] == names
+
+
+async def test_tls_is_kept_as_its_files_are_from_the_moment_they_are_read(
+    unserved: Agent, tmp_path: Path, pki: Pki
+) -> None:
+    ca = tmp_path / "ca"
+    ca.write_text(Path(pki.ca_file).read_text())
+    parsed, config = given(f"--cert-dir={tmp_path}", f"--client-ca-file={ca}")
+    tls = serving.read_tls(parsed, config)
+    listeners = serving.build_listeners(parsed, config, unserved.services, tls)
+    await listeners.renewal.step()
+    assert listeners.renewal.renewals == 0, "the agent's own certificate is the one it made"
+    ca.write_text(f"{ca.read_text()}\n")
+    listeners = serving.build_listeners(parsed, config, unserved.services, tls)
+    await listeners.renewal.step()
+    assert listeners.renewal.renewals == 1
 
 
 def routes(app: Any) -> set[tuple[str, str]]:
@@ -102,8 +119,8 @@ async def test_no_port_without_authentication_has_a_checkpoint_route(
         f"--healthz-port={free_port()}",
         f"--read-only-port={free_port()}",
     )
-    context = serving.tls_context(parsed, config)
-    listeners = serving.build_listeners(parsed, config, unserved.services, context)
+    tls = serving.read_tls(parsed, config)
+    listeners = serving.build_listeners(parsed, config, unserved.services, tls)
     assert await listeners.start() == config.port
     try:
         async with aiohttp.ClientSession() as session:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from orch.component import httpd
 from orch.component.httpd import HttpServer
-from orch.component.tlsrenewal import TlsRenewal
+from orch.component.tlsrenewal import TlsFiles, TlsRenewal
 from tests.conftest import Credentials, Pki
 
 
@@ -28,12 +28,11 @@ class Listener:
         self.install(pki.server(), pki.ca_file)
         app = web.Application()
         app.router.add_get("/", self._who)
+        files = TlsFiles((self.cert, self.key), self.ca)
         self.server = HttpServer(
             app, host="127.0.0.1", port=0, ssl_context=self._context(), name="test"
         )
-        self.renewal = TlsRenewal(
-            self.server, self._context, files=(self.cert, self.key), client_ca_file=self.ca
-        )
+        self.renewal = TlsRenewal(self.server, self._context, files)
         self.port = 0
 
     def install(self, pair: Credentials, ca_file: str) -> None:
@@ -56,7 +55,6 @@ class Listener:
 async def listener(tmp_path: Path, pki: Pki) -> AsyncIterator[Listener]:
     made = Listener(tmp_path, pki)
     made.port = await made.server.start()
-    await made.renewal.step()
     yield made
     await made.server.stop(1.0)
 
@@ -134,6 +132,18 @@ async def test_files_that_stay_the_same_renew_nothing(listener: Listener, pki: P
         Path(listener.cert).touch()
         await listener.renewal.step()
     assert listener.server.ssl_context is context
+
+
+@pytest.mark.may_block
+async def test_a_change_between_the_start_and_the_first_look_is_not_missed(
+    tmp_path: Path, pki: Pki, other: Pki
+) -> None:
+    listener = Listener(tmp_path, pki)
+    listener.install(pki.server(), other.ca_file)
+    await listener.renewal.step()
+    assert listener.renewal.renewals == 1
+    await listener.renewal.step()
+    assert listener.renewal.renewals == 1
 
 
 @pytest.mark.may_block

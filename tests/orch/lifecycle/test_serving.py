@@ -133,12 +133,12 @@ async def test_monitoring_may_read_and_nothing_else(pki: Pki) -> None:
 @pytest.mark.may_block
 async def test_its_tls_is_kept_as_its_files_are(pki: Pki, tmp_path: Path) -> None:
     parsed = serving_options(pki)
+    files = serving.files(parsed)
     http = HttpServer(
         serving.application(Pages(), guarded=True),
         host="127.0.0.1", port=0, ssl_context=serving.context(parsed), name="controller",
     )  # fmt: skip
-    renewal = serving.renewal(http, parsed)
-    await renewal.step()
+    renewal = serving.renewal(http, parsed, files)
     first = http.ssl_context
     await renewal.step()
     assert http.ssl_context is first
@@ -153,7 +153,7 @@ async def test_its_tls_is_kept_as_its_files_are(pki: Pki, tmp_path: Path) -> Non
 async def test_a_made_up_certificate_has_no_files_to_follow() -> None:
     parsed = options.parse(["--kubeconfig=x"])
     http = HttpServer(serving.application(Pages(), guarded=False), host="", port=0, name="x")
-    renewal = serving.renewal(http, parsed)
+    renewal = serving.renewal(http, parsed, serving.files(parsed))
     for _ in range(2):
         await renewal.step()
     assert renewal.renewals == 0

@@ -75,7 +75,6 @@ async def api(
         "--nodeagent-client-key", str(files.key),
         "--node-proxy-allow-loopback",
     )  # fmt: skip
-    await api.server._renewal.step()  # so that it has seen what there was at the start
     addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
     endpoints = {"nodeagentEndpoint": {"Port": agent_port}}
     status = {"addresses": addresses, "daemonEndpoints": endpoints}
@@ -139,4 +138,5 @@ def test_a_file_that_cannot_be_used_is_named(files: Files, wrong: str) -> None:
 
 
 def test_without_an_authority_there_is_nothing_to_follow() -> None:
-    assert AgentTls(None).renewal(None) is None  # type: ignore[arg-type]
+    nothing = AgentTls(None)
+    assert nothing.renewal(None, nothing.files()) is None  # type: ignore[arg-type]
