@@ -68,8 +68,11 @@ def test_no_stall_at_all_is_one_value_for_all() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_arbitrary_bytes_never_raise(data: bytes) -> None:
-    parse_pressure(data)
+def test_arbitrary_bytes_are_no_pressure_or_whole_lines(data: bytes) -> None:
+    for line in parse_pressure(data) or ():
+        assert line is None or all(number >= 0 for number in line)
+    after_a_line = parse_pressure(USUAL.encode() + data)
+    assert after_a_line and after_a_line.some == SOME
 
 
 _AVERAGE = st.decimals(min_value=0, max_value=100, places=2)

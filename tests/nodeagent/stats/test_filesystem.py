@@ -40,8 +40,9 @@ def test_devices_are_named_as_the_kernel_names_them() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_arbitrary_diskstats_never_raise(data: bytes) -> None:
-    filesystem.parse_diskstats(data)
+def test_arbitrary_diskstats_name_devices_or_nothing(data: bytes) -> None:
+    for (major, minor), name in filesystem.parse_diskstats(data).items():
+        assert major >= 0 and minor >= 0 and name
 
 
 def test_a_part_is_shown_within_its_whole() -> None:
