@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h of the GNU C library
-_LARGE_BYTES = 256 * 1024
+LARGE_BYTES = 256 * 1024
 
 
 def give_memory_back() -> bool:
@@ -21,7 +21,7 @@ def give_memory_back() -> bool:
         return False
     settings = (
         (_M_ARENA_MAX, 1),
-        (_M_MMAP_THRESHOLD, _LARGE_BYTES),
-        (_M_TRIM_THRESHOLD, _LARGE_BYTES),
+        (_M_MMAP_THRESHOLD, LARGE_BYTES),
+        (_M_TRIM_THRESHOLD, LARGE_BYTES),
     )
     return bool(min(mallopt(name, value) for name, value in settings))

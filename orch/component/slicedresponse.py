@@ -2,17 +2,20 @@
 
 aiohttp hands a whole body to the connection at once: over TLS one of 16 MB is then encrypted in one
 go, while nothing else is served, and lies in memory several times over, which takes three times as
-long as slices that stay in the cache of the processor.
+long as slices that stay in the cache of the processor. A client that keeps up makes nobody wait, so
+the sender gives way to others by itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from aiohttp import payload, web
 from aiohttp.abc import AbstractStreamWriter
 
-SLICE_BYTES = 256 * 1024
+SLICE_BYTES = 128 * 1024  # also encrypted none of the blocks that `allocator` gives back at once
+BYTES_A_TURN = 256 * 1024  # of the event loop: about half a millisecond
 
 Data = bytes | bytearray
 
@@ -29,8 +32,11 @@ class Sliced(payload.Payload):
         return self.data.decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        for start in range(0, len(self.data), SLICE_BYTES):
-            await writer.write(self.data[start : start + SLICE_BYTES])  # waits for the client
+        view = memoryview(self.data)
+        for start in range(0, len(view), SLICE_BYTES):
+            if start and start % BYTES_A_TURN == 0:
+                await asyncio.sleep(0)
+            await writer.write(view[start : start + SLICE_BYTES])  # waits for a slow client
 
 
 def respond(status: int, body: Data, headers: Mapping[str, str]) -> web.Response:

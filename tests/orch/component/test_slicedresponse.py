@@ -1,12 +1,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.test_utils import TestClient
 
-from orch.component.slicedresponse import SLICE_BYTES, Sliced, body_of, respond, size_of
+from orch.component.allocator import LARGE_BYTES
+from orch.component.slicedresponse import (
+    BYTES_A_TURN,
+    SLICE_BYTES,
+    Sliced,
+    body_of,
+    respond,
+    size_of,
+)
 
 Client = TestClient[web.Request, web.Application]
 MakeClient = Callable[[web.Application], Awaitable[Client]]
@@ -22,6 +32,10 @@ def test_only_large_bodies_are_sliced_and_each_can_be_had_whole() -> None:
     for without in (web.StreamResponse(), web.Response(), None):
         assert body_of(without) is None
         assert size_of(without) is None
+
+
+def test_a_slice_and_its_encrypted_form_are_no_blocks_that_are_given_back_at_once() -> None:
+    assert SLICE_BYTES * 1.1 < LARGE_BYTES
 
 
 async def test_a_large_body_arrives_whole_while_its_sender_waits_for_a_slow_client(
@@ -43,3 +57,33 @@ async def test_a_large_body_arrives_whole_while_its_sender_waits_for_a_slow_clie
         assert await (await client.get("/small")).read() == b"ok"
         assert slow.headers["Content-Length"] == str(len(body))
         assert await slow.read() == body
+
+
+class _KeepsUp(AbstractStreamWriter):
+    """A connection whose client takes everything at once: nothing is ever waited for."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray()
+
+    async def write(self, chunk: bytes | bytearray | memoryview[int]) -> None:
+        assert len(chunk) <= SLICE_BYTES
+        self.taken += chunk
+
+    async def write_eof(self, chunk: bytes = b"") -> None: ...
+    async def drain(self) -> None: ...
+    def enable_compression(self, encoding: str = "", strategy: int | None = None) -> None: ...
+    def enable_chunking(self) -> None: ...
+    async def write_headers(self, status_line: str, headers: object) -> None: ...
+
+
+async def test_others_have_their_turn_also_while_the_client_takes_all_at_once() -> None:
+    body = bytes(range(251)) * 8192
+    writer, seen = _KeepsUp(), [0]
+    sending = asyncio.ensure_future(Sliced(body).write(writer))
+    while not sending.done():
+        await asyncio.sleep(0)
+        seen.append(len(writer.taken))
+    await sending
+    assert bytes(writer.taken) == body
+    turns = [after - before for before, after in itertools.pairwise(seen)]
+    assert max(turns) <= BYTES_A_TURN < len(body)
