@@ -3,9 +3,10 @@
 A reader returns one sample per call, or None once the cgroup is gone. A kept descriptor costs a
 third of opening by name, but also 5 KiB of kernel memory. Text that has not changed since the last
 pass is not parsed again, and what only tasks of the cgroup can change is not even read while none
-of them runs: the file of their cpu time, read first, tells. A file that is slow (memory.stat can
-be, with a large dentry cache) is left out until the settings are read again, and keeps its last
-numbers meanwhile. Everything here runs in the sampler's worker thread, one pass at a time. Figures:
+of them runs: the file of their cpu time, read first, tells. Where the cgroup above shows that nothing
+changed in either, nothing is read at all. A file that is slow (memory.stat can be, with a large
+dentry cache) is left out until the settings are read again, and keeps its last numbers meanwhile.
+Everything here runs in the sampler's worker thread, one pass at a time. Figures:
 tools/bench/sampling.py.
 """
 
@@ -19,6 +20,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from nodeagent import psi
 from nodeagent.stats import assembly, cgrouplimits, layout
 from nodeagent.stats.cgroupsource import CgroupSource, Pread
 from nodeagent.stats.layout import CgroupFile
@@ -59,8 +61,8 @@ class CgroupReader:
     """Reads one cgroup. Subclasses differ in what they hold open between two passes."""
 
     __slots__ = (
-        "_awake", "_due_ns", "_last", "_moved", "_quiet_turns", "_raw", "_settings", "_values",
-        "files", "path", "shared",
+        "_awake", "_due_ns", "_is_still", "_last", "_moved", "_quiet_turns", "_raw", "_settings",
+        "_values", "files", "path", "shared",
     )  # fmt: skip
     kept = False
 
@@ -74,6 +76,7 @@ class CgroupReader:
         self._settings = Settings()
         self._due_ns = 0
         self._moved = True
+        self._is_still = False  # the last pass found every text as it was, and no average to fall
         self._quiet_turns = 0
         self._last: CgroupSample | None = None
 
@@ -91,6 +94,29 @@ class CgroupReader:
         except _CgroupGone:
             self.close()
             return None
+
+    def shown_by(self, above: CgroupReader) -> CgroupSample | None:
+        """What the reading of the cgroup above shows to be the same still; None: it must be read.
+
+        Its numbers count those of this one, so that none of these changed where none of those did.
+        Only two changes that cancel each other out are not seen, until the settings are due.
+        """
+        shown, known = above._last, self._last
+        if shown is None or known is None or not above._is_still:
+            return None
+        if shown.time_ns >= self._due_ns or not self._is_counted_by(above):
+            return None
+        self._last = tuple.__new__(CgroupSample, (shown.time_ns, *known[1:]))
+        return self._last
+
+    def _is_counted_by(self, above: CgroupReader) -> bool:
+        """Whether all that does not rest here is read there; for periods of a quota, pressure."""
+        read = {one.position for one in above._awake if above._values[one.position] is not None}
+        for one in self._awake:
+            position = layout.PSI_CPU if one.position == layout.CPU_THROTTLE else one.position
+            if one.file.rests is not None or position not in read:
+                return False
+        return self.shared.layout.sums
 
     def close(self) -> None:
         """Let go of every file."""
@@ -188,6 +214,7 @@ class CgroupReader:
 
     def _read_due_files(self, time_ns: int) -> bool:
         """Read whatever may have changed; True when a value did."""
+        self._is_still = False
         cpu, others = self.files[:1], self.files[1:]
         is_known = [one.position for one in cpu] == [layout.CPU]
         if self._read_files(cpu) or not is_known or self._values[layout.CPU] is None:
@@ -205,6 +232,8 @@ class CgroupReader:
             for one in self._awake
             if one.file.rests is None or not self._rests(one, before, is_settled=is_settled)
         ]
+        waited = self._raw[layout.PSI_CPU]
+        self._is_still = not changed and (waited is None or psi.has_no_averages(waited))
         return changed
 
     def _witnessed_changes(self, before: list[bytes | None]) -> list[OpenFile]:

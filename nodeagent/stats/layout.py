@@ -48,12 +48,16 @@ class CgroupFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`version` is v1, v2, hybrid or none; `controllers` maps a controller to its hierarchy."""
+    """`version` is v1, v2, hybrid or none; `controllers` maps a controller to its hierarchy.
+
+    `sums` says that every number of a cgroup counts those of the cgroups below it.
+    """
 
     version: str
     controllers: dict[str, str]
     unified: str | None
     files: tuple[CgroupFile, ...]
+    sums: bool = True
 
     def directory(self, path: str) -> str | None:
         """A directory of the cgroup `path` that exists on every host of this layout."""
@@ -69,11 +73,20 @@ def detect_layout(cgroup_root: str) -> Layout:
         return Layout("v2", {}, cgroup_root, _v2_files(cgroup_root))
     controllers = _find_controllers(root)
     unified = root / "unified"
+    sums = _sums_memory(controllers)
     if not (unified / "cgroup.controllers").is_file():
         version = "v1" if controllers else "none"
-        return Layout(version, controllers, None, _v1_files(controllers))
+        return Layout(version, controllers, None, _v1_files(controllers), sums)
     files = _v1_files(controllers) + _pressure_files(str(unified))
-    return Layout("hybrid", controllers, str(unified), files)
+    return Layout("hybrid", controllers, str(unified), files, sums)
+
+
+def _sums_memory(controllers: dict[str, str]) -> bool:
+    """Whether version 1 charges memory to the cgroups above, too; below one that does all do."""
+    try:
+        return Path(controllers["memory"], "memory.use_hierarchy").read_bytes().strip() == b"1"
+    except (KeyError, OSError):
+        return False
 
 
 def _find_controllers(root: Path) -> dict[str, str]:

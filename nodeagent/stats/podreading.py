@@ -50,15 +50,16 @@ class PodReader:
     def read(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
         """The pod now; `node` is the reading of its machine a moment before."""
         path, sandbox_path = self._placement.pod(target), self._placement.sandbox(target)
+        whole = self._cgroups.read(path)
         containers = []
         for container in target.containers:
             own_path = self._placement.container(target, container)
-            cgroup = self._cgroups.read(own_path)
+            cgroup = self._cgroups.read(own_path, above=path)
             containers.append(self._container(container, cgroup, own_path, disks, node))
         return PodSample(
             target,
-            self._cgroups.read(path),
-            self._cgroups.read(sandbox_path) if sandbox_path else None,
+            whole,
+            self._cgroups.read(sandbox_path, above=path) if sandbox_path else None,
             tuple(containers),
             self._network(target),
             self._volumes(target),
