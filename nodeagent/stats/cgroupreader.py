@@ -3,10 +3,10 @@
 A reader returns one sample per call, or None once the cgroup is gone. A kept descriptor costs a
 third of opening by name, but also 5 KiB of kernel memory. Text that has not changed since the last
 pass is not parsed again, and what only tasks of the cgroup can change is not even read while none
-of them runs: the file of their cpu time, read first, tells. Where the cgroup above shows that nothing
-changed in either, nothing is read at all. A file that is slow (memory.stat can be, with a large
-dentry cache) is left out until the settings are read again, and keeps its last numbers meanwhile.
-Everything here runs in the sampler's worker thread, one pass at a time. Figures:
+of them runs: the file of their cpu time, read first, tells. Where the cgroup above shows that
+nothing changed in either, nothing is read at all. A file that is slow (memory.stat can be, with a
+large dentry cache) is left out until the settings are read again, and keeps its last numbers
+meanwhile. Everything here runs in the sampler's worker thread, one pass at a time. Figures:
 tools/bench/sampling.py.
 """
 
