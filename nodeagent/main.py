@@ -131,6 +131,8 @@ def _periodic(
     }
     if measuring.disks:
         steps["runtime disks"] = (measuring.disks.step, parts.DISK_INTERVAL_S)
+    if measuring.runtime_part:
+        steps["runtime cgroup"] = (measuring.runtime_part.step, parts.DISK_INTERVAL_S)
     if measuring.stats:
         steps["runtime statistics"] = (measuring.stats.step, reading_s)
     if built.evictions:

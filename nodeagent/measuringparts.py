@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.options import Options
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerRuntime
-from nodeagent.stats.host import HostFacts, own_cgroup, raise_open_files
+from nodeagent.runtime.endpoint import socket_path
+from nodeagent.stats.host import HostFacts, cgroup_of, raise_open_files
 from nodeagent.stats.layers import RuntimeDiskLoop, RuntimeDisks
+from nodeagent.stats.runtimepart import RuntimePart
 from nodeagent.stats.runtimestats import RuntimeStatsLoop
 from nodeagent.stats.sampler import Measured, Sampler
 from nodeagent.stats.sources import Sources, SystemPart
@@ -33,10 +35,11 @@ _LATE_INTERVALS = 3
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """`disks` is None without a runtime, `stats` also where its gate is off."""
+    """`disks` and `runtime_part` are None without a runtime, `stats` also where its gate is off."""
 
     sampler: Sampler
     disks: RuntimeDiskLoop | None
+    runtime_part: RuntimePart | None
     stats: RuntimeStatsLoop | None
 
 
@@ -71,8 +74,21 @@ def build_measuring(
     disks = RuntimeDiskLoop(runtime) if runtime else None
     measures = features.enabled("PodAndContainerStatsFromCRI")
     stats = RuntimeStatsLoop(runtime) if runtime and measures else None
-    sampler = _sampler(options, config, host, registry, disks, stats.latest if stats else dict)
-    return Measuring(sampler, disks, stats)
+    own = cgroup_of()
+    part = RuntimePart(socket_path(config.containerRuntimeEndpoint), own) if runtime else None
+    sources = Sources(
+        node_path=options.root_dir,
+        system_parts=_system_parts(config, host, own, part),
+        fd_budget=_fd_budget(config.openFileBudget),
+        runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
+    )
+    measured: Measured = stats.latest if stats else dict
+    sampler = Sampler(targets=registry.targets, sources=sources, measured=measured)
+    if config.failCgroupV1 and sampler.reader.layout.version != "v2":
+        raise SetupError(
+            f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
+        )
+    return Measuring(sampler, disks, part, stats)
 
 
 def pods_cgroup(config: NodeAgentConfiguration) -> str:
@@ -80,29 +96,14 @@ def pods_cgroup(config: NodeAgentConfiguration) -> str:
     return config.cgroupRoot.rstrip("/") + "/orchpods"
 
 
-def _sampler(
-    options: Options,
-    config: NodeAgentConfiguration,
-    host: HostFacts,
-    registry: PodRegistry,
-    disks: RuntimeDiskLoop | None,
-    measured: Measured,
-) -> Sampler:
+def _system_parts(
+    config: NodeAgentConfiguration, host: HostFacts, own: str | None, runtime: RuntimePart | None
+) -> Callable[[], Sequence[SystemPart]]:
+    """What has a cgroup beside the pods; where the runtime runs may change."""
     parts = [SystemPart("pods", pods_cgroup(config), host.boot_time_ns)]
-    if own := own_cgroup():
+    if own:
         parts.append(SystemPart("nodeagent", own, int(clock.process_start_s() * 1e9)))
-    sources = Sources(
-        node_path=options.root_dir,
-        system_parts=tuple(parts),
-        fd_budget=_fd_budget(config.openFileBudget),
-        runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
-    )
-    sampler = Sampler(targets=registry.targets, sources=sources, measured=measured)
-    if config.failCgroupV1 and sampler.reader.layout.version != "v2":
-        raise SetupError(
-            f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
-        )
-    return sampler
+    return lambda: (*parts, *(runtime.latest if runtime else ()))
 
 
 def _fd_budget(wanted: int) -> int:

@@ -1,6 +1,11 @@
-"""How the address of a container runtime is written: `unix:///path/to.sock`, or the path alone."""
+"""The address of a runtime, `unix:///path/to.sock` or the path alone, and who is there."""
 
 from __future__ import annotations
+
+import socket
+import struct
+
+_PEER = struct.Struct("3i")  # pid, uid, gid
 
 
 def socket_path(endpoint: str) -> str:
@@ -9,3 +14,16 @@ def socket_path(endpoint: str) -> str:
     if not path.startswith("/"):
         raise ValueError(f"{endpoint!r} is not a unix socket; write it as unix:///path/to/the.sock")
     return path
+
+
+def server_pid(path: str) -> int:
+    """The process that listens on a unix socket; 0 where none answers, or it cannot be seen."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.setblocking(False)  # a full backlog must not hold anybody up
+        try:
+            connection.connect(path)
+            told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        except OSError:
+            return 0
+    pid: int = _PEER.unpack(told)[0]
+    return pid

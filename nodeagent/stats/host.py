@@ -114,13 +114,13 @@ def swap_of(meminfo: dict[str, int], time_ns: int) -> SwapSample | None:
     return SwapSample(time_ns, total, max(total - free, 0))
 
 
-def own_cgroup(proc_root: str = "/proc") -> str | None:
-    """The cgroup of this process; None where it shares one with everything else.
+def cgroup_of(proc_root: str = "/proc", pid: int | str = "self") -> str | None:
+    """The cgroup of a process; None without one, or where it is that of everything else.
 
     On hosts with version 1 every hierarchy has its own; they must agree on the cpu's and memory's.
     """
     paths = set()
-    for line in _text(Path(proc_root, "self/cgroup")).splitlines():
+    for line in _text(Path(proc_root, str(pid), "cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" or {"cpuacct", "memory"} & set(controllers.split(",")):

@@ -85,7 +85,7 @@ class NodeReader:
 
     def _system(self) -> tuple[SystemSample, ...]:
         parts = []
-        for part in self._sources.system_parts:
+        for part in self._sources.system_parts():
             sample = self._cgroups.read(part.cgroup)
             if sample is not None:
                 parts.append(SystemSample(part.name, part.started_at_ns, sample))

@@ -96,7 +96,7 @@ class Reader:
         return [*paths, *(volume.path for target in targets for volume in target.volumes)]
 
     def _drop_unwanted(self, targets: Sequence[PodTarget]) -> None:
-        parts = [part.cgroup for part in self._sources.system_parts]
+        parts = [part.cgroup for part in self._sources.system_parts()]
         try:
             self._cgroups.retain(["", *parts, *self._placement.all(targets)])
         except Exception:

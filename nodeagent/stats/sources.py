@@ -26,7 +26,7 @@ class Sources:
     cgroup_root: str = "/sys/fs/cgroup"
     proc_root: str = "/proc"
     node_path: str = "/"
-    system_parts: Sequence[SystemPart] = ()
+    system_parts: Callable[[], Sequence[SystemPart]] = tuple
     fd_budget: int = cgroups.DEFAULT_FD_BUDGET
     runtime_disks: Callable[[], RuntimeDisks] = RuntimeDisks
     wall_ns: Callable[[], int] = field(default=clock.wall_ns)

@@ -25,10 +25,10 @@ def wall_ns() -> int:
     return time.time_ns()
 
 
-def process_start_s(proc_root: str = "/proc") -> float:
-    """When this process began, in seconds since the epoch; now, where /proc does not tell."""
+def process_start_s(proc_root: str = "/proc", pid: int | str = "self") -> float:
+    """When a process began, in seconds since the epoch; now, where /proc does not tell."""
     try:
-        stat = Path(proc_root, "self/stat").read_text()
+        stat = Path(proc_root, str(pid), "stat").read_text()
         boot = next(
             line
             for line in Path(proc_root, "stat").read_text().splitlines()

@@ -160,6 +160,16 @@ def test_the_host_is_one_with_a_unified_hierarchy(guest: Machine) -> None:
     assert "nodeagent_cgroup_version 2" in page(guest, "/metrics")
 
 
+def test_the_services_beside_the_pods_have_their_numbers(guest: Machine) -> None:
+    def shown() -> dict[str, Any]:
+        parts = json.loads(page(guest, "/stats/summary"))["node"]["systemContainers"]
+        return {part["name"]: part for part in parts}
+
+    until(lambda: shown().keys() == {"pods", "nodeagent", "runtime"}, "all parts of the system")
+    current = int(guest.check("cat", f"{CGROUPS}/system.slice/containerd.service/memory.current"))
+    assert shown()["runtime"]["memory"]["usageBytes"] == pytest.approx(current, rel=0.2)
+
+
 def test_the_summary_lies_between_two_readings_of_the_kernel(guest: Machine) -> None:
     directory = cgroup(guest)
     before = counters(guest, f"{directory}/cpu.stat")

@@ -145,4 +145,4 @@ def test_the_agent_finds_its_own_cgroup_where_it_has_one(
 ) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self/cgroup").write_text(text)
-    assert host.own_cgroup(str(tmp_path)) == expected
+    assert host.cgroup_of(str(tmp_path)) == expected

@@ -26,7 +26,8 @@ async def sampler(clock: Clock, tmp_path: Path):
     parts = (SystemPart("pods", "/orchpods/pod7d1f6c1e", 5),)
     root = hosts.copy("v2", tmp_path)
     sampler = Sampler(
-        targets=lambda: [POD], sources=hosts.sources(root, wall_ns=clock, system_parts=parts)
+        targets=lambda: [POD],
+        sources=hosts.sources(root, wall_ns=clock, system_parts=lambda: parts),
     )
     yield sampler
     await sampler.close()

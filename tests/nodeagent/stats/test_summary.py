@@ -37,7 +37,7 @@ STAMP = "2027-01-15T08:00:00Z"
 
 async def sample_of(layout: str, root: Path) -> Sample:
     parts = (SystemPart("pods", "/orchpods/pod7d1f6c1e", NOW),)
-    sources = hosts.sources(root, wall_ns=Clock(NOW), system_parts=parts)
+    sources = hosts.sources(root, wall_ns=Clock(NOW), system_parts=lambda: parts)
     sampler = Sampler(targets=lambda: [POD], sources=sources)
     sample = await sampler.sample()
     await sampler.close()
