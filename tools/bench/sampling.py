@@ -160,9 +160,9 @@ def _alternate(
         if round_ % 3 == 0:
             costs["by_name"].append(_cpu(lambda: one_pass(named, paths)))
             costs["c_open"] += c.passes("open", 1)
-            if peer:
-                costs["cadvisor"].append(cadvisor.pass_usec(peer))
-                time.sleep(PEER_PAUSE_S)
+        if peer:
+            costs["cadvisor"].append(cadvisor.pass_usec(peer))
+            time.sleep(PEER_PAUSE_S)
     for _ in range(COLD_PASSES):
         time.sleep(COLD_PAUSE_S)
         costs["cold"].append(_cpu(lambda: one_pass(kept, paths)))
