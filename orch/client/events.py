@@ -43,9 +43,13 @@ class News:
     message: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Posted:
-    event: Event
+    """What is kept of an event at the server: thousands are remembered."""
+
+    namespace: str
+    name: str
+    count: int
     at_s: float
 
 
@@ -109,24 +113,20 @@ class EventRecorder:
         known = self._posted.get(news)
         event = None
         if known and now_s - known.at_s < _REPEAT_WITHIN_S:
-            event = await self._repeat(self._client, known.event)
+            event = await self._repeat(self._client, known)
         if event is None:
             event = await self._client.create(self._event(news))
-        self._posted[news] = _Posted(event, now_s)
+        meta = event.metadata
+        self._posted[news] = _Posted(meta.namespace or "", meta.name, event.count or 1, now_s)
         self._posted.move_to_end(news)
         if len(self._posted) > _REMEMBERED:
             self._posted.popitem(last=False)
 
-    async def _repeat(self, client: ApiClient, event: Event) -> Event | None:
+    async def _repeat(self, client: ApiClient, known: _Posted) -> Event | None:
         """None when the first event is gone."""
-        change = {
-            "count": (event.count or 1) + 1,
-            "lastTimestamp": times.format_time(self._now()),
-        }
+        change = {"count": known.count + 1, "lastTimestamp": times.format_time(self._now())}
         try:
-            return await client.patch(
-                Event, event.metadata.name, change, namespace=event.metadata.namespace or ""
-            )
+            return await client.patch(Event, known.name, change, namespace=known.namespace)
         except ApiError as error:
             if error.code == 404:
                 return None
