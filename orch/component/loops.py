@@ -88,12 +88,14 @@ class Periodic:
         self._step = step
         self._jitter = jitter
         self._initial_delay_s = initial_delay_s
-        self._wake = asyncio.Event()
+        self._stirred = asyncio.Event()
+        self._woken = False
         self._lacks_thread = False  # as was said
 
     def wake(self) -> None:
         """Run the step now, or once more after the running one; several calls count as one."""
-        self._wake.set()
+        self._woken = True
+        self._stirred.set()
 
     async def run(self) -> None:
         """Run for ever; an error of the step ends the loop with it, but for a lack of threads."""
@@ -101,7 +103,8 @@ class Periodic:
         planned_s = loop.time() + self._initial_delay_s
         while True:
             woken = await self._wait_until(planned_s)
-            self._wake.clear()
+            self._woken = False
+            self._stirred.clear()
             await self._take_step()
             now_s = loop.time()
             self.last_beat_s = now_s
@@ -124,12 +127,13 @@ class Periodic:
 
     async def _wait_until(self, planned_s: float) -> bool:
         """True when woken before the planned time."""
-        if asyncio.get_running_loop().time() >= planned_s and not self._wake.is_set():
+        loop = asyncio.get_running_loop()
+        if loop.time() >= planned_s and not self._woken:
             await asyncio.sleep(0)  # a step that never waits must not keep the loop to itself
             return False
+        timer = loop.call_at(planned_s, self._stirred.set)  # a timeout cancels: three times the CPU
         try:
-            async with asyncio.timeout_at(planned_s):
-                await self._wake.wait()
-        except TimeoutError:
-            return False
-        return True
+            await self._stirred.wait()
+        finally:
+            timer.cancel()
+        return self._woken
