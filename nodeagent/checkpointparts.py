@@ -112,9 +112,10 @@ class _KnownPods:
         return {pod.metadata.uid or "" for pod in self.registry.all_desired()}
 
     def active_containers(self, *, only_unknown: bool) -> list[ActiveContainer]:
+        views = self.registry.views_in_doubt() if only_unknown else self.registry.views()
         return [
             ActiveContainer(one.container.id, one.container.name, self.registry.desired(uid))
-            for uid, view in self.registry.views().items()
+            for uid, view in views.items()
             for one in view.containers
             if one.container.state is ContainerState.UNKNOWN
             or (not only_unknown and is_active(one))

@@ -29,6 +29,14 @@ def excess(pod: Pod, sample: PodSample) -> str:
     return _volume_excess(pod, sample) or _pod_excess(pod, sample) or _container_excess(pod, sample)
 
 
+def is_bounded(pod: Pod) -> bool:
+    """Whether there is anything the pod could use too much of."""
+    volumes = (volume.emptyDir for volume in pod.spec.volumes or ())
+    return any(directory and directory.sizeLimit for directory in volumes) or any(
+        RESOURCE in qos.limits(container) for container in spec.all_containers(pod)
+    )
+
+
 class LocalStorage:
     """Compares each sample once; `sampled` gives the latest, None before the first."""
 
@@ -38,19 +46,26 @@ class LocalStorage:
         self._registry = registry
         self._sampled = sampled
         self._evict = evict
+        self._bounded: dict[str, tuple[Pod, bool]] = {}  # uid → whether that pod has any bound
 
     async def run(self) -> None:
         await Periodic("pods.localstorage", self.step, interval_s=INTERVAL_S).run()
 
     async def step(self) -> None:
         sample = self._sampled()
+        bounded: dict[str, tuple[Pod, bool]] = {}
         for one in sample.pods if sample else ():
             uid = one.target.uid
             pod, shown = self._registry.desired(uid), self._registry.status(uid)
-            if pod is None or (shown is not None and shown.phase in FINAL_PHASES):
+            if pod is None:
+                continue
+            known = self._bounded.get(uid)
+            bounded[uid] = known if known and known[0] is pod else (pod, is_bounded(pod))
+            if not bounded[uid][1] or (shown is not None and shown.phase in FINAL_PHASES):
                 continue
             if message := excess(pod, one):
                 self._evict(uid, message)
+        self._bounded = bounded
 
 
 def _volume_excess(pod: Pod, sample: PodSample) -> str:

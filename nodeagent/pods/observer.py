@@ -64,6 +64,8 @@ class Observer:
         self._clock = 0
         self._merged: dict[str, int] = {}  # id → clock when its detail was last taken over
         self._foreign = 0
+        # The rows of the last listing by id, while what is held is what it said.
+        self._agreed: dict[str, Sandbox | Container] | None = None
         self._sandbox_of: dict[str, str] = {}  # container id → sandbox; its detail does not say
 
     @property
@@ -112,9 +114,13 @@ class Observer:
             self._failed(error)
             return
         self._succeeded(began_s)
-        rows = self._group(sandboxes, containers)
-        for uid in {*rows, *self._details}:
-            self._compare(uid, rows.get(uid) or Rows(), since)
+        listed: list[Sandbox | Container] = [*sandboxes, *containers]
+        if not self._says_nothing_new(listed):
+            rows = self._group(sandboxes, containers)
+            for uid in {*rows, *self._details}:
+                self._compare(uid, rows.get(uid) or Rows(), since)
+            is_quiet = not self._fetching and not self._unsettled and self._clock == since
+            self._agreed = {row.id: row for row in listed} if is_quiet else None
         self._merged = {k: clock for k, clock in self._merged.items() if clock > since}
         self._ended = number
         self._turn()
@@ -175,6 +181,13 @@ class Observer:
         rows = (details.row(one) for details in self._details.values())
         return next((row for row in rows if row is not None), None)
 
+    def _says_nothing_new(self, rows: Sequence[Sandbox | Container]) -> bool:
+        """Whether these are the rows that agree with what is held, in whatever order."""
+        known = self._agreed
+        if known is None or len(known) != len(rows):
+            return False
+        return all((held := known.get(row.id)) is row or held == row for row in rows)
+
     def _compare(self, uid: str, rows: Rows, since: int) -> None:
         held = self._held(uid)
         listed = {*rows.sandboxes, *rows.containers}
@@ -228,7 +241,7 @@ class Observer:
         try:
             detail = await self._runtime.sandbox_detail(sandbox_id)
         except RuntimeNotFound:
-            self._held(uid).drop((sandbox_id,))
+            self._drop(uid, sandbox_id)
             return
         if self._merged.get(sandbox_id, 0) <= since:
             self._merge(sandbox_id)
@@ -239,7 +252,7 @@ class Observer:
         try:
             detail = await self._runtime.container_detail(container_id)
         except RuntimeNotFound:
-            self._held(uid).drop((container_id,))
+            self._drop(uid, container_id)
             return
         if self._merged.get(container_id, 0) <= since:
             self._merge(container_id)
@@ -282,7 +295,12 @@ class Observer:
     def _held(self, uid: str) -> Details:
         return self._details.setdefault(uid, Details())
 
+    def _drop(self, uid: str, one: str) -> None:
+        self._agreed = None
+        self._held(uid).drop((one,))
+
     def _merge(self, one: str) -> None:
+        self._agreed = None
         self._clock += 1
         self._merged[one] = self._clock
 

@@ -13,6 +13,7 @@ from nodeagent.pods import targets
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.spec import PodSettings
+from nodeagent.runtime.base import ContainerState
 from nodeagent.stats.samples import PodTarget
 from orch.wire.meta import ObjectMeta
 from orch.wire.pods import Container, Pod, PodSpec, PodStatus
@@ -35,6 +36,7 @@ class PodRegistry:
         self._uids: dict[tuple[str, str], str] = {}
         self._statuses: dict[str, PodStatus] = {}
         self._views: dict[str, ObservedPod] = {}
+        self._in_doubt: set[str] = set()  # uids of pods with a container in an unknown state
         # What `targets` was made of at the last call, and what it gave for that.
         self._targets: dict[str, tuple[ObservedPod, Pod | None, PodTarget | None]] = {}
         self._on_view: list[Listener] = []
@@ -97,6 +99,10 @@ class PodRegistry:
     def views(self) -> dict[str, ObservedPod]:
         return dict(self._views)
 
+    def views_in_doubt(self) -> dict[str, ObservedPod]:
+        """Those with a container whose state the runtime does not know."""
+        return {uid: self._views[uid] for uid in self._in_doubt}
+
     def view(self, uid: str) -> ObservedPod:
         """What the runtime holds; empty for a pod it does not know."""
         return self._views.get(uid) or ObservedPod(uid, "", "")
@@ -105,10 +111,13 @@ class PodRegistry:
         """Tell listeners of a pod whose observed state differs from the last one."""
         if view == self.view(view.uid):
             return
+        self._in_doubt.discard(view.uid)
         if view.empty:
             self._views.pop(view.uid, None)
         else:
             self._views[view.uid] = view
+            if any(one.container.state is ContainerState.UNKNOWN for one in view.containers):
+                self._in_doubt.add(view.uid)
         for listener in self._on_view:
             listener(view.uid)
 

@@ -54,6 +54,7 @@ class StatusSync:
         self._source = source
         self._due: dict[str, None] = {}  # uids, in the order they became due
         self._sent_to: dict[str, str] = {}  # uid → the object's uid in the API, "" when absent
+        self._same: dict[str, tuple[PodStatus, PodStatus]] = {}  # uid → stored and own, compared
         self._removed: dict[str, Pod] = {}
         self._work = asyncio.Event()
         self._backoff = _delays()
@@ -171,13 +172,14 @@ class StatusSync:
         pod, wanted = self._registry.desired(uid), self._registry.status(uid)
         if pod is None or wanted is None:
             self._sent_to.pop(uid, None)
+            self._same.pop(uid, None)
             self._noted_s.pop(uid, None)
             return
         stored = self._stored(pod)
         self._sent_to[uid] = (stored and stored.metadata.uid) or ""
         if stored is None:
             return
-        patch = status_patch(stored.status, wanted)
+        patch = self._patch(uid, stored.status, wanted)
         if patch:
             await self._client.patch(
                 Pod,
@@ -189,6 +191,16 @@ class StatusSync:
         if (noted_s := self._noted_s.pop(uid, None)) is not None and patch:
             took_s = asyncio.get_running_loop().time() - noted_s
             self._registry.counts.timings.observe(timings.STATUS_SYNC, took_s)
+
+    def _patch(self, uid: str, stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:
+        """What a sweep finds as it was is not written out and compared again."""
+        known = self._same.get(uid)
+        if known is not None and known[0] is stored and known[1] is wanted:
+            return {}
+        patch = status_patch(stored, wanted)
+        if not patch:
+            self._same[uid] = stored, wanted
+        return patch
 
     async def _delete(self, pod: Pod) -> None:
         meta = pod.metadata

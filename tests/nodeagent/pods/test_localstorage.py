@@ -123,6 +123,33 @@ async def test_a_pod_that_uses_too_much_fails_and_stays_so(world: PodWorld) -> N
 
 
 @pytest.mark.looptime
+async def test_a_bound_that_a_pod_gets_later_counts_from_the_next_look_on(world: PodWorld) -> None:
+    told: list[str] = []
+    sample = Sample(0, pods=(used(volume=2 * MIB),))
+    storage = LocalStorage(world.registry, lambda: sample, lambda uid, _message: told.append(uid))
+    await world.start(limited())
+    await world.until(lambda: "app" in world.running())
+    await storage.step()
+    await storage.step()
+    assert not told
+    world.source.set(limited("1Mi"))
+    await asyncio.sleep(1)
+    await storage.step()
+    assert told == [UID]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_only_a_pod_with_bounds_can_break_one(case: tuple[str, Pod, PodSample, str]) -> None:
+    _, wanted, _, message = case
+    assert localstorage.is_bounded(wanted) or not message
+
+
+def test_a_pod_without_bounds_is_known_as_such() -> None:
+    assert not localstorage.is_bounded(limited())
+    assert localstorage.is_bounded(limited("1Mi")) and localstorage.is_bounded(limited(disk="2Mi"))
+
+
+@pytest.mark.looptime
 async def test_a_pod_nobody_works_on_cannot_be_evicted(world: PodWorld) -> None:
     await world.start(pod())
     assert not world.keeper.evict("unknown", "too much")

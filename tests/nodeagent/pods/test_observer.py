@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from nodeagent.pods.observer import Observer
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import ContainerContext, PodSettings
 from nodeagent.runtime.base import (
+    Container,
     ContainerState,
+    RuntimeNotFound,
     RuntimeNotSupported,
     RuntimeTimeout,
     RuntimeUnavailable,
@@ -120,6 +123,48 @@ async def test_what_is_gone_is_dropped(observed: Observed) -> None:
     await asyncio.sleep(2)
     assert observed.registry.view(UID).empty
     assert observed.registry.targets() == []
+
+
+async def test_a_list_that_says_nothing_new_is_not_compared_again_in_whatever_order_it_comes(
+    observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await observed.container(pod())
+    await observed.container(other())
+    listing, turns = observed.runtime.list_containers, itertools.cycle((1, -1))
+
+    async def in_turning_order() -> Sequence[Container]:
+        return (await listing())[:: next(turns)]
+
+    monkeypatch.setattr(observed.runtime, "list_containers", in_turning_order)
+    await observed.start()
+    await asyncio.sleep(5)
+    compared = []
+    compare = observed.observer._compare
+    monkeypatch.setattr(
+        observed.observer,
+        "_compare",
+        lambda uid, *more: (compared.append(uid), compare(uid, *more)),
+    )
+    await asyncio.sleep(60)
+    assert not compared
+    observed.runtime.exit(made)
+    await asyncio.sleep(2)
+    assert compared
+
+
+async def test_a_list_that_says_nothing_new_brings_back_what_was_dropped_meanwhile(
+    observed: Observed,
+) -> None:
+    made = await observed.container(pod())
+    await observed.start()
+    await asyncio.sleep(5)
+    observed.runtime.fail(
+        "container_detail", RuntimeNotFound("container_detail", "not now"), times=1
+    )
+    await observed.observer.refresh(UID, containers=[made])
+    assert observed.state() is None
+    await asyncio.sleep(12)
+    assert observed.state() is ContainerState.RUNNING
 
 
 async def test_a_listing_that_began_before_a_step_does_not_undo_it(observed: Observed) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from nodeagent.pods import status_sync
 from nodeagent.pods.mirror import mirror_of
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources import ApiSource
@@ -113,6 +114,30 @@ async def test_a_status_someone_else_overwrote_is_set_right_within_a_minute(
     )
     await asyncio.sleep(61)
     assert (await reporter.stored()).status.phase == "Running"
+
+
+async def test_sweeps_compare_again_only_what_is_another_object(
+    reporter: Reporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[PodStatus] = []
+
+    def counted(stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:
+        compared.append(wanted)
+        return status_patch(stored, wanted)
+
+    monkeypatch.setattr(status_sync, "status_patch", counted)
+    made = await desired(reporter)
+    await reporter.start()
+    reporter.registry.set_status(made.metadata.uid or "", RUNNING)
+    await asyncio.sleep(61)
+    before = len(compared)
+    await asyncio.sleep(300)
+    assert len(compared) == before
+    changed = PodStatus(phase="Running", podIP="10.0.0.3")
+    reporter.registry.set_status(made.metadata.uid or "", changed)
+    await asyncio.sleep(1)
+    assert len(compared) > before
+    assert (await reporter.stored()).status.podIP == "10.0.0.3"
 
 
 async def test_the_status_of_a_static_pod_goes_to_its_mirror_once_that_exists(
