@@ -19,6 +19,7 @@ from nodeagent.commands.dispatch import dispatch
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.load import ConfigError, load_config
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.metrics.pages import StatsPages
 from nodeagent.options import Options
 from nodeagent.parts import Parts
 from nodeagent.reload import Reloader
@@ -84,7 +85,7 @@ async def _run(
     watchdog = built.watchdog(notifier, interval_s=watchdog_s) if watchdog_s else None
     services = built.services(watchdog, options.metric_policy, pages)
     listeners = serving.build_listeners(options, current.value, services, tls)
-    periodic = _periodic(built, listeners, current.value)
+    periodic = _periodic(built, services.pages, listeners, current.value)
     reloader = Reloader(
         options,
         current,
@@ -120,12 +121,12 @@ async def _run(
 
 
 def _periodic(
-    built: Parts, listeners: Listeners, config: NodeAgentConfiguration
+    built: Parts, pages: StatsPages, listeners: Listeners, config: NodeAgentConfiguration
 ) -> dict[str, Periodic]:
     """The steps that are taken again and again, by name."""
     measuring, reading_s = built.measuring, config.housekeepingInterval
     steps = {
-        "sampling": (measuring.sampler.step, reading_s),
+        "sampling": (pages.step, reading_s),
         "directories": (measuring.sampler.step_disks, parts.DISK_INTERVAL_S),
         "certificates": (listeners.renewal.step, tlsrenewal.INTERVAL_S),
     }

@@ -26,7 +26,7 @@ from orch.component.features import Features
 from orch.component.health import HealthChecks, SliMetrics
 from orch.component.httpd import BODY_TIMEOUT_S, text_errors
 from orch.component.metrics import Registry
-from orch.component.slicedresponse import respond
+from orch.component.slicedresponse import Sending, respond
 from orch.component.zpages import ZPages, configz
 from orch.wire.errors import ApiError
 
@@ -132,7 +132,7 @@ class _Handlers:
         body = await self._services.pages.summary(
             only_cpu_and_memory=only == ["true"], accept_encoding=_encoding(request)
         )
-        return _page(body)
+        return self._page(body)
 
     async def metrics(self, request: web.Request) -> web.Response:
         return _rendered(self._services.metrics, request)
@@ -143,12 +143,17 @@ class _Handlers:
     async def resource_metrics(self, request: web.Request) -> web.Response:
         accept = request.headers.get("Accept", "")
         encoding = _encoding(request)
-        return _page(await self._services.pages.resource(accept=accept, accept_encoding=encoding))
+        pages = self._services.pages
+        return self._page(await pages.resource(accept=accept, accept_encoding=encoding))
 
     async def container_metrics(self, request: web.Request) -> web.Response:
         accept = request.headers.get("Accept", "")
         encoding = _encoding(request)
-        return _page(await self._services.pages.containers(accept=accept, accept_encoding=encoding))
+        pages = self._services.pages
+        return self._page(await pages.containers(accept=accept, accept_encoding=encoding))
+
+    def _page(self, body: Body) -> web.Response:
+        return _page(body, self._services.pages.sending)
 
     async def slis(self, request: web.Request) -> web.Response:
         return _metrics(self._services.slis.render())
@@ -224,11 +229,11 @@ def _encoding(request: web.Request) -> str:
     return request.headers.get("Accept-Encoding", "")
 
 
-def _page(body: Body) -> web.Response:
+def _page(body: Body, sending: Sending | None = None) -> web.Response:
     headers = {"Content-Type": body.content_type, "Vary": "Accept, Accept-Encoding"}
     if body.encoding:
         headers["Content-Encoding"] = body.encoding
-    return respond(200, body.data, headers)
+    return respond(200, body.data, headers, sending=sending)
 
 
 def _rendered(registry: Registry, request: web.Request) -> web.Response:

@@ -2,10 +2,12 @@
 
 A page is made in a worker thread, because that of a big node takes longer than the event loop may
 be kept; readers that come meanwhile share it. Compressed bytes are kept like plain ones. While
-readers keep coming the next sample and their pages are made before the last one is too old, so
-that none of them waits for a reading. The page for autoscalers, which every node is asked for all
-the time, shows the sampling loop's last reading as the reference agent's does, with its stamps. A
-sample that could not be taken makes the pages that say so; the summary alone is an error then.
+readers keep coming the next sample and its pages are made before the last one is too old, and so
+are the pages of the loop's own samples: nobody waits. What is made ahead gives way to answers that
+are being sent, for on a small machine the one takes from the other. The page for autoscalers, which
+every node is asked for all the time, shows the sampling loop's last reading as the reference
+agent's does, with its stamps. A sample that could not be taken makes the pages that say so; the
+summary alone is an error then.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ import asyncio
 import gzip
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 
@@ -25,13 +28,14 @@ from nodeagent.stats.sampler import INTERVAL_S, MAX_AGE_S, NoSampleYetError, Sam
 from nodeagent.stats.samples import Sample
 from nodeagent.stats.summary import build_summary
 from orch.component import loops
-from orch.component.slicedresponse import Data
+from orch.component.slicedresponse import Data, Sending
 from orch.wire.errors import ApiError
 
 log = logging.getLogger(__name__)
 
 RESOURCE_MAX_AGE_S = 2 * INTERVAL_S  # older ones only where the loop is slower, or late
 _RENEW_AT = 0.6  # of the greatest age: from then on a reader has the next sample made
+_GIVE_WAY_S = 0.1  # to answers under way; three times that and the work itself fit in the rest
 _GZIP_LEVEL = 1  # 12 times smaller; level 6 makes it 14 times at three times the cost
 
 Make = Callable[[Sample | None, Sample | None], Data]
@@ -75,6 +79,7 @@ class StatsPages:
         host: HostFacts | None = None,
         max_age_s: float = MAX_AGE_S,
     ) -> None:
+        self.sending = Sending()  # of whoever answers with the pages
         self._sampler = sampler
         self._node_name = node_name
         self._psi = psi
@@ -184,23 +189,39 @@ class StatsPages:
 
         asyncio.get_running_loop().call_later(2 * self._max_age_s, forget)
 
+    async def step(self) -> None:
+        """The sampling loop's step: its reading, and the pages of it for those who keep asking."""
+        await self.sending.ended(within_s=_GIVE_WAY_S)
+        await self._sampler.step()
+        self._begin(self._make_again, "pages of the sample")
+
     async def _sample(self, max_age_s: float) -> Sample:
         sample = await self._sampler.fresh(max_age_s)
-        is_renewing = self._renewal is not None and not self._renewal.done()
-        if not is_renewing and self._sampler.age_s() > max_age_s * _RENEW_AT:
-            self._renewal = loops.spawn(self._renew(), name="renew statistics")
+        if self._sampler.age_s() > max_age_s * _RENEW_AT:
+            self._begin(self._renew, "renew statistics")
         return sample
+
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        if self._renewal is None or self._renewal.done():
+            self._renewal = loops.spawn(work(), name=name)
 
     async def _renew(self) -> None:
         """The next sample, and its pages for those who asked for the last one's."""
+        await self.sending.ended(within_s=_GIVE_WAY_S)
         try:
-            sample = await self._sampler.sample()
+            await self._sampler.sample()
         except Exception:
             log.debug("renewing the statistics failed; the next reader meets it", exc_info=True)
             return
+        await self._make_again()
+
+    async def _make_again(self) -> None:
+        """The pages of the latest sample that were asked for a moment ago."""
         recently_s = _loop_s() - 2 * self._max_age_s
-        for key, made in tuple(self._made.items()):
-            if made.asked_s >= recently_s:
+        for key in tuple(self._made):
+            await self.sending.ended(within_s=_GIVE_WAY_S)
+            made, sample = self._made.get(key), self._sampler.latest
+            if made and sample and made.asked_s >= recently_s:
                 page = self._page(key, made.make, sample, made.asked_s)
                 await asyncio.wait([page.task])
 

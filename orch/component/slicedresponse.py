@@ -3,12 +3,13 @@
 aiohttp hands a whole body to the connection at once: over TLS one of 16 MB is then encrypted in one
 go, while nothing else is served, and lies in memory several times over, which takes three times as
 long as slices that stay in the cache of the processor. A client that keeps up makes nobody wait, so
-the sender gives way to others by itself.
+the sender gives way to others by itself. `Sending` tells work that can wait when to begin.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 
 from aiohttp import payload, web
@@ -20,30 +21,58 @@ BYTES_A_TURN = 256 * 1024  # of the event loop: about half a millisecond
 Data = bytes | bytearray
 
 
+class Sending:
+    """The large answers that are being sent at the moment."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __enter__(self) -> None:
+        self._under_way += 1
+        self._none.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._none.set()
+
+    async def ended(self, *, within_s: float) -> None:
+        """Wait until none is under way, but no longer than that: clients may be slow."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._none.wait()
+
+
 class Sliced(payload.Payload):
     """A body; `data` is all of it."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, sending: Sending | None = None) -> None:
         super().__init__(data)
         self.data = data
         self._size = len(data)
+        self._sending = sending or Sending()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return self.data.decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         view = memoryview(self.data)
-        for start in range(0, len(view), SLICE_BYTES):
-            if start and start % BYTES_A_TURN == 0:
-                await asyncio.sleep(0)
-            await writer.write(view[start : start + SLICE_BYTES])  # waits for a slow client
+        with self._sending:
+            for start in range(0, len(view), SLICE_BYTES):
+                if start and start % BYTES_A_TURN == 0:
+                    await asyncio.sleep(0)
+                await writer.write(view[start : start + SLICE_BYTES])  # waits for a slow client
 
 
-def respond(status: int, body: Data, headers: Mapping[str, str]) -> web.Response:
-    """The cheaper way for the small bodies that most are."""
+def respond(
+    status: int, body: Data, headers: Mapping[str, str], *, sending: Sending | None = None
+) -> web.Response:
+    """The cheaper way for the small bodies that most are; `sending` counts the large ones."""
     if len(body) <= SLICE_BYTES:
         return web.Response(status=status, body=body, headers=headers)
-    return web.Response(status=status, body=Sliced(body), headers=headers)
+    return web.Response(status=status, body=Sliced(body, sending), headers=headers)
 
 
 def size_of(response: web.StreamResponse | None) -> int | None:

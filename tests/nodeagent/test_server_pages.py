@@ -12,6 +12,7 @@ import pytest
 
 from nodeagent import server
 from nodeagent.stats.sampler import Sampler
+from orch.component import slicedresponse
 from orch.component.health import CheckFailed
 from tests.conftest import Pki
 from tests.fakes.agent import ADMIN, Agent, Answer, served
@@ -52,6 +53,26 @@ async def test_metrics_come_in_the_format_asked_for(agent: Agent) -> None:
         answer = await agent.ask("GET", path, headers=headers)
         assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
         assert answer.text.endswith("# EOF\n")
+
+
+async def test_large_pages_count_as_under_way_while_they_are_sent(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending = agent.services.pages.sending = CountedSending()
+    monkeypatch.setattr(slicedresponse, "SLICE_BYTES", 100)
+    for number, path in enumerate(
+        ("/stats/summary", "/metrics/resource", "/metrics/containerstats"), start=1
+    ):
+        assert (await agent.ask("GET", path)).status == 200
+        assert sending.begun == number
+
+
+class CountedSending(slicedresponse.Sending):
+    begun = 0
+
+    def __enter__(self) -> None:
+        self.begun += 1
+        super().__enter__()
 
 
 async def test_statistics_that_cannot_be_read_are_an_error_without_details(

@@ -159,6 +159,46 @@ async def test_readers_that_keep_coming_never_wait_for_a_reading(
     assert rendered == [sampler.latest], "the page is ready before the next reader asks"
 
 
+async def test_what_is_made_ahead_waits_for_answers_under_way(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "_GIVE_WAY_S", 3600)
+    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
+    first = await made.containers()
+    monkeypatch.setattr(sampler, "age_s", lambda: 40.0)
+    with made.sending:
+        await made.containers()
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert sampler.beats == 1
+    await until(lambda: sampler.beats == 2)
+    assert made._renewal
+    await made._renewal
+    monkeypatch.setattr(sampler, "age_s", lambda: 0.0)
+    (latest,) = made._made.values()
+    assert latest.task.done() and latest.task.result() is not first.data
+
+
+@pytest.mark.parametrize("asks_again", [True, False])
+async def test_the_loops_reading_becomes_pages_for_those_who_keep_asking(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, asks_again: bool
+) -> None:
+    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
+    await made.step()
+    assert made._renewal
+    await made._renewal
+    assert not made._made, "nobody asked yet"
+    await asyncio.gather(made.containers(), made.summary())
+    if not asks_again:
+        later_s = asyncio.get_running_loop().time() + 130.0
+        monkeypatch.setattr(pages, "_loop_s", lambda: later_s)
+    await made.step()
+    await made._renewal
+    of_latest = [one.sample is sampler.latest for one in made._made.values() if one.task.done()]
+    assert sampler.beats == 2
+    assert of_latest == [asks_again, asks_again]
+
+
 @pytest.mark.parametrize(("age_s", "readings"), [(11.0, 1), (13.0, 2)])
 async def test_the_page_for_autoscalers_shows_the_loops_reading_while_there_is_one(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch, age_s: float, readings: int

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 
+import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.test_utils import TestClient
@@ -12,6 +13,7 @@ from orch.component.allocator import LARGE_BYTES
 from orch.component.slicedresponse import (
     BYTES_A_TURN,
     SLICE_BYTES,
+    Sending,
     Sliced,
     body_of,
     respond,
@@ -87,3 +89,37 @@ async def test_others_have_their_turn_also_while_the_client_takes_all_at_once() 
     assert bytes(writer.taken) == body
     turns = [after - before for before, after in itertools.pairwise(seen)]
     assert max(turns) <= BYTES_A_TURN < len(body)
+
+
+async def test_who_waits_for_the_answers_under_way_goes_on_when_the_last_has_ended() -> None:
+    sending, writers = Sending(), (_KeepsUp(), _KeepsUp())
+    bodies = [bytes(BYTES_A_TURN * turns) for turns in (2, 4)]
+    async with asyncio.timeout(20):
+        await sending.ended(within_s=3600)
+        tasks = [
+            asyncio.ensure_future(Sliced(body, sending).write(writer))
+            for body, writer in zip(bodies, writers, strict=True)
+        ]
+        await asyncio.sleep(0)
+        await sending.ended(within_s=3600)
+    assert [len(writer.taken) for writer in writers] == [len(body) for body in bodies]
+    await asyncio.gather(*tasks)
+
+
+async def test_an_answer_that_takes_long_is_not_waited_for_to_its_end() -> None:
+    sending = Sending()
+    with sending:
+        async with asyncio.timeout(20):
+            await sending.ended(within_s=0.01)
+
+
+async def test_an_answer_that_breaks_off_is_no_longer_under_way() -> None:
+    class Broken(_KeepsUp):
+        async def write(self, chunk: bytes | bytearray | memoryview[int]) -> None:
+            raise ConnectionResetError
+
+    sending = Sending()
+    with pytest.raises(ConnectionResetError):
+        await Sliced(bytes(BYTES_A_TURN), sending).write(Broken())
+    async with asyncio.timeout(20):
+        await sending.ended(within_s=3600)
