@@ -7,7 +7,7 @@ forty thousand lines, so nothing here may cost more than the number it prints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from nodeagent.metrics import columns, devicecolumns, text
@@ -43,13 +43,14 @@ def render_container_metrics(
     openmetrics: bool = False,
     psi: bool = True,
     host: HostFacts | None = None,
+    give_way: Callable[[], None] = lambda: None,
 ) -> bytearray:
     """The page; without a sample it holds `container_scrape_error 1` alone.
 
     `psi` is the feature gate, `host` adds the machine's own families. What a row does not know has
-    no line, and a family without any line is left out.
+    no line, and a family without any line is left out. `give_way` is called between families.
     """
-    page = Page(openmetrics=openmetrics)
+    page = Page(openmetrics=openmetrics, give_way=give_way)
     if sample is not None:
         rows = list(_rows(sample, page))
         _labels.end_page()

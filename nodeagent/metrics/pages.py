@@ -3,11 +3,11 @@
 A page is made in a worker thread, because that of a big node takes longer than the event loop may
 be kept; readers that come meanwhile share it. Compressed bytes are kept like plain ones. While
 readers keep coming the next sample and its pages are made before the last one is too old, and so
-are the pages of the loop's own samples: nobody waits. What is made ahead gives way to answers that
-are being sent, for on a small machine the one takes from the other. The page for autoscalers, which
-every node is asked for all the time, shows the sampling loop's last reading as the reference
-agent's does, with its stamps. A sample that could not be taken makes the pages that say so; the
-summary alone is an error then.
+are the pages of the loop's own samples: nobody waits, for until then the young page of the sample
+before will do. What is made ahead gives way to answers that are being sent, since on a small
+machine the one takes from the other. The page for autoscalers, which every node is asked for all
+the time, shows the sampling loop's last reading as the reference agent's does, with its stamps. A
+sample that could not be taken makes the pages that say so; the summary alone is an error then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _RENEW_AT = 0.6  # of the greatest age: from then on a reader has the next sampl
 _GIVE_WAY_S = 0.1  # to answers under way; three times that and the work itself fit in the rest
 _GZIP_LEVEL = 1  # 12 times smaller; level 6 makes it 14 times at three times the cost
 
-Make = Callable[[Sample | None, Sample | None], Data]
+GiveWay = Callable[[], None]
+Make = Callable[[Sample | None, Sample | None, GiveWay], Data]
 Key = tuple[str, bool, bool]
 
 
@@ -62,9 +63,11 @@ def body_of(data: Data, content_type: str, accept_encoding: str) -> Body:
 class _Made:
     sample: Sample | None
     base: Sample | None
+    begun_s: float  # the sample's reading, loop time as the next
     task: asyncio.Task[Data]
     make: Make
-    asked_s: float  # loop time
+    asked_s: float
+    older: _Made | None = None  # what is shown until this one is made
 
 
 class StatsPages:
@@ -94,7 +97,7 @@ class StatsPages:
     ) -> Body:
         """/stats/summary; ApiError 500 while there is nothing to show, other errors are raised."""
 
-        def make(sample: Sample | None, base: Sample | None) -> bytes:
+        def make(sample: Sample | None, base: Sample | None, _: GiveWay) -> bytes:
             if sample is None:
                 raise RuntimeError("there is no sample to make the summary of")
             summary = build_summary(
@@ -117,7 +120,7 @@ class StatsPages:
         """/metrics/resource."""
         openmetrics = text.wants_openmetrics(accept)
 
-        def make(sample: Sample | None, _: Sample | None) -> Data:
+        def make(sample: Sample | None, _: Sample | None, __: GiveWay) -> Data:
             return resource.render_resource_metrics(sample, openmetrics=openmetrics)
 
         max_age_s = max(RESOURCE_MAX_AGE_S, self._max_age_s)
@@ -127,9 +130,13 @@ class StatsPages:
         """/metrics/containerstats."""
         openmetrics = text.wants_openmetrics(accept)
 
-        def make(sample: Sample | None, _: Sample | None) -> Data:
+        def make(sample: Sample | None, _: Sample | None, give_way: GiveWay) -> Data:
             return containerstats.render_container_metrics(
-                sample, openmetrics=openmetrics, psi=self._psi, host=self._host
+                sample,
+                openmetrics=openmetrics,
+                psi=self._psi,
+                host=self._host,
+                give_way=give_way,
             )
 
         return await self._metrics(
@@ -145,7 +152,7 @@ class StatsPages:
             body = await self._body(name, make, sample, content_type, encoding)
         except Exception as error:  # the page itself says that there is nothing to scrape
             self._say_failure(name, error)
-            return Body(make(None, None), content_type)
+            return Body(make(None, None, _at_once), content_type)
         self._failing.pop(name, None)
         return body
 
@@ -161,23 +168,42 @@ class StatsPages:
     ) -> Body:
         packed = text.wants_gzip(accept_encoding)
         key = (name, content_type == text.OPENMETRICS_TYPE, packed)
-        data = await asyncio.shield(self._page(key, make, sample, _loop_s()).task)
+        made = self._page(key, make, sample, _loop_s())
+        if made.older and not made.task.done() and self._is_young(made.older):
+            made = made.older
+        data = await asyncio.shield(made.task)
         return Body(data, content_type, "gzip" if packed else "")
 
     def _page(self, key: Key, make: Make, sample: Sample, asked_s: float) -> _Made:
-        """The page of this sample, begun now unless it was before."""
-        base = self._sampler.base_of(sample)
+        """The page of this sample, begun now unless it was before.
+
+        While pages are made ahead, the young one of the sample before will do.
+        """
         made = self._made.get(key)
-        if made is not None and made.sample is sample and made.base is base:
-            made = replace(made, asked_s=asked_s)
-        else:
-            task = loops.spawn(
-                asyncio.to_thread(_make, make, sample, base, key[2]), name=f"page {key[0]}"
-            )
-            made = _Made(sample, base, task, make, asked_s)
-            self._forget_later(key, weakref.ref(task))
-        self._made[key] = made
+        will_do = made is not None and (
+            self._shows(made, sample)
+            or (self._is_renewing and made.task.done() and self._is_young(made))
+        )
+        if made is None or not will_do:
+            made = self._start(key, make, sample, _at_once)
+        made = self._made[key] = replace(made, asked_s=asked_s)
         return made
+
+    def _shows(self, made: _Made, sample: Sample) -> bool:
+        return made.sample is sample and made.base is self._sampler.base_of(sample)
+
+    def _is_young(self, made: _Made) -> bool:
+        return _loop_s() - made.begun_s <= self._max_age_s
+
+    def _start(self, key: Key, make: Make, sample: Sample, give_way: GiveWay) -> _Made:
+        base = self._sampler.base_of(sample)
+        task = loops.spawn(
+            asyncio.to_thread(_make, lambda: make(sample, base, give_way), key[2]),
+            name=f"page {key[0]}",
+        )
+        self._forget_later(key, weakref.ref(task))
+        now_s = _loop_s()
+        return _Made(sample, base, now_s - self._sampler.age_s(), task, make, now_s)
 
     def _forget_later(self, key: Key, task: weakref.ref[asyncio.Task[Data]]) -> None:
         """Megabytes that nobody can be sent any more are not kept until somebody asks anew."""
@@ -201,8 +227,12 @@ class StatsPages:
             self._begin(self._renew, "renew statistics")
         return sample
 
+    @property
+    def _is_renewing(self) -> bool:
+        return self._renewal is not None and not self._renewal.done()
+
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        if self._renewal is None or self._renewal.done():
+        if not self._is_renewing:
             self._renewal = loops.spawn(work(), name=name)
 
     async def _renew(self) -> None:
@@ -218,18 +248,31 @@ class StatsPages:
     async def _make_again(self) -> None:
         """The pages of the latest sample that were asked for a moment ago."""
         recently_s = _loop_s() - 2 * self._max_age_s
+        give_way = self.sending.courtesy(_GIVE_WAY_S)
         for key in tuple(self._made):
             await self.sending.ended(within_s=_GIVE_WAY_S)
             made, sample = self._made.get(key), self._sampler.latest
-            if made and sample and made.asked_s >= recently_s:
-                page = self._page(key, made.make, sample, made.asked_s)
-                await asyncio.wait([page.task])
+            if made and sample and made.asked_s >= recently_s and not self._shows(made, sample):
+                await self._make_ahead(key, made, sample, give_way)
+
+    async def _make_ahead(self, key: Key, made: _Made, sample: Sample, give_way: GiveWay) -> None:
+        page = self._start(key, made.make, sample, give_way)
+        older = replace(made, older=None)
+        self._made[key] = replace(page, asked_s=made.asked_s, older=older)
+        await asyncio.wait([page.task])
+        latest = self._made.get(key)
+        if latest is not None and latest.task is page.task:
+            self._made[key] = replace(latest, older=None)
 
 
 def _loop_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _make(make: Make, sample: Sample, base: Sample | None, wants_gzip: bool) -> Data:
-    data = make(sample, base)
+def _at_once() -> None:
+    """Gives way to nobody: somebody waits."""
+
+
+def _make(make: Callable[[], Data], wants_gzip: bool) -> Data:
+    data = make()
     return gzip.compress(data, _GZIP_LEVEL) if wants_gzip else data

@@ -96,10 +96,16 @@ def number(value: float) -> str:
 
 
 class Page:
-    """Collects lines; `family` must come before its samples, and each family only once."""
+    """Collects lines; `family` must come before its samples, and each family only once.
 
-    def __init__(self, *, openmetrics: bool = False) -> None:
+    `give_way` is called between families.
+    """
+
+    def __init__(
+        self, *, openmetrics: bool = False, give_way: Callable[[], None] = lambda: None
+    ) -> None:
         self._openmetrics = openmetrics
+        self._give_way = give_way
         self._text = bytearray()
 
     def add(self, lines: str) -> None:
@@ -113,6 +119,7 @@ class Page:
 
     def family(self, name: str, kind: str, text: str, *, stability: str = "") -> None:
         """Begin a family; `name` is that of its samples, `kind` counter or gauge."""
+        self._give_way()
         if self._openmetrics and kind == "counter":
             name = name.removesuffix("_total")
         help_text = f"[{stability}] {text}" if stability else text

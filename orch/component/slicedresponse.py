@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 
 from aiohttp import payload, web
 from aiohttp.abc import AbstractStreamWriter
@@ -27,22 +28,39 @@ class Sending:
     def __init__(self) -> None:
         self._under_way = 0
         self._none = asyncio.Event()
+        self._none_for_threads = threading.Event()
         self._none.set()
+        self._none_for_threads.set()
 
     def __enter__(self) -> None:
         self._under_way += 1
         self._none.clear()
+        self._none_for_threads.clear()
 
     def __exit__(self, *_: object) -> None:
         self._under_way -= 1
         if not self._under_way:
             self._none.set()
+            self._none_for_threads.set()
 
     async def ended(self, *, within_s: float) -> None:
         """Wait until none is under way, but no longer than that: clients may be slow."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._none.wait()
+
+    def courtesy(self, within_s: float) -> Callable[[], None]:
+        """What a thread calls between two pieces of its work: the same wait as `ended`.
+
+        Once that was in vain, it no longer waits.
+        """
+        patient = True
+
+        def give_way() -> None:
+            nonlocal patient
+            patient = patient and self._none_for_threads.wait(within_s)
+
+        return give_way
 
 
 class Sliced(payload.Payload):

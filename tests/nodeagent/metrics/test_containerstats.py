@@ -59,6 +59,12 @@ def test_node_pods_sandboxes_and_containers_have_a_row_each() -> None:
     }
 
 
+def test_others_are_given_way_to_between_families() -> None:
+    given: list[None] = []
+    page = render_container_metrics(sample_of("v2"), give_way=lambda: given.append(None))
+    assert len(given) == page.count(b"# TYPE") > 20
+
+
 def test_the_six_labels_are_on_every_series_of_a_container() -> None:
     rows = {
         "/": ("", "", "", "", ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 from typing import Any
 
 import orjson
@@ -177,6 +178,81 @@ async def test_what_is_made_ahead_waits_for_answers_under_way(
     monkeypatch.setattr(sampler, "age_s", lambda: 0.0)
     (latest,) = made._made.values()
     assert latest.task.done() and latest.task.result() is not first.data
+
+
+class HeldRenderer:
+    """Renders container metrics; while `held`, only as far as to say so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._render = containerstats.render_container_metrics
+        self.free = threading.Event()
+        self.begun = threading.Event()
+        self.gave_way: list[bool] = []
+        self.free.set()
+        monkeypatch.setattr(containerstats, "render_container_metrics", self)
+
+    def __call__(self, sample: Sample | None, *, give_way: Any, **more: Any) -> bytearray:
+        self.begun.set()
+        self.free.wait(20)
+        self.gave_way.append(give_way is not pages._at_once)
+        return self._render(sample, give_way=give_way, **more)
+
+
+async def test_until_the_next_page_is_made_readers_get_the_young_one(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renderer = HeldRenderer(monkeypatch)
+    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
+    first = await made.containers()
+    renderer.free.clear()
+    renderer.begun.clear()
+    await made.step()
+    async with asyncio.timeout(20):
+        assert (await made.containers()).data is first.data, "before it is begun"
+        await until(renderer.begun.is_set)
+        assert (await made.containers()).data is first.data, "while it is made"
+    renderer.free.set()
+    assert made._renewal
+    await made._renewal
+    assert (await made.containers()).data is not first.data
+    assert renderer.gave_way == [False, True]
+    assert [one.older for one in made._made.values()] == [None], "megabytes"
+
+
+async def test_a_reader_waits_for_the_next_page_when_the_last_is_too_old(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renderer = HeldRenderer(monkeypatch)
+    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
+    first = await made.containers()
+    renderer.free.clear()
+    renderer.begun.clear()
+    await made.step()
+    await until(renderer.begun.is_set)
+    (page,) = made._made.values()
+    assert page.older
+    monkeypatch.setattr(made, "_is_young", lambda one: one.begun_s > page.older.begun_s)
+    reader = asyncio.ensure_future(made.containers())
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+    assert not reader.done()
+    renderer.free.set()
+    assert (await reader).data is not first.data
+    assert len(renderer.gave_way) == 2, "the page is made once"
+
+
+async def test_a_page_is_young_as_long_as_its_sample(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
+    await sampler.step()
+    now_s = asyncio.get_running_loop().time()
+    monkeypatch.setattr(sampler, "age_s", lambda: 10.0)
+    await made.containers()
+    (page,) = made._made.values()
+    for later_s, is_young in ((0.0, True), (45.0, True), (55.0, False)):
+        monkeypatch.setattr(pages, "_loop_s", lambda later_s=later_s: now_s + later_s)
+        assert made._is_young(page) is is_young
 
 
 @pytest.mark.parametrize("asks_again", [True, False])

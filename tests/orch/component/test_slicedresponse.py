@@ -113,6 +113,36 @@ async def test_an_answer_that_takes_long_is_not_waited_for_to_its_end() -> None:
             await sending.ended(within_s=0.01)
 
 
+async def test_a_thread_gives_way_between_two_pieces_of_its_work() -> None:
+    sending, done = Sending(), asyncio.Event()
+    give_way = sending.courtesy(3600)
+    give_way()
+    with sending:
+        work = asyncio.ensure_future(asyncio.to_thread(give_way))
+        work.add_done_callback(lambda _: done.set())
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert not done.is_set()
+    async with asyncio.timeout(20):
+        await work
+
+
+def test_a_thread_that_waited_in_vain_no_longer_waits() -> None:
+    sending = Sending()
+    waits: list[float] = []
+
+    def wait(within_s: float) -> bool:
+        waits.append(within_s)
+        return False
+
+    with sending, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sending._none_for_threads, "wait", wait)
+        give_way = sending.courtesy(0.5)
+        for _ in range(3):
+            give_way()
+    assert waits == [0.5]
+
+
 async def test_an_answer_that_breaks_off_is_no_longer_under_way() -> None:
     class Broken(_KeepsUp):
         async def write(self, chunk: bytes | bytearray | memoryview[int]) -> None:
