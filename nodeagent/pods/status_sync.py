@@ -115,7 +115,8 @@ class StatusSync:
             if asyncio.get_running_loop().time() + _TICK_S < self._next_sweep_s:
                 return
             self._next_sweep_s = 0.0
-            self._due.update(dict.fromkeys(pod.metadata.uid or "" for pod in self._registry.pods()))
+            desired = (pod.metadata.uid or "" for pod in self._registry.all_desired())
+            self._due.update(dict.fromkeys((*desired, *self._sent_to)))  # to forget who went, too
 
     async def _send_all(self) -> bool:
         """False when the API does not answer; an object it refuses holds up no other."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -138,6 +140,24 @@ async def test_sweeps_compare_again_only_what_is_another_object(
     await asyncio.sleep(1)
     assert len(compared) > before
     assert (await reporter.stored()).status.podIP == "10.0.0.3"
+
+
+async def test_nothing_is_kept_of_pods_that_came_and_went(reporter: Reporter) -> None:
+    await reporter.start()
+    statuses = []
+    for n in range(3):
+        made = await reporter.api.create(bound(metadata={"name": f"web{n}", "uid": None}))
+        reporter.registry.set_desired([made])
+        status = PodStatus(phase="Running", message=f"number {n}")
+        statuses.append(weakref.ref(status))
+        reporter.registry.set_status(made.metadata.uid or "", status)
+        await asyncio.sleep(61)
+        await reporter.api.delete(Pod, f"web{n}", "default", grace_period_s=0)
+    del status
+    reporter.registry.set_desired([])
+    await asyncio.sleep(61)
+    gc.collect()
+    assert [one() for one in statuses] == [None] * 3
 
 
 async def test_the_status_of_a_static_pod_goes_to_its_mirror_once_that_exists(
