@@ -99,10 +99,11 @@ class CgroupReader:
         """What the reading of the cgroup above shows to be the same still; None: it must be read.
 
         Its numbers count those of this one, so that none of these changed where none of those did.
-        Only two changes that cancel each other out are not seen, until the settings are due.
+        Only two changes that cancel each other out are not seen, until the settings are due. Its
+        own averages fall at other moments than those above, and have to be zero as well.
         """
         shown, known = above._last, self._last
-        if shown is None or known is None or not above._is_still:
+        if shown is None or known is None or not (above._is_still and self._is_still):
             return None
         if shown.time_ns >= self._due_ns or not self._is_counted_by(above):
             return None

@@ -111,6 +111,22 @@ def test_it_is_read_when_a_task_of_the_pod_waited_for_a_cpu_and_until_averages_a
     machine.readers.close()
 
 
+def test_its_own_averages_are_read_until_they_are_zero(tmp_path: Path) -> None:
+    machine = Machine("v2", tmp_path)
+    machine.begin()
+    falling = CALM.replace("avg300=0.00", "avg300=0.01")
+    for cgroup in (POD_CGROUP, CONTAINER_CGROUP):
+        machine.file(cgroup, "cpu.pressure").write_text(falling)
+    machine.one_pass(every_s=1)
+    machine.file(POD_CGROUP, "cpu.pressure").write_text(CALM)  # the kernel looked there first
+    machine.one_pass(every_s=1)
+    machine.file(CONTAINER_CGROUP, "cpu.pressure").write_text(CALM)
+    sample, _ = machine.one_pass(every_s=1)
+    assert sample and sample.cpu_pressure and sample.cpu_pressure.some.avg300 == 0
+    assert set() in [machine.one_pass()[1] for _ in range(2)], "when it rests again"
+    machine.readers.close()
+
+
 def test_what_the_kernel_gathers_late_is_read_first(machine: Machine) -> None:
     machine.begin(every_s=1)
     assert "memory.stat" in machine.one_pass(every_s=1)[1]
