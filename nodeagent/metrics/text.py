@@ -7,46 +7,11 @@ and only this module knows that. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-
-TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+from collections.abc import Callable, Sequence
 
 _LINES_AT_ONCE = 256  # some 60 kB: larger blocks the C library asks of the kernel, page by page
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
-
-
-def wants_openmetrics(accept: str) -> bool:
-    """Whether the Accept header prefers OpenMetrics 1.0 to plain text."""
-    wanted = _qualities(accept)
-    best = wanted.get("application/openmetrics-text", 0.0)
-    return best > wanted.get("text/plain", 0.0)
-
-
-def wants_gzip(accept_encoding: str) -> bool:
-    """Whether the Accept-Encoding header names gzip, and not to refuse it."""
-    return _qualities(accept_encoding).get("gzip", 0.0) > 0
-
-
-def _qualities(header: str) -> dict[str, float]:
-    """What an Accept header names, in lower case, with how much it is wanted: 0 to 1."""
-    best: dict[str, float] = {}
-    for item in header.split(","):
-        kind, *parameters = (part.strip() for part in item.lower().split(";"))
-        best[kind] = max(best.get(kind, 0.0), _quality(parameters))
-    return best
-
-
-def _quality(parameters: Iterable[str]) -> float:
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            try:
-                return float(value)
-            except ValueError:
-                return 0.0
-    return 1.0
 
 
 def label_block(**labels: str) -> str:

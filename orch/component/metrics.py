@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from orch.component import metriclabels
+from orch.component import metriclabels, preferences
 from orch.component.stability import MetricPolicy
 from orch.wire import metric_catalogue
 
@@ -91,8 +91,9 @@ class Registry:
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that an Accept header prefers, and its content type."""
-        encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        if preferences.wants_openmetrics(accept):
+            return openmetrics.generate_latest(self._registry), preferences.OPENMETRICS_TYPE
+        return prometheus_client.generate_latest(self._registry), preferences.TEXT_TYPE
 
     def _make(
         self,

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.metrics import text
 from nodeagent.metrics.containerstats import render_container_metrics
 from nodeagent.metrics.resource import render_resource_metrics
 from nodeagent.stats import host
 from nodeagent.stats.background import Background
 from nodeagent.stats.reading import Reader
+from orch.component import preferences
 from tests.e2e.harness import eventually
 from tests.fakes import hosts
 from tests.fakes.hosts import POD, Clock
@@ -65,7 +65,8 @@ def scraper(
 ) -> Iterator[Prometheus]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            kind = text.OPENMETRICS_TYPE if self.path.endswith("-open") else text.TEXT_TYPE
+            is_open = self.path.endswith("-open")
+            kind = preferences.OPENMETRICS_TYPE if is_open else preferences.TEXT_TYPE
             self.send_response(200)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(pages[self.path])))

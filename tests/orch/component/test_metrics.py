@@ -47,8 +47,28 @@ def test_the_format_follows_the_accept_header() -> None:
     assert plain_type == "text/plain; version=0.0.4; charset=utf-8"
     assert b"# EOF" not in plain
     body, content_type = registry.render("application/openmetrics-text; version=1.0.0")
-    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    assert content_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert body.endswith(b"# EOF\n")
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/openmetrics-text;version=abc", "application/openmetrics-text"),
+        ('application/openmetrics-text;version="1.0.0"', "application/openmetrics-text"),
+        ("Application/OpenMetrics-Text;version=9.9.9", "application/openmetrics-text"),
+        ("application/openmetrics-text;q=0.1,text/plain", "text/plain"),
+        ("application/openmetrics-text;q=0", "text/plain"),
+        ("text/plain;version=1.x.y", "text/plain"),
+    ],
+)
+def test_the_format_is_one_of_two_whatever_the_accept_header_says(accept: str, kind: str) -> None:
+    registry = Registry()
+    registry.counter("x_y_total", "X.").inc()
+    body, content_type = registry.render(accept)
+    version = "1.0.0" if kind.startswith("application") else "0.0.4"
+    assert content_type == f"{kind}; version={version}; charset=utf-8"
+    assert b"\nx_y_total 1.0\n" in body
 
 
 def test_registries_are_separate() -> None:
