@@ -92,7 +92,8 @@ class Registry:
     def render(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that an Accept header prefers, and its content type."""
         if preferences.wants_openmetrics(accept):
-            return openmetrics.generate_latest(self._registry), preferences.OPENMETRICS_TYPE
+            page = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
+            return page, preferences.OPENMETRICS_TYPE
         return prometheus_client.generate_latest(self._registry), preferences.TEXT_TYPE
 
     def _make(
