@@ -143,6 +143,7 @@ class _Builder:
 
     def _add_usage(self, out: Json, sample: CgroupSample, key: str, limit: int | None) -> str:
         """The cpu, memory and io parts; io exists only to carry pressure. The stamp they have."""
+        # Four times for every pod of three containers: calls that change nothing are left out.
         time_ns, cpu, memory, _, _, cpu_pressure, memory_pressure, io_pressure, _ = sample
         time, psi = timestamp(time_ns), self._psi
         if cpu:
@@ -151,13 +152,14 @@ class _Builder:
             if rate is not None:
                 part["usageNanoCores"] = rate
             if cpu_pressure and psi:
-                part["psi"] = _psi(cpu_pressure)
+                part["psi"] = _NO_STALL if cpu_pressure is NO_STALL else _psi(cpu_pressure)
         if memory:
             out["memory"] = part = _memory(memory, limit, time)
             if memory_pressure and psi:
-                part["psi"] = _psi(memory_pressure)
+                part["psi"] = _NO_STALL if memory_pressure is NO_STALL else _psi(memory_pressure)
         if io_pressure and psi and self._full:
-            out["io"] = {"time": time, "psi": _psi(io_pressure)}
+            stalls = _NO_STALL if io_pressure is NO_STALL else _psi(io_pressure)
+            out["io"] = {"time": time, "psi": stalls}
         return time
 
 
@@ -166,8 +168,6 @@ _NO_STALL = {"some": _ZERO, "full": _ZERO}
 
 
 def _psi(pressure: Pressure) -> Json:
-    if pressure is NO_STALL:
-        return _NO_STALL
     (avg10, avg60, avg300, total), full = pressure
     out = {"some": {"total": total, "avg10": avg10, "avg60": avg60, "avg300": avg300}}
     if full is not None:
@@ -177,17 +177,17 @@ def _psi(pressure: Pressure) -> Json:
 
 
 def _memory(memory: MemorySample, limit: int | None, time: str) -> Json:
-    working_set = memory.working_set_bytes
-    out = disks.without_none(
-        {
-            "time": time,
-            "usageBytes": memory.usage_bytes,
-            "workingSetBytes": working_set,
-            "rssBytes": memory.rss_bytes,
-            "pageFaults": memory.page_faults,
-            "majorPageFaults": memory.major_page_faults,
-        }
-    )
+    usage, working_set, rss, _, _, _, _, _, _, faults, major_faults, _, _, _ = memory
+    out: Json = {
+        "time": time,
+        "usageBytes": usage,
+        "workingSetBytes": working_set,
+        "rssBytes": rss,
+        "pageFaults": faults,
+        "majorPageFaults": major_faults,
+    }
+    if None in (usage, working_set, rss, faults, major_faults):
+        out = disks.without_none(out)
     if limit is not None and working_set is not None:
         out["availableBytes"] = limit - working_set if limit > working_set else 0
     return out
@@ -231,7 +231,7 @@ def _processes(pod: PodSample) -> Json | None:
     """All containers and the sandbox; None when none of them could be counted."""
     if pod.process_count is not None:
         return {"process_count": pod.process_count}
-    samples = [pod.sandbox, *(container.cgroup for container in pod.containers)]
+    samples = [pod.sandbox, *[container.cgroup for container in pod.containers]]
     counts = [
         sample.processes.processes
         for sample in samples
