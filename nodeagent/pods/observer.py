@@ -218,10 +218,11 @@ class Observer:
             )
             self._fetching[uid] = task
             self._unsettled.add(uid)
-        else:
-            self._unsettled.discard(uid)
-            if gone or not listed:  # an answer that failed may have left an empty record
-                self._publish(uid)
+            return
+        half_read = uid in self._unsettled  # some details of it may be held that nobody has seen
+        self._unsettled.discard(uid)
+        if gone or half_read or not listed:  # an answer that failed may have left an empty record
+            self._publish(uid)
 
     async def _fetch(self, uid: str, sandboxes: list[str], containers: list[str]) -> None:
         try:

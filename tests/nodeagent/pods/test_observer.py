@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import ContainerContext, PodSettings
 from nodeagent.runtime.base import (
     Container,
+    ContainerDetail,
     ContainerState,
     RuntimeNotFound,
     RuntimeNotSupported,
@@ -65,6 +67,16 @@ class Observed:
         made = await self.runtime.create_container(sandbox_id, wanted, sandbox)
         if started:
             await self.runtime.start_container(made)
+        return made
+
+    async def second(self, of: str) -> str:
+        """Another container of the same pod, running."""
+        container = self.runtime.containers[of]
+        sandbox = self.runtime.sandboxes[container.sandbox_id]
+        made = await self.runtime.create_container(
+            container.sandbox_id, replace(container.spec, name="more"), sandbox.spec
+        )
+        await self.runtime.start_container(made)
         return made
 
     def state(self, uid: str = UID) -> ContainerState | None:
@@ -205,6 +217,34 @@ async def test_a_pod_whose_details_cannot_be_read_is_not_settled(observed: Obser
     await asyncio.sleep(5)
     assert observed.observer.settled(UID)
     assert observed.state() is ContainerState.RUNNING
+
+
+async def test_what_was_read_before_an_answer_failed_is_shown_once_the_rest_is_known(
+    observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await observed.container(pod())
+    second = await observed.second(first)
+    await observed.start()
+    assert len(observed.registry.view(UID).containers) == 2
+    real = observed.runtime.container_detail
+
+    async def detail(container_id: str) -> ContainerDetail:
+        if container_id == second:
+            raise RuntimeTimeout("container_detail", "slow")
+        return await real(container_id)
+
+    monkeypatch.setattr(observed.runtime, "container_detail", detail)
+    observed.runtime.containers[second].turn(ContainerState.UNKNOWN)
+    observed.runtime.exit(first)
+    await asyncio.sleep(3)
+    assert not observed.observer.settled(UID)
+    observed.runtime.containers[second].turn(ContainerState.RUNNING)  # as it was known before
+    await asyncio.sleep(12)
+    assert observed.observer.settled(UID)
+    states = {
+        one.container.id: one.container.state for one in observed.registry.view(UID).containers
+    }
+    assert states == {first: ContainerState.EXITED, second: ContainerState.RUNNING}
 
 
 async def test_a_runtime_away_and_back_is_said_once_each(
