@@ -7,7 +7,6 @@ way, found by asking the kernel and by names that follow from the directory, nev
 
 import concurrent.futures
 import contextlib
-import os
 import shutil
 import signal
 import time
@@ -65,7 +64,7 @@ def _down(instance: Instance) -> None:
     with locks.held(locks.MACHINE):
         _remove_network(instance)
         _remove_traces()
-    sharing.unshare(filter(None, instance.record().get("shared", "").split(os.pathsep)))
+    sharing.unshare(sharing.made_for(instance))
     for path in (layout.state, layout.run, layout.cni, layout.temporary):
         shutil.rmtree(path, ignore_errors=True)
     if layout.directory.exists():

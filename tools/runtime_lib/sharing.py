@@ -5,24 +5,40 @@ emptyDir volume in memory) reaches it only below a mount point that both share, 
 bound onto itself and marked shared before the namespace is made.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from .instance import Instance
 from .progress import run, say
 
 _OPTIONAL = 6  # mountinfo: the optional fields follow the sixth
 
 
-def share(directory: Path) -> None:
-    """Make `directory` a shared mount point; what is one already stays as it is."""
+def share_all(directories: Iterable[Path], instance: Instance) -> None:
+    """Share them, and write down what was mounted for that, beside what was written before."""
+    for directory in directories:
+        if share(directory):
+            made = dict.fromkeys([*made_for(instance), str(directory)])
+            instance.write_record(shared=os.pathsep.join(made))
+
+
+def made_for(instance: Instance) -> list[str]:
+    """What is written down: the mounts to take back, and none that was there before."""
+    return [one for one in instance.record().get("shared", "").split(os.pathsep) if one]
+
+
+def share(directory: Path) -> bool:
+    """Make `directory` a shared mount point; False for what is one already and stays as it is."""
     directory.mkdir(parents=True, exist_ok=True)
     if is_shared(directory):
-        return
+        return False
     say(f"sharing the mounts below {directory}")
     run(["mount", "-n", "--bind", str(directory), str(directory)])
     # with nobody but who comes later: the file system it lies on may be shared itself
     run(["mount", "-n", "--make-private", str(directory)])
     run(["mount", "-n", "--make-shared", str(directory)])
+    return True
 
 
 def unshare(directories: Iterable[str]) -> None:

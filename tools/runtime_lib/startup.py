@@ -42,9 +42,7 @@ def up(instance: Instance, shared: Sequence[Path] = ()) -> None:
     layout.directory.mkdir(parents=True, exist_ok=True)
     with locks.held(layout.directory):
         instance.write_record(base=str(instance.base), endpoint=layout.endpoint, state="up")
-        for directory in shared:
-            sharing.share(directory)
-        instance.write_record(shared=os.pathsep.join(map(str, shared)))
+        sharing.share_all(shared, instance)
         holder = hold(instance)
         subnet = network.ensure(layout, instance.record().get("subnet"), instance.run)
         instance.write_record(subnet=subnet)
