@@ -95,7 +95,7 @@ async def delete(backend: Backend, target: Target, options: DeleteOptions) -> De
         stored = backend.find(target)
         document = decode(stored)
         backend.admit_deletion(target, document)
-        _check_preconditions(target, stored, options)
+        check_preconditions(target, document, options)
         deletion = decide(target.strategy, document, options, backend.now())
         try:
             return await _carry_out(backend, stored, deletion, dry_run=options.dry_run)
@@ -136,18 +136,17 @@ def _place(key: str) -> tuple[str, str]:
     return parts[-2], parts[-1]
 
 
-def _check_preconditions(target: Target, stored: Stored, options: DeleteOptions) -> None:
-    if options.uid:
-        uid = decode(stored)["metadata"]["uid"]
-        if uid != options.uid:
-            raise target.conflict(
-                f"Precondition failed: UID in precondition: {options.uid},"
-                f" UID in object meta: {uid}"
-            )
-    if options.resource_version and options.resource_version != str(stored.revision):
+def check_preconditions(target: Target, document: Document, options: DeleteOptions) -> None:
+    """ApiError 409 when the caller means another object of that name, or another version."""
+    uid, version = document["metadata"]["uid"], document["metadata"]["resourceVersion"]
+    if options.uid and options.uid != uid:
+        raise target.conflict(
+            f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {uid}"
+        )
+    if options.resource_version and options.resource_version != version:
         raise target.conflict(
             "Precondition failed: ResourceVersion in precondition:"
-            f" {options.resource_version}, ResourceVersion in object meta: {stored.revision}"
+            f" {options.resource_version}, ResourceVersion in object meta: {version}"
         )
 
 

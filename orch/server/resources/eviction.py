@@ -5,8 +5,10 @@ There are no disruption budgets to ask first; a pod that has ended is deleted as
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orch.server.resources.backend import Backend, Target
-from orch.server.resources.delete import delete
+from orch.server.resources.delete import check_preconditions, delete
 from orch.server.resources.document import Document
 from orch.server.resources.modify import modify
 from orch.server.resources.options import WriteOptions, parse_delete_options
@@ -30,6 +32,7 @@ async def evict(backend: Backend, target: Target, eviction: Document, *, dry_run
     now = times.format_time(backend.now())
 
     def disrupt(pod: Document) -> Document:
+        check_preconditions(target, pod, options)
         if text_at(pod, "status.phase") in FINISHED or pod["metadata"].get("deletionTimestamp"):
             return pod
         status = pod.get("status") or {}
@@ -38,7 +41,9 @@ async def evict(backend: Backend, target: Target, eviction: Document, *, dry_run
         return {**pod, "status": {**status, "conditions": [*others, marked]}}
 
     status = Target(target.strategy, target.identity, target.namespace, target.name, "status")
-    await modify(backend, status, disrupt, WriteOptions(dry_run=options.dry_run))
+    marked = await modify(backend, status, disrupt, WriteOptions(dry_run=options.dry_run))
+    if options.resource_version:  # of the pod before it was marked
+        options = replace(options, resource_version=str(marked.revision))
     await delete(backend, target, options)
 
 

@@ -33,6 +33,25 @@ async def test_what_the_caller_says_about_the_deletion_counts(backend: Backend) 
     assert read(backend, AT) is None
 
 
+@pytest.mark.parametrize("precondition", [{"uid": "another"}, {"resourceVersion": "1"}])
+async def test_another_pod_than_the_one_that_is_meant_is_not_marked(
+    backend: Backend, precondition: dict[str, str]
+) -> None:
+    before = await made(backend, "Pod", pod(nodeName="n1"))
+    with pytest.raises(ApiError, match="Precondition failed") as caught:
+        await evict(backend, AT, {"deleteOptions": {"preconditions": precondition}}, dry_run=False)
+    assert caught.value.code == 409
+    assert read(backend, AT) == before
+
+
+async def test_the_version_that_is_meant_is_the_one_before_the_mark(backend: Backend) -> None:
+    before = await made(backend, "Pod", pod(nodeName="n1"))
+    meant = {"resourceVersion": before["metadata"]["resourceVersion"]}
+    await evict(backend, AT, {"deleteOptions": {"preconditions": meant}}, dry_run=False)
+    leaving = read(backend, AT)
+    assert leaving is not None and leaving["metadata"]["deletionTimestamp"]
+
+
 @pytest.mark.parametrize("body", [{"deleteOptions": {"dryRun": ["All"]}}, {}])
 async def test_a_dry_run_changes_nothing(backend: Backend, body: dict[str, Any]) -> None:
     before = await made(backend, "Pod", pod(nodeName="n1"))
