@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from orch.server import nodegraph
 from orch.server.authorizer import Authorizer, forbidden
 from orch.server.requestinfo import request_about
 from orch.server.resources.backend import Target
@@ -16,7 +17,7 @@ from orch.server.resources.document import Document
 from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of
 from orch.wire import names
-from orch.wire.errors import ApiError
+from orch.wire.errors import forbidden_object
 from orch.wire.identity import node_name_of
 
 # Keys under the service's own domain that a node may give itself; others are the cluster's.
@@ -84,14 +85,7 @@ def _require(target: Target, name: str, problem: str) -> None:
     if not problem:
         return
     resource = target.strategy.resource
-    raise ApiError(
-        403,
-        "Forbidden",
-        f'{resource.plural} "{name}" is forbidden: {problem}',
-        name=name,
-        group=resource.group,
-        kind=resource.plural,
-    )
+    raise forbidden_object(resource.plural, name, problem, resource.group)
 
 
 def _check_node(node: str, _target: Target, new: Document, old: Document | None) -> str:
@@ -146,8 +140,10 @@ def _check_pod(node: str, target: Target, new: Document, old: Document | None) -
 
 
 def _is_own_node(node: str, owner: Document) -> bool:
-    kind, name = owner.get("kind"), owner.get("name")
-    return (kind, name) == ("Node", node) and owner.get("controller") is True
+    """Its deletion never waits for a mirror: the agent makes that anew as long as it runs."""
+    wanted = {"apiVersion": "v1", "kind": "Node", "name": node, "controller": True}
+    said = {name: owner.get(name) for name in wanted}
+    return said == wanted and owner.get("blockOwnerDeletion") is not True
 
 
 def _references(pod: Document) -> str:
@@ -159,6 +155,8 @@ def _references(pod: Document) -> str:
         for source in ("secret", "configMap", "projected", "persistentVolumeClaim"):
             if volume.get(source):
                 return f"a mirror pod may not reference API objects (volume {volume['name']})"
+    for container in nodegraph.referring_containers(spec):
+        return f"a mirror pod may not reference API objects (container {container})"
     return ""
 
 

@@ -74,14 +74,29 @@ def references_of(pod: Mapping[str, Any]) -> Iterator[Reference]:
                 yield plural, namespace, name
 
 
+def referring_containers(spec: Mapping[str, Any]) -> Iterator[str]:
+    """The containers with variables that come from a Secret or ConfigMap."""
+    for container in _containers(spec):
+        if any(any(_of_container(container, fields)) for fields in _SOURCES.values()):
+            yield raw.text(container, "name")
+
+
 def _of_containers(spec: Mapping[str, Any], fields: tuple[Any, ...]) -> Iterable[str]:
-    key_reference, whole_reference, _, _ = fields
+    for container in _containers(spec):
+        yield from _of_container(container, fields)
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for listed in _CONTAINER_LISTS:
-        for container in raw.records(spec, listed):
-            for variable in raw.records(container, "env"):
-                yield raw.text(variable, "valueFrom", key_reference, "name")
-            for source in raw.records(container, "envFrom"):
-                yield raw.text(source, whole_reference, "name")
+        yield from raw.records(spec, listed)
+
+
+def _of_container(container: Mapping[str, Any], fields: tuple[Any, ...]) -> Iterable[str]:
+    key_reference, whole_reference, _, _ = fields
+    for variable in raw.records(container, "env"):
+        yield raw.text(variable, "valueFrom", key_reference, "name")
+    for source in raw.records(container, "envFrom"):
+        yield raw.text(source, whole_reference, "name")
 
 
 def _of_volumes(spec: Mapping[str, Any], fields: tuple[Any, ...]) -> Iterable[str]:

@@ -18,7 +18,7 @@ from orch.server.requestinfo import request_about
 from orch.server.resources.backend import Target
 from orch.server.resources.document import Document
 from orch.wire import errors
-from orch.wire.errors import ApiError, forbidden
+from orch.wire.errors import ApiError
 from orch.wire.identity import Identity
 from orch.wire.kinds import CLUSTER_ROLES, ROLES, Resource
 from orch.wire.names import GROUP_MASTERS, RBAC_GROUP
@@ -84,8 +84,7 @@ class RoleGuard:
 
 def _refusal(target: Target, new: Document, text: str) -> ApiError:
     resource, name = target.strategy.resource, str(new["metadata"].get("name") or "")
-    message = f'{resource.plural}.{resource.group} "{name}" is forbidden: {text}'
-    return forbidden(message, name=name, group=resource.group, kind=resource.plural)
+    return errors.forbidden_object(resource.plural, name, text, resource.group)
 
 
 def _who(identity: Identity) -> str:

@@ -121,6 +121,14 @@ def forbidden(message: str, **details: str) -> ApiError:
     return ApiError(403, "Forbidden", message, **details)  # type: ignore[arg-type]
 
 
+def forbidden_object(
+    plural: str, name: str, why: str, group: str = "", causes: tuple[Cause, ...] = ()
+) -> ApiError:
+    resource = f"{plural}.{group}" if group else plural
+    message = f'{resource} "{name}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", message, name, group, plural, causes=causes)
+
+
 def not_found(plural: str, name: str, group: str = "") -> ApiError:
     resource = f"{plural}.{group}" if group else plural
     return ApiError(

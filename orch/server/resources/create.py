@@ -90,12 +90,5 @@ def _require_namespace(backend: Backend, target: Target, name: str) -> None:
         resource = target.strategy.resource
         why = f"unable to create new content in namespace {target.namespace}"
         why += " because it is being terminated"
-        raise ApiError(
-            403,
-            "Forbidden",
-            f'{resource.plural} "{name}" is forbidden: {why}',
-            name=name,
-            group=resource.group,
-            kind=resource.plural,
-            causes=(Cause("NamespaceTerminating", why, "metadata.namespace"),),
-        )
+        cause = Cause("NamespaceTerminating", why, "metadata.namespace")
+        raise errors.forbidden_object(resource.plural, name, why, resource.group, (cause,))

@@ -76,7 +76,9 @@ def test_a_node_keeps_to_its_own_node_and_labels(new, old, text) -> None:
 )
 def test_a_node_keeps_to_its_own_lease(namespace, name, allowed) -> None:
     lease = {"metadata": {"namespace": namespace, "name": name}}
-    assert (not refusal(leases.STRATEGY, lease)) is allowed
+    refused = refusal(leases.STRATEGY, lease)
+    assert (not refused) is allowed
+    assert allowed or refused.startswith(f'leases.coordination.orch.io "{name}" is forbidden: ')
 
 
 def pod(*, annotations: Any = MIRROR, node_name: str = "n1", **spec: Any) -> dict[str, Any]:
@@ -98,6 +100,16 @@ def pod(*, annotations: Any = MIRROR, node_name: str = "n1", **spec: Any) -> dic
         (pod(serviceAccountName="admin"), "service account"),
         (pod(volumes=[{"name": "v", "secret": {"secretName": "s"}}]), "volume v"),
         (pod(volumes=[{"name": "v", "configMap": {"name": "s"}}]), "volume v"),
+        (pod(containers=[{"name": "c", "env": [{"name": "a", "value": "b"}]}]), ""),
+        (pod(containers=[{"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}]), "container c"),
+        (
+            pod(
+                initContainers=[
+                    {"name": "c", "env": [{"valueFrom": {"configMapKeyRef": {"name": "s"}}}]}
+                ]
+            ),
+            "container c",
+        ),
     ],
 )
 def test_a_node_creates_only_mirror_pods_of_itself(new, text) -> None:
@@ -178,6 +190,9 @@ OWN = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "1", "controller
         ([], True),
         ([OWN], True),
         ([{**OWN, "name": "n2"}], False),
+        ([{**OWN, "apiVersion": "example.com/v1"}], False),
+        ([{**OWN, "blockOwnerDeletion": True}], False),
+        ([{**OWN, "blockOwnerDeletion": False}], True),
         ([{**OWN, "kind": "Pod"}], False),
         ([{**OWN, "controller": False}], False),
         ([OWN, {**OWN, "kind": "Pod", "controller": False}], False),
