@@ -14,7 +14,7 @@ import orjson
 
 from orch.server.requestinfo import RequestInfo
 from orch.wire import aliases
-from orch.wire.errors import ApiError
+from orch.wire.errors import ApiError, Cause
 from orch.wire.kinds import RESOURCES, Resource
 from orch.wire.names import COORDINATION_GROUP
 from orch.wire.usage import NODE_USAGE, POD_USAGE
@@ -44,12 +44,13 @@ def own_request(info: RequestInfo) -> RequestInfo:
 
 
 def refusal_as_asked(error: Exception, info: RequestInfo) -> Exception:
-    """The same refusal, with the group under the name that the request had for it."""
+    """The same refusal, with groups and fields under the names that the client writes."""
     if not info.alias or not isinstance(error, ApiError):
         return error
-    group = info.alias if error.group == info.group else error.group
-    message = error.message.replace(info.group, info.alias)
-    return replace(error, group=group, message=message)
+    said = aliases.said_upstream
+    causes = tuple(Cause(one.reason, said(one.message), said(one.field)) for one in error.causes)
+    group = aliases.UPSTREAM_BY_OWN.get(error.group, error.group)
+    return replace(error, group=group, message=said(error.message), causes=causes)
 
 
 def shown_as(alias: str, body: bytes) -> bytes:

@@ -7,6 +7,7 @@ names in what is sent and answered change. Permissions are those of this service
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +29,15 @@ REVIEW_FIELDS = {
     "nonResourceAttributes": "nonResourceAuthorizationAttributes",
 }
 _REVIEW_FIELDS_UPSTREAM = {own: theirs for theirs, own in REVIEW_FIELDS.items()}
+_OWN_GROUPS = "|".join(map(re.escape, sorted(UPSTREAM_BY_OWN, key=len, reverse=True)))
+# A group, maybe after its resource, with the name of the object that follows; a field of a review;
+# any text in quotes.
+_TEXT = r'"(?:[^"\\]++|\\.)*+"?'  # never tried twice: it may be long, and is a client's
+_SAID = re.compile(
+    rf"(?P<before>(?<![\w./\[-])(?:[A-Za-z]++\.)?)(?P<group>{_OWN_GROUPS})(?![\w-]|\.\w)"
+    rf"(?P<name> {_TEXT})?|\b(?P<field>{'|'.join(_REVIEW_FIELDS_UPSTREAM)})\b|(?P<text>{_TEXT})",
+    re.DOTALL,
+)
 
 
 def own_namespace(namespace: str) -> str:
@@ -38,15 +48,47 @@ def own_namespace(namespace: str) -> str:
 def to_own(document: Document) -> Document:
     """An object of an aliased group as this service writes it; the given one is left as it is."""
     translated = _translated(document, OWN_BY_UPSTREAM, REVIEW_FIELDS)
-    metadata = translated.get("metadata")
-    if isinstance(metadata, dict) and isinstance(metadata.get("namespace"), str):
-        translated["metadata"] = {**metadata, "namespace": own_namespace(metadata["namespace"])}
+    _set(translated, "metadata", _with_own_namespace)
+    _set(translated, "spec", _about_own_namespace)
     return translated
+
+
+def _with_own_namespace(record: Any) -> Any:
+    if not isinstance(record, dict) or not isinstance(record.get("namespace"), str):
+        return record
+    return {**record, "namespace": own_namespace(record["namespace"])}
+
+
+def _about_own_namespace(spec: Any) -> Any:
+    """A review of what is allowed in a namespace: requests that name it so mean the own one."""
+    if not isinstance(spec, dict):
+        return spec
+    result = _with_own_namespace(spec)
+    for name in _REVIEW_FIELDS_UPSTREAM:
+        asked = result.get(name)
+        if isinstance(asked, dict) and asked.get("group") in (*UPSTREAM_BY_OWN, "*"):
+            result = {**result, name: _with_own_namespace(asked)}
+    return result
 
 
 def to_upstream(document: Document) -> Document:
     """An object of an own group as the reference writes it; the given one is left as it is."""
     return _translated(document, UPSTREAM_BY_OWN, _REVIEW_FIELDS_UPSTREAM)
+
+
+def said_upstream(text: str) -> str:
+    """A sentence of this service in the reference's names; names of objects stay as they are."""
+    return _SAID.sub(_said, text)
+
+
+def _said(found: re.Match[str]) -> str:
+    group, field, text = found["group"], found["field"], found["text"]
+    if group:
+        return f"{found['before']}{UPSTREAM_BY_OWN[group]}{found['name'] or ''}"
+    if field:
+        return _REVIEW_FIELDS_UPSTREAM[field]
+    own = text.strip('"')
+    return f'"{UPSTREAM_BY_OWN[own]}"' if own in UPSTREAM_BY_OWN else text
 
 
 def through(change: Callable[[Document], Document]) -> Callable[[Document], Document]:

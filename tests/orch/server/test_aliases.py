@@ -142,6 +142,35 @@ async def test_a_refusal_names_the_group_as_the_request_did(
     assert own.json["details"]["group"] == "coordination.orch.io"
 
 
+async def test_a_refusal_leaves_the_names_of_objects_and_translates_its_causes(api: Api) -> None:
+    name = "x.rbac.authorization.orch.io"
+    missing = await api.call("GET", f"{RBAC}/{name}")
+    assert missing.json["message"] == f'clusterroles.rbac.authorization.k8s.io "{name}" not found'
+    binding = {"metadata": {"name": "b"}, "roleRef": {"apiGroup": "x", "kind": "ClusterRole"}}
+    refused = await api.call("POST", RBAC.replace("roles", "rolebindings"), binding)
+    assert refused.status == 422 and "rbac.authorization.orch.io" not in refused.text
+    assert any(
+        "rbac.authorization.k8s.io" in c["message"] for c in refused.json["details"]["causes"]
+    )
+    unasked = await api.call("POST", REVIEWS, {"spec": {}})
+    (cause,) = unasked.json["details"]["causes"]
+    assert cause["field"] == "spec.resourceAttributes"
+    assert "AuthorizationAttributes" not in unasked.text
+
+
+async def test_a_review_allows_what_a_request_in_that_namespace_is_allowed(api: Api) -> None:
+    attributes = {
+        "verb": "get", "group": "coordination.k8s.io", "resource": "leases", "name": "n1",
+        "namespace": "kube-node-lease",
+    }  # fmt: skip
+    spec = {"resourceAttributes": attributes}
+    own = await api.call("POST", REVIEWS, {"spec": spec}, user="n1")
+    assert own.json["status"]["allowed"] is True, own.text
+    local = REVIEWS.replace("selfsubject", "namespaces/kube-node-lease/localsubject")
+    asked = {"spec": {**spec, "user": "somebody"}}
+    assert (await api.call("POST", local, asked)).json["status"]["allowed"] is False
+
+
 async def test_both_names_are_discovered_and_described(api: Api) -> None:
     groups = [group["name"] for group in (await api.call("GET", "/apis")).json["groups"]]
     assert groups.index("coordination.k8s.io") < groups.index("coordination.orch.io")

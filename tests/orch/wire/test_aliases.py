@@ -124,3 +124,71 @@ JSON = st.recursive(
 def test_nothing_a_client_can_send_breaks_it(document: dict[str, Any]) -> None:
     assert isinstance(aliases.to_own(document), dict)
     assert isinstance(aliases.to_upstream(document), dict)
+
+
+@pytest.mark.parametrize(
+    ("own", "upstream"),
+    [
+        (
+            'roles.rbac.authorization.orch.io "x.rbac.authorization.orch.io" not found',
+            'roles.rbac.authorization.k8s.io "x.rbac.authorization.orch.io" not found',
+        ),
+        (
+            'roles.rbac.authorization.orch.io "rbac.authorization.orch.io" already exists',
+            'roles.rbac.authorization.k8s.io "rbac.authorization.orch.io" already exists',
+        ),
+        (
+            'User "u@coordination.orch.io" cannot get "x" in API group "coordination.orch.io"',
+            'User "u@coordination.orch.io" cannot get "x" in API group "coordination.k8s.io"',
+        ),
+        (
+            '{APIGroups:["coordination.orch.io", "apps"], Resources:["*"]}',
+            '{APIGroups:["coordination.k8s.io", "apps"], Resources:["*"]}',
+        ),
+        (
+            "the expected apiVersion (authorization.orch.io/v1)",
+            "the expected apiVersion (authorization.k8s.io/v1)",
+        ),
+        (
+            "spec.nonResourceAuthorizationAttributes: or resourceAuthorizationAttributes",
+            "spec.nonResourceAttributes: or resourceAttributes",
+        ),
+        *(
+            (text, text)
+            for text in (
+                "metadata.annotations[rbac.authorization.orch.io/autoupdate]",
+                "authorization.orch.io.example.com",
+                'never "closed coordination.orch.io',
+            )
+        ),
+    ],
+)
+def test_a_sentence_names_groups_and_fields_but_objects_as_they_are(
+    own: str, upstream: str
+) -> None:
+    assert aliases.said_upstream(own) == upstream
+
+
+@given(st.text(alphabet='"\\\n a.[-'))
+def test_a_sentence_without_names_stays_as_it_is(text: str) -> None:
+    assert aliases.said_upstream(text) == text
+
+
+def test_a_sentence_is_read_once_whatever_is_in_it() -> None:
+    for part in ('"', '\\"', "a", "a.", '"\\\n', " coordination."):
+        text = '"' + part * 300_000
+        assert aliases.said_upstream(text) == text
+
+
+def test_a_review_is_about_the_own_namespace_of_leases() -> None:
+    asked = {"verb": "get", "group": "coordination.k8s.io", "namespace": "kube-node-lease"}
+    own = aliases.to_own({"spec": {"resourceAttributes": asked}})
+    assert own["spec"]["resourceAuthorizationAttributes"] == {
+        "verb": "get", "group": "coordination.orch.io", "namespace": "orch-node-lease",
+    }  # fmt: skip
+    of_pods = {"verb": "get", "group": "", "namespace": "kube-node-lease"}
+    same = aliases.to_own({"spec": {"resourceAttributes": of_pods}})
+    assert same["spec"]["resourceAuthorizationAttributes"] == of_pods
+    assert aliases.to_own({"spec": {"namespace": "kube-node-lease"}}) == {
+        "spec": {"namespace": "orch-node-lease"}
+    }
