@@ -95,6 +95,8 @@ class UsagePages:
             raise web.HTTPMethodNotAllowed(request.method, ("GET",))
         kind, strategy = _KINDS[info.resource]
         records = [one for one in map(self._record, self._selected(strategy, info)) if one]
+        if info.verb == "get" and not records:
+            raise not_found(info.resource, info.name, GROUP)
         form = media.negotiate(request.headers.get("Accept", ""))
         body: Any
         if form.form is Form.TABLE:
@@ -106,10 +108,8 @@ class UsagePages:
                 "metadata": {},
                 "items": records,
             }
-        elif records:
-            body = records[0]
         else:
-            raise not_found(info.resource, info.name, GROUP)
+            body = records[0]
         headers = {"Content-Type": form.content_type, "Cache-Control": "no-cache, private"}
         return web.Response(body=orjson.dumps(body), headers=headers)
 

@@ -51,11 +51,22 @@ def _prepare_status(new: Document, old: Document) -> None:
 def _validate(new: Document, old: Document | None) -> list[Cause]:
     spec = new.get("spec") or {}
     if old is None:
-        return list(podvalidation.spec_causes(spec))
+        return [*_unplaced_mirror_causes(new), *podvalidation.spec_causes(spec)]
     found = list(_mirror_causes(new, old))
     if spec != (old.get("spec") or {}):
         found += podvalidation.update_causes(spec, old.get("spec") or {})
     return found
+
+
+def _unplaced_mirror_causes(new: Document) -> Iterator[Cause]:
+    """What stands for a file of a node is on it from the beginning."""
+    mirrored = (new["metadata"].get("annotations") or {}).get(ANNOTATION_CONFIG_MIRROR)
+    if mirrored is not None and not node_of(new):
+        yield causes.invalid_value(
+            f"metadata.annotations[{ANNOTATION_CONFIG_MIRROR}]",
+            mirrored,
+            "must set spec.nodeName if mirror pod annotation is set",
+        )
 
 
 def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:

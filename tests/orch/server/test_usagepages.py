@@ -106,6 +106,12 @@ async def test_it_is_shown_as_rows(api: Api) -> None:
     assert [row["cells"][0] for row in rows] == ["n1"]
 
 
+@pytest.mark.parametrize("accept", ["application/json", TABLE])
+async def test_what_is_not_there_is_not_found_in_any_form(api: Api, accept: str) -> None:
+    missing = await api.call("GET", f"{ROOT}/nodes/nope", accept=accept)
+    assert (missing.status, missing.json["reason"]) == (404, "NotFound")
+
+
 async def test_an_agent_that_fails_and_a_node_that_is_gone_are_told_nothing_of(
     api: Api, agent: tuple[Agent, int]
 ) -> None:

@@ -68,6 +68,14 @@ def test_a_pod_stays_a_mirror_pod_or_none(before, after, allowed) -> None:
     assert fields == ([] if allowed else ["metadata.annotations[orch.io/config.mirror]"])
 
 
+@pytest.mark.parametrize(("placed", "allowed"), [({"nodeName": "n1"}, True), ({}, False)])
+def test_a_mirror_pod_is_on_its_node_from_the_beginning(placed, allowed) -> None:
+    new = created(**placed)
+    new["metadata"]["annotations"] = {"orch.io/config.mirror": "h"}
+    fields = [cause.field for cause in STRATEGY.validate(new, None)]
+    assert fields == ([] if allowed else ["metadata.annotations[orch.io/config.mirror]"])
+
+
 def test_a_replacement_is_completed_like_a_new_pod() -> None:
     old = created()
     new = {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
