@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orch.server import fieldcauses
+from orch.server.resources import metadata
 from orch.server.resources.backend import Backend, Target
 from orch.server.resources.document import Document, decode, encode
 from orch.server.storage.base import KeyMissing, RevisionMismatch
@@ -50,6 +51,7 @@ def _node_of_binding(target: Target, binding: Document) -> str:
     name = text_at(binding, "metadata.name")
     if name and name != target.name:
         raise bad_request(f"the binding names the pod {name}, the URL {target.name}")
+    metadata.fit_to_namespace(target.namespace, binding.setdefault("metadata", {}))
     kind = text_at(binding, "target.kind")
     if kind not in ("", "Node"):
         cause = fieldcauses.not_supported("target.kind", kind, ("Node",))

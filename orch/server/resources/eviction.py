@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from orch.server.resources import metadata
 from orch.server.resources.backend import Backend, Target
 from orch.server.resources.delete import check_preconditions, delete
 from orch.server.resources.document import Document
@@ -55,6 +56,7 @@ def _delete_options_of(target: Target, eviction: Document) -> Document:
     name = text_at(eviction, "metadata.name")
     if name and name != target.name:
         raise bad_request(f"name in URL does not match name in Eviction object: {name}")
+    metadata.fit_to_namespace(target.namespace, eviction.setdefault("metadata", {}))
     options = eviction.get("deleteOptions") or {}
     if not isinstance(options, dict):
         raise bad_request("deleteOptions: must be an object")

@@ -37,9 +37,15 @@ def fit_to_endpoint(resource: Resource, namespace: str, document: Document) -> N
     metadata = document.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise bad_request("metadata: must be an object")
-    if not resource.namespaced:
+    if resource.namespaced:
+        fit_to_namespace(namespace, metadata)
+    else:
         metadata.pop("namespace", None)
-    elif not metadata.get("namespace"):
+
+
+def fit_to_namespace(namespace: str, metadata: Metadata) -> None:
+    """Fill the namespace from the URL; ApiError 400 when the body says another."""
+    if not metadata.get("namespace"):
         metadata["namespace"] = namespace
     elif metadata["namespace"] != namespace:
         raise bad_request(

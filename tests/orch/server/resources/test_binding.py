@@ -46,6 +46,7 @@ async def test_a_pod_is_bound_only_once_and_not_while_it_leaves(backend: Backend
         ({"metadata": "p1", "target": {"name": "n1"}}, 400),
         ({"target": "n1"}, 400),
         ({"metadata": {"name": "other"}, "target": {"name": "n1"}}, 400),
+        ({"metadata": {"namespace": "other"}, "target": {"name": "n1"}}, 400),
     ],
 )
 async def test_a_binding_must_name_a_node(backend: Backend, binding, code) -> None:

@@ -64,6 +64,7 @@ async def test_a_dry_run_changes_nothing(backend: Backend, body: dict[str, Any])
     [
         ({"kind": "Pod"}, "expected Eviction"),
         ({"metadata": {"name": "p2"}}, "does not match"),
+        ({"metadata": {"name": "p1", "namespace": "other"}}, "namespace .* does not match"),
         ({"metadata": "p1"}, "metadata: must be an object"),
         ({"deleteOptions": []}, None),
         ({"deleteOptions": [1]}, "must be an object"),
