@@ -50,7 +50,7 @@ def decide(
     metadata = dict(document["metadata"])
     waiting = _propagated(metadata, options.propagation)
     grace_s = strategy.grace_s(document, options.grace_period_s)
-    held = metadata.get("finalizers") or (document.get("spec") or {}).get("finalizers")
+    held = metadata.get("finalizers") or namespaces.holders_of(strategy.resource, document)
     if not held and grace_s == 0:
         return Deletion(None)
     if metadata.get("deletionTimestamp"):

@@ -16,6 +16,7 @@ from orch.server.resources.create import create
 from orch.server.resources.document import Document, decode, encode, same
 from orch.server.resources.options import WriteOptions
 from orch.server.storage.base import KeyMissing, RevisionMismatch, Stored
+from orch.server.strategy import namespaces
 from orch.server.strategy.base import keep
 
 _TRIES = 16  # each lost to another writer; then the client is told to try again
@@ -112,4 +113,4 @@ def _may_go(target: Target, document: Document) -> bool:
         return False
     if meta.get("deletionGracePeriodSeconds"):
         return False
-    return not (document.get("spec") or {}).get("finalizers")
+    return not namespaces.holders_of(target.strategy.resource, document)

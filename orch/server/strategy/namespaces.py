@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from orch.server import fieldcauses as causes
 from orch.server.strategy.base import Document, Strategy, keep, text_at
 from orch.wire.errors import Cause
-from orch.wire.kinds import NAMESPACES
+from orch.wire.kinds import NAMESPACES, Resource
 from orch.wire.names import DEFAULT_NAMESPACE, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE
 from orch.wire.validation import dns1123_label_problems
 
@@ -17,6 +19,13 @@ PROTECTED = frozenset(AT_START)
 
 def is_terminating(document: Document) -> bool:
     return bool(document["metadata"].get("deletionTimestamp"))
+
+
+def holders_of(resource: Resource, document: Document) -> Sequence[str]:
+    """The finalizers in a namespace's spec; no other kind has any, whatever is stored there."""
+    if resource is not NAMESPACES:
+        return ()
+    return (document.get("spec") or {}).get("finalizers") or ()
 
 
 def _prepare_create(document: Document) -> None:

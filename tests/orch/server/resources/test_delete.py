@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from orch.server.resources.backend import Backend
 from orch.server.resources.delete import decide, delete, delete_collection
 from orch.server.resources.document import decode
-from orch.server.resources.options import DeleteOptions
+from orch.server.resources.modify import modify
+from orch.server.resources.options import DeleteOptions, WriteOptions
 from orch.server.resources.selection import parse_selection
 from orch.server.storage.base import StorageFailed
 from orch.server.strategy import leases, nodes, pods
@@ -182,3 +184,24 @@ async def test_a_dry_run_deletes_nothing(backend: Backend) -> None:
     assert "deletionTimestamp" in decode(marked_only.stored)["metadata"]
     assert read(backend, place("Node", "n1")) is not None
     assert "deletionTimestamp" not in read(backend, place("Pod", "p1"))["metadata"]
+
+
+@pytest.mark.parametrize("spec", [[{}], "x", 1, {"finalizers": ["example.com/x"]}])
+async def test_a_spec_where_a_kind_has_none_holds_nothing_back(backend: Backend, spec: Any) -> None:
+    await made(backend, "ConfigMap", {"metadata": {"name": "c"}, "spec": spec})
+    target = place("ConfigMap", "c")
+    assert (await delete(backend, target, DeleteOptions())).gone
+    assert read(backend, target) is None
+
+
+async def test_nor_when_its_last_finalizer_goes(backend: Backend) -> None:
+    metadata = {"name": "c", "finalizers": ["example.com/x"]}
+    await made(backend, "ConfigMap", {"metadata": metadata, "spec": [{}]})
+    target = place("ConfigMap", "c")
+    assert not (await delete(backend, target, DeleteOptions())).gone
+
+    def free(old: dict[str, Any]) -> dict[str, Any]:
+        return {**old, "metadata": {**old["metadata"], "finalizers": []}}
+
+    await modify(backend, target, free, WriteOptions())
+    assert read(backend, target) is None
