@@ -83,7 +83,7 @@ class CgroupReader:
     def read(self, time_ns: int) -> CgroupSample | None:
         """Every number of the cgroup now; None when it does not exist. May raise NoDescriptors."""
         try:
-            if time_ns >= self._due_ns and not self._may_stay(time_ns):
+            if self._is_due(time_ns) and not self._may_stay(time_ns):
                 self._refresh(time_ns)
             try:
                 return self._sample(time_ns)
@@ -105,7 +105,7 @@ class CgroupReader:
         shown, known = above._last, self._last
         if shown is None or known is None or not (above._is_still and self._is_still):
             return None
-        if shown.time_ns >= self._due_ns or not self._is_counted_by(above):
+        if self._is_due(shown.time_ns) or not self._is_counted_by(above):
             return None
         self._last = tuple.__new__(CgroupSample, (shown.time_ns, *known[1:]))
         return self._last
@@ -169,6 +169,10 @@ class CgroupReader:
     def _read_files(self, files: list[OpenFile]) -> bool:
         """Read these files; True when a value changed."""
         raise NotImplementedError
+
+    def _is_due(self, time_ns: int) -> bool:
+        """Whether the settings are: it is time, or the clock was set back since."""
+        return not 0 < self._due_ns - time_ns <= _SETTINGS_INTERVAL_NS
 
     def _may_stay(self, time_ns: int) -> bool:
         """Whether the settings are left for another turn: nothing in the cgroup ran since."""

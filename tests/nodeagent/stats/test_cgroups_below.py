@@ -145,6 +145,14 @@ def test_it_is_read_once_a_minute_all_the_same(machine: Machine) -> None:
     assert INTERVAL_S < waited_s <= 60
 
 
+def test_it_is_read_when_the_clock_was_set_back(machine: Machine) -> None:
+    machine.begin()
+    assert machine.one_pass(every_s=1)[1] == set()
+    machine.clock.advance(-3600)
+    assert machine.one_pass(every_s=1)[1], "else no minute is over for an hour"
+    assert set() in [machine.one_pass()[1] for _ in range(3)], "when it rests again"
+
+
 @pytest.mark.parametrize("name", ["memory.current", "pids.current", "cpu.pressure"])
 def test_it_is_read_where_its_pod_lacks_one_of_its_numbers(tmp_path: Path, name: str) -> None:
     machine = Machine("v2", tmp_path)
