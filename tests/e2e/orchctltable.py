@@ -204,7 +204,7 @@ ELSEWHERE = {
     "version": "test_versions_are_told_under_the_same_names",
 }
 _ANSWER_ONLY = ("auth can-i",)  # kubectl warns on standard output of what it was asked about
-_GROUPS = re.compile(r"\b(authentication|authorization|rbac\.authorization)\.k8s\.io")
+_GROUPS = re.compile(r"\b(authentication|authorization|rbac\.authorization|coordination)\.k8s\.io")
 
 
 def rows() -> list[list[str]]:
@@ -216,7 +216,7 @@ def rows() -> list[list[str]]:
 
 def normal(text: str, line: str) -> Any:
     """What is compared of an output: data as data, groups by the names of this service."""
-    renamed = _GROUPS.sub(r"\1.orch.io", text)
+    renamed = by_own_names(text)
     if "-o json" in line and "jsonpath" not in line:
         return without_empty(json.loads(renamed or "null"))
     if "-o yaml" in line and not line.startswith("get"):
@@ -226,6 +226,11 @@ def normal(text: str, line: str) -> Any:
     if renamed != text or "orch.io" in text:  # columns are as wide as what they hold
         return [line.split() for line in renamed.strip().splitlines()]
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def by_own_names(text: str) -> str:
+    """kubectl asks under the reference's names of groups, and is answered under them."""
+    return _GROUPS.sub(r"\1.orch.io", text)
 
 
 def without_empty(value: Any) -> Any:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e import describedobjects as objects
 from tests.e2e.apiserver import ApiServer, Kubectl, kubectls, running
+from tests.e2e.orchctltable import by_own_names
 from tests.orch.ctl.conftest import run_command
 
 FOLLOWED = "1.33"
@@ -98,6 +99,6 @@ def test_the_same_words_print_the_same(world: World, line: str) -> None:
 
 
 def normal(text: str) -> list[str]:
-    """Without blanks at the end of lines, and ages as one word."""
-    aged = re.sub(r"(?<![=\w])(\d+[shdy](\d+[smhd])?|\d+m\d+s)\b", "AGE", text)
+    """Without blanks at the end of lines, ages as one word, groups by the names of this service."""
+    aged = re.sub(r"(?<![=\w])(\d+[shdy](\d+[smhd])?|\d+m\d+s)\b", "AGE", by_own_names(text))
     return [line.rstrip() for line in aged.strip().splitlines()]
