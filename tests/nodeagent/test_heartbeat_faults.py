@@ -1,6 +1,6 @@
 """The Lease loop over real TLS and a link that fails: renewed whenever that was possible.
 
-Times are a fortieth of production's: renewed every 250 ms, a call is given up after 500 ms.
+Times are a twentieth of production's: renewed every 500 ms, a call is given up after a second.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from orch.wire.meta import ObjectMeta
 from tests.fakes.link import Link
 from tests.orch.server.harness import Api, Pki, make_pki
 
-TIMEOUT_S = 0.5
+TIMEOUT_S = 1.0
 
 
 class Agent:
@@ -40,7 +40,7 @@ class Agent:
             key_file=str(self.key),
         )
         self.transport = Transport(config, timeout_s=TIMEOUT_S)
-        self.loop = LeaseLoop(ApiClient(self.transport), "n1", duration_s=1, timeout_s=TIMEOUT_S)
+        self.loop = LeaseLoop(ApiClient(self.transport), "n1", duration_s=2, timeout_s=TIMEOUT_S)
         self.task = loops.spawn(self.loop.run(), name="lease")
 
     def use_certificate(self, user: str) -> None:
@@ -48,7 +48,7 @@ class Agent:
         shutil.copy(pair.cert_file, self.cert)
         shutil.copy(pair.key_file, self.key)
 
-    async def renewed(self, times: int = 2, *, within_s: float = 5.0) -> None:
+    async def renewed(self, times: int = 2, *, within_s: float = 10.0) -> None:
         """Wait for that many renewals from now on."""
         wanted = self.loop.renewals + times
         async with asyncio.timeout(within_s):
@@ -58,7 +58,7 @@ class Agent:
 
     async def failing(self) -> None:
         failures = self.loop.failures + 3
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(10):
             while self.loop.failures < failures:
                 await asyncio.sleep(0.01)
 
@@ -84,14 +84,14 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
 
 async def test_a_broken_connection_is_dialled_anew_at_once(agent: Agent) -> None:
     await agent.link.cut()
-    await agent.renewed(within_s=1.0)
+    await agent.renewed(within_s=2.0)
     assert agent.loop.failures <= 1
 
 
 async def test_a_dead_connection_is_given_up_after_two_deadlines(agent: Agent) -> None:
     """kubernetes issues 87615 and 92164: a dead connection was reused for minutes."""
     agent.link.swallow_open_connections()
-    await agent.renewed(1, within_s=2 * TIMEOUT_S + 1.0)
+    await agent.renewed(1, within_s=3 * TIMEOUT_S + 0.5)
     assert agent.loop.failures <= 2
 
 
@@ -120,7 +120,7 @@ async def test_connections_that_are_refused_are_tried_again(agent: Agent) -> Non
 
 async def test_answers_that_are_slow_but_in_time_lose_nothing(agent: Agent) -> None:
     failures = agent.loop.failures
-    agent.link.delay_s = 0.3
+    agent.link.delay_s = 0.6
     await agent.renewed(4)
     assert agent.loop.failures == failures
 
@@ -128,7 +128,7 @@ async def test_answers_that_are_slow_but_in_time_lose_nothing(agent: Agent) -> N
 async def test_answers_that_come_too_late_are_retried_until_they_come_in_time(
     agent: Agent,
 ) -> None:
-    agent.link.delay_s = 0.8
+    agent.link.delay_s = 1.6
     await agent.failing()
     agent.link.delay_s = 0.0
     await agent.renewed(within_s=5)
@@ -149,5 +149,5 @@ async def test_a_certificate_that_became_bad_is_read_again_when_it_is_replaced(
 
 @pytest.mark.may_block
 async def test_a_blocked_event_loop_is_caught_up_with(agent: Agent) -> None:
-    time.sleep(1.0)
+    time.sleep(2.0)
     await agent.renewed(within_s=2)
