@@ -72,8 +72,12 @@ def test_the_format_is_one_of_two_whatever_the_accept_header_says(accept: str, k
 
 
 def test_registries_are_separate() -> None:
-    for _ in range(2):
-        Registry().gauge("same_name", "X.")
+    first, second = Registry(), Registry()
+    first.gauge("same_name", "X.").set(1)
+    second.gauge("same_name", "X.").set(2)
+    pages = [one.render("text/plain")[0] for one in (first, second)]
+    assert [b"same_name 1.0" in page for page in pages] == [True, False]
+    assert b"same_name 2.0" in pages[1]
 
 
 def test_a_collector_computes_when_asked() -> None:

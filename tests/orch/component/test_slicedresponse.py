@@ -109,8 +109,11 @@ async def test_who_waits_for_the_answers_under_way_goes_on_when_the_last_has_end
 async def test_an_answer_that_takes_long_is_not_waited_for_to_its_end() -> None:
     sending = Sending()
     with sending:
-        async with asyncio.timeout(20):
-            await sending.ended(within_s=0.01)
+        waiting = asyncio.ensure_future(sending.ended(within_s=0.01))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await asyncio.wait([waiting], timeout=20)
+        assert waiting.done() and waiting.exception() is None
 
 
 async def test_a_thread_gives_way_between_two_pieces_of_its_work() -> None:
