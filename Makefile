@@ -15,7 +15,7 @@ run: $(VENV)/.run-ready
 		$${SERVE_UPSTREAM_ALIASES:+--serve-upstream-aliases}
 
 test: check $(VENV)/.test-ready
-	$(VENV)/bin/pytest -q
+	tools/testbed/suite $(VENV)/bin/pytest
 
 check: $(VENV)/.dev-ready
 	$(VENV)/bin/ruff format --check .

@@ -11,13 +11,12 @@ import orjson
 import pytest
 
 from tests.orch.server.harness import LEASES, MERGE, NODES, Api, Pki, lease, node
-from tests.orch.server.storage.conftest import grpc_kept
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
 
 
 @pytest.fixture
 def etcd() -> Iterator[EtcdServer]:
-    with running_etcd() as server, grpc_kept():
+    with running_etcd() as server:
         yield server
 
 
