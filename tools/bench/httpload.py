@@ -42,7 +42,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, make: NextRequest, figures: Figures) -> None:
         self._make = make
         self._figures = figures
-        self._received = b""
+        self._received = bytearray()
+        self._head_bytes = self._whole_bytes = 0  # of the answer; 0 until its head was read
         self._began_s = 0.0
         self.body = b""
         self._transport: asyncio.Transport | None = None
@@ -77,20 +78,29 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        head, found, rest = self._received.partition(b"\r\n\r\n")
-        if not found:
+        if not self._whole_bytes:
+            self._read_head()
+        if self._whole_bytes and len(self._received) >= self._whole_bytes:
+            self._answered()
+
+    def _read_head(self) -> None:
+        end = self._received.find(b"\r\n\r\n")
+        if end < 0:
             return
-        lowered = head.lower() + b"\r\n"
+        lowered = bytes(self._received[: end + 2]).lower()
         start = lowered.index(_LENGTH) + len(_LENGTH)
         length = int(lowered[start : lowered.index(b"\r\n", start)])
-        if len(rest) < length:
-            return
+        self._head_bytes = end + 4
+        self._whole_bytes = self._head_bytes + length
+
+    def _answered(self) -> None:
         self._figures.seconds.append(time.perf_counter() - self._began_s)
-        if head[9:12] not in (b"200", b"201"):
+        if bytes(self._received[9:12]) not in (b"200", b"201"):
             self._figures.refused += 1
         else:
-            self.body = rest[:length]
-        self._received = b""
+            self.body = bytes(self._received[self._head_bytes : self._whole_bytes])
+        self._received.clear()
+        self._head_bytes = self._whole_bytes = 0
         if self.running:
             self._send()
         elif self._idle is not None and not self._idle.done():
