@@ -19,6 +19,7 @@ from orch.wire.kinds import RESOURCES, Resource
 from orch.wire.names import COORDINATION_GROUP
 from orch.wire.usage import NODE_USAGE, POD_USAGE
 
+_OWN_GROUPS_END = b".orch.io/"
 _LEASE_UPSTREAM = aliases.UPSTREAM_BY_OWN[COORDINATION_GROUP]
 
 
@@ -54,8 +55,10 @@ def refusal_as_asked(error: Exception, info: RequestInfo) -> Exception:
 
 
 def shown_as(alias: str, body: bytes) -> bytes:
-    """An object's bytes under a reference's group name; Leases, which are many, without parsing."""
-    if alias == _LEASE_UPSTREAM:
+    """An object's bytes under a reference's group name; Leases, which are many, without parsing,
+    unless there may be more to translate than what they are.
+    """
+    if alias == _LEASE_UPSTREAM and body.count(_OWN_GROUPS_END) == 1:
         # The first: stored objects begin with kind and apiVersion.
         own, upstream = COORDINATION_GROUP.encode(), alias.encode()
         return body.replace(b'"apiVersion":"%b/' % own, b'"apiVersion":"%b/' % upstream, 1)

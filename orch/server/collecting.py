@@ -24,6 +24,7 @@ from orch.server.resources.options import DeleteOptions, WriteOptions
 from orch.server.storage.base import StorageFailed, Stored
 from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import STRATEGIES
+from orch.wire import aliases
 from orch.wire.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -38,10 +39,13 @@ _BY_KIND = {(s.resource.api_version, s.resource.kind): s for s in _STORED}
 
 
 class Collector:
-    """`loop` must run beside the server; `wake` when something was deleted."""
+    """`loop` must run beside the server; `wake` when something was deleted. `upstream`: owners
+    are found under the reference's group names, too.
+    """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, *, upstream: bool = False) -> None:
         self._backend = backend
+        self._upstream = upstream
         self.loop = Periodic("dependents", self._step, interval_s=INTERVAL_S)
 
     def wake(self) -> None:
@@ -49,11 +53,11 @@ class Collector:
 
     async def _step(self) -> None:
         await asyncio.sleep(_GATHER_S)  # many deletions at once are one round's work
-        if await collect(self._backend):
+        if await collect(self._backend, upstream=self._upstream):
             self.wake()  # what was done may have made more to do
 
 
-async def collect(backend: Backend) -> bool:
+async def collect(backend: Backend, *, upstream: bool = False) -> bool:
     """One round; whether there was anything to do. What cannot be done now is for the next."""
     owned: list[Owned] = []
     going: dict[str, tuple[str, str]] = {}
@@ -67,7 +71,8 @@ async def collect(backend: Backend) -> bool:
                 going[uid] = (stored.key, _FINALIZERS[state])
     if not (owned or going):
         return False
-    return await _carry_out(backend, plan(owned, going, partial(_state, backend)))
+    planned = plan(owned, going, partial(_state, backend, upstream=upstream))
+    return await _carry_out(backend, planned)
 
 
 async def _objects(backend: Backend) -> AsyncIterator[Stored]:
@@ -115,8 +120,9 @@ def _state_of(metadata: Document) -> State:
     return State.THERE
 
 
-def _state(backend: Backend, one: Owned, ref: Ref) -> State:
-    strategy = _BY_KIND.get((ref.api_version, ref.kind))
+def _state(backend: Backend, one: Owned, ref: Ref, *, upstream: bool) -> State:
+    api_version = aliases.own_api_version(ref.api_version) if upstream else ref.api_version
+    strategy = _BY_KIND.get((api_version, ref.kind))
     if strategy is None:
         return State.THERE  # not a kind of this server: nobody here can tell
     namespace = _target(one.key).namespace if strategy.resource.namespaced else ""

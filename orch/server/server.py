@@ -105,7 +105,7 @@ class Server:
             self._backend, tls.context(), allow_local=flags.node_proxy_allow_loopback
         )
         self._renewal = tls.renewal(self._proxy, files)
-        self._collector = Collector(self._backend)
+        self._collector = Collector(self._backend, upstream=flags.serve_upstream_aliases)
         self._usage = UsagePages(self._backend, self._proxy)
         self.app = self._application()
 

@@ -40,6 +40,12 @@ _SAID = re.compile(
 )
 
 
+def own_api_version(api_version: str) -> str:
+    """A group and version as this service names them; others stay as they are."""
+    translated: str = _api_version(api_version, OWN_BY_UPSTREAM)
+    return translated
+
+
 def own_namespace(namespace: str) -> str:
     """Where this service keeps what clients look for in the reference's namespace for Leases."""
     return names.NODE_LEASE_NAMESPACE if namespace == _UPSTREAM_LEASE_NAMESPACE else namespace
@@ -102,6 +108,7 @@ def _translated(
     """Everything a record of these groups says of groups; what has another form stays as it is."""
     result = dict(document)
     _set(result, "apiVersion", lambda text: _api_version(text, groups))
+    _set(result, "metadata", lambda record: _with_owners(record, groups))
     _set(result, "roleRef", lambda role: _with_group(role, groups))
     _set(result, "subjects", lambda all_: _each(all_, lambda one: _with_group(one, groups)))
     _set(result, "rules", lambda rules: _rules(rules, groups))
@@ -124,6 +131,17 @@ def _api_version(text: Any, groups: Mapping[str, str]) -> Any:
         return text
     group, _, version = text.partition("/")
     return f"{groups.get(group, group)}/{version}"
+
+
+def _with_owners(metadata: Any, groups: Mapping[str, str]) -> Any:
+    def one(owner: Any) -> Any:
+        if not isinstance(owner, dict) or "apiVersion" not in owner:
+            return owner
+        return {**owner, "apiVersion": _api_version(owner["apiVersion"], groups)}
+
+    if not isinstance(metadata, dict) or "ownerReferences" not in metadata:
+        return metadata
+    return {**metadata, "ownerReferences": _each(metadata["ownerReferences"], one)}
 
 
 def _each(items: Any, translate: Callable[[Any], Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from orch.component import loops
 from orch.server import aliases
 from orch.server.requestinfo import parse_request
 from tests.orch.server.harness import JSON_PATCH, LEASES, MERGE, STRATEGIC, Api, Pki, lease
@@ -16,6 +18,7 @@ from tests.orch.server.harness import JSON_PATCH, LEASES, MERGE, STRATEGIC, Api,
 THEIRS = LEASES.replace("orch.io", "k8s.io").replace("orch-node-lease", "kube-node-lease")
 RBAC = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 OWN_RBAC = "/apis/rbac.authorization.orch.io/v1/clusterroles"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 ROLE = {
@@ -72,6 +75,44 @@ async def test_a_role_speaks_of_groups_as_its_reader_does(api: Api) -> None:
     assert own["rules"][0]["apiGroups"] == ["coordination.orch.io"]
     theirs = (await api.call("GET", f"{RBAC}/r")).json
     assert theirs["rules"] == ROLE["rules"]
+
+
+async def test_an_owner_is_named_as_its_reader_names_it(api: Api) -> None:
+    role = (await api.call("POST", RBAC, ROLE)).json
+    owner = {"apiVersion": role["apiVersion"], "kind": "ClusterRole", "name": "r",
+             "uid": role["metadata"]["uid"]}  # fmt: skip
+    owned = {**lease(), "apiVersion": "coordination.k8s.io/v1"}
+    owned["metadata"] |= {"ownerReferences": [owner]}
+    created = await api.call("POST", THEIRS, owned)
+    assert created.json["metadata"]["ownerReferences"] == [owner], created.text
+    listed = (await api.call("GET", THEIRS)).json["items"]
+    assert listed[0]["metadata"]["ownerReferences"] == [owner]
+    own = (await api.call("GET", f"{LEASES}/n1")).json
+    assert own["metadata"]["ownerReferences"] == [
+        {**owner, "apiVersion": "rbac.authorization.orch.io/v1"}
+    ]
+    # Of the core group all is kept as it was said.
+    config = {"metadata": {"name": "a", "ownerReferences": [owner]}}
+    await api.call("POST", CONFIG_MAPS, config)
+    kept = (await api.call("GET", f"{CONFIG_MAPS}/a")).json
+    assert kept["metadata"]["ownerReferences"] == [owner]
+
+
+async def test_what_an_owner_under_such_a_name_owns_goes_with_it(api: Api) -> None:
+    role = (await api.call("POST", RBAC, ROLE)).json
+    owner = {"apiVersion": role["apiVersion"], "kind": "ClusterRole", "name": "r",
+             "uid": role["metadata"]["uid"]}  # fmt: skip
+    config = {"metadata": {"name": "a", "ownerReferences": [owner]}}
+    await api.call("POST", CONFIG_MAPS, config)
+    collector = next(loop for loop in api.server.loops() if loop.name == "dependents")
+    running = loops.spawn(collector.run(), name="dependents")
+    try:
+        await api.call("DELETE", f"{RBAC}/r")
+        async with asyncio.timeout(10):
+            while (await api.call("GET", f"{CONFIG_MAPS}/a")).status != 404:
+                await asyncio.sleep(0.05)
+    finally:
+        await loops.cancel(running)
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ async def config(backend: Backend, name: str, *owners: dict[str, Any]) -> dict[s
     return await made(backend, "ConfigMap", {"metadata": metadata})
 
 
-async def rounds(backend: Backend, most: int = 20) -> None:
+async def rounds(backend: Backend, most: int = 20, *, upstream: bool = False) -> None:
     for _ in range(most):
-        if not await collect(backend):
+        if not await collect(backend, upstream=upstream):
             return
     raise AssertionError("the collector finds no end")
 
@@ -122,6 +122,30 @@ async def test_owners_of_other_servers_are_taken_to_be_there(backend: Backend) -
     await made(backend, "ConfigMap", {"metadata": {"name": "a", "ownerReferences": [owner]}})
     await rounds(backend)
     assert there(backend, "a") == ["a"]
+
+
+async def test_an_owner_is_found_under_the_references_group_name_where_that_is_served(
+    backend: Backend,
+) -> None:
+    role = await made(backend, "Role", {"metadata": {"name": "r"}, "rules": []})
+    theirs = {**role, "apiVersion": "rbac.authorization.k8s.io/v1"}
+    await config(backend, "a", theirs)
+    await rounds(backend, upstream=True)
+    assert there(backend, "a") == ["a"]
+    await delete(backend, place("Role", "r"), DeleteOptions(propagation="Foreground"))
+    assert read(backend, place("Role", "r"))
+    await rounds(backend, upstream=True)
+    assert there(backend, "a") == []
+    assert read(backend, place("Role", "r")) is None
+
+
+async def test_without_these_names_such_an_owner_is_one_of_another_server(backend: Backend) -> None:
+    owner = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": "l", "uid": "u"}
+    await made(backend, "ConfigMap", {"metadata": {"name": "a", "ownerReferences": [owner]}})
+    await rounds(backend)
+    assert there(backend, "a") == ["a"]
+    await rounds(backend, upstream=True)
+    assert there(backend, "a") == []
 
 
 async def test_what_has_no_namespace_is_not_collected_for_an_owner_in_one(backend: Backend) -> None:

@@ -11,6 +11,26 @@ from orch.wire import aliases
 
 PAIRS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
+        {
+            "apiVersion": "coordination.orch.io/v1",
+            "metadata": {
+                "ownerReferences": [
+                    {"apiVersion": "rbac.authorization.orch.io/v1", "kind": "Role", "name": "r"},
+                    {"apiVersion": "v1", "kind": "Node", "name": "n"},
+                ]
+            },
+        },
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "metadata": {
+                "ownerReferences": [
+                    {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "name": "r"},
+                    {"apiVersion": "v1", "kind": "Node", "name": "n"},
+                ]
+            },
+        },
+    ),
+    (
         {"kind": "Lease", "apiVersion": "coordination.orch.io/v1", "spec": {"holderIdentity": "x"}},
         {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "spec": {"holderIdentity": "x"}},
     ),
@@ -109,8 +129,9 @@ JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ("apiVersion", "metadata", "namespace", "roleRef", "subjects", "rules", "spec",
-                 "status", "resourceRules", "apiGroups", "apiGroup", "resourceAttributes", "group")
+                ("apiVersion", "metadata", "ownerReferences", "namespace", "roleRef", "subjects",
+                 "rules", "spec", "status", "resourceRules", "apiGroups", "apiGroup",
+                 "resourceAttributes", "group")
             ),
             inner,
             max_size=4,
@@ -120,7 +141,10 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@given(st.dictionaries(st.sampled_from(("apiVersion", "roleRef", "rules", "spec", "status")), JSON))
+FIELDS = ("apiVersion", "metadata", "roleRef", "rules", "spec", "status")
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON))
 def test_nothing_a_client_can_send_breaks_it(document: dict[str, Any]) -> None:
     assert isinstance(aliases.to_own(document), dict)
     assert isinstance(aliases.to_upstream(document), dict)
