@@ -128,11 +128,7 @@ class TokenRequests:
 
 def _fitted(document: Document, call: Call) -> TokenRequest:
     """ApiError 400 unless it is a TokenRequest for this account."""
-    if document.setdefault("kind", "TokenRequest") != "TokenRequest":
-        raise bad_request(f"the kind of the body is {document['kind']}, expected TokenRequest")
-    version = document.setdefault("apiVersion", _API_VERSIONS[0])
-    if version not in _API_VERSIONS:
-        raise bad_request(f"the apiVersion of the body is {version}, expected {_API_VERSIONS[0]}")
+    metadata.fit_to_kind("TokenRequest", _API_VERSIONS, document)
     record: Any = document.setdefault("metadata", {})
     if not isinstance(record, dict):
         raise bad_request("metadata: must be an object")

@@ -11,13 +11,14 @@ from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of
 from orch.wire import times
 from orch.wire.errors import bad_request, invalid
+from orch.wire.names import CORE_VERSION
 from orch.wire.validation import dns1123_subdomain_problems
 
 _TRIES = 16
 
 
 async def bind(backend: Backend, target: Target, binding: Document, *, dry_run: bool) -> None:
-    """`binding` is a Binding record. ApiError 400, 404, 409 when bound or leaving, 422."""
+    """`binding` is a Binding record, taken over. ApiError 400, 404, 409 when bound or leaving, 422."""
     node = _node_of_binding(target, binding)
     for _ in range(_TRIES):
         stored = backend.find(target)
@@ -43,8 +44,7 @@ async def bind(backend: Backend, target: Target, binding: Document, *, dry_run: 
 
 
 def _node_of_binding(target: Target, binding: Document) -> str:
-    if binding.get("kind", "Binding") != "Binding":
-        raise bad_request(f"the kind of the body is {binding['kind']}, expected Binding")
+    metadata.fit_to_kind("Binding", (CORE_VERSION,), binding)
     for part in ("metadata", "target"):
         if not isinstance(binding.get(part, {}), dict):
             raise bad_request(f"{part}: must be an object")

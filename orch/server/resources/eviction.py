@@ -18,6 +18,8 @@ from orch.server.strategy.pods import FINISHED
 from orch.wire import times
 from orch.wire.errors import bad_request
 
+# K:pkg/registry/core/pod/storage/eviction.go AcceptsGroupVersion: older clients send the second.
+_API_VERSIONS = ("policy/v1", "policy/v1beta1")
 _CONDITION = {
     "type": "DisruptionTarget",
     "status": "True",
@@ -27,7 +29,7 @@ _CONDITION = {
 
 
 async def evict(backend: Backend, target: Target, eviction: Document, *, dry_run: bool) -> None:
-    """`eviction` is an Eviction record (`policy/v1`). ApiError 400, 404, 409, 422."""
+    """`eviction` is an Eviction record, taken over. ApiError 400, 404, 409, 422."""
     asked = _delete_options_of(target, eviction)
     options = parse_delete_options({"dryRun": "All"} if dry_run else {}, asked)
     now = times.format_time(backend.now())
@@ -49,8 +51,7 @@ async def evict(backend: Backend, target: Target, eviction: Document, *, dry_run
 
 
 def _delete_options_of(target: Target, eviction: Document) -> Document:
-    if eviction.get("kind", "Eviction") != "Eviction":
-        raise bad_request(f"the kind of the body is {eviction['kind']}, expected Eviction")
+    metadata.fit_to_kind("Eviction", _API_VERSIONS, eviction)
     if not isinstance(eviction.get("metadata", {}), dict):
         raise bad_request("metadata: must be an object")
     name = text_at(eviction, "metadata.name")

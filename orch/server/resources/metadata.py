@@ -28,12 +28,7 @@ _DROPPED = (*_SERVER_OWNED, "resourceVersion", "selfLink", "managedFields")
 
 def fit_to_endpoint(resource: Resource, namespace: str, document: Document) -> None:
     """Fill kind, apiVersion and namespace from the URL; ApiError 400 when the body says other."""
-    for name, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
-        if document.setdefault(name, wanted) != wanted:
-            raise bad_request(
-                f"the {name} in the data ({document[name]}) does not match the expected {name}"
-                f" ({wanted})"
-            )
+    fit_to_kind(resource.kind, (resource.api_version,), document)
     metadata = document.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise bad_request("metadata: must be an object")
@@ -41,6 +36,18 @@ def fit_to_endpoint(resource: Resource, namespace: str, document: Document) -> N
         fit_to_namespace(namespace, metadata)
     else:
         metadata.pop("namespace", None)
+
+
+def fit_to_kind(kind: str, api_versions: tuple[str, ...], document: Document) -> None:
+    """Fill kind and apiVersion (the first) where they are not said; ApiError 400 for others."""
+    for name, accepted in (("kind", (kind,)), ("apiVersion", api_versions)):
+        if document.get(name, "") == "":
+            document[name] = accepted[0]
+        elif document[name] not in accepted:
+            raise bad_request(
+                f"the {name} in the data ({document[name]}) does not match the expected {name}"
+                f" ({accepted[0]})"
+            )
 
 
 def fit_to_namespace(namespace: str, metadata: Metadata) -> None:

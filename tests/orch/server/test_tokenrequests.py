@@ -119,6 +119,15 @@ async def test_what_is_no_request_for_this_account(api: Api, body: dict[str, Any
     assert (await request(api, body)).status == 400
 
 
+async def test_another_kind_is_told_which_is_expected(api: Api) -> None:
+    refused = await request(api, {"apiVersion": "v1"})
+    assert refused.json["message"] == (
+        "the apiVersion in the data (v1) does not match the expected apiVersion"
+        " (authentication.orch.io/v1)"
+    )
+    assert (await request(api, {"kind": "", "apiVersion": ""})).json["kind"] == "TokenRequest"
+
+
 async def test_there_must_be_an_account_and_a_right(api: Api) -> None:
     assert (await request(api, {}, name="nobody")).status == 404
     refused = await api.call("POST", f"{ACCOUNTS}/bot/token", {}, user="stranger")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from orch.server.resources.backend import Backend
@@ -20,6 +22,19 @@ async def test_a_pod_is_bound_and_said_to_be_scheduled(backend: Backend) -> None
     assert bound["status"]["conditions"] == [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}
     ]
+
+
+async def test_a_body_of_another_kind_is_told_which_is_expected(backend: Backend) -> None:
+    await made(backend, "Pod", pod())
+    for said, text in (
+        ({"kind": "Eviction"}, "the kind in the data (Eviction) does not match the expected kind"),
+        ({"apiVersion": "v2"}, "data (v2) does not match the expected apiVersion (v1)"),
+    ):
+        with pytest.raises(ApiError, match=re.escape(text)) as caught:
+            await bind(backend, place("Pod", "p1", "binding"), {**TO_N1, **said}, dry_run=False)
+        assert caught.value.code == 400
+    said = {"kind": "Binding", "apiVersion": "v1"}
+    await bind(backend, place("Pod", "p1", "binding"), {**TO_N1, **said}, dry_run=False)
 
 
 async def test_a_pod_is_bound_only_once_and_not_while_it_leaves(backend: Backend) -> None:
@@ -43,6 +58,8 @@ async def test_a_pod_is_bound_only_once_and_not_while_it_leaves(backend: Backend
         ({"target": {"kind": "Pod", "name": "x"}}, 422),
         ({"target": {"name": "Not A Node"}}, 422),
         ({"kind": "Pod", "target": {"name": "n1"}}, 400),
+        ({"apiVersion": "policy/v1", "target": {"name": "n1"}}, 400),
+        ({"kind": {}, "target": {"name": "n1"}}, 400),
         ({"metadata": "p1", "target": {"name": "n1"}}, 400),
         ({"target": "n1"}, 400),
         ({"metadata": {"name": "other"}, "target": {"name": "n1"}}, 400),

@@ -62,7 +62,12 @@ async def test_a_dry_run_changes_nothing(backend: Backend, body: dict[str, Any])
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ({"kind": "Pod"}, "expected Eviction"),
+        (
+            {"kind": "Pod"},
+            r"kind in the data \(Pod\) does not match the expected kind \(Eviction\)",
+        ),
+        ({"apiVersion": "v1"}, r"\(v1\) does not match the expected apiVersion \(policy/v1\)"),
+        ({"apiVersion": ["policy/v1"]}, "does not match the expected apiVersion"),
         ({"metadata": {"name": "p2"}}, "does not match"),
         ({"metadata": {"name": "p1", "namespace": "other"}}, "namespace .* does not match"),
         ({"metadata": "p1"}, "metadata: must be an object"),
@@ -82,3 +87,21 @@ async def test_a_body_that_is_no_eviction_of_this_pod_is_refused(
         await evict(backend, AT, body, dry_run=False)
     assert caught.value.code == 400
     assert read(backend, AT) is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"kind": "", "apiVersion": ""},
+        {"kind": "Eviction"},
+        {"kind": "Eviction", "apiVersion": "policy/v1"},
+        {"kind": "Eviction", "apiVersion": "policy/v1beta1"},
+    ],
+)
+async def test_an_eviction_of_either_version_or_of_none_is_taken(
+    backend: Backend, said: dict[str, Any]
+) -> None:
+    await made(backend, "Pod", pod())
+    await evict(backend, AT, dict(said), dry_run=False)
+    assert read(backend, AT) is None

@@ -57,6 +57,15 @@ def test_the_namespace_is_that_of_the_url(resource, sent, fitted) -> None:
     assert document["metadata"] == fitted
 
 
+def test_an_empty_kind_is_one_that_is_not_said() -> None:
+    document: dict = {"kind": "", "apiVersion": ""}
+    metadata.fit_to_endpoint(PODS, "ns", document)
+    assert (document["kind"], document["apiVersion"]) == ("Pod", "v1")
+    for wrong in ({"kind": 0}, {"apiVersion": []}, {"kind": {}}):
+        with pytest.raises(ApiError, match="does not match the expected"):
+            metadata.fit_to_endpoint(PODS, "ns", wrong)
+
+
 def test_a_missing_name_is_filled_in_from_the_url() -> None:
     document: dict = {"metadata": {}}
     metadata.fit_to_name("x", document)
