@@ -18,7 +18,10 @@ _TRIES = 16
 
 
 async def bind(backend: Backend, target: Target, binding: Document, *, dry_run: bool) -> None:
-    """`binding` is a Binding record, taken over. ApiError 400, 404, 409 when bound or leaving, 422."""
+    """`binding` is a Binding record, taken over.
+
+    ApiError 400, 404, 409 when bound or leaving, 422.
+    """
     node = _node_of_binding(target, binding)
     for _ in range(_TRIES):
         stored = backend.find(target)
