@@ -15,14 +15,20 @@ _NS_PER_USEC = 1000
 
 
 def container_usage(stats: Any) -> ContainerUsage:
-    """The usage of one container from a ContainerStats message."""
+    """The usage of one container from a ContainerStats message.
+
+    containerd gathers every ten seconds what layers use; one it has not come to yet is of 0 bytes
+    and has no stamp.
+    """
     layer = stats.writable_layer
+    is_measured = layer.timestamp or _value(layer, "used_bytes")
     return ContainerUsage(
         id=stats.attributes.id,
         name=stats.attributes.metadata.name,
         labels=dict(stats.attributes.labels),
-        writable_layer_used_bytes=_value(layer, "used_bytes"),
-        writable_layer_inodes_used=_value(layer, "inodes_used"),
+        writable_layer_used_bytes=_value(layer, "used_bytes") if is_measured else None,
+        writable_layer_inodes_used=_value(layer, "inodes_used") if is_measured else None,
+        writable_layer_timestamp_ns=layer.timestamp,
         swap_available_bytes=_value(stats.swap, "swap_available_bytes"),
         swap_usage_bytes=_value(stats.swap, "swap_usage_bytes"),
         **_shared(stats),

@@ -22,7 +22,10 @@ class FilesystemUsage:
 
 @dataclass(frozen=True, slots=True)
 class ContainerUsage:
-    """What the runtime itself measured of a container; None where it reports nothing."""
+    """What the runtime itself measured of a container; None where it reports nothing.
+
+    Stamps are 0 where it gives none.
+    """
 
     id: str
     name: str
@@ -33,6 +36,7 @@ class ContainerUsage:
     memory_usage_bytes: int | None
     writable_layer_used_bytes: int | None
     writable_layer_inodes_used: int | None
+    writable_layer_timestamp_ns: int = 0
     cpu_usage_nano_cores: int | None = None
     memory_timestamp_ns: int = 0
     memory_available_bytes: int | None = None

@@ -54,7 +54,7 @@ class RuntimeDiskLoop:
 
 def _layer(usage: ContainerUsage) -> FsSample:
     return FsSample(
-        usage.cpu_timestamp_ns,
+        usage.writable_layer_timestamp_ns or usage.cpu_timestamp_ns,
         used_bytes=usage.writable_layer_used_bytes,
         inodes_used=usage.writable_layer_inodes_used,
     )

@@ -101,6 +101,7 @@ def container_status(detail: base.ContainerDetail) -> Any:
 
 def container_stats(usage: ContainerUsage) -> Any:
     layer = pb.FilesystemUsage(
+        timestamp=usage.writable_layer_timestamp_ns,
         used_bytes=_uint(usage.writable_layer_used_bytes),
         inodes_used=_uint(usage.writable_layer_inodes_used),
     )

@@ -71,6 +71,7 @@ def fake_usage(container: Container | Sandbox) -> ContainerUsage:
         memory_usage_bytes=2_000_000,
         writable_layer_used_bytes=8192 if isinstance(container, Container) else None,
         writable_layer_inodes_used=2 if isinstance(container, Container) else None,
+        writable_layer_timestamp_ns=EPOCH_NS if isinstance(container, Container) else 0,
         cpu_usage_nano_cores=250_000,
         memory_timestamp_ns=EPOCH_NS + 1,
         memory_available_bytes=3_000_000,

@@ -1,5 +1,7 @@
 """Measurements of a runtime: None where nothing is reported, units converted at the edge."""
 
+import pytest
+
 from nodeagent.psi import Pressure, PressureLine
 from nodeagent.runtime import cri_pb2 as pb
 from nodeagent.runtime import cri_usage
@@ -48,7 +50,9 @@ def test_every_measured_field_of_a_container_is_kept() -> None:
                 major_page_faults=number(10),
             ),
             swap=pb.SwapUsage(swap_available_bytes=number(11), swap_usage_bytes=number(12)),
-            writable_layer=pb.FilesystemUsage(used_bytes=number(13), inodes_used=number(14)),
+            writable_layer=pb.FilesystemUsage(
+                timestamp=15, used_bytes=number(13), inodes_used=number(14)
+            ),
         )
     )
 
@@ -63,6 +67,25 @@ def test_every_measured_field_of_a_container_is_kept() -> None:
     assert (usage.memory_rss_bytes, usage.page_faults, usage.major_page_faults) == (8, 9, 10)
     assert (usage.swap_available_bytes, usage.swap_usage_bytes) == (11, 12)
     assert (usage.writable_layer_used_bytes, usage.writable_layer_inodes_used) == (13, 14)
+    assert usage.writable_layer_timestamp_ns == 15
+
+
+@pytest.mark.parametrize(
+    ("stamp_ns", "used", "shown"),
+    [
+        (0, 0, (None, None)),  # containerd has not come to it yet: container_stats_list.go
+        (7, 0, (0, 0)),
+        (0, 13, (13, 13)),
+    ],
+)
+def test_a_layer_that_was_not_looked_at_yet_uses_what_nobody_knows(
+    stamp_ns: int, used: int, shown: tuple[int | None, int | None]
+) -> None:
+    layer = pb.FilesystemUsage(
+        timestamp=stamp_ns, used_bytes=number(used), inodes_used=number(used)
+    )
+    usage = cri_usage.container_usage(pb.ContainerStats(writable_layer=layer))
+    assert (usage.writable_layer_used_bytes, usage.writable_layer_inodes_used) == shown
 
 
 def test_pressure_totals_in_nanoseconds_become_microseconds() -> None:

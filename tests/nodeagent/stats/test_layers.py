@@ -32,6 +32,7 @@ class Runtime:
                 **known,
                 writable_layer_used_bytes=300,
                 writable_layer_inodes_used=3,
+                writable_layer_timestamp_ns=76,
             ),
             ContainerUsage(
                 "c2",
@@ -51,7 +52,7 @@ async def test_layers_are_known_by_container_id() -> None:
     assert loop.latest == RuntimeDisks()
     await loop.step()
     assert loop.latest.image_fs and loop.latest.image_fs.used_bytes == 1000
-    assert loop.latest.layers == {"c1": FsSample(77, used_bytes=300, inodes_used=3)}
+    assert loop.latest.layers == {"c1": FsSample(76, used_bytes=300, inodes_used=3)}
 
 
 async def test_a_runtime_that_does_not_answer_leaves_the_last_values_and_one_line(

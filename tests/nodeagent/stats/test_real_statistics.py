@@ -75,7 +75,7 @@ async def summary_after(sampler: Sampler, seconds: float) -> dict[str, Any]:
 @pytest.mark.may_block
 async def test_a_busy_pod_is_measured_right(agent: Agent) -> None:
     disks = RuntimeDiskLoop(agent.runtime)
-    await disks.step()
+    await layers_known(disks, 2)
     sampler = sampler_of(agent, runtime_disks=lambda: disks.latest)
     await sampler.sample()
     await sampler.step_disks()
@@ -106,6 +106,14 @@ async def test_a_busy_pod_is_measured_right(agent: Agent) -> None:
     pids = sum(len(Path(path).read_text().split()) for path in procs_of(agent))
     assert abs(pod["process_stats"]["process_count"] - pids) <= 2, "sleeps come and go"
     await sampler.close()
+
+
+async def layers_known(disks: RuntimeDiskLoop, count: int) -> None:
+    """Until the runtime, which looks every ten seconds, has looked at that many layers."""
+    async with asyncio.timeout(30):
+        while len(disks.latest.layers) < count:
+            await disks.step()
+            await asyncio.sleep(0.5)
 
 
 def cpu_ns(sampler: Sampler, name: str) -> int:
