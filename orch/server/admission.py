@@ -52,13 +52,17 @@ class CreationGuard:
 
 
 class NodeRestriction:
-    """`check` is a `resources.backend.Admission`; it has no opinion on anyone but nodes."""
+    """`check` is a `resources.backend.Admission`; it has no opinion on anyone but nodes.
 
-    def __init__(self) -> None:
+    `uid_of_node`: that of the Node of a name, "" when there is none.
+    """
+
+    def __init__(self, uid_of_node: Callable[[str], str]) -> None:
+        self._uid_of_node = uid_of_node
         self._rules: Mapping[str, Callable[[str, Target, Document, Document | None], str]] = {
             "nodes": _check_node,
             "leases": _check_lease,
-            "pods": _check_pod,
+            "pods": self._check_pod,
         }
 
     def check(self, target: Target, new: Document, old: Document | None) -> None:
@@ -68,6 +72,18 @@ class NodeRestriction:
         if node is None or rule is None:
             return
         _require(target, new["metadata"].get("name", ""), rule(node, target, new, old))
+
+    def _check_pod(self, node: str, _target: Target, new: Document, old: Document | None) -> str:
+        if old is not None:
+            return _check_bound_pod(node, new, old)
+        problem = _check_mirror(node, new)
+        if problem or not _owners(new):
+            return problem
+        uid = self._uid_of_node(node)
+        said = _owners(new)[0]["uid"]
+        if not uid:
+            return f'its owner, node "{node}", does not exist'
+        return "" if said == uid else f'node "{node}" UID mismatch: expected {uid}, got {said}'
 
     def check_deletion(self, target: Target, old: Document) -> None:
         """ApiError 403 when a node deletes what is not its own.
@@ -120,11 +136,13 @@ def _check_own_lease(node: str, metadata: Document) -> str:
     return f'node "{node}" can only use the lease of its own name in {names.NODE_LEASE_NAMESPACE}'
 
 
-def _check_pod(node: str, target: Target, new: Document, old: Document | None) -> str:
-    if old is not None:
-        if new["metadata"].get("labels") != old["metadata"].get("labels"):
-            return f'node "{node}" cannot change the labels of a pod through its status'
-        return "" if node_of(old) == node else f'the pod is not bound to node "{node}"'
+def _check_bound_pod(node: str, new: Document, old: Document) -> str:
+    if new["metadata"].get("labels") != old["metadata"].get("labels"):
+        return f'node "{node}" cannot change the labels of a pod through its status'
+    return "" if node_of(old) == node else f'the pod is not bound to node "{node}"'
+
+
+def _check_mirror(node: str, new: Document) -> str:
     annotations = new["metadata"].get("annotations") or {}
     if names.ANNOTATION_CONFIG_MIRROR not in annotations:
         return (
@@ -133,10 +151,14 @@ def _check_pod(node: str, target: Target, new: Document, old: Document | None) -
         )
     if node_of(new) != node:
         return f'node "{node}" can only create pods with spec.nodeName set to itself'
-    owners = new["metadata"].get("ownerReferences") or []
+    owners = _owners(new)
     if owners and not (len(owners) == 1 and _is_own_node(node, owners[0])):
         return f'node "{node}" can only create pods whose one owner and controller is itself'
     return _references(new)
+
+
+def _owners(document: Document) -> list[Document]:
+    return document["metadata"].get("ownerReferences") or []
 
 
 def _is_own_node(node: str, owner: Document) -> bool:

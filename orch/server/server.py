@@ -61,7 +61,7 @@ from orch.server.strategy import pods
 from orch.server.tokenrequests import TokenRequests
 from orch.server.usagepages import UsagePages
 from orch.wire.errors import ApiError
-from orch.wire.kinds import PODS
+from orch.wire.kinds import NODES, PODS
 
 NAME = "orch-apiserver"
 
@@ -263,7 +263,7 @@ class Server:
 def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Backend:
     """Storage behind the rules for creators, for nodes and for those who give out roles."""
     creation = CreationGuard(authorizer)
-    restriction = NodeRestriction()
+    restriction = NodeRestriction(partial(_uid_of_node, storage))
     guard = RoleGuard(authorizer, index)
 
     def admit(target: Target, new: Document, old: Document | None) -> None:
@@ -272,6 +272,11 @@ def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Back
         guard.check(target, new, old)
 
     return Backend(storage, admit=admit, admit_deletion=restriction.check_deletion)
+
+
+def _uid_of_node(storage: Storage, name: str) -> str:
+    stored = storage.get(key_of(NODES, "", name))
+    return "" if stored is None else str(decode(stored)["metadata"]["uid"])
 
 
 def _tell_of_pod(graph: NodeGraph, key: str, stored: Stored | None) -> None:

@@ -13,7 +13,7 @@ from orch.server.resources.backend import Target
 from orch.server.strategy import events, leases, nodes, pods
 from orch.wire.errors import ApiError
 from orch.wire.identity import Identity
-from tests.orch.server.harness import LEASES, PODS, Api, lease
+from tests.orch.server.harness import LEASES, NODES, PODS, Api, lease
 from tests.orch.server.harness import pod as bound_pod
 from tests.orch.server.test_roleguard import give
 
@@ -22,9 +22,13 @@ JSON = {"Content-Type": "application/json"}
 MIRROR = {"orch.io/config.mirror": "hash"}
 
 
-def refusal(strategy, new, old=None, identity=NODE) -> str:
+def restriction(uid: str = "1") -> NodeRestriction:
+    return NodeRestriction(lambda name: uid if name == "n1" else "")
+
+
+def refusal(strategy, new, old=None, identity=NODE, uid="1") -> str:
     try:
-        NodeRestriction().check(Target(strategy, identity), new, old)
+        restriction(uid).check(Target(strategy, identity), new, old)
     except ApiError as error:
         assert (error.code, error.reason) == (403, "Forbidden")
         return error.message
@@ -147,14 +151,14 @@ def test_others_and_other_kinds_are_not_its_business() -> None:
 def test_a_node_deletes_only_its_own(strategy, old, text) -> None:
     target = Target(strategy, NODE, name=old["metadata"]["name"])
     try:
-        NodeRestriction().check_deletion(target, old)
+        restriction().check_deletion(target, old)
     except ApiError as error:
         assert error.code == 403
         assert text
         assert text in error.message
     else:
         assert text == ""
-    NodeRestriction().check_deletion(Target(strategy, Identity("admin")), old)
+    restriction().check_deletion(Target(strategy, Identity("admin")), old)
 
 
 async def test_a_deletion_is_judged_by_the_pod_that_is_there_when_it_happens(api: Api) -> None:
@@ -202,6 +206,27 @@ def test_a_mirror_pod_is_owned_by_its_node_if_by_any(owners, allowed) -> None:
     new = pod()
     new["metadata"]["ownerReferences"] = owners
     assert (refusal(pods.STRATEGY, new) == "") is allowed
+
+
+def test_a_mirror_pod_is_owned_by_the_very_node_that_is_there() -> None:
+    # K:plugin/pkg/admission/noderestriction/admission.go admitPodCreate
+    new = pod()
+    new["metadata"]["ownerReferences"] = [{**OWN, "uid": "old"}]
+    assert refusal(pods.STRATEGY, new).endswith('node "n1" UID mismatch: expected 1, got old')
+    assert 'node "n1", does not exist' in refusal(pods.STRATEGY, new, uid="")
+
+
+async def test_a_mirror_pod_of_a_node_that_was_made_anew_is_refused(api: Api) -> None:
+    first = (await api.call("POST", NODES, {"metadata": {"name": "n1"}})).json["metadata"]["uid"]
+    await api.call("DELETE", f"{NODES}/n1")
+    second = (await api.call("POST", NODES, {"metadata": {"name": "n1"}})).json["metadata"]["uid"]
+    mirror = bound_pod("m", node="n1", annotations=MIRROR)
+    mirror["metadata"]["ownerReferences"] = [{**OWN, "uid": first}]
+    refused = await api.call("POST", PODS, mirror, user="n1")
+    assert refused.status == 403
+    assert f"expected {second}, got {first}" in refused.json["message"]
+    mirror["metadata"]["ownerReferences"] = [{**OWN, "uid": second}]
+    assert (await api.call("POST", PODS, mirror, user="n1")).status == 201
 
 
 async def test_a_put_that_makes_its_object_takes_the_right_to_create(api: Api) -> None:
