@@ -6,7 +6,7 @@ fails the review, it is left out of the question and noted in the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from orch.server import fieldcauses as causes
@@ -62,8 +62,10 @@ def subject_causes(spec: SubjectAccessReviewSpec) -> Iterator[Cause]:
         )
 
 
-def local_causes(spec: SubjectAccessReviewSpec, namespace: str) -> Iterator[Cause]:
-    """A local review is about resources of the namespace it is made in."""
+def local_causes(
+    spec: SubjectAccessReviewSpec, namespace_names: Collection[str]
+) -> Iterator[Cause]:
+    """A local review is about resources of the namespace it is made in, by any of its names."""
     if spec.nonResourceAuthorizationAttributes is not None:
         yield causes.invalid_value(
             NON_RESOURCE,
@@ -71,7 +73,7 @@ def local_causes(spec: SubjectAccessReviewSpec, namespace: str) -> Iterator[Caus
             "disallowed on this kind of request",
         )
     resource = spec.resourceAuthorizationAttributes
-    if resource is not None and resource.namespace != namespace:
+    if resource is not None and resource.namespace not in namespace_names:
         yield causes.invalid_value(
             f"{RESOURCE}.namespace", resource.namespace, "must match metadata.namespace"
         )

@@ -20,7 +20,7 @@ from orch.server.call import Call, read_object
 from orch.server.resources import metadata, options
 from orch.server.resources.document import Document
 from orch.server.storage.base import Stored
-from orch.wire import times
+from orch.wire import aliases, times
 from orch.wire.authentication import (
     SelfSubjectReviewStatus,
     TokenReview,
@@ -105,11 +105,13 @@ class Reviews:
     ) -> dict[str, Any]:
         spec = review.spec
         namespace = document["metadata"]["namespace"]
+        # Of groups that have one name only a namespace is asked about as it is called.
+        known_as = aliases.names_of_namespace(namespace) if call.info.alias else (namespace,)
         found = [
             *reviewcheck.metadata_causes(document["metadata"], allowed=("namespace",)),
             *reviewcheck.attribute_causes(spec),
             *reviewcheck.subject_causes(spec),
-            *reviewcheck.local_causes(spec, namespace),
+            *reviewcheck.local_causes(spec, known_as),
         ]
         _require(call, found)
         return self._status(_subject_of(spec), spec)

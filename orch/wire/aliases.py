@@ -51,6 +51,13 @@ def own_namespace(namespace: str) -> str:
     return names.NODE_LEASE_NAMESPACE if namespace == _UPSTREAM_LEASE_NAMESPACE else namespace
 
 
+def names_of_namespace(namespace: str) -> tuple[str, ...]:
+    """What clients of the reference may call a namespace of this service."""
+    if namespace == names.NODE_LEASE_NAMESPACE:
+        return namespace, _UPSTREAM_LEASE_NAMESPACE
+    return (namespace,)
+
+
 def to_own(document: Document) -> Document:
     """An object of an aliased group as this service writes it; the given one is left as it is."""
     translated = _translated(document, OWN_BY_UPSTREAM, REVIEW_FIELDS)

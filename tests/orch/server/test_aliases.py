@@ -13,7 +13,16 @@ import pytest
 from orch.component import loops
 from orch.server import aliases
 from orch.server.requestinfo import parse_request
-from tests.orch.server.harness import JSON_PATCH, LEASES, MERGE, STRATEGIC, Api, Pki, lease
+from tests.orch.server.harness import (
+    JSON_PATCH,
+    LEASES,
+    MERGE,
+    NAMESPACES,
+    STRATEGIC,
+    Api,
+    Pki,
+    lease,
+)
 
 THEIRS = LEASES.replace("orch.io", "k8s.io").replace("orch-node-lease", "kube-node-lease")
 RBAC = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -210,6 +219,28 @@ async def test_a_review_allows_what_a_request_in_that_namespace_is_allowed(api: 
     local = REVIEWS.replace("selfsubject", "namespaces/kube-node-lease/localsubject")
     asked = {"spec": {**spec, "user": "somebody"}}
     assert (await api.call("POST", local, asked)).json["status"]["allowed"] is False
+
+
+async def test_a_local_review_of_the_core_group_is_about_the_namespace_it_names(api: Api) -> None:
+    local = REVIEWS.replace("selfsubject", "namespaces/kube-node-lease/localsubject")
+    attributes = {"verb": "list", "resource": "pods", "namespace": "kube-node-lease"}
+    body = {"metadata": {"namespace": "kube-node-lease"}}
+    asked = {**body, "spec": {"resourceAttributes": attributes, "user": "jane"}}
+    refused = await api.call("POST", local, asked)
+    assert (refused.status, refused.json["status"]["allowed"]) == (201, False), refused.text
+    await api.call("POST", NAMESPACES, {"metadata": {"name": "kube-node-lease"}})
+    subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.orch.io"}
+    role = {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.orch.io"}
+    bindings = "/apis/rbac.authorization.orch.io/v1/namespaces/kube-node-lease/rolebindings"
+    binding = {"metadata": {"name": "b"}, "roleRef": role, "subjects": [subject]}
+    assert (await api.call("POST", bindings, binding)).status == 201
+    assert (await api.call("POST", local, asked)).json["status"]["allowed"] is True
+    other = {**attributes, "namespace": "default"}
+    asked["spec"] = {"resourceAttributes": other, "user": "jane"}
+    assert (await api.call("POST", local, asked)).status == 422
+    own = f"/apis/authorization.orch.io/v1/namespaces/orch-node-lease/{local.split('/')[-1]}"
+    spec = {"resourceAuthorizationAttributes": attributes, "user": "jane"}
+    assert (await api.call("POST", own, {"spec": spec})).status == 422
 
 
 async def test_both_names_are_discovered_and_described(api: Api) -> None:
