@@ -98,6 +98,15 @@ async def test_pods_are_selected_as_pods_are(api: Api) -> None:
     assert missing.json["message"] == 'pods.metrics.k8s.io "p2" not found'
 
 
+async def test_a_list_is_always_whole(api: Api) -> None:
+    # kubernetes-sigs/metrics-server pkg/api/pod.go: of its options List reads the selectors only
+    await refreshed(api)
+    for query in ("limit=1", "limit=1&continue=anything"):
+        answer = await api.call("GET", f"{ROOT}/pods?{query}")
+        assert (answer.status, answer.json["metadata"]) == (200, {})
+        assert [one["metadata"]["name"] for one in answer.json["items"]] == ["p1"]
+
+
 async def test_it_is_shown_as_rows(api: Api) -> None:
     await refreshed(api)
     rows = (await api.call("GET", f"{ROOT}/pods", accept=TABLE)).json["rows"]
