@@ -7,7 +7,7 @@ that cannot be read costs an archive its origin, never itself.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -45,6 +45,10 @@ class Manifest:
     def gone_since(self) -> datetime | None:
         """When the pod was first seen to be gone; None while it is there or nobody looked."""
         return _time(self.pod_gone_since)
+
+    def with_gone_since(self, moment: datetime | None) -> Manifest:
+        """The same with another `gone_since`."""
+        return replace(self, pod_gone_since=times.format_time(moment) if moment else "")
 
     def to_json(self) -> bytes:
         record = {"format": _FORMAT, **{_wire(k): v for k, v in asdict(self).items() if v}}

@@ -1,7 +1,9 @@
 """Keeps the store within its bounds: before a checkpoint, soon after it, and every minute.
 
 `bounds` decides; this does, and tells. What is pinned stays, and when the store is too large for
-its file system because of that, the node reports disk pressure.
+its file system because of that, the node reports disk pressure. On a disk that is full nothing can
+be written down, and removing is what helps: an archive goes although that its pod is gone could not
+be noted, and one that cannot be removed keeps no other.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -31,6 +34,16 @@ class KnownPods(Protocol):
     def live_uids(self) -> Collection[str] | None:
         """Of the pods that should be here; None while not all of them are known."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Pruned:
+    """What went, how the store is now; what could not be noted, and what not removed, and why."""
+
+    removed: tuple[Removal, ...]
+    state: StoreState
+    not_noted: str
+    not_removed: str
 
 
 class Pruner:
@@ -57,9 +70,10 @@ class Pruner:
 
     async def step(self) -> None:
         """Look through the store once; what cannot be done is said once, and tried again."""
-        kept, trouble = set(self._new), ""
+        kept = set(self._new)
         try:
-            await self._prune()
+            pruned = await self._prune()
+            trouble = "; ".join(filter(None, (pruned.not_removed, pruned.not_noted)))
         except (StoreError, OSError) as error:
             trouble = str(error)
         if trouble and trouble != self._trouble:
@@ -74,20 +88,20 @@ class Pruner:
         is missing; nothing is removed then but what has to go anyway.
         """
         refused = await asyncio.to_thread(self._refusal, new, need_bytes)
-        await self._prune(need_bytes=0 if refused else need_bytes)
-        if refused:
-            raise StoreError(refused)
+        pruned = await self._prune(need_bytes=0 if refused else need_bytes)
+        if problem := refused or pruned.not_removed:
+            raise StoreError(problem)
 
     def made(self, name: str) -> None:
         """An archive was made: older ones may have to go, for which its maker need not wait."""
         self._new.add(name)
         self.wake()
 
-    async def _prune(self, *, need_bytes: int = 0) -> None:
+    async def _prune(self, *, need_bytes: int = 0) -> _Pruned:
         live, before, kept = self._pods.live_uids(), self.reports.counts.store, set(self._new)
-        removed, state = await asyncio.to_thread(self._prune_now, live, kept, need_bytes)
-        self.reports.counts.store = state
-        for removal in removed:
+        pruned = await asyncio.to_thread(self._prune_now, live, kept, need_bytes)
+        self.reports.counts.store = state = pruned.state
+        for removal in pruned.removed:
             self._tell(removal)
         if state.excess_bytes and not (before and before.excess_bytes):
             log.warning(
@@ -96,28 +110,47 @@ class Pruner:
                 state.excess_bytes,
                 self.shelf.path,
             )
+        return pruned
 
     def _prune_now(
         self, live: Collection[str] | None, kept: Collection[str], need_bytes: int
-    ) -> tuple[tuple[Removal, ...], StoreState]:
+    ) -> _Pruned:
         with self._one_at_a_time:
             now = self._now()
-            if live is not None:
-                self._note_gone_pods(live, now)
-            archives, space = self.shelf.archives(), self.shelf.space()
+            archives, not_noted = self._noted(live, now)
             chosen = bounds.removals(
-                archives, self._limits, space, now, kept=kept, need_bytes=need_bytes
+                archives, self._limits, self.shelf.space(), now, kept=kept, need_bytes=need_bytes
             )
-            for removal in chosen:
-                self.shelf.remove(removal.archive)
-            return chosen, self._state()
+            removed, not_removed = self._remove(chosen)
+            return _Pruned(removed, self._state(), not_noted, not_removed)
 
-    def _note_gone_pods(self, live: Collection[str], now: datetime) -> None:
-        for archive in self.shelf.archives():
-            manifest = archive.manifest
-            if manifest and manifest.uid and (manifest.uid in live) == bool(manifest.gone_since):
-                since = None if manifest.uid in live else now
-                self.shelf.note_pod(archive, gone_since=since)
+    def _noted(
+        self, live: Collection[str] | None, now: datetime
+    ) -> tuple[tuple[Archive, ...], str]:
+        """The archives with what is known of their pods now, and why that cannot be written."""
+        found = self.shelf.archives()
+        if live is None:
+            return found, ""
+        archives, problem = tuple(_seen(archive, live, now) for archive in found), ""
+        for before, after in zip(found, archives, strict=True):
+            if after.manifest and after is not before:
+                try:
+                    self.shelf.note_pod(before, gone_since=after.manifest.gone_since)
+                except OSError as error:
+                    problem = f"cannot note that a pod is gone or back: {error.strerror}"
+        return archives, problem
+
+    def _remove(self, chosen: Collection[Removal]) -> tuple[tuple[Removal, ...], str]:
+        """Those that went, and why another did not."""
+        removed, problem = [], ""
+        for removal in chosen:
+            try:
+                self.shelf.remove(removal.archive)
+            except OSError as error:
+                problem = f"cannot remove {removal.archive.name}: {error.strerror}"
+            else:
+                removed.append(removal)
+        return tuple(removed), problem
 
     def _state(self) -> StoreState:
         archives, space = self.shelf.archives(), self.shelf.space()
@@ -143,3 +176,12 @@ class Pruner:
         pod = self._pods.find(manifest.namespace, manifest.pod) if manifest else None
         same = pod and manifest and pod.metadata.uid == manifest.uid
         self.reports.removed(pod if same else None, removal)
+
+
+def _seen(archive: Archive, live: Collection[str], now: datetime) -> Archive:
+    """The archive with whether its pod is there; the same one where that is no news."""
+    manifest = archive.manifest
+    if not manifest or not manifest.uid or (manifest.uid in live) != bool(manifest.gone_since):
+        return archive
+    since = None if manifest.uid in live else now
+    return replace(archive, manifest=manifest.with_gone_since(since))

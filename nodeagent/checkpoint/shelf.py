@@ -6,7 +6,6 @@ Knows nothing of how they came there. Used by the agent and, on a node whose age
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import stat
 from datetime import UTC, datetime
@@ -17,7 +16,6 @@ from nodeagent.checkpoint.bounds import Archive, Space
 from nodeagent.checkpoint.folder import StoreError
 from nodeagent.checkpoint.follow import digest_of
 from nodeagent.checkpoint.manifest import Manifest, ManifestError, parse_manifest
-from orch.wire import times
 
 _NOTE = ".note.partial"  # one at a time; a rest of it is overwritten
 
@@ -64,8 +62,7 @@ class Shelf:
         """Write down since when its pod is gone, None that it is there; needs a manifest."""
         if archive.manifest is None:
             return
-        text = times.format_time(gone_since) if gone_since else ""
-        manifest = dataclasses.replace(archive.manifest, pod_gone_since=text)
+        manifest = archive.manifest.with_gone_since(gone_since)
         beside = archive.name + names.MANIFEST
         with folder.opened(self.path, make=False) as directory:
             folder.write_file(directory, _NOTE, manifest.to_json())

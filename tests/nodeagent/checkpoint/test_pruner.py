@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyrage
 import pytest
 
+from nodeagent.checkpoint import folder
 from nodeagent.checkpoint.bounds import Bounds, Space
 from nodeagent.checkpoint.encryption import Encryption
 from nodeagent.checkpoint.shelf import Shelf
@@ -190,6 +194,55 @@ async def test_a_pod_that_is_back_keeps_its_archives(
     await node.pruner().step()
 
     assert node.files() == [name]
+
+
+def failing(number: int) -> Callable[..., None]:
+    def fail(*_args: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+async def test_on_a_full_disk_archives_of_pods_that_are_gone_go_all_the_same(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.bounds = Bounds(per_container=1, pod_gone_s=3600)
+    names = [await make(node, hours=hour) for hour in range(2)]
+    monkeypatch.setattr(node.pods, "live_uids", set)
+    monkeypatch.setattr(folder, "write_file", failing(errno.ENOSPC))
+    pruner = node.pruner()
+
+    await pruner.step()
+    assert node.files() == names[1:]
+    await node.pruner(Bounds(pod_gone_s=0.0)).step()
+    assert node.files() == []
+
+    assert "cannot note that a pod is gone or back: No space left on device" in caplog.text
+    assert node.reports.counts.removed == {"perContainer": 1, "podGone": 1}
+
+
+async def test_an_archive_that_cannot_be_removed_keeps_no_other(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [await make(node, hours=hour) for hour in range(3)]
+    node.bounds = Bounds(per_container=1)
+    remove = folder.remove
+
+    def remove_others(directory: int, name: str) -> None:
+        if name == names[0]:
+            failing(errno.EPERM)()
+        remove(directory, name)
+
+    monkeypatch.setattr(folder, "remove", remove_others)
+    pruner = node.pruner()
+    await pruner.step()
+    await pruner.step()
+
+    assert node.files() == [names[0], names[2]]
+    said = f"cannot remove {names[0]}: Operation not permitted"
+    assert caplog.text.count(said) == 1
+    assert node.reports.counts.removed == {"perContainer": 1}, "what did go was told"
+    assert said in (await refusal(node.service(pruner=pruner), "shop", "web", "app"))[2]
 
 
 async def test_pinned_archives_that_are_too_many_bytes_are_told_once_and_counted(
