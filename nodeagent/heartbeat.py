@@ -34,6 +34,7 @@ RENEWALS_PER_DURATION = 4
 JITTER = 0.04
 IMMEDIATE_TRIES = 5
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 7.0
+MOST_CAUSES = 20  # said in one outage: a server may word each refusal anew
 FAILURES = (ApiError, TransportError, TimeoutError)
 
 
@@ -70,6 +71,7 @@ class LeaseLoop:
         self._planned_s = 0.0
         self._failed_in_row = 0
         self._lost_s: float | None = None  # since when renewing fails
+        self._causes: set[str] = set()  # of that, as they were said
         self._stirred_s: float | None = None  # loop time of the last call, or of going to sleep
 
     def alive(self) -> None:
@@ -197,10 +199,11 @@ class LeaseLoop:
         self._failed_in_row = 0
         if self._lost_s is not None:
             lost_s, self._lost_s = now_s - self._lost_s, None
+            self._causes.clear()
             log.info("the Lease of node %s is renewed again after %.1f s", self._node_name, lost_s)
 
     async def _failed(self, error: Exception) -> None:
-        """Count it; from the second failure in a row on, say so once and dial anew each time."""
+        """Count it; from the second failure in a row on, say each cause once and dial anew."""
         self.failures += 1
         self._failed_in_row += 1
         if self._failed_in_row > 1:
@@ -211,5 +214,7 @@ class LeaseLoop:
     def _report_lost(self, error: Exception) -> None:
         if self._lost_s is None:
             self._lost_s = asyncio.get_running_loop().time()
-            cause = str(error) or f"no answer within {self._timeout_s:g} s"
+        cause = str(error) or f"no answer within {self._timeout_s:g} s"
+        if cause not in self._causes and len(self._causes) < MOST_CAUSES:
+            self._causes.add(cause)
             log.warning("cannot renew the Lease of node %s, trying on: %s", self._node_name, cause)

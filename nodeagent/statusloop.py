@@ -37,6 +37,7 @@ JITTER = 0.04
 TRIES = 5
 FAST_S, FAST_FOR_S = 0.1, 120.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 7.0  # between tries to register
+MOST_CAUSES = 20  # said in one outage: a server may word each refusal anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class StatusLoop:
         self._events = events or EventRecorder(None, "nodeagent")
         self._node: Node | None = None  # as last seen
         self._report_due_s = 0.0
-        self._failing = False
+        self._causes: set[str] = set()  # why reporting fails, as was said
         self._gone = False  # from the API server, as was said
         self._wake = asyncio.Event()
 
@@ -222,14 +223,14 @@ class StatusLoop:
             self._events.note(node, "Warning", "Rebooted", text)
 
     def _succeeded(self) -> None:
-        if self._failing:
-            self._failing = False
+        if self._causes:
+            self._causes.clear()
             log.info("the status of node %s is reported again", self._settings.node_name)
 
     def _failed(self, error: Exception | None) -> None:
         self.failures += 1
-        if not self._failing:
-            self._failing = True
+        if str(error) not in self._causes and len(self._causes) < MOST_CAUSES:
+            self._causes.add(str(error))
             name = self._settings.node_name
             log.warning("cannot report the status of node %s, trying on: %s", name, error)
 

@@ -271,6 +271,26 @@ async def test_a_loss_and_its_end_are_one_sentence_each(
     assert said[1].startswith("the Lease of node n1 is renewed again after 11")
 
 
+async def test_an_outage_that_gets_another_cause_says_that_one_too(
+    beat: Beat, caplog: pytest.LogCaptureFixture
+) -> None:
+    beat.start()
+    await asyncio.sleep(1)
+    forbidden = ApiError(403, "Forbidden", "leases are not yours")
+    for failure in (REFUSED, forbidden, REFUSED):
+        beat.api.heal()
+        beat.api.fail(failure, times=float("inf"))
+        await asyncio.sleep(60)
+    beat.api.heal()
+    await asyncio.sleep(30)
+    beat.api.fail(REFUSED, times=float("inf"))
+    await asyncio.sleep(60)
+
+    said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    lost = "cannot renew the Lease of node n1, trying on: "
+    assert said == [f"{lost}{cause}" for cause in (REFUSED, forbidden, REFUSED)]
+
+
 async def test_it_counts_as_alive_through_an_outage_and_not_when_it_has_ended(beat: Beat) -> None:
     beat.loop.alive()  # before it begins
     beat.api.fail(REFUSED, plural="leases", times=float("inf"))

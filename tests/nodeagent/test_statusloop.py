@@ -248,6 +248,23 @@ async def test_a_failing_round_leaves_the_next_to_its_time(
     ]
 
 
+async def test_an_outage_that_gets_another_cause_says_that_one_too(
+    told: Reported, caplog: pytest.LogCaptureFixture
+) -> None:
+    told.start()
+    await asyncio.sleep(1)
+    told.facts = node.facts(images=())
+    forbidden = errors.ApiError(403, "Forbidden", "nodes are not yours")
+    for failure in (REFUSED, forbidden, REFUSED):
+        told.api.heal()
+        told.api.fail(failure, times=float("inf"))
+        await asyncio.sleep(60)
+
+    said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    lost = "cannot report the status of node n1, trying on: "
+    assert said == [f"{lost}{cause}" for cause in (REFUSED, forbidden)]
+
+
 async def test_what_others_wrote_in_between_is_not_overwritten(told: Reported) -> None:
     told.start()
     await asyncio.sleep(1)
