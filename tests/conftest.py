@@ -43,7 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             # First, so that it is torn down last: after the fixtures that stop what they started.
-            item.fixturenames.insert(0, "no_leaked_tasks")
+            # gRPC even before: its asyncio.run leaves no current loop, which looptime asks for.
+            item.fixturenames[:0] = ["grpc_kept", "no_leaked_tasks"]
             if not item.get_closest_marker("may_block"):
                 item.fixturenames.append("no_blocking")  # last: fixtures may read and write files
 
