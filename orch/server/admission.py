@@ -73,9 +73,9 @@ class NodeRestriction:
             return
         _require(target, new["metadata"].get("name", ""), rule(node, target, new, old))
 
-    def _check_pod(self, node: str, _target: Target, new: Document, old: Document | None) -> str:
+    def _check_pod(self, node: str, target: Target, new: Document, old: Document | None) -> str:
         if old is not None:
-            return _check_bound_pod(node, new, old)
+            return _check_bound_pod(node, target, new, old)
         problem = _check_mirror(node, new)
         if problem or not _owners(new):
             return problem
@@ -136,7 +136,9 @@ def _check_own_lease(node: str, metadata: Document) -> str:
     return f'node "{node}" can only use the lease of its own name in {names.NODE_LEASE_NAMESPACE}'
 
 
-def _check_bound_pod(node: str, new: Document, old: Document) -> str:
+def _check_bound_pod(node: str, target: Target, new: Document, old: Document) -> str:
+    if target.subresource == "ephemeralcontainers":
+        return f'node "{node}" may not add containers to a pod'
     if new["metadata"].get("labels") != old["metadata"].get("labels"):
         return f'node "{node}" cannot change the labels of a pod through its status'
     return "" if node_of(old) == node else f'the pod is not bound to node "{node}"'

@@ -31,9 +31,10 @@ class Subresource:
     api_version: str = ""
 
 
-_STATUS = Subresource(("get", "patch", "update"))
+_PART = Subresource(("get", "patch", "update"))
 SUBRESOURCES: Mapping[str, Subresource] = {
-    "status": _STATUS,
+    "status": _PART,
+    "ephemeralcontainers": _PART,
     "finalize": Subresource(("update",)),
     "binding": Subresource(("create",), "Binding", "v1"),
     "eviction": Subresource(("create",), "Eviction", "policy/v1"),

@@ -70,6 +70,9 @@ class ResourceHandlers:
             ("update", "status"): self._update,
             ("patch", "status"): self._patch,
             ("update", "finalize"): self._update,
+            ("get", "ephemeralcontainers"): self._get,
+            ("update", "ephemeralcontainers"): self._update,
+            ("patch", "ephemeralcontainers"): self._patch,
             ("create", "binding"): self._bind,
             ("create", "eviction"): self._evict,
         }
@@ -88,7 +91,8 @@ class ResourceHandlers:
         try:
             if not info.is_long_running or info.verb == "watch":
                 await freshness.catch_up(self._backend.storage, info, request.query)
-            return await handler(Call(request, info, identity, strategy))
+            rules = strategy.of_part(info.subresource)
+            return await handler(Call(request, info, identity, rules))
         except StorageFailed as error:
             raise freshness.answer_to(error) from error
 

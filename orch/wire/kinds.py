@@ -86,7 +86,8 @@ NAMESPACES = Resource(
 )  # fmt: skip
 NODES = Resource("", "v1", "nodes", "node", Node, False, ("no",), ("status", "proxy"))
 PODS = Resource(
-    "", "v1", "pods", "pod", Pod, True, ("po",), ("status", "binding", "eviction", "log"),
+    "", "v1", "pods", "pod", Pod, True, ("po",),
+    ("status", "binding", "ephemeralcontainers", "eviction", "log"),
     categories=("all",),
 )  # fmt: skip
 EVENTS = Resource("", "v1", "events", "event", Event, True, ("ev",), create_on_update=True)

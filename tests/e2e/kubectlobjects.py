@@ -94,6 +94,17 @@ def patching_status(w: World) -> None:
     w.gone("reported")
 
 
+def debugging(w: World) -> None:
+    w.made("debugged")
+    for name, more in (("one", ("--target=c",)), ("two", ())):
+        w.run("debug", "debugged", "--image=busybox:1", "-c", name, *more)
+    path = ".spec.ephemeralContainers[*]['name', 'targetContainerName']"
+    assert w.value("pod/debugged", path) == "one two c"
+    done = w.run("debug", "debugged", "--image=i", "-c", "x", "--target=nobody", code=1)
+    assert "targetContainerName: Not found" in done.stderr
+    w.gone("debugged")
+
+
 def editing(w: World) -> None:
     w.made("edited")
     editor = w.directory / "editor"

@@ -88,8 +88,6 @@ def _prepared(target: Target, sent: Document, old: Document) -> Document:
     new = {**sent, "metadata": dict(sent["metadata"])}
     metadata.stamp_changed(new, old)
     match target.subresource:
-        case "":
-            target.strategy.prepare_update(new, old)
         case "status":
             target.strategy.prepare_status(new, old)
         case "finalize":
@@ -97,6 +95,8 @@ def _prepared(target: Target, sent: Document, old: Document) -> Document:
             new["metadata"] = old["metadata"]
             keep(new, old, "status")
             new["spec"] = {**(old.get("spec") or {}), "finalizers": finalizers}
+        case _:
+            target.strategy.prepare_update(new, old)
     return new
 
 

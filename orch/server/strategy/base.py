@@ -51,6 +51,7 @@ class Strategy:
     names for them; `watched_by` those by which many clients watch a few objects each. `grace_s` is
     how long a deletion leaves the object in place (0: none), given the document and what the
     caller asked for. `returns_deleted`: the answer to a deletion is the object, not a Status.
+    `parts` are subresources by which a part of the object is changed by rules of its own.
     """
 
     resource: Resource
@@ -65,11 +66,16 @@ class Strategy:
     validate: Callable[[Document, Document | None], Sequence[Cause]] = _no_causes
     grace_s: Callable[[Document, int | None], int] = _no_grace
     returns_deleted: bool = False
+    parts: Mapping[str, Strategy] = field(default_factory=dict)
 
     @property
     def field_names(self) -> frozenset[str]:
         scope = METADATA_FIELDS if self.resource.namespaced else METADATA_FIELDS[:1]
         return frozenset((*scope, *self.paths, *self.aliases))
+
+    def of_part(self, subresource: str) -> Strategy:
+        """The rules by which the object is changed there."""
+        return self.parts.get(subresource, self)
 
     def selectable_fields(self, document: Document) -> dict[str, str]:
         """Every field the kind can be selected by, as text."""

@@ -32,7 +32,7 @@ def fill(spec: Document) -> None:
             spec[name] = value
     spec.setdefault("securityContext", {})
     for container in containers_of(spec):
-        _fill_container(container, host_network=bool(spec.get("hostNetwork")))
+        fill_container(container, host_network=bool(spec.get("hostNetwork")))
     for volume in spec.get("volumes") or ():
         _fill_volume(volume)
     _tolerate_unusable_nodes(spec)
@@ -44,7 +44,8 @@ def containers_of(spec: Document) -> Iterator[Document]:
         yield from spec.get(name) or ()
 
 
-def _fill_container(container: Document, *, host_network: bool) -> None:
+def fill_container(container: Document, *, host_network: bool) -> None:
+    """Complete one container of a spec in place."""
     container.setdefault("resources", {})
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from orch.server import fieldcauses as causes
 from orch.server.strategy import poddefaults, podvalidation
@@ -37,7 +40,25 @@ def _prepare_update(new: Document, old: Document) -> None:
     if (new.get("spec") or {}) != (old.get("spec") or {}):
         poddefaults.fill(new.setdefault("spec", {}))
         if new["spec"] != old.get("spec"):
-            new["metadata"]["generation"] = (old["metadata"].get("generation") or 1) + 1
+            new["metadata"]["generation"] = _next_generation(old)
+
+
+def _next_generation(old: Document) -> int:
+    return int(old["metadata"].get("generation") or 1) + 1
+
+
+def _prepare_ephemeral(new: Document, old: Document) -> None:
+    """Of all that is sent only the ephemeral containers count."""
+    before = old.get("spec") or {}
+    sent = copy.deepcopy((new.get("spec") or {}).get("ephemeralContainers") or [])
+    for container in sent:
+        poddefaults.fill_container(container, host_network=False)
+    spec = {name: part for name, part in before.items() if name != "ephemeralContainers"}
+    new["spec"] = {**spec, "ephemeralContainers": sent} if sent else spec
+    new["metadata"] = dict(old["metadata"])
+    keep(new, old, "status")
+    if new["spec"] != before:
+        new["metadata"]["generation"] = _next_generation(old)
 
 
 def _prepare_status(new: Document, old: Document) -> None:
@@ -51,16 +72,31 @@ def _prepare_status(new: Document, old: Document) -> None:
 def _validate(new: Document, old: Document | None) -> list[Cause]:
     spec = new.get("spec") or {}
     if old is None:
-        return [*_unplaced_mirror_causes(new), *podvalidation.spec_causes(spec)]
+        return [*_created_causes(new), *podvalidation.spec_causes(spec)]
     found = list(_mirror_causes(new, old))
     if spec != (old.get("spec") or {}):
         found += podvalidation.update_causes(spec, old.get("spec") or {})
     return found
 
 
-def _unplaced_mirror_causes(new: Document) -> Iterator[Cause]:
-    """What stands for a file of a node is on it from the beginning."""
-    mirrored = (new["metadata"].get("annotations") or {}).get(ANNOTATION_CONFIG_MIRROR)
+def _validate_ephemeral(new: Document, old: Document | None) -> list[Cause]:
+    before = old or {}
+    if _mirrored(new) is not None:
+        why = "static pods do not support ephemeral containers"
+        return [causes.forbidden("spec.ephemeralContainers", why)]
+    return list(podvalidation.ephemeral_causes(new.get("spec") or {}, before.get("spec") or {}))
+
+
+def _mirrored(pod: Document) -> Any:
+    """The mirror annotation; None when there is none."""
+    return (pod["metadata"].get("annotations") or {}).get(ANNOTATION_CONFIG_MIRROR)
+
+
+def _created_causes(new: Document) -> Iterator[Cause]:
+    """What stands for a file of a node is on it from the beginning, with all that the file says."""
+    mirrored = _mirrored(new)
+    if mirrored is None and (new.get("spec") or {}).get("ephemeralContainers"):
+        yield causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if mirrored is not None and not node_of(new):
         yield causes.invalid_value(
             f"metadata.annotations[{ANNOTATION_CONFIG_MIRROR}]",
@@ -71,10 +107,7 @@ def _unplaced_mirror_causes(new: Document) -> Iterator[Cause]:
 
 def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:
     """A mirror pod reaches for nothing of the API (`nodegraph`): it stays one, whoever writes."""
-    before, after = (
-        (pod["metadata"].get("annotations") or {}).get(ANNOTATION_CONFIG_MIRROR)
-        for pod in (old, new)
-    )
+    before, after = _mirrored(old), _mirrored(new)
     if before != after:
         may_not = "add" if before is None else "remove or update"
         yield causes.forbidden(
@@ -93,7 +126,7 @@ def _grace_s(pod: Document, asked_s: int | None) -> int:
     return DEFAULT_GRACE_S if own is None else min(int(own), _GRACE_MAX_S)
 
 
-STRATEGY = Strategy(
+_OBJECT = Strategy(
     PODS,
     paths=(
         "spec.nodeName",
@@ -115,3 +148,5 @@ STRATEGY = Strategy(
     grace_s=_grace_s,
     returns_deleted=True,
 )
+_EPHEMERAL = replace(_OBJECT, prepare_update=_prepare_ephemeral, validate=_validate_ephemeral)
+STRATEGY = replace(_OBJECT, parts={"ephemeralcontainers": _EPHEMERAL})

@@ -1,7 +1,8 @@
 """Is a pod spec one an agent could run, and is a change to it allowed? Pure.
 
 Checks what the agent acts on and what most authors get wrong; fields the server does not know
-pass. What may change after creation: images, deadlines, further tolerations.
+pass. What may change after creation: images, deadlines, further tolerations; ephemeral containers
+may be added, by a subresource of their own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ _CHOICES = {
 _INT32_MAX = 2**31 - 1
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
-_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_LASTING = ("initContainers", "containers")
+_LISTS = (*_LASTING, "ephemeralContainers")
+# K:pkg/apis/core/validation/validation.go allowedEphemeralContainerFields: those it leaves out
+_NOT_EPHEMERAL = (
+    "ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules",
+    "livenessProbe", "readinessProbe", "startupProbe", "lifecycle",
+)  # fmt: skip
+_NO_EPHEMERAL = "cannot be set for an Ephemeral Container"
 _ONLY_CHANGES = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
     " `spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations`"
@@ -72,6 +80,41 @@ def update_causes(new: Document, old: Document) -> Iterator[Cause]:
         )
     if _fixed_part(new) != _fixed_part(old):
         yield causes.forbidden("spec", _ONLY_CHANGES)
+
+
+def ephemeral_causes(new: Document, old: Document) -> Iterator[Cause]:
+    """What is wrong with the ephemeral containers of a pod that has others (`old`) already."""
+    path = "spec.ephemeralContainers"
+    containers = new.get("ephemeralContainers") or []
+    by_name = {container.get("name"): container for container in containers}
+    for before in old.get("ephemeralContainers") or ():
+        after = by_name.get(before.get("name"))
+        if after != before:
+            may_not = "removed" if after is None else "changed"
+            name = before.get("name")
+            text = f'existing ephemeral containers "{name}" may not be {may_not}'
+            yield causes.forbidden(path, text)
+    lasting = {c.get("name") or "" for name in _LASTING for c in new.get(name) or ()}
+    yield from _name_causes(containers, path, set(lasting))
+    volumes = {volume.get("name") for volume in new.get("volumes") or ()}
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]"
+        yield from _container_causes(container, at, volumes)
+        target = container.get("targetContainerName")
+        if target and target not in lasting:
+            yield causes.not_found(f"{at}.targetContainerName", target)
+        yield from _not_ephemeral_causes(container, at)
+
+
+def _not_ephemeral_causes(container: Document, path: str) -> Iterator[Cause]:
+    """What only a part of the workload may have."""
+    for name in _NOT_EPHEMERAL:
+        if container.get(name):
+            yield causes.forbidden(f"{path}.{name}", _NO_EPHEMERAL)
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        for name in ("subPath", "subPathExpr"):
+            if mount.get(name):
+                yield causes.forbidden(f"{path}.volumeMounts[{index}].{name}", _NO_EPHEMERAL)
 
 
 def _fixed_part(spec: Document) -> Document:

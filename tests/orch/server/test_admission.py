@@ -131,6 +131,14 @@ def test_a_node_reports_only_on_its_own_pods_and_leaves_their_labels() -> None:
     assert "labels" in refusal(pods.STRATEGY, relabelled, own)
 
 
+def test_a_node_adds_no_containers_to_a_pod() -> None:
+    # K:plugin/pkg/admission/noderestriction: of subresources only 'status' and 'eviction'
+    target = Target(pods.STRATEGY, NODE, "default", "p", "ephemeralcontainers")
+    with pytest.raises(ApiError, match="may not add containers") as caught:
+        restriction().check(target, pod(), pod())
+    assert caught.value.code == 403
+
+
 def test_others_and_other_kinds_are_not_its_business() -> None:
     assert not refusal(nodes.STRATEGY, node("n2"), identity=Identity("admin"))
     assert not refusal(events.STRATEGY, {"metadata": {"name": "e"}})

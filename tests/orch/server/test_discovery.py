@@ -70,7 +70,8 @@ def test_the_aggregated_form_describes_every_resource_with_its_subresources() ->
     assert pods["responseKind"] == {"group": "", "version": "v1", "kind": "Pod"}
     kinds = {s["subresource"]: s["responseKind"]["kind"] for s in pods["subresources"]}
     assert kinds == {
-        "status": "Pod", "binding": "Binding", "eviction": "Eviction", "log": "Pod",
+        "status": "Pod", "binding": "Binding", "ephemeralcontainers": "Pod",
+        "eviction": "Eviction", "log": "Pod",
     }  # fmt: skip
     named = [group["metadata"]["name"] for group in read("/apis", V2)["items"]]
     assert named == list(dict.fromkeys(one.group for one in RESOURCES if one.group))
@@ -86,6 +87,7 @@ def test_a_client_finds_by_the_group_of_a_subresource_what_to_send() -> None:
         "v1",
     )
     assert "group" not in listed["pods/status"]
+    assert listed["pods/ephemeralcontainers"]["verbs"] == ["get", "patch", "update"]
 
 
 def test_a_review_is_only_created() -> None:

@@ -11,6 +11,7 @@ from tests.orch.server.harness import (
     NAMESPACES,
     NODES,
     PODS,
+    STRATEGIC,
     Api,
     lease,
     node,
@@ -303,6 +304,42 @@ async def test_tables_and_reduced_objects_are_answered_when_asked_for(api: Api) 
     assert "spec" not in reduced["items"][0]
     refused = await api.call("GET", PODS, accept="application/xml")
     assert (refused.status, refused.json["reason"]) == (406, "NotAcceptable")
+
+
+async def test_a_running_pod_gets_an_ephemeral_container(api: Api) -> None:
+    """The patch is what `kubectl debug --image=busybox:1 --target=c` sends."""
+    made = (await api.call("POST", PODS, pod("p", node="n1"))).json
+    path = f"{PODS}/p/ephemeralcontainers"
+    debug = {"image": "busybox:1", "imagePullPolicy": "IfNotPresent", "name": "debug",
+             "resources": {}, "targetContainerName": "c",
+             "terminationMessagePolicy": "File"}  # fmt: skip
+    order = {"$setElementOrder/ephemeralContainers": [{"name": "debug"}]}
+    patch = {"spec": {**order, "ephemeralContainers": [debug]}}
+    patched = await api.call("PATCH", path, patch, content_type=STRATEGIC)
+    assert patched.status == 200, patched.text
+    (container,) = patched.json["spec"]["ephemeralContainers"]
+    assert container == {**debug, "terminationMessagePath": "/dev/termination-log"}
+    assert patched.json["metadata"]["generation"] == 2
+    assert patched.json == (await api.call("GET", path)).json
+    assert patched.json == (await api.call("GET", f"{PODS}/p")).json
+    assert patched.json["spec"]["containers"] == made["spec"]["containers"]
+
+    changed = patched.json
+    changed["spec"]["containers"][0]["image"] = "other"
+    changed["spec"]["ephemeralContainers"].append({"name": "more", "image": "i"})
+    put = await api.call("PUT", path, changed)
+    assert put.status == 200, put.text
+    assert put.json["spec"]["containers"] == made["spec"]["containers"]
+    assert [one["name"] for one in put.json["spec"]["ephemeralContainers"]] == ["debug", "more"]
+
+    del changed["metadata"]["resourceVersion"]
+    changed["spec"]["ephemeralContainers"] = []
+    refused = await api.call("PUT", path, changed)
+    assert (refused.status, len(refused.json["details"]["causes"])) == (422, 2)
+    assert (await api.call("PATCH", path, patch, user="n1", content_type=STRATEGIC)).status == 403
+    assert (await api.call("POST", path, changed)).headers["Allow"] == "GET,PATCH,PUT"
+    missing = await api.call("PATCH", path.replace("/p/", "/q/"), patch, content_type=STRATEGIC)
+    assert missing.status == 404
 
 
 async def test_server_side_apply_is_said_to_be_unavailable(api: Api) -> None:

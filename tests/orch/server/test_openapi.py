@@ -141,6 +141,7 @@ def test_every_path_that_is_served_is_there() -> None:
     assert set(paths["/api/v1/pods"]) == {"get", "parameters"}
     for subresource in ("status", "log", "eviction", "binding"):
         assert f"{one}/{subresource}" in paths
+    assert set(paths[f"{one}/ephemeralcontainers"]) == {"get", "put", "patch", "parameters"}
     assert "/api/v1/nodes/{name}/proxy/{path}" in paths
     reviews = orjson.loads(
         openapi.documents(RESOURCES)["/openapi/v3/apis/authorization.orch.io/v1"]

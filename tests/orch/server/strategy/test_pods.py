@@ -125,3 +125,55 @@ def test_tolerations_are_not_taken_away() -> None:
     new = copy.deepcopy(old)
     new["spec"]["tolerations"] = old["spec"]["tolerations"][:1]
     assert [c.field for c in STRATEGY.validate(new, old)] == ["spec.tolerations"]
+
+
+EPHEMERAL = STRATEGY.of_part("ephemeralcontainers")
+DEBUG = {"name": "debug", "image": "i", "targetContainerName": "c"}
+
+
+def test_there_only_ephemeral_containers_are_taken_of_what_is_sent() -> None:
+    old = created()
+    before = copy.deepcopy(old)
+    new = copy.deepcopy(old)
+    new["metadata"]["labels"] = {"a": "b"}
+    new["status"] = {"phase": "Failed"}
+    new["spec"] |= {"hostNetwork": True, "ephemeralContainers": [dict(DEBUG)]}
+    EPHEMERAL.prepare_update(new, old)
+    assert old == before
+    assert new["metadata"] == {**before["metadata"], "generation": 2}
+    assert new["status"] == before["status"]
+    (debug,) = new["spec"].pop("ephemeralContainers")
+    assert new["spec"] == before["spec"]
+    assert (debug["imagePullPolicy"], debug["targetContainerName"]) == ("Always", "c")
+
+
+def test_the_same_again_is_no_new_generation() -> None:
+    old = created()
+    old["spec"]["ephemeralContainers"] = [dict(DEBUG)]
+    new = copy.deepcopy(old)
+    EPHEMERAL.prepare_update(new, old)
+    assert new["metadata"]["generation"] == 2  # defaults are filled in
+    again = copy.deepcopy(new)
+    EPHEMERAL.prepare_update(again, new)
+    assert again == new
+
+
+def test_they_are_not_set_on_create_nor_added_to_a_static_pod() -> None:
+    fields = [
+        cause.field for cause in STRATEGY.validate(created(ephemeralContainers=[DEBUG]), None)
+    ]
+    assert fields == ["spec.ephemeralContainers"]
+    mirror = created(ephemeralContainers=[DEBUG], nodeName="n1")
+    mirror["metadata"]["annotations"] = {"orch.io/config.mirror": "x"}
+    assert not STRATEGY.validate(mirror, None)
+    more = copy.deepcopy(mirror)
+    more["spec"]["ephemeralContainers"].append({**DEBUG, "name": "more"})
+    (cause,) = EPHEMERAL.validate(more, mirror)
+    assert cause.message == "Forbidden: static pods do not support ephemeral containers"
+
+
+def test_elsewhere_they_do_not_change() -> None:
+    old = created()
+    new = copy.deepcopy(old)
+    new["spec"]["ephemeralContainers"] = [dict(DEBUG)]
+    assert [cause.field for cause in STRATEGY.validate(new, old)] == ["spec"]

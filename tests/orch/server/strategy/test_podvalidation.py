@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orch.server.strategy.podvalidation import spec_causes
+from orch.server.strategy.podvalidation import ephemeral_causes, spec_causes
 
 CONTAINER = {"name": "c", "image": "i"}
 
@@ -92,3 +92,71 @@ def test_a_spec_no_agent_could_run_is_refused_with_every_cause(spec, found) -> N
     assert len(texts) == len(found), texts
     for text, start in zip(texts, found, strict=True):
         assert text.startswith(start)
+
+
+DEBUG = {"name": "debug", "image": "i"}
+AT = "spec.ephemeralContainers"
+NOT_HERE = "Forbidden: cannot be set for an Ephemeral Container"
+
+
+def with_ephemeral(*containers):
+    return {
+        "containers": [CONTAINER],
+        "initContainers": [{"name": "init", "image": "i"}],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "ephemeralContainers": list(containers),
+    }
+
+
+@pytest.mark.parametrize(
+    ("sent", "found"),
+    [
+        ([DEBUG], []),
+        ([{"name": "more", "image": "i"}, DEBUG], []),
+        ([DEBUG, {"name": "more", "image": "i", "targetContainerName": "c"}], []),
+        ([DEBUG, {"name": "more", "image": "i", "targetContainerName": "init"}], []),
+        ([], [f'{AT}: Forbidden: existing ephemeral containers "debug" may not be removed']),
+        (
+            [{**DEBUG, "image": "j"}],
+            [f'{AT}: Forbidden: existing ephemeral containers "debug" may not be changed'],
+        ),
+        ([DEBUG, {"name": "c", "image": "i"}], [f'{AT}[1].name: Duplicate value: "c"']),
+        ([DEBUG, {"name": "init", "image": "i"}], [f'{AT}[1].name: Duplicate value: "init"']),
+        ([DEBUG, DEBUG], [f'{AT}[1].name: Duplicate value: "debug"']),
+        ([DEBUG, {"image": "i"}], [f"{AT}[1].name: Required value"]),
+        ([DEBUG, {"name": "more"}], [f"{AT}[1].image: Required value"]),
+        (
+            [DEBUG, {"name": "more", "image": "i", "targetContainerName": "debug"}],
+            [f'{AT}[1].targetContainerName: Not found: "debug"'],
+        ),
+        (
+            [DEBUG, {"name": "more", "image": "i", "ports": [{"containerPort": 80}]}],
+            [f"{AT}[1].ports: {NOT_HERE}"],
+        ),
+        (
+            [DEBUG, {"name": "more", "image": "i", "lifecycle": {"preStop": {}}, "resources": {}}],
+            [f"{AT}[1].lifecycle: {NOT_HERE}"],
+        ),
+        (
+            [
+                DEBUG,
+                {
+                    "name": "more",
+                    "image": "i",
+                    "volumeMounts": [
+                        {"name": "v", "mountPath": "/v", "subPath": "x"},
+                        {"name": "w", "mountPath": "/w"},
+                    ],
+                },
+            ],
+            [
+                f'{AT}[1].volumeMounts[1].name: Not found: "w"',
+                f"{AT}[1].volumeMounts[0].subPath: {NOT_HERE}",
+            ],
+        ),
+    ],
+)
+def test_ephemeral_containers_are_only_added(sent, found) -> None:
+    """K:pkg/apis/core/validation TestValidatePodEphemeralContainersUpdate."""
+    causes = ephemeral_causes(with_ephemeral(*sent), with_ephemeral(DEBUG))
+    assert [f"{cause.field}: {cause.message}" for cause in causes] == found
