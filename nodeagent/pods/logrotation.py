@@ -2,7 +2,7 @@
 
 The newest file set aside stays as it is, older ones are compressed, and the oldest beyond the
 number of files go (reference agent, `container_log_manager`). The runtime is told to reopen its
-log; when it does not, the log gets its name back.
+log; when it does not, or the agent ends before it has, the log gets its name back.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class LogRotation:
         await asyncio.to_thread(path.rename, aside)
         try:
             await self._runtime.reopen_log(detail.container.id)
-        except RuntimeCallError:
-            await asyncio.to_thread(aside.replace, path)  # it still writes to this one
+        except (RuntimeCallError, asyncio.CancelledError):
+            await asyncio.to_thread(_put_back, aside, path)
             raise
         if self._bounds.max_files < 2:
             await asyncio.to_thread(aside.unlink)
@@ -103,6 +103,12 @@ def _size(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0  # the container went meanwhile
+
+
+def _put_back(aside: Path, path: Path) -> None:
+    """The runtime writes on to this log, unless it has begun a new one and only did not say so."""
+    if not path.exists():
+        aside.rename(path)
 
 
 def _make_room(path: Path, *, keep: int) -> None:
@@ -121,8 +127,12 @@ def _make_room(path: Path, *, keep: int) -> None:
 def _compress(path: Path) -> None:
     """Whole or not at all: the compressed file appears under its name when it is complete."""
     unfinished = path.with_name(path.name + _UNFINISHED)
-    with path.open("rb") as source, gzip.open(unfinished, "wb") as target:
-        shutil.copyfileobj(source, target)
-    unfinished.chmod(path.stat().st_mode & 0o777)
-    unfinished.rename(path.with_name(path.name + _GZIP))
+    try:
+        with path.open("rb") as source, gzip.open(unfinished, "wb") as target:
+            shutil.copyfileobj(source, target)
+        unfinished.chmod(path.stat().st_mode & 0o777)
+        unfinished.rename(path.with_name(path.name + _GZIP))
+    except OSError:
+        unfinished.unlink(missing_ok=True)  # on a full disk it would hold the last room there is
+        raise
     path.unlink()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import gzip
+import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from nodeagent.pods.logrotation import LogBounds, LogRotation
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import PodSettings
-from nodeagent.runtime.base import RuntimeCallError
+from nodeagent.runtime.base import RuntimeCallError, RuntimeTimeout
+from orch.component import loops
 from tests.fakes.pods import exited, instance, logged, sandbox, seen
 from tests.fakes.runtime import FakeRuntime
 
@@ -109,6 +115,40 @@ async def test_a_runtime_that_does_not_reopen_gets_its_log_back(
     assert caplog.text.count("cannot rotate the log") == 1
     rotated.runtime.heal("reopen_log")
     assert len(await rotated.fill("a")) == 2
+
+
+async def test_an_agent_that_ends_while_the_runtime_hangs_gives_the_log_its_name_back(
+    rotated: Rotated,
+) -> None:
+    held = rotated.runtime.hold("reopen_log")
+    rotated.log.write_text("a" * 101)
+    step = loops.spawn(rotated.rotation.step(), name="step")
+    await held.reached.wait()
+    await loops.cancel(step)
+    assert [path.name for path in rotated.log.parent.iterdir()] == ["0.log"]
+
+
+async def test_a_log_that_was_begun_anew_without_an_answer_is_kept(rotated: Rotated) -> None:
+    async def begin_and_fail(container_id: str) -> None:
+        await asyncio.to_thread(rotated.log.write_text, "new")
+        raise RuntimeTimeout("reopen_log", "no answer within 2 s")
+
+    rotated.runtime.reopen_log = begin_and_fail  # type: ignore[method-assign]
+    assert await rotated.fill("a") == ["0.log", "0.log.20260131-120001.000000"]
+    assert rotated.log.read_text() == "new"
+
+
+async def test_compressing_on_a_full_disk_leaves_no_half_file(
+    rotated: Rotated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fill_up(_source: IO[bytes], target: IO[bytes]) -> None:
+        target.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    aside = await rotated.fill("a")
+    monkeypatch.setattr(shutil, "copyfileobj", fill_up)
+    assert await rotated.fill("b") == aside
+    assert "cannot rotate the log" in caplog.text and "No space left" in caplog.text
 
 
 async def test_logs_of_ended_containers_and_missing_ones_are_left(rotated: Rotated) -> None:
