@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from nodeagent.config.layers import FlagValue
-from orch.component import metricflags, versionflags
+from orch.component import featureflags, metricflags, usage, versionflags
 from orch.component.stability import MetricPolicy, Release
 from orch.component.usage import Parser
 from orch.component.yamlfile import FieldPath
@@ -39,14 +39,6 @@ class Options:
     metric_policy: MetricPolicy
 
 
-def _boolean(text: str) -> bool:
-    if text.lower() in ("true", "1"):
-        return True
-    if text.lower() in ("false", "0"):
-        return False
-    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-
-
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
@@ -61,10 +53,6 @@ def _pairs(text: str) -> dict[str, str]:
     return pairs
 
 
-def _boolean_pairs(text: str) -> dict[str, bool]:
-    return {key: _boolean(value) for key, value in _pairs(text).items()}
-
-
 _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ("--address", ("address",), str, "address to serve on"),
     ("--port", ("port",), int, "port to serve on"),
@@ -76,11 +64,16 @@ _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ("--tls-cipher-suites", ("tlsCipherSuites",), _words, "IANA names of suites, NAME,…"),
     ("--read-only-port", ("readOnlyPort",), int, "plain port for everyone to read; 0: none"),
     ("--client-ca-file", ("authentication", "x509", "clientCAFile"), str, "CA of client certs"),
-    ("--anonymous-auth", ("authentication", "anonymous", "enabled"), _boolean, "let nobodies in"),
+    (
+        "--anonymous-auth",
+        ("authentication", "anonymous", "enabled"),
+        usage.boolean,
+        "let nobodies in",
+    ),
     (
         "--authentication-token-webhook",
         ("authentication", "webhook", "enabled"),
-        _boolean,
+        usage.boolean,
         "have bearer tokens reviewed by the API server",
     ),
     (
@@ -113,11 +106,16 @@ _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ("--runtime-request-timeout", ("runtimeRequestTimeout",), str, "deadline of a runtime call"),
     ("--cgroup-root", ("cgroupRoot",), str, "cgroup below which pods run"),
     ("--max-pods", ("maxPods",), int, "most pods on this node"),
-    ("--register-node", ("registerNode",), _boolean, "register with the API server"),
+    ("--register-node", ("registerNode",), usage.boolean, "register with the API server"),
     ("--node-status-update-frequency", ("nodeStatusUpdateFrequency",), str, "status interval"),
-    ("--seccomp-default", ("seccompDefault",), _boolean, "RuntimeDefault where none is asked for"),
-    ("--fail-cgroupv1", ("failCgroupV1",), _boolean, "refuse to start on cgroup v1"),
-    ("--feature-gates", ("featureGates",), _boolean_pairs, "NAME=true|false,…"),
+    (
+        "--seccomp-default",
+        ("seccompDefault",),
+        usage.boolean,
+        "RuntimeDefault where none is asked for",
+    ),
+    ("--fail-cgroupv1", ("failCgroupV1",), usage.boolean, "refuse to start on cgroup v1"),
+    ("--feature-gates", ("featureGates",), featureflags.gates, "NAME=true|false,…"),
     ("--logging-format", ("logging", "format"), str, "text or json"),
     ("--log-level", ("logging", "level"), str, "debug, info, warning or error"),
 )

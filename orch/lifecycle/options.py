@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch.component import metricflags, versionflags, zpages
+from orch.component import featureflags, metricflags, usage, versionflags, zpages
 from orch.component.daemon import SetupError
-from orch.component.features import FeatureError, Features
+from orch.component.features import Features
 from orch.component.stability import MetricPolicy, Release
 from orch.component.usage import Parser
 from orch.lifecycle.records import Settings
-from orch.wire import durations
 
 PROGRAM = "orch-controller-manager"
 DEFAULT_PORT = 10257
@@ -69,10 +68,6 @@ def parse(argv: Sequence[str]) -> Options:
     )
     _check_settings(settings)
     _check_serving(values)
-    try:
-        features = Features(values.feature_gates, values.emulated_version)
-    except FeatureError as error:
-        raise SetupError(f"--feature-gates: {error}") from None
     return Options(
         kubeconfig=values.kubeconfig,
         settings=settings,
@@ -85,7 +80,7 @@ def parse(argv: Sequence[str]) -> Options:
         client_ca_file=values.client_ca_file,
         logging_format=values.logging_format,
         log_level=values.log_level,
-        features=features,
+        features=featureflags.features_of(values),
         emulated_version=values.emulated_version,
         metric_policy=metricflags.policy_of(values),
         shown=zpages.flags_of(flags, values),
@@ -103,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--kubeconfig", required=True, help="how to reach the API server")
     flags.add_argument(
         "--leader-elect",
-        type=_boolean,
+        type=usage.boolean,
         nargs="?",
         const=True,
         default=True,
@@ -113,13 +108,7 @@ def parser() -> argparse.ArgumentParser:
     _serving(flags.add_argument_group("serving /healthz, /livez, /readyz, /metrics"))
     flags.add_argument("--logging-format", choices=("text", "json"), default="text")
     flags.add_argument("--log-level", default="info", help="debug, info, warning or error")
-    flags.add_argument(
-        "--feature-gates",
-        type=_gates,
-        default={},
-        metavar="NAME=true|false,…",
-        help="features to switch on or off",
-    )
+    featureflags.add_to(flags)
     metricflags.add_to(flags)
     return flags
 
@@ -134,7 +123,7 @@ def _judging(flags: argparse._ArgumentGroup) -> None:
             "the same for a node that never reported",
         ),
     ):
-        flags.add_argument(name, type=_duration, default=default, help=text)
+        flags.add_argument(name, type=usage.duration, default=default, help=text)
     for name, number, text in (
         ("--node-eviction-rate", _DEFAULTS.eviction_rate, "nodes per second and zone"),
         (
@@ -194,24 +183,3 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return address == "localhost"
-
-
-def _duration(text: str) -> float:
-    try:
-        return durations.parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _gates(text: str) -> dict[str, bool]:
-    gates = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = pair.partition("=")
-        gates[name.strip()] = _boolean(value.strip())
-    return gates
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")

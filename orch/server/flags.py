@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch.component import metricflags, versionflags, zpages
+from orch.component import featureflags, metricflags, usage, versionflags, zpages
 from orch.component.daemon import SetupError
-from orch.component.features import FeatureError, Features
+from orch.component.features import Features
 from orch.component.stability import MetricPolicy, Release
 from orch.component.usage import Parser
 from orch.server import authflags, limitflags, storageflags
 from orch.server.authflags import AuthFlags
 from orch.server.limitflags import AuditFlags, LimitFlags
 from orch.server.storageflags import StorageFlags
-from orch.wire.durations import parse_duration
 from orch.wire.names import APISERVER_PORT
 
 DEBUG_LEVEL = 4  # of -v
@@ -62,10 +61,6 @@ def parse(argv: Sequence[str]) -> Flags:
         )
     if not 0 <= values.secure_port < 65536:
         raise SetupError(f"--secure-port={values.secure_port}: must be between 0 and 65535")
-    try:
-        features = Features(values.feature_gates, values.emulated_version)
-    except FeatureError as error:
-        raise SetupError(f"--feature-gates: {error}") from None
     return Flags(
         bind_address=values.bind_address,
         secure_port=values.secure_port,
@@ -86,7 +81,7 @@ def parse(argv: Sequence[str]) -> Flags:
         shutdown_delay_s=values.shutdown_delay_duration,
         logging_format=values.logging_format,
         verbosity=values.v,
-        features=features,
+        features=featureflags.features_of(values),
         emulated_version=values.emulated_version,
         metric_policy=metricflags.policy_of(values),
         shown=zpages.flags_of(parser, values),
@@ -107,10 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     limitflags.add_audit(parser.add_argument_group("audit"))
     _proxy_flags(parser.add_argument_group("node proxy"))
     _logging_flags(parser.add_argument_group("logging"))
-    parser.add_argument(
-        "--feature-gates", type=_gates, default={}, metavar="NAME=true|false,…",
-        help="features to switch on or off",
-    )  # fmt: skip
+    featureflags.add_to(parser)
     metricflags.add_to(parser)
     return parser
 
@@ -143,7 +135,7 @@ def _serving_flags(group: _Group) -> None:
     )
     group.add_argument(
         "--shutdown-delay-duration",
-        type=_duration,
+        type=usage.duration,
         default=0.0,
         metavar="DURATION",
         help="keep serving this long after /readyz began to fail",
@@ -168,20 +160,3 @@ def _proxy_flags(group: _Group) -> None:
 def _logging_flags(group: _Group) -> None:
     group.add_argument("--logging-format", choices=("text", "json"), default="text")
     group.add_argument("-v", type=int, default=0, metavar="LEVEL", help="4 and above: debug")
-
-
-def _duration(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _gates(text: str) -> dict[str, bool]:
-    gates = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = pair.partition("=")
-        if value.lower() not in ("true", "false"):
-            raise argparse.ArgumentTypeError(f"{pair!r} is not NAME=true or NAME=false")
-        gates[name.strip()] = value.lower() == "true"
-    return gates

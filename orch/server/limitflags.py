@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orch.component import usage
 from orch.component.daemon import SetupError
 from orch.server import auditpolicy
 from orch.server.audit import Auditor, Counts
 from orch.server.auditlog import AuditLog, Rotation
 from orch.server.inflight import MAX_READS, MAX_WRITES
-from orch.wire.durations import parse_duration
 
 DEFAULT_TIMEOUT_S = 60.0
 _MIB = 1024 * 1024
@@ -46,7 +46,7 @@ def add_limits(group: argparse._ArgumentGroup) -> None:
         help="writing requests under way at most; 0: no bound",
     )  # fmt: skip
     group.add_argument(
-        "--request-timeout", type=_duration, default=DEFAULT_TIMEOUT_S, metavar="DURATION",
+        "--request-timeout", type=usage.duration, default=DEFAULT_TIMEOUT_S, metavar="DURATION",
         help="for a request that is no watch and not proxied; its `timeout` may shorten it",
     )  # fmt: skip
 
@@ -103,10 +103,3 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return int(text)
-
-
-def _duration(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from orch.component import usage
 from orch.component.daemon import SetupError
 from orch.server.storage.base import Storage
 from orch.server.storage.sqlite import SqliteStorage
-from orch.wire.durations import parse_duration
 
 DEFAULT_DATA_DIR = Path("/var/lib/orch-apiserver")
 STORAGE_FILE = "state.db"
@@ -52,7 +52,7 @@ def add_to(group: argparse._ArgumentGroup) -> None:
         "--etcd-prefix", default=DEFAULT_PREFIX, help="what all keys in etcd begin with"
     )
     group.add_argument(
-        "--etcd-compaction-interval", type=_duration, default=DEFAULT_COMPACTION_S,
+        "--etcd-compaction-interval", type=usage.duration, default=DEFAULT_COMPACTION_S,
         metavar="DURATION", help="how often etcd is told to forget old revisions; 0: never",
     )  # fmt: skip
 
@@ -97,12 +97,5 @@ def _servers(text: str) -> tuple[str, ...]:
 
     try:
         return parse_servers([server.strip() for server in text.split(",")])
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _duration(text: str) -> float:
-    try:
-        return parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

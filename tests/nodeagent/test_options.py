@@ -104,8 +104,8 @@ def test_every_overriding_flag_has_a_case_here() -> None:
     [
         ("--port=many", "invalid int value: 'many'"),
         ("--register-node=perhaps", "'perhaps' is neither true nor false"),
-        ("--feature-gates=NodeAgentPSI", "'NodeAgentPSI' is not KEY=VALUE"),
-        ("--feature-gates=NodeAgentPSI=on", "'on' is neither true nor false"),
+        ("--feature-gates=NodeAgentPSI", "'NodeAgentPSI' is not NAME=true or NAME=false"),
+        ("--feature-gates=NodeAgentPSI=on", "'NodeAgentPSI=on' is not NAME=true or NAME=false"),
         ("--node-labels=zone", "'zone' is not KEY=VALUE"),
         ("--node-labels==a", "'=a' is not KEY=VALUE"),
         ("--hostname=x", "unrecognized arguments: --hostname=x"),  # no abbreviations

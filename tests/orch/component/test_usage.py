@@ -1,5 +1,6 @@
 """Every daemon says in one line what it does not understand of its command line."""
 
+import argparse
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from nodeagent import main as agent
 from nodeagent.hollow import main as hollow
+from orch.component import usage
 from orch.component.usage import USAGE
 from orch.lifecycle import main as controller
 from orch.server import main as server
@@ -30,3 +32,26 @@ def test_a_wrong_flag_is_answered_in_one_line(
     assert ended.value.code == USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{name}: error: ") and line.endswith(f"; see '{name} --help'")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (usage.boolean, "True", True),
+        (usage.boolean, "1", True),
+        (usage.boolean, "false", False),
+        (usage.boolean, "0", False),
+        (usage.duration, "5m30s", 330.0),
+        (usage.duration, "0", 0.0),
+    ],
+)
+def test_values_of_flags_are_read(read: Callable[[str], object], text: str, value: object) -> None:
+    assert read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "text"), [(usage.boolean, "yes"), (usage.boolean, ""), (usage.duration, "soon")]
+)
+def test_another_value_is_named(read: Callable[[str], object], text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=repr(text)):
+        read(text)
