@@ -56,15 +56,6 @@ def containers_of(pod: Pod) -> list[tuple[str, Container]]:
     ]
 
 
-def effective_profile(
-    pod: Pod, container: Container, *, seccomp_default: bool, seccomp_root: str
-) -> SeccompSetting:
-    """The setting to give the runtime for `container` of `pod`; as `resolve`."""
-    return resolve(
-        pod, container, seccomp_default=seccomp_default, seccomp_root=seccomp_root
-    ).setting
-
-
 def resolve(
     pod: Pod, container: Container, *, seccomp_default: bool, seccomp_root: str
 ) -> Resolution:

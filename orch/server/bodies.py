@@ -12,7 +12,7 @@ import orjson
 
 from orch.server import media, protobuf
 from orch.server.resources.metadata import drop_nulls
-from orch.wire.errors import ApiError, bad_request
+from orch.wire.errors import bad_request
 
 ACCEPTED = (media.JSON, media.PROTOBUF)
 _AS_JSON = (media.JSON, "")
@@ -24,12 +24,7 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
     if kind == media.PROTOBUF:
         return protobuf.decode(body)
     if kind not in _AS_JSON:
-        raise ApiError(
-            415,
-            "UnsupportedMediaType",
-            "the body of the request was in an unknown format - accepted media types include:"
-            f" {', '.join(ACCEPTED)}",
-        )
+        raise media.unknown_format(ACCEPTED)
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError as error:

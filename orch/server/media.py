@@ -20,6 +20,16 @@ META_GROUP = "meta.k8s.io"
 _ANY_JSON = (JSON, "application/*", "*/*")
 
 
+def unknown_format(accepted: Iterable[str]) -> ApiError:
+    """The refusal of a body whose content type is none of those."""
+    return ApiError(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include:"
+        f" {', '.join(accepted)}",
+    )
+
+
 class Form(Enum):
     """How objects are shown; the values are the `as` parameter."""
 

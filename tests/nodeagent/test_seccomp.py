@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodeagent.runtime.base import SeccompKind, SeccompSetting
-from nodeagent.seccomp import CONFIG_ERROR, SeccompError, effective_profile
+from nodeagent.seccomp import CONFIG_ERROR, SeccompError, resolve
 from orch.wire.pods import Container, Pod
 
 ROOT = "/var/lib/nodeagent/seccomp"
@@ -37,7 +37,8 @@ def effective(
     if pod_profile:
         spec["securityContext"] = {"seccompProfile": pod_profile}
     pod = Pod.from_wire({"metadata": {"name": "web"}, "spec": spec})
-    return effective_profile(pod, container, seccomp_default=seccomp_default, seccomp_root=ROOT)
+    found = resolve(pod, container, seccomp_default=seccomp_default, seccomp_root=ROOT)
+    return found.setting
 
 
 def profile(kind: str, name: str | None = None) -> Profile:
@@ -86,10 +87,8 @@ def test_where_nothing_is_said_the_agents_default_decides(
 def test_no_security_context_at_all_is_nothing_said() -> None:
     container = Container(name="app")
 
-    assert (
-        effective_profile(Pod(), container, seccomp_default=True, seccomp_root=ROOT)
-        == RUNTIME_DEFAULT
-    )
+    found = resolve(Pod(), container, seccomp_default=True, seccomp_root=ROOT)
+    assert found.setting == RUNTIME_DEFAULT
 
 
 @pytest.mark.parametrize("of_pod", [None, profile("RuntimeDefault"), profile("Localhost", "a")])

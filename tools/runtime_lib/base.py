@@ -9,7 +9,6 @@ a lock.
 import datetime
 import json
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Mapping
@@ -107,20 +106,14 @@ def _check_machine() -> None:
 
 def _build(building: Path) -> None:
     building.mkdir()
-    apt = packages.Apt(building / "apt")
-    mirror = apt.mirror(platform.freedesktop_os_release().get("VERSION_CODENAME", ""))
-    suite, archives = apt.download_first(packages.SUITES, mirror, PACKAGES)
-    say(f"unpacking {len(archives)} packages")
     root = building / "root"
-    packages.unpack(archives, root)
+    filled = packages.fill(root, PACKAGES)
     _complete(root)
     record = {
+        **filled,
         "built": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "packages": packages.versions(archives),
         "programs": _ask_versions(building),
-        "suite": suite,
     }
-    shutil.rmtree(building / "apt")
     (building / _RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
 
 

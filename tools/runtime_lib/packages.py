@@ -7,6 +7,7 @@ so that no address is written down anywhere.
 """
 
 import concurrent.futures
+import platform
 import re
 import shutil
 import subprocess
@@ -110,6 +111,21 @@ class Apt:
             "Debug::NoLocking": "true",  # the state is ours alone, and behind a lock of ours
         }
         return [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+
+
+def fill(root: Path, packages: Sequence[str]) -> Mapping[str, object]:
+    """Unpack `packages` with all they depend on below `root`; their suite and versions.
+
+    The state of apt lies beside `root` meanwhile.
+    """
+    state = root.with_name("apt")
+    apt = Apt(state)
+    mirror = apt.mirror(platform.freedesktop_os_release().get("VERSION_CODENAME", ""))
+    suite, archives = apt.download_first(SUITES, mirror, packages)
+    say(f"unpacking {len(archives)} packages")
+    unpack(archives, root)
+    shutil.rmtree(state)
+    return {"packages": versions(archives), "suite": suite}
 
 
 def choose_mirror(listed: str, codename: str) -> str | None:

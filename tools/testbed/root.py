@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 from pathlib import Path
 
 from tools.runtime_lib import locks, packages
-from tools.runtime_lib.progress import RuntimeToolError, run, say
+from tools.runtime_lib.progress import RuntimeToolError, run
 
 PACKAGES = (
     "base-files",
@@ -76,15 +75,9 @@ def ensure(base: Path) -> Path:
 
 def _build(base: Path) -> None:
     base.mkdir()
-    apt = packages.Apt(base / "apt")
-    mirror = apt.mirror(platform.freedesktop_os_release().get("VERSION_CODENAME", ""))
-    suite, archives = apt.download_first(packages.SUITES, mirror, PACKAGES)
-    say(f"unpacking {len(archives)} packages")
     root = base / "root"
-    packages.unpack(archives, root)
+    versions = packages.fill(root, PACKAGES)
     _complete(root)
-    versions = {"packages": packages.versions(archives), "suite": suite}
-    shutil.rmtree(base / "apt")
     (base / _RECORD).write_text(json.dumps(versions, indent=1, sort_keys=True) + "\n")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from orch.server import media
 from orch.server.resources.document import Document
 from orch.server.resources.metadata import drop_nulls
 from orch.server.resources.modify import Change
@@ -24,12 +25,7 @@ _REASONS = {400: "BadRequest", 413: "RequestEntityTooLarge"}
 def change_of(resource: Resource, media_type: str, body: bytes) -> Change:
     """The change a patch body describes; ApiError 400, 413, 415 here and 422 when it is applied."""
     if media_type not in ACCEPTED:
-        raise ApiError(
-            415,
-            "UnsupportedMediaType",
-            "the body of the request was in an unknown format - accepted media types include:"
-            f" {', '.join(ACCEPTED)}",
-        )
+        raise media.unknown_format(ACCEPTED)
     try:
         data: Any = orjson.loads(body)
     except orjson.JSONDecodeError as error:
