@@ -87,6 +87,36 @@ def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
     assert (told / "line").exists(), "a hostPath is the host's"
 
 
+def test_a_pod_that_runs_is_given_a_container_to_debug_it(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    spec = {
+        "nodeName": cluster.node,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [busybox("sleep 1000")],
+    }
+    name = apply(cluster, tmp_path, {"metadata": {"name": "debugged"}, "spec": spec})
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
+    before = container(cluster, name)["containerID"]
+    pod = cluster.pod(name)
+    del pod["metadata"]["resourceVersion"]  # the agent reports beside it
+    pod["spec"]["ephemeralContainers"] = [
+        {**busybox("echo seen"), "name": "debug", "targetContainerName": "c"}
+    ]
+    (tmp_path / "debugged").write_text(json.dumps(pod))
+    path = f"/api/v1/namespaces/default/pods/{name}/ephemeralcontainers"
+    cluster.kubectl("replace", "--raw", path, "-f", str(tmp_path / "debugged"))
+
+    def ended() -> Any:
+        statuses = cluster.pod(name)["status"].get("ephemeralContainerStatuses") or [{}]
+        return statuses[0].get("state", {}).get("terminated")
+
+    assert eventually(ended, within_s=20, what="the container ran and ended")["exitCode"] == 0
+    assert cluster.kubectl("logs", name, "-c", "debug").stdout == "seen\n"
+    assert container(cluster, name)["containerID"] == before
+    cluster.kubectl("delete", "pod", name, "--timeout=20s")
+
+
 def test_a_container_that_keeps_failing_backs_off(cluster: LocalCluster, tmp_path: Path) -> None:
     name = apply(
         cluster,
