@@ -31,8 +31,15 @@ hypothesis.settings.load_profile("any machine")
 
 
 def pytest_sessionstart() -> None:
+    # gRPC's thread stays to the end: who drops the last channel would wait for it, in the loop, and
+    # garbage collection drops channels in the midst of tests that have none.
+    asyncio.run(_begin_grpc())
     # Else asking for the current loop makes one in synchronous tests, which nobody closes.
     asyncio.set_event_loop(None)
+
+
+async def _begin_grpc() -> None:
+    grpc.aio.init_grpc_aio()  # asks for a loop
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,8 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             # First, so that it is torn down last: after the fixtures that stop what they started.
-            # gRPC even before: its asyncio.run leaves no current loop, which looptime asks for.
-            item.fixturenames[:0] = ["grpc_kept", "no_leaked_tasks"]
+            item.fixturenames.insert(0, "no_leaked_tasks")
             if not item.get_closest_marker("may_block"):
                 item.fixturenames.append("no_blocking")  # last: fixtures may read and write files
 
@@ -56,20 +62,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if os.environ.get("CI") and skipped and exitstatus == pytest.ExitCode.OK:
         reporter.write_line(f"{len(skipped)} tests were skipped, which CI does not allow", red=True)
         session.exitstatus = _SKIPPED
-
-
-@pytest.fixture(scope="session", autouse=True)
-def grpc_kept() -> Iterator[None]:
-    """gRPC's thread stays: who drops the last channel would wait for its end, in the loop.
-
-    Channels are dropped by garbage collection too, so that may be in a test that has none.
-    """
-
-    async def begin() -> None:
-        grpc.aio.init_grpc_aio()  # asks for a loop
-
-    asyncio.run(begin())
-    yield
     grpc.aio.shutdown_grpc_aio()
 
 
