@@ -125,9 +125,16 @@ def _periodic(
 ) -> dict[str, Periodic]:
     """The steps that are taken again and again, by name."""
     measuring, reading_s = built.measuring, config.housekeepingInterval
+
+    async def sample() -> None:
+        await pages.step()
+        if measuring.newcomers.have_come():
+            periodic["newcomers"].wake()
+
     steps = {
-        "sampling": (pages.step, reading_s),
+        "sampling": (sample, reading_s),
         "directories": (measuring.sampler.step_disks, parts.DISK_INTERVAL_S),
+        "newcomers": (measuring.newcomers.step, parts.DISK_INTERVAL_S),
         "certificates": (listeners.renewal.step, tlsrenewal.INTERVAL_S),
     }
     if measuring.disks:
@@ -140,7 +147,8 @@ def _periodic(
         steps["evictions"] = (built.evictions.step, evictions.INTERVAL_S)
     if built.triggers:
         steps["pressure triggers"] = (built.triggers.step, _TRIGGER_STEP_S)
-    return {name: Periodic(name, step, interval_s=s) for name, (step, s) in steps.items()}
+    periodic = {name: Periodic(name, step, interval_s=s) for name, (step, s) in steps.items()}
+    return periodic
 
 
 def _loops(built: Parts, periodic: dict[str, Periodic]) -> dict[str, Coroutine[Any, Any, None]]:

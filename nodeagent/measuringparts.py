@@ -18,6 +18,7 @@ from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.endpoint import socket_path
 from nodeagent.stats.host import HostFacts, cgroup_of, raise_open_files
 from nodeagent.stats.layers import RuntimeDiskLoop, RuntimeDisks
+from nodeagent.stats.newcomers import Newcomers
 from nodeagent.stats.runtimepart import RuntimePart
 from nodeagent.stats.runtimestats import RuntimeStatsLoop
 from nodeagent.stats.sampler import Measured, Sampler
@@ -41,6 +42,7 @@ class Measuring:
     disks: RuntimeDiskLoop | None
     runtime_part: RuntimePart | None
     stats: RuntimeStatsLoop | None
+    newcomers: Newcomers
 
 
 class SamplingCheck:
@@ -88,7 +90,7 @@ def build_measuring(
         raise SetupError(
             f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
         )
-    return Measuring(sampler, disks, part, stats)
+    return Measuring(sampler, disks, part, stats, Newcomers(sampler, disks))
 
 
 def pods_cgroup(config: NodeAgentConfiguration) -> str:

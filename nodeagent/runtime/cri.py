@@ -177,8 +177,11 @@ class CriRuntime:
         request = pb.ReopenContainerLogRequest(container_id=container_id)
         await self._write("ReopenContainerLog", request)
 
-    async def container_usage(self) -> Sequence[ContainerUsage]:
-        answer = await self._read("ListContainerStats", pb.ListContainerStatsRequest())
+    async def container_usage(self, container_id: str = "") -> Sequence[ContainerUsage]:
+        request = pb.ListContainerStatsRequest()
+        if container_id:
+            request.filter.id = container_id
+        answer = await self._read("ListContainerStats", request)
         return tuple(cri_usage.container_usage(item) for item in answer.stats)
 
     async def sandbox_usage(self) -> Sequence[SandboxUsage]:

@@ -26,15 +26,24 @@ class Background:
     ) -> None:
         """Refresh everything once; `pods` tell where the containers' cgroups are."""
         self.directories.refresh(directories_of(targets))
-        root = next((f.hierarchy for f in host.files if f.position == layout.PROCESSES), None)
-        if root is not None:
-            self.processes.refresh(
-                {
-                    container.target.id: Container(
-                        f"{root}{container.path}/cgroup.procs", container.cgroup
-                    )
-                    for pod in pods
-                    for container in pod.containers
-                    if container.cgroup
-                }
-            )
+        self.processes.refresh(_containers(host, pods))
+
+    def refresh_new(
+        self, host: Layout, targets: Sequence[PodTarget], pods: Sequence[PodSample]
+    ) -> None:
+        """Read what no refresh has come to yet, and nothing else."""
+        self.directories.refresh_new(directories_of(targets))
+        self.processes.refresh_new(_containers(host, pods))
+
+
+def _containers(host: Layout, pods: Sequence[PodSample]) -> dict[str, Container]:
+    """By id; none where no hierarchy counts processes."""
+    root = next((f.hierarchy for f in host.files if f.position == layout.PROCESSES), None)
+    if root is None:
+        return {}
+    return {
+        container.target.id: Container(f"{root}{container.path}/cgroup.procs", container.cgroup)
+        for pod in pods
+        for container in pod.containers
+        if container.cgroup
+    }

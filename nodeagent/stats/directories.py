@@ -2,14 +2,15 @@
 
 A directory whose walk exceeds its budget keeps its old value and is walked less often from then
 on, up to a sixteenth. One refresh has a budget of its own too: what it does not reach is first in
-the next one. Values are read from the sampling thread while a refresh replaces them one by one.
+the next one. In between those are walked that are new. Values are read from the sampling thread
+while a refresh replaces them one by one.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from nodeagent.stats import walk
@@ -31,7 +32,7 @@ class _Entry:
 
 
 class DirectoryUsage:
-    """`spent` counts walks given up; `duration_s` is that of the last refresh."""
+    """`spent` counts walks given up; `duration_s` is that of the last refresh of all."""
 
     def __init__(
         self,
@@ -60,24 +61,29 @@ class DirectoryUsage:
         for path in self._entries.keys() - wanted.keys():
             del self._entries[path]
         begun_s = self._monotonic_s()
-        late = False
-        for path in sorted(wanted, key=self._age):
-            late = self._monotonic_s() - begun_s > self._refresh_budget_s
-            if late:
-                self._say_late(path)
-                break
-            self._measure(path, self._entries.setdefault(path, _Entry()), wanted[path])
-        self._late = late
-        self.duration_s = self._monotonic_s() - begun_s
-
-    def _say_late(self, path: str) -> None:
-        if not self._late:
+        unreached = self._walk(sorted(wanted, key=self._age), wanted)
+        if unreached and not self._late:
             log.warning(
                 "measuring all directories takes more than %g s: disk use is shown with an older"
                 " stamp, that of %s first",
                 self._refresh_budget_s,
-                path,
+                unreached,
             )
+        self._late = bool(unreached)
+        self.duration_s = self._monotonic_s() - begun_s
+
+    def refresh_new(self, wanted: Mapping[str, bool]) -> None:
+        """Walk those of the wanted directories that were never tried; same budget, others stay."""
+        self._walk([path for path in wanted if path not in self._entries], wanted)
+
+    def _walk(self, paths: Iterable[str], wanted: Mapping[str, bool]) -> str:
+        """The first of the paths that the budget does not reach; "" when all were reached."""
+        begun_s = self._monotonic_s()
+        for path in paths:
+            if self._monotonic_s() - begun_s > self._refresh_budget_s:
+                return path
+            self._measure(path, self._entries.setdefault(path, _Entry()), wanted[path])
+        return ""
 
     def _age(self, path: str) -> int:
         value = self.latest(path)

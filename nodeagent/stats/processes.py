@@ -34,7 +34,7 @@ class Container(NamedTuple):
 
 
 class ProcessUsage:
-    """`duration_s` is that of the last refresh."""
+    """`duration_s` is that of the last refresh of all."""
 
     def __init__(
         self,
@@ -62,22 +62,27 @@ class ProcessUsage:
         for gone in self._values.keys() - containers.keys():
             del self._values[gone], self._ran_nsec[gone]
         begun_s = self._monotonic_s()
-        late = False
-        for container_id in sorted(containers, key=self._age):
-            late = self._monotonic_s() - begun_s > self._budget_s
-            if late:
-                self._say_late()
-                break
-            self._values[container_id] = self._use(container_id, containers[container_id])
-        self._late = late
-        self.duration_s = self._monotonic_s() - begun_s
-
-    def _say_late(self) -> None:
-        if not self._late:
+        late = not self._read(sorted(containers, key=self._age), containers)
+        if late and not self._late:
             log.warning(
                 "counting all open files takes more than %g s: they are shown with an older stamp",
                 self._budget_s,
             )
+        self._late = late
+        self.duration_s = self._monotonic_s() - begun_s
+
+    def refresh_new(self, containers: Mapping[str, Container]) -> None:
+        """Read those that were never read, within the same budget; the others stay."""
+        self._read([each for each in containers if each not in self._values], containers)
+
+    def _read(self, ids: Iterable[str], containers: Mapping[str, Container]) -> bool:
+        """False when the budget does not reach all of them."""
+        begun_s = self._monotonic_s()
+        for container_id in ids:
+            if self._monotonic_s() - begun_s > self._budget_s:
+                return False
+            self._values[container_id] = self._use(container_id, containers[container_id])
+        return True
 
     def _use(self, container_id: str, container: Container) -> ProcessUse:
         known, cpu = self._values.get(container_id), container.cgroup.cpu

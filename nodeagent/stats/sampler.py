@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats.background import Background
+from nodeagent.stats.layout import Layout
 from nodeagent.stats.processes import ProcessUsage
 from nodeagent.stats.reading import Reader
-from nodeagent.stats.samples import PodTarget, Sample
+from nodeagent.stats.samples import PodSample, PodTarget, Sample
 from nodeagent.stats.sources import Sources
 from orch.component import loops
 from orch.component.aside import run_aside
@@ -35,6 +36,7 @@ _KEPT_BASES = 3
 
 Targets = Callable[[], Sequence[PodTarget]]
 Measured = Callable[[], Mapping[str, SandboxUsage]]
+Refresh = Callable[[Layout, Sequence[PodTarget], Sequence[PodSample]], None]
 
 
 class NoSampleYetError(TimeoutError):
@@ -68,6 +70,7 @@ class Sampler:
         self._running: asyncio.Task[Sample] | None = None
         self._latest_begun_s = 0.0
         self._hangs = False  # the reading under way, as was said
+        self._refreshing = asyncio.Lock()
 
     @property
     def previous(self) -> Sample | None:
@@ -89,11 +92,17 @@ class Sampler:
 
     async def step_disks(self) -> None:
         """Walk the directories of all pods, count open files; for a loop slower by far."""
-        pods = self.latest.pods if self.latest else ()
-        targets = tuple(self._targets())
-        await run_aside(
-            lambda: self.background.refresh(self.reader.layout, targets, pods), name="directories"
-        )
+        await self._step_aside(self.background.refresh)
+
+    async def step_new_disks(self) -> None:
+        """The same for what no such step has come to yet, and nothing else."""
+        await self._step_aside(self.background.refresh_new)
+
+    async def _step_aside(self, refresh: Refresh) -> None:
+        async with self._refreshing:
+            pods = self.latest.pods if self.latest else ()
+            targets = tuple(self._targets())
+            await run_aside(lambda: refresh(self.reader.layout, targets, pods), name="directories")
 
     async def sample(self) -> Sample:
         """A reading that begins now, or the one that runs already."""

@@ -237,7 +237,7 @@ class _Runtime(rpc.RuntimeServiceServicer):  # type: ignore[misc]
                 yield cri_convert.container_event(event)
 
     async def ListContainerStats(self, request: Any, context: Any) -> Any:
-        usages = await self._runtime.container_usage()
+        usages = await self._runtime.container_usage(request.filter.id)
         return pb.ListContainerStatsResponse(stats=[cri_convert.container_stats(u) for u in usages])
 
     async def ListPodSandboxStats(self, request: Any, context: Any) -> Any:

@@ -259,10 +259,10 @@ class FakeRuntime(FakeImages, FakeEvents):
         self._running("reopen_log", container_id)
         self.reopened.append(container_id)
 
-    async def container_usage(self) -> Sequence[ContainerUsage]:
-        await self.begin("container_usage")
+    async def container_usage(self, container_id: str = "") -> Sequence[ContainerUsage]:
+        await self.begin("container_usage", container_id)
         running = [c for c in self.containers.values() if c.state is ContainerState.RUNNING]
-        return tuple(fake_usage(container.row) for container in running)
+        return tuple(fake_usage(one.row) for one in running if container_id in ("", one.row.id))
 
     async def close(self) -> None:
         self.closed = True

@@ -265,6 +265,9 @@ async def test_what_a_container_uses_is_reported_alone_and_with_its_pod(subject:
 
     used = alone[container_id]
     assert used.name == "app"
+    [same] = await subject.runtime.container_usage(container_id)
+    assert same.id == container_id
+    assert not await subject.runtime.container_usage("0" * 64)
     assert used.cpu_usage_core_ns is not None and used.cpu_usage_core_ns > 0
     assert used.cpu_timestamp_ns > 10**18
     assert used.memory_working_set_bytes is not None and used.memory_working_set_bytes > 0

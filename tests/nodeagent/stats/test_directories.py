@@ -109,3 +109,46 @@ def test_what_a_refresh_does_not_reach_comes_first_in_the_next_and_is_said_once(
     usage.refresh(wanted)
     assert all(usage.latest(path) for path in paths)
     assert len(caplog.messages) == 1 and "takes more than 5 s" in caplog.text
+
+
+def test_what_is_new_is_walked_alone(tmp_path: Path, clock: Clock) -> None:
+    old, new, gone = (str(tmp_path / name) for name in ("old", "new", "gone"))
+    fill(Path(old), 1)
+    usage = usage_of(clock)
+    usage.refresh({old: True})
+    then_ns = clock.now_ns
+    fill(Path(new), 2)
+    clock.advance(10)
+    usage.refresh_new({old: True, new: True, gone: True})
+    assert [usage.latest(path) and usage.latest(path).time_ns for path in (old, new)] == [  # type: ignore[union-attr]
+        then_ns,
+        clock.now_ns,
+    ]
+    assert usage.latest(gone) is None
+    fill(Path(gone), 1)
+    usage.refresh_new({old: True, new: True, gone: True})
+    assert usage.latest(gone) is None, "it was tried, and is again with all others"
+    usage.refresh({old: True, new: True, gone: True})
+    assert usage.latest(gone) is not None
+
+
+def test_new_directories_keep_to_the_budget_and_leave_the_rest_to_the_next_refresh(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = {str(tmp_path / name): True for name in "abc"}
+    for path in wanted:
+        fill(Path(path), 1)
+    elapsed = [0.0]
+
+    def monotonic_s() -> float:
+        elapsed[0] += 1.0
+        return elapsed[0]
+
+    usage = DirectoryUsage(
+        budget=WalkBudget(time_s=1000), refresh_budget_s=5, wall_ns=clock, monotonic_s=monotonic_s
+    )
+    usage.refresh_new(wanted)
+    assert 0 < sum(usage.latest(path) is not None for path in wanted) < 3
+    assert (usage.duration_s, caplog.messages) == (0.0, [])
+    usage.refresh_new(wanted)
+    assert all(usage.latest(path) for path in wanted)

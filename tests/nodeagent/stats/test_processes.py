@@ -127,6 +127,21 @@ def test_a_container_that_did_not_run_since_is_not_asked_again(tmp_path: Path) -
     assert stamps == [(0, 1), (-1, 1), (0, 3)]
 
 
+def test_new_containers_are_read_alone(tmp_path: Path) -> None:
+    make_process(tmp_path, 10, ["/dev/null"])
+    procs_file = tmp_path / "procs"
+    procs_file.write_text("10\n")
+    clock = Clock()
+    usage = ProcessUsage(str(tmp_path), wall_ns=clock)
+    one = Container(str(procs_file), CgroupSample(0))
+    usage.refresh({"old": one})
+    then_ns = clock.now_ns
+    clock.advance(10)
+    usage.refresh_new({"old": one, "new": one})
+    assert usage.latest("old") == ProcessUse(then_ns, 1, 0, 1024)
+    assert usage.latest("new") == ProcessUse(clock.now_ns, 1, 0, 1024)
+
+
 async def test_the_sampler_shows_what_the_last_refresh_found(tmp_path: Path) -> None:
     root = hosts.copy("v2", tmp_path)
     make_process(root / "proc", 101, ["socket:[1]", "/dev/null"])
