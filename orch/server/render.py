@@ -23,6 +23,10 @@ from orch.wire.errors import bad_request
 from orch.wire.kinds import Resource
 from orch.wire.tables import IncludeObject
 
+_LATEST_LINES_MAX = 512
+
+Lines = dict[tuple[int, str, int, str], tuple[Stored, bytes]]  # of one server, by event and form
+
 _INCLUDED: tuple[IncludeObject, ...] = get_args(IncludeObject)
 
 
@@ -96,10 +100,13 @@ def render_list(rendering: Rendering, page: Page) -> bytes:
     )
 
 
-def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:
-    """One line of a watch; only the `first` of a stream of tables names the columns."""
+def render_event(rendering: Rendering, event: Event, latest: Lines, *, first: bool) -> bytes:
+    """One line of a watch; only the `first` of a stream of tables names the columns.
+
+    `latest` keeps the plain lines that other watches are about to ask for.
+    """
     if rendering.is_plain:
-        return _plain_line(rendering, event)
+        return _plain_line(rendering, event, latest)
     document = orjson.loads(_shown(rendering, event.stored, event.revision))
     shown: Mapping[str, Any]
     if rendering.representation.form is Form.TABLE:
@@ -110,21 +117,17 @@ def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:
     return orjson.dumps({"type": event.type, "object": shown}) + b"\n"
 
 
-_latest_lines: dict[tuple[int, str, int, str], tuple[Stored, bytes]] = {}
-_LATEST_LINES_MAX = 512
-
-
-def _plain_line(rendering: Rendering, event: Event) -> bytes:
+def _plain_line(rendering: Rendering, event: Event, latest: Lines) -> bytes:
     """The same for everybody who watches, and all of them ask for it at about one time."""
     known = (id(event.stored), event.type, event.revision, rendering.alias)
-    stored, line = _latest_lines.get(known, (None, b""))
+    stored, line = latest.get(known, (None, b""))
     if stored is event.stored:  # which it keeps alive, so that the id stays its own
         return line
     body = _shown(rendering, event.stored, event.revision)
     line = b'{"type":"%b","object":%b}\n' % (event.type.encode(), body)
-    if len(_latest_lines) >= _LATEST_LINES_MAX:
-        _latest_lines.clear()
-    _latest_lines[known] = (event.stored, line)
+    if len(latest) >= _LATEST_LINES_MAX:
+        latest.clear()
+    latest[known] = (event.stored, line)
     return line
 
 

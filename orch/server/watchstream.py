@@ -17,7 +17,7 @@ from aiohttp import web
 from orch.component import clock
 from orch.server import render
 from orch.server.gathering import Gathering
-from orch.server.render import Rendering
+from orch.server.render import Lines, Rendering
 from orch.server.resources import watching
 from orch.server.resources.options import ListOptions
 from orch.server.resources.selection import Selection
@@ -42,6 +42,7 @@ class Shared:
 
     gathering: Gathering = field(default_factory=Gathering)
     latest_chunks: Chunks = field(default_factory=dict)
+    latest_lines: Lines = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ async def stream(
     """Answer with the events of an opened watch; returns when the stream has ended."""
     response = web.StreamResponse(headers=_headers(wanted))
     response.enable_chunked_encoding()
-    writer = _Writer(wanted, request, response, shared.latest_chunks)
+    writer = _Writer(wanted, request, response, shared)
     feed = _Feed(request, opened.watch, writer, shared.gathering)
     try:
         await response.prepare(request)
@@ -216,14 +217,15 @@ class _Writer:
         wanted: WatchRequest,
         request: web.Request,
         response: web.StreamResponse,
-        latest_chunks: Chunks,
+        shared: Shared,
     ) -> None:
         self._wanted = wanted
         self._rendering = wanted.rendering
         self._is_common = wanted.is_common
         self._protocol = request.protocol
         self._response = response
-        self._latest_chunks = latest_chunks
+        self._latest_chunks = shared.latest_chunks
+        self._latest_lines = shared.latest_lines
         self._count = request.get(COUNT_SENT)
         self._first = True
 
@@ -276,9 +278,9 @@ class _Writer:
     def _lines(self, events: Sequence[Event]) -> bytes:
         if not self._rendering.is_plain:  # ages grow meanwhile
             self._rendering = self._rendering._replace(now=clock.utc_now())
-        lines = []
+        lines, latest = [], self._latest_lines
         for event in events:
-            lines.append(render.render_event(self._rendering, event, first=self._first))
+            lines.append(render.render_event(self._rendering, event, latest, first=self._first))
             self._first = False
         if self._count is not None and events:
             self._count.tell(len(events))
