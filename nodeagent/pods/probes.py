@@ -13,7 +13,12 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 
 from nodeagent.pods import grpcprobe, probing
-from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeTimeout
+from nodeagent.runtime.base import (
+    ContainerRuntime,
+    RuntimeCallError,
+    RuntimeTimeout,
+    RuntimeUnavailable,
+)
 from orch.wire.pods import Container, ExecAction, GRPCAction, HTTPGetAction, Probe, TCPSocketAction
 
 USER_AGENT = "orch-probe/1.35"
@@ -33,7 +38,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`good` None: the probe could not be made, and nothing follows from it."""
+    """`good` None: the probe could not be made, and nothing follows from it.
+
+    `text` says why; "" then means that the runtime is away, which others tell of.
+    """
 
     good: bool | None
     text: str = ""
@@ -78,6 +86,8 @@ class Prober:
             )
         except RuntimeTimeout:
             return Outcome(False, f"the command did not end within {timeout_s} s")
+        except RuntimeUnavailable:
+            return Outcome(None)
         except RuntimeCallError as error:
             return Outcome(None, str(error))
         said = (result.stdout or result.stderr)[:_SHOWN].decode(errors="replace").strip()

@@ -44,6 +44,7 @@ class _Watched:
     started: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     unhealthy: Unhealthy | None = None
+    errors: dict[Kind, str] = field(default_factory=dict)  # why one cannot be made, as was said
 
 
 class Vitals:
@@ -175,11 +176,12 @@ class Vitals:
         began_s = loop.time()
         outcome = await self._prober.check(target, probe)
         self._count(watched, kind, outcome, loop.time() - began_s)
-        if outcome.good is None:
-            log.debug("%s probe of %s: %s", kind.value, container_id, outcome.text)
-            return
         if not outcome.good and (was_frozen or container_id in self._registry.frozen):
             return  # it is being checkpointed and cannot answer
+        if outcome.good is None:
+            self._tell_error(watched, kind, outcome.text)
+            return
+        watched.errors.pop(kind, None)
         before = watched.tallies[kind]
         after = probing.count(before, outcome.good, probe)
         if not outcome.good:
@@ -227,6 +229,17 @@ class Vitals:
         log.info("pod %s: its %s probe %s", name, kind.value.lower(), passed)
         for listener in self._listeners:
             listener(watched.pod.metadata.uid or "")
+
+    def _tell_error(self, watched: _Watched, kind: Kind, error: str) -> None:
+        """A probe that cannot be made: an event each time, as when one fails, and a line once."""
+        if not error:
+            return
+        text = f"{kind.value} probe errored and resulted in unknown state: {error}"
+        self._events.warning(watched.pod, "Unhealthy", text)
+        if watched.errors.get(kind) != error:
+            watched.errors[kind] = error
+            name = f"{watched.pod.key}: container {watched.container.name}"
+            log.warning("pod %s: its %s probe cannot be made: %s", name, kind.value.lower(), error)
 
     def _delay_s(self, watched: _Watched, probe: Probe) -> float:
         """What is left of the initial delay, counted from the container's start."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.runtime.base import ExecResult
+from nodeagent.runtime.base import ExecResult, RuntimeUnavailable
 from orch.wire.pods import ContainerStatus, Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
@@ -68,6 +68,35 @@ async def test_a_container_is_ready_once_its_probe_says_so(
     await world.until(lambda: not shown(world).ready, within_s=8)
     assert shown(world).restartCount == 0, "readiness restarts nothing"
     assert ("web", "Unhealthy", "Readiness probe failed: said no") in world.events
+
+
+async def test_a_probe_that_cannot_be_made_is_told_with_the_reason(
+    world: PodWorld, answers: Answers, caplog: pytest.LogCaptureFixture
+) -> None:
+    named_port = {"httpGet": {"port": "htpp"}, "exec": None}
+    await world.start(probed(readiness=named_port, liveness={}))
+    await world.until(lambda: "app" in world.running())
+    world.runtime.fail("exec_sync", "no such file: liveness")
+    await asyncio.sleep(60)
+
+    assert not shown(world).ready and shown(world).restartCount == 0
+    errored = "probe errored and resulted in unknown state: "
+    told = {text for _, reason, text in world.events if reason == "Unhealthy"}
+    assert any(text.startswith(f"Readiness {errored}") and "htpp" in text for text in told)
+    assert any(text.startswith(f"Liveness {errored}") and "no such file" in text for text in told)
+    assert caplog.text.count("probe cannot be made") == 2, "said when it begins"
+
+
+async def test_what_a_runtime_that_is_away_cannot_probe_is_no_news_of_the_container(
+    world: PodWorld, answers: Answers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.start(probed(liveness={}))
+    await world.until(lambda: "app" in world.running())
+    world.runtime.fail("exec_sync", RuntimeUnavailable("exec_sync", "connection refused"))
+    await asyncio.sleep(60)
+
+    assert "Unhealthy" not in {reason for _, reason, _ in world.events}
+    assert "probe cannot be made" not in caplog.text
 
 
 async def test_a_container_that_fails_its_liveness_probe_is_restarted(
