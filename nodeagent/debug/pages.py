@@ -6,6 +6,7 @@ says so in its place.
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ async def page_entries(target: Target) -> list[Entry]:
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     try:
         context, headers = _context(target), dict(_headers(target))
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         return [("pages/error.txt", f"the agent cannot be asked: {error}\n".encode())]
     connector = aiohttp.TCPConnector(ssl=context)
     async with aiohttp.ClientSession(
@@ -60,7 +61,7 @@ async def _page(session: aiohttp.ClientSession, url: str) -> bytes:
 
     try:
         async with session.get(url, allow_redirects=False) as response:
-            body = await response.content.read(MAX_BYTES)
+            body = await _beginning(response)
             if response.status != 200:
                 return f"{url}: {response.status}\n".encode() + body
             return body
@@ -68,19 +69,44 @@ async def _page(session: aiohttp.ClientSession, url: str) -> bytes:
         return f"{url}: {str(error) or 'no answer in time'}\n".encode()
 
 
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """The body, as much as there is room for."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) >= MAX_BYTES:
+            break
+    return bytes(body[:MAX_BYTES])
+
+
 def _context(target: Target) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # the certificate itself is pinned, whatever names it has
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(target.serving_cert)
+    with _reading(f"the agent's own certificate {target.serving_cert} (--tls-cert-file)"):
+        context.load_verify_locations(target.serving_cert)
     if target.client_cert:
-        context.load_cert_chain(target.client_cert, target.client_key or None)
+        pair = f"{target.client_cert} and its key {target.client_key or target.client_cert}"
+        with _reading(f"the client certificate {pair}"):
+            context.load_cert_chain(target.client_cert, target.client_key or None)
     return context
 
 
 def _headers(target: Target) -> Iterator[tuple[str, str]]:
     if target.token_file:
-        yield "Authorization", f"Bearer {Path(target.token_file).read_text().strip()}"
+        with _reading(f"the token file {target.token_file}"):
+            token = Path(target.token_file).read_text().strip()
+        yield "Authorization", f"Bearer {token}"
+
+
+@contextlib.contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """`ssl` does not say which file it cannot read."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ValueError(f"cannot read {what}: {why}") from None
 
 
 def _name(page: str) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from nodeagent.debug.pages import PAGES, Target, page_entries
+from orch.component import httpd
+from orch.component.httpd import HttpServer
 from tests.conftest import Pki
 from tests.fakes.agent import Agent, served
 from tests.fakes.agent import sampler as sampler
@@ -31,6 +35,27 @@ async def test_every_page_has_an_entry(unserved: Agent, pki: Pki) -> None:
         assert b"nodeagent statusz" in entries["pages/statusz.txt"]
         assert b'"nodeName":"n1"' in entries["pages/stats-summary.txt"]
         assert b"CLASSIFIED" in entries["pages/configz.txt"]
+
+
+async def test_a_page_that_comes_in_pieces_is_whole(pki: Pki) -> None:
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in (b"first ", b"and ", b"last"):
+            await response.write(piece)
+            await asyncio.sleep(0.05)
+        return response
+
+    app, pair = web.Application(), pki.server()
+    app.router.add_get("/metrics", slow)
+    context = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=None)
+    server = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="slow")
+    port = await server.start()
+    try:
+        entries = dict(await page_entries(Target("127.0.0.1", port, pair.cert_file)))
+    finally:
+        await server.stop()
+    assert entries["pages/metrics.txt"] == b"first and last"
 
 
 async def test_a_page_that_is_refused_says_so_in_its_place(unserved: Agent, pki: Pki) -> None:
@@ -64,8 +89,14 @@ async def test_another_server_on_the_port_is_not_told_the_credential(
 async def test_no_agent_and_no_certificate_are_told(
     tmp_path: Path, free_port: Any, pki: Pki
 ) -> None:
-    entries = await page_entries(Target("127.0.0.1", 1, str(tmp_path / "absent")))
-    assert [name for name, _ in entries] == ["pages/error.txt"]
-    assert b"No such file" in entries[0][1]
-    silent = Target("127.0.0.1", free_port(), pki.server().cert_file)
+    absent, own = str(tmp_path / "absent"), pki.server()
+    for asked, text in (
+        (Target("127.0.0.1", 1, absent), f"own certificate {absent} (--tls-cert-file): No such"),
+        (Target("127.0.0.1", 1, own.cert_file, absent), f"client certificate {absent} and its key"),
+        (Target("127.0.0.1", 1, own.cert_file, token_file=absent), f"token file {absent}: No such"),
+    ):
+        [(name, body)] = await page_entries(asked)
+        assert name == "pages/error.txt"
+        assert text in body.decode()
+    silent = Target("127.0.0.1", free_port(), own.cert_file)
     assert all(b"Cannot connect" in body for _, body in await page_entries(silent))
