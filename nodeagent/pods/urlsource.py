@@ -82,20 +82,19 @@ class UrlSource:
         """Ask once; True when there is something new, the first answer included."""
         try:
             content = await self._fetch(session)
-            if content == self._content:
-                return False
-            pods = self._read(content)
+            pods = self._pods if content == self._content else self._read(content)
         except ManifestError as error:
             return self._say(f"pods from {self._shown} are ignored: {error}")
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return self._say(f"cannot ask {self._shown} for pods: {_said(error)}")
-        if self._problem:
-            log.info("%s answers with pods again", self._shown)
-        self._problem = ""
         if not content.strip():
             self._say(f"{self._shown} answers with nothing: no pods are taken from there")
+        elif self._problem:
+            log.info("%s answers with pods again", self._shown)
+            self._problem = ""
+        is_new = content != self._content
         self._pods, self._content = pods, content
-        return True
+        return is_new
 
     async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
         url = self._url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -138,6 +139,23 @@ async def test_what_cannot_be_read_keeps_the_pods_of_before(
     assert problem in caplog.text
     served.answer = (200, POD % "new")
     assert await served.rounds() == ["new-node1"]
+
+
+async def test_every_outage_and_its_end_are_said_though_the_pods_stay_the_same(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nodeagent.pods.urlsource")
+    served.answer = (200, POD % "web")
+    served.begin()
+    await served.rounds()
+    for _ in range(2):
+        served.answer = (503, "")
+        await served.rounds()
+        served.answer = (200, POD % "web")
+        await served.rounds()
+    said = ["ignored" if "are ignored" in text else "again" for text in caplog.messages]
+    assert said == ["ignored", "again", "ignored", "again"]
+    assert served.told == 1
 
 
 async def test_a_server_that_was_never_good_leaves_the_source_unread(served: Served) -> None:
