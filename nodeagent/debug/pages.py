@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.debug.hostfiles import MAX_BYTES, Entry
+from orch.client import answers
 
 if TYPE_CHECKING:
     import aiohttp
@@ -61,22 +62,12 @@ async def _page(session: aiohttp.ClientSession, url: str) -> bytes:
 
     try:
         async with session.get(url, allow_redirects=False) as response:
-            body = await _beginning(response)
+            body = await answers.beginning(response, MAX_BYTES)
             if response.status != 200:
                 return f"{url}: {response.status}\n".encode() + body
             return body
     except (aiohttp.ClientError, TimeoutError) as error:
         return f"{url}: {str(error) or 'no answer in time'}\n".encode()
-
-
-async def _beginning(response: aiohttp.ClientResponse) -> bytes:
-    """The body, as much as there is room for."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) >= MAX_BYTES:
-            break
-    return bytes(body[:MAX_BYTES])
 
 
 def _context(target: Target) -> ssl.SSLContext:

@@ -74,6 +74,16 @@ class Stream:
             yield bytes(rest)
 
 
+async def beginning(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
+    """The body, or the first `limit_bytes` of it; its own read(n) gives what has arrived."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) >= limit_bytes:
+            break
+    return bytes(body[:limit_bytes])
+
+
 def failures() -> tuple[type[Exception], ...]:
     """What a call to the server may raise when there is no usable answer."""
     import aiohttp

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 from aiohttp import web
 
+from orch.client import answers
 from orch.server import fieldcauses as causes
 from orch.server.call import Call
 from orch.server.nodeproxy import NodeProxy, hand_on
@@ -110,7 +111,7 @@ def container_of(pod: Document, asked: str) -> str:
 
 
 async def _refusal(upstream: aiohttp.ClientResponse) -> ApiError:
-    body = await upstream.content.read(_REFUSAL_MAX_BYTES)
+    body = await answers.beginning(upstream, _REFUSAL_MAX_BYTES)
     text = body.decode(errors="replace").strip() or f"the node's agent answered {upstream.status}"
     if upstream.status in _REASONS:
         return ApiError(upstream.status, _REASONS[upstream.status], text)

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -154,3 +155,14 @@ async def test_an_address_that_is_no_url_is_told() -> None:
     with pytest.raises(TransportError, match="cannot reach http://a:b: "):
         await transport.request("GET", "/")
     await transport.close()
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(100, b"first and last"), (14, b"first and last"), (8, b"first an")]
+)
+async def test_the_beginning_of_a_body_is_as_much_as_is_asked_for(
+    send: Callable[..., Awaitable[Transport]], limit: int, expected: bytes
+) -> None:
+    transport = await send(b"first ", b"and ", b"last")
+    async with aiohttp.ClientSession() as session, session.get(transport.config.server) as answer:
+        assert await answers.beginning(answer, limit) == expected
