@@ -70,6 +70,7 @@ class PodWorker:
         self._ended_at = ""
         self._shown_in_volumes: Pod | None = None
         self._refresh_at_s = math.inf  # loop time when volumes are compared with the API
+        self._stale = ""  # why their files could not be renewed, as was said
         self._interrupt = asyncio.Event()  # a new request to remove the pod
         self._failed_action: tuple[Action, float] | None = None  # not again before this loop time
 
@@ -306,8 +307,15 @@ class PodWorker:
             known = Knowledge(self._services.settings.allocatable, objects)
             await self._services.volumes.prepare(pod, known)
         except VolumeError as error:
-            log.warning("pod %s: %s", self.name, error)
+            again_s = self._now_s() + self._services.objects.refresh_s
+            self._refresh_at_s = min(self._refresh_at_s, again_s)
+            if str(error) != self._stale:
+                text = "the files of its volumes stay as they are, trying on"
+                log.warning("pod %s: %s: %s", self.name, text, error)
+            self._stale = str(error)
             self._services.events.warning(pod, "FailedMount", str(error))
+        else:
+            self._stale = ""
 
     def _until_next(self, decided: Plan) -> float | None:
         wakes = [self._refresh_at_s - self._now_s(), decided.wake_in_s]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodeagent.pods import downward
+from nodeagent.pods import directories, downward
 from nodeagent.pods.env import SpecError
 from orch.wire.pods import Container, DownwardAPIVolume, Pod, ResourceFieldRef
 from tests.fakes.pods import container_data, pod
@@ -108,6 +111,28 @@ async def test_a_volume_follows_the_labels_of_its_running_pod(world: PodWorld) -
     assert world.running() == before
     world.source.set()
     await world.until(lambda: not world.traces())
+
+
+@pytest.mark.looptime
+async def test_labels_that_a_full_disk_kept_from_a_volume_come_as_soon_as_there_is_room(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    items = {"path": "labels", **of("metadata.labels")}
+    await world.start(described(items))
+    await world.until(lambda: "app" in world.running())
+    [mount] = [m for m in world.made("app").spec.mounts if m.container_path == "/info"]
+    file = Path(mount.host_path, "labels")
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(directories, "make", fails)
+        world.source.set(described(items, labels={"a": "2"}))
+        await asyncio.sleep(200)
+        assert 'a="2"' not in file.read_text()
+        assert caplog.text.count("the files of its volumes stay as they are") == 1
+    await world.until(lambda: file.read_text() == 'a="2"', within_s=70)
 
 
 @pytest.mark.looptime
