@@ -80,7 +80,7 @@ def build_measuring(
     part = RuntimePart(socket_path(config.containerRuntimeEndpoint), own) if runtime else None
     sources = Sources(
         node_path=options.root_dir,
-        system_parts=_system_parts(config, host, own, part),
+        system_parts=system_parts(config, host, own, part),
         fd_budget=_fd_budget(config.openFileBudget),
         runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
     )
@@ -98,11 +98,13 @@ def pods_cgroup(config: NodeAgentConfiguration) -> str:
     return config.cgroupRoot.rstrip("/") + "/orchpods"
 
 
-def _system_parts(
+def system_parts(
     config: NodeAgentConfiguration, host: HostFacts, own: str | None, runtime: RuntimePart | None
 ) -> Callable[[], Sequence[SystemPart]]:
     """What has a cgroup beside the pods; where the runtime runs may change."""
     parts = [SystemPart("pods", pods_cgroup(config), host.boot_time_ns)]
+    if config.systemCgroups:
+        parts.append(SystemPart("misc", config.systemCgroups, host.boot_time_ns))
     if own:
         parts.append(SystemPart("nodeagent", own, int(clock.process_start_s() * 1e9)))
     return lambda: (*parts, *(runtime.latest if runtime else ()))

@@ -105,6 +105,7 @@ _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ),
     ("--runtime-request-timeout", ("runtimeRequestTimeout",), str, "deadline of a runtime call"),
     ("--cgroup-root", ("cgroupRoot",), str, "cgroup below which pods run"),
+    ("--system-cgroups", ("systemCgroups",), str, "cgroup of other processes, to be measured"),
     ("--max-pods", ("maxPods",), int, "most pods on this node"),
     ("--register-node", ("registerNode",), usage.boolean, "register with the API server"),
     ("--node-status-update-frequency", ("nodeStatusUpdateFrequency",), str, "status interval"),

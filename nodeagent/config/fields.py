@@ -112,6 +112,12 @@ def _checked_path(text: str) -> str:
     return text
 
 
+def _checked_part(text: str) -> str:
+    if text == "/":
+        raise ValueError("'/' is the root cgroup, which is the whole machine")
+    return text and _checked_path(text)
+
+
 def _checked_header_name(text: str) -> str:
     if not _HEADER_NAME_RE.fullmatch(text):
         raise ValueError(f"{text!r} is not the name of an HTTP header")
@@ -137,6 +143,7 @@ Address = Annotated[  # of something to fetch; "" for nothing
 ]
 Socket = Annotated[str, AfterValidator(_checked_socket)]  # to dial; "" for none
 AbsolutePath = Annotated[str, AfterValidator(_checked_path)]
+CgroupPart = Annotated[str, AfterValidator(_checked_part)]  # of the machine; "" for none
 HeaderName = Annotated[str, AfterValidator(_checked_header_name)]
 LabelKey = Annotated[str, AfterValidator(_checked_label_key)]
 LabelValue = Annotated[str, AfterValidator(_checked_label_value)]

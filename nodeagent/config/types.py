@@ -15,6 +15,7 @@ from nodeagent.config.access import Authentication, Authorization
 from nodeagent.config.fields import (
     AbsolutePath,
     Address,
+    CgroupPart,
     ConfigModel,
     Duration,
     HeaderName,
@@ -169,6 +170,7 @@ class NodeAgentConfiguration(ConfigModel):
     housekeepingInterval: Duration = 10.0
     openFileBudget: int = Field(default=8192, ge=0)
     psiTriggers: list[PsiTrigger] = Field(default=[], max_length=16)
+    systemCgroups: CgroupPart = ""
 
     # node and heartbeat
     registerNode: bool = True

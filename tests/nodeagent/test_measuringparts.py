@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.measuringparts import SamplingCheck
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.measuringparts import SamplingCheck, system_parts
+from nodeagent.stats.host import HostFacts
 from orch.component.health import CheckFailed
 
 pytestmark = pytest.mark.looptime
@@ -65,3 +67,25 @@ async def test_an_interval_that_a_reload_changed_counts() -> None:
     await asyncio.sleep(31)
     interval_s = 20.0
     assert failure(check) == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "own", "shown"),
+    [
+        ({}, None, {"pods": "/orchpods"}),
+        ({}, "/agent", {"pods": "/orchpods", "nodeagent": "/agent"}),
+        (
+            {"systemCgroups": "/system.slice", "cgroupRoot": "/below"},
+            None,
+            {"pods": "/below/orchpods", "misc": "/system.slice"},
+        ),
+    ],
+)
+def test_the_parts_of_the_system_are_those_whose_cgroup_is_known(
+    fields: dict[str, str], own: str | None, shown: dict[str, str]
+) -> None:
+    host = HostFacts(2, 10, 0, "b", "m", "s", "6.1", "os", "arm64", "linux", "h", 77, 0)
+    config = NodeAgentConfiguration.model_validate(fields)
+    parts = system_parts(config, host, own, None)()
+    assert {part.name: part.cgroup for part in parts} == shown
+    assert {part.started_at_ns for part in parts if part.name != "nodeagent"} == {77}

@@ -60,6 +60,7 @@ OVERRIDES: dict[str, tuple[str, Any]] = {
     "--container-runtime-endpoint=": ("containerRuntimeEndpoint", ""),
     "--runtime-request-timeout=30s": ("runtimeRequestTimeout", 30.0),
     "--cgroup-root=/slice": ("cgroupRoot", "/slice"),
+    "--system-cgroups=/system.slice": ("systemCgroups", "/system.slice"),
     "--max-pods=7": ("maxPods", 7),
     "--register-node=false": ("registerNode", False),
     "--node-status-update-frequency=1m30s": ("nodeStatusUpdateFrequency", 90.0),

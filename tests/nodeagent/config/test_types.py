@@ -107,6 +107,8 @@ def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: st
         ({"podLogsDir": "/var/log/../pods"}, "not an absolute, normalized path"),
         ({"podLogsDir": ""}, "not an absolute, normalized path"),
         ({"cgroupRoot": "pods"}, "not an absolute, normalized path"),
+        ({"systemCgroups": "system.slice"}, "not an absolute, normalized path"),
+        ({"systemCgroups": "/"}, "the root cgroup, which is the whole machine"),
     ],
 )
 def test_what_would_fail_later_is_refused_at_once(fields: dict[str, Any], said: str) -> None:
