@@ -85,7 +85,7 @@ class Applier:
             conditions = [condition.to_wire() for condition in action.conditions]
             change = {"metadata": _version(node), "status": {"conditions": conditions}}
             node = await self._client.patch(Node, name, change, subresource="status")
-            log.info("node %s is silent: its conditions are Unknown from now on", name)
+            log.warning("node %s is silent: its conditions are Unknown from now on", name)
         if action.taints is not None:
             taints = [taint.to_wire() for taint in action.taints] or None
             change = {"metadata": _version(node), "spec": {"taints": taints}}
