@@ -162,7 +162,11 @@ class Vitals:
         await asyncio.sleep(self._delay_s(watched, probe))
         planned_s = loop.time()
         while True:
-            await self._probe_once(watched, kind, probe)
+            try:
+                await self._probe_once(watched, kind, probe)
+            except Exception:  # else nobody would look at this container again, and none be told
+                name = f"{watched.pod.key}: container {watched.container.name}"
+                log.exception("pod %s: its %s probe failed unexpectedly", name, kind.value.lower())
             if watched.unhealthy or (kind is Kind.STARTUP and watched.started.is_set()):
                 return
             planned_s = max(planned_s + probing.period_s(probe), loop.time())

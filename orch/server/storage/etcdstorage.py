@@ -202,6 +202,11 @@ class EtcdStorage(MirroredStorage):
                     log.warning("the watch of etcd broke at revision %d: %s", self.revision, error)
                 self._trouble = str(error)
                 await asyncio.sleep(backoff.next())
+            except Exception as error:  # else memory would stay behind etcd, and nobody be told
+                log.exception("following etcd failed unexpectedly: reading everything again")
+                self._trouble = f"following etcd failed unexpectedly: {error}"
+                await asyncio.sleep(backoff.next())
+                await self._start_over(backoff)
 
     async def _follow_once(self, backoff: Backoff) -> None:
         async with contextlib.aclosing(self._client.watch(self.revision + 1)) as batches:

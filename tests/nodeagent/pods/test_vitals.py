@@ -87,6 +87,18 @@ async def test_a_probe_that_cannot_be_made_is_told_with_the_reason(
     assert caplog.text.count("probe cannot be made") == 2, "said when it begins"
 
 
+async def test_a_defect_of_a_probe_is_logged_and_does_not_end_probing(
+    world: PodWorld, answers: Answers, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.start(probed(liveness={"failureThreshold": 1}))
+    await world.until(lambda: "app" in world.running())
+    world.runtime.fail("exec_sync", ZeroDivisionError("a defect"), times=2)
+    answers.bad.add("liveness")
+
+    await world.until(lambda: shown(world).restartCount == 1, within_s=60)
+    assert caplog.text.count("its liveness probe failed unexpectedly") == 2
+
+
 async def test_what_a_runtime_that_is_away_cannot_probe_is_no_news_of_the_container(
     world: PodWorld, answers: Answers, caplog: pytest.LogCaptureFixture
 ) -> None:

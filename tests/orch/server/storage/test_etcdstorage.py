@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
 from orch.server.storage import base, etcdstorage
-from orch.server.storage.etcd import EtcdAccess, EtcdClient
+from orch.server.storage.etcd import EtcdAccess, EtcdClient, EtcdEvent
 from orch.server.storage.etcdstorage import EtcdStorage
 from tests.fakes.link import Link
 from tests.orch.server.storage.contract import Make, StorageContract
@@ -138,6 +138,29 @@ async def test_many_objects_are_read_page_by_page_at_start(make: Make, monkeypat
     await again.open()
     assert [stored.key for stored in again.list("/pods/").items] == keys
     await again.close()
+
+
+async def test_a_defect_in_following_etcd_is_logged_and_outlived(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = make()
+    await storage.open()
+    apply, calls = storage._apply, []
+
+    def fails_once(events: Sequence[EtcdEvent]) -> None:
+        calls.append(events)
+        if len(calls) == 1:
+            raise ZeroDivisionError("a defect")
+        apply(events)
+
+    monkeypatch.setattr(storage, "_apply", fails_once)
+    kept = await storage.create("/pods/a/x", b"1")
+    assert storage.list("/pods/").items == [kept]
+    assert "following etcd failed unexpectedly" in caplog.text
+    after = await storage.create("/pods/a/y", b"2")
+    assert storage.list("/pods/").items == [kept, after]
+    await storage.check()
+    await storage.close()
 
 
 async def test_keys_that_are_no_objects_are_left_alone(etcd: EtcdServer, prefix: str) -> None:
