@@ -124,12 +124,8 @@ class CheckpointService:
         )
         if await self._reviver.revive(container_id):
             self._reports.thawed(_pod_of(manifest), manifest.container)
-        try:
-            await asyncio.to_thread(self._store.discard, container_id)
-        except (StoreError, OSError) as error:
-            log.error("what is left of that checkpoint stays until the next start: %s", error)
-        finally:
-            self._recovering.discard(container_id)
+        await self._discard(container_id)
+        self._recovering.discard(container_id)
 
     async def listing(self) -> list[dict[str, Any]]:
         """Every archive, oldest first, as JSON. ApiError 500 when the store cannot be used."""
@@ -206,10 +202,18 @@ class CheckpointService:
             await self._dump(manifest, partial, max(float(asked_s), self._limits.timeout_s))
             manifest = await self._publish(target, manifest)
         finally:
-            frozen = container_id in self._maybe_frozen  # then the next agent has to look after it
-            await asyncio.to_thread(self._store.discard, container_id, keep_marker=frozen)
+            await self._discard(container_id)
         log.info("checkpoint of %s (container %s) is %s", target, container_id, manifest.name)
         return manifest
+
+    async def _discard(self, container_id: str) -> None:
+        """Remove what is left of a checkpoint; that it stays is no failure of an archive made."""
+        frozen = container_id in self._maybe_frozen  # then the next agent has to look after it
+        try:
+            await asyncio.to_thread(self._store.discard, container_id, keep_marker=frozen)
+        except (StoreError, OSError) as error:
+            text = "what is left of the checkpoint of container %s stays until the next start: %s"
+            log.error(text, container_id, error)
 
     async def _frozen_by_others(self, container_id: str) -> bool:
         """Whether it is frozen; what an earlier checkpoint of ours left so is tried again."""

@@ -104,12 +104,12 @@ class CheckpointStore:
         `keep_marker`: its container may still be frozen, and the next start is to look after it.
         """
         self._stop_following(container_id)
+        self._under_way.pop(container_id, None)  # what cannot be removed now is swept later
         with folder.opened(self.path) as directory:
             for hidden in (_partial, _encrypted, _manifest):
                 folder.remove(directory, hidden(container_id))
             if not keep_marker:
                 folder.remove(directory, _marker(container_id))
-        self._under_way.pop(container_id, None)
 
     @property
     def suffix(self) -> str:

@@ -6,6 +6,8 @@ What is refused is in test_service_refusals, the same with CRIU in test_service_
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import stat
 import tarfile
 import time
@@ -16,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
+from nodeagent.checkpoint import folder
 from nodeagent.checkpoint.manifest import Manifest
 from nodeagent.checkpoint.names import archive_name
 from nodeagent.checkpoint.store import CheckpointStore
@@ -268,6 +271,28 @@ async def test_a_container_that_was_freed_can_be_checkpointed_though_its_marker_
     aside.rename(node.store)
 
     assert Path(await service.checkpoint("shop", "web", "app")).exists()
+
+
+@pytest.mark.parametrize("works", [True, False])
+async def test_what_cannot_be_tidied_away_does_not_change_the_answer(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, works: bool
+) -> None:
+    remove = folder.remove
+
+    def keep_markers(directory: int, name: str) -> None:
+        if name.endswith(".pending") and (node.store / name).exists():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        remove(directory, name)
+
+    monkeypatch.setattr(folder, "remove", keep_markers)
+    if works:
+        path = await node.service().checkpoint("shop", "web", "app")
+        assert Path(path).exists() and node.news.reasons == ["Checkpointed"]
+    else:
+        node.runtime.fail("checkpoint_container", "criu says no")
+        code, _, message = await refusal(node.service(), "shop", "web", "app")
+        assert code == 500 and "criu says no" in message
+    assert "stays until the next start: [Errno 5] Input/output error" in caplog.text
 
 
 async def test_a_store_that_cannot_be_used_is_said_at_the_start(

@@ -179,6 +179,23 @@ def test_what_the_runtime_wrote_must_be_a_plain_file_of_its_own(
     assert NAME not in os.listdir(directory)
 
 
+def test_what_could_not_be_removed_is_swept_with_the_next_checkpoint(
+    directory: Path, store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(store.begin(ID)).write_bytes(b"half")
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "unlink", lambda *_, **__: _raise(OSError(5, "Input/output error")))
+        with pytest.raises(OSError):
+            store.discard(ID)
+    store.begin("another")
+    assert not [name for name in os.listdir(directory) if ID in name and "partial" in name]
+    store.discard("another")
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
 def test_a_discarded_checkpoint_leaves_nothing(directory: Path, store: CheckpointStore) -> None:
     Path(store.begin(ID)).write_bytes(b"half")
 
