@@ -137,8 +137,9 @@ class _AgentCollector(Collector):
     def _measuring(self) -> Iterator[Metric]:
         sampler = self._sources.sampler
         reader, latest = sampler.reader, sampler.latest
-        unified = reader.layout.version == "v2"
-        yield _gauge("nodeagent_cgroup_version", "Version of the cgroup tree.", 2 if unified else 1)
+        if reader.layout.version != "none":
+            version = 2 if reader.layout.version == "v2" else 1
+            yield _gauge("nodeagent_cgroup_version", "Version of the cgroup tree.", version)
         if latest:
             duration = GaugeMetricFamily(
                 "nodeagent_collector_duration_seconds",

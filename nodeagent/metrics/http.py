@@ -25,7 +25,7 @@ _PATHS = frozenset(
         "pods", "readyz", "runningpods", "stats", "statusz",
     )
 )  # fmt: skip
-_METRICS = frozenset(("resource", "containerstats", "slis"))
+_METRICS = frozenset(("resource", "containerstats", "probes", "slis"))
 _LABELS = ("method", "path", "server_type", "long_running")
 OTHER = "other"
 

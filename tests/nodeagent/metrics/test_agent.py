@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,6 +207,13 @@ async def test_readings_are_shown_once_there_is_one(sources: Sources) -> None:
     supported = {(s.labels["source"], s.labels["resource"]): s.value
                  for s in page["nodeagent_psi_supported"].samples}  # fmt: skip
     assert supported and set(supported.values()) <= {0.0, 1.0}
+
+
+async def test_a_host_without_cgroups_shows_no_version_of_them(
+    sources: Sources, tmp_path: Path
+) -> None:
+    sampler = Sampler(targets=list, cgroup_root=str(tmp_path))
+    assert "nodeagent_cgroup_version" not in page_of(replace(sources, sampler=sampler))
 
 
 async def test_an_agent_without_a_lease_or_a_watchdog_shows_neither(sources: Sources) -> None:

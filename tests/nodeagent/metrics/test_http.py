@@ -23,6 +23,7 @@ BUCKETS = [  # nodeagent.md §4.1
     ("/healthzjunk", "other"),
     ("/", "other"),
     ("/checkpoint/a/b/c", "checkpoint"),
+    ("/metrics/probes", "metrics/probes"),
     ("/runningpods/", "runningpods"),
 ]
 
