@@ -23,6 +23,7 @@ Rows = Sequence["Row"]
 def write_devices(page: Page, rows: Rows, names: Mapping[tuple[int, int], str]) -> None:
     """Bytes and operations per block device; a device without a name shows its numbers."""
     known = [(row, device) for row in rows for device in row.sample.io or ()]
+    names = {numbers: text.escape(name) for numbers, name in names.items()}
     for name, help_text, field in _DEVICE_FAMILIES:
         lines = [
             f'{name}{row.labels},device="{_device(names, device)}"}} {value}{row.end}'

@@ -9,25 +9,35 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from nodeagent.stats.cgroupvalues import UINT64_MAX
 from nodeagent.stats.samples import FsSample
 
 
 def read_filesystem(path: str, time_ns: int) -> FsSample | None:
-    """The file system that holds `path`; None when it cannot be asked."""
+    """The file system that holds `path`; None when it cannot be asked.
+
+    Not every driver answers with sense: what is negative or beyond 64 bits is None.
+    """
     try:
         stats = os.statvfs(path)
     except (OSError, ValueError):  # a path from a manifest may hold a NUL
         return None
     unit = stats.f_frsize
+    # 0 of 0: no fixed number of inodes; cephfs says -1 of those it has
+    counts_inodes = 0 < stats.f_files >= stats.f_ffree
     return FsSample(
         time_ns,
-        available_bytes=stats.f_bavail * unit,
-        capacity_bytes=stats.f_blocks * unit,
-        used_bytes=(stats.f_blocks - stats.f_bfree) * unit,
-        inodes_free=stats.f_ffree if stats.f_files else None,  # 0 of 0: no fixed number of inodes
-        inodes=stats.f_files or None,
-        inodes_used=stats.f_files - stats.f_ffree if stats.f_files else None,
+        available_bytes=_amount(stats.f_bavail * unit),
+        capacity_bytes=_amount(stats.f_blocks * unit),
+        used_bytes=_amount((stats.f_blocks - stats.f_bfree) * unit),
+        inodes_free=stats.f_ffree if counts_inodes else None,
+        inodes=stats.f_files if counts_inodes else None,
+        inodes_used=stats.f_files - stats.f_ffree if counts_inodes else None,
     )
+
+
+def _amount(value: int) -> int | None:
+    return value if 0 <= value <= UINT64_MAX else None
 
 
 def parse_diskstats(data: bytes) -> dict[tuple[int, int], str]:

@@ -47,6 +47,7 @@ class Mounts:
         self._wall_ns = wall_ns
         self._values: dict[str, FsSample | None] = {}
         self._lock = threading.Lock()
+        self._lacks_thread = False  # as was said
 
     def latest(self, path: str) -> FsSample | None:
         """The last value with the stamp of its question; None for what cannot be asked."""
@@ -62,7 +63,17 @@ class Mounts:
         if not turn.paths or is_stuck:
             return
         ended = threading.Event()
-        aside.start(lambda: self._ask_all(turn), ended.set, name="mounts")
+        try:
+            aside.start(lambda: self._ask_all(turn), ended.set, name="mounts")
+        except aside.NoThreadError as error:
+            if not self._lacks_thread:
+                log.warning(
+                    "file systems are not asked what they hold: %s; their last values stay",
+                    error.strerror,
+                )
+            self._lacks_thread = True
+            return
+        self._lacks_thread = False
         if not ended.wait(self._budget_s):
             self._abandon(turn)
 
@@ -85,11 +96,12 @@ class Mounts:
         """What the thread has not come to is asked for in the next pass, by another one."""
         with self._lock:
             turn.is_abandoned = True
-            if turn.current is None:
+            path = turn.current
+            if path is None:
                 return
-            self.hanging.add(turn.current)
+            self.hanging.add(path)
         log.warning(
             "the file system of %s does not answer within %g s; its last values stay",
-            turn.current,
+            path,
             self._budget_s,
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from nodeagent.psi import RESOURCES, Pressure
 from nodeagent.stats import filesystem, host, network
 from nodeagent.stats.cgroups import CgroupReaders
+from nodeagent.stats.cgroupvalues import UINT64_MAX
 from nodeagent.stats.layers import RuntimeDisks
 from nodeagent.stats.mounts import Mounts
 from nodeagent.stats.samples import (
@@ -99,6 +100,8 @@ def _root_memory(memory: MemorySample | None) -> MemorySample | None:
     if memory.rss_bytes is None or memory.cache_bytes is None:
         return memory
     usage = memory.rss_bytes + memory.cache_bytes
+    if usage > UINT64_MAX:
+        return memory
     inactive = memory.inactive_file_bytes
     working_set = None if inactive is None else max(usage - inactive, 0)
     return memory._replace(usage_bytes=usage, working_set_bytes=working_set)

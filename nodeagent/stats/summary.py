@@ -92,7 +92,8 @@ class _Builder:
         out: Json = {"nodeName": node_name}
         if node.system:
             out["systemContainers"] = [self._system_part(part) for part in node.system]
-        out["startTime"] = timestamp(node.boot_time_ns)
+        if node.boot_time_ns > 0:
+            out["startTime"] = timestamp(node.boot_time_ns)
         if node.cgroup:
             self._add_usage(out, node.cgroup, "node", node.memory_bytes or None)
         if node.swap:
@@ -105,7 +106,9 @@ class _Builder:
         return out
 
     def _system_part(self, part: SystemSample) -> Json:
-        out: Json = {"name": part.name, "startTime": timestamp(part.started_at_ns)}
+        out: Json = {"name": part.name}
+        if part.started_at_ns > 0:
+            out["startTime"] = timestamp(part.started_at_ns)
         limit = part.cgroup.limits.memory_bytes
         self._add_usage(out, part.cgroup, f"system {part.name}", limit)
         return out
@@ -114,9 +117,10 @@ class _Builder:
         target = pod.target
         out: Json = {
             "podRef": {"name": target.name, "namespace": target.namespace, "uid": target.uid},
-            "startTime": timestamp(target.started_at_ns),
-            "containers": [self._container(one) for one in pod.containers if one.cgroup],
         }
+        if target.started_at_ns > 0:
+            out["startTime"] = timestamp(target.started_at_ns)
+        out["containers"] = [self._container(one) for one in pod.containers if one.cgroup]
         if pod.cgroup:
             limit = pod.cgroup.limits.memory_bytes
             time = self._add_usage(out, pod.cgroup, f"pod {target.uid}", limit)
@@ -131,7 +135,9 @@ class _Builder:
 
     def _container(self, container: ContainerSample) -> Json:
         target, sample = container.target, container.cgroup
-        out: Json = {"name": target.name, "startTime": timestamp(target.started_at_ns)}
+        out: Json = {"name": target.name}
+        if target.started_at_ns > 0:
+            out["startTime"] = timestamp(target.started_at_ns)
         if sample:
             time = self._add_usage(out, sample, target.id, sample.limits.memory_bytes)
             _add_swap(out, sample, time)

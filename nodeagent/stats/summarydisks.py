@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from nodeagent.stats.cgroupvalues import UINT64_MAX
 from nodeagent.stats.samples import (
     FsSample,
     InterfaceSample,
@@ -76,20 +77,26 @@ def ephemeral_storage(pod: PodSample, node_fs: FsSample | None) -> FsSample | No
             parts.append(container.rootfs)
         if container.logs:
             logs.append(container.logs)
-    used = [part.used_bytes for part in parts + logs if part.used_bytes is not None]
-    inodes = [part.inodes_used for part in parts if part.inodes_used is not None]
-    if not used and not inodes:
+    used = _sum([part.used_bytes for part in parts + logs])
+    inodes = _sum([part.inodes_used for part in parts])
+    if used is None and inodes is None:
         return None
     whole = node_fs or FsSample(0)
     return FsSample(
         max([part.time_ns for part in parts + logs]),
         whole.available_bytes,
         whole.capacity_bytes,
-        sum(used) if used else None,
+        used,
         whole.inodes_free,
         whole.inodes,
-        sum(inodes) if inodes else None,
+        inodes,
     )
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    """Of those that are known; None without any, or for what 64 bits do not hold."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known and sum(known) <= UINT64_MAX else None
 
 
 def network_json(network: NetworkSample | None) -> Json | None:

@@ -212,6 +212,16 @@ def test_names_survive_and_both_formats_say_the_same(name: str, is_openmetrics: 
     assert [one.value for one in series] == [one.value for one in series_of(plain)]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_devices_survive(name: str) -> None:
+    sample = sample_of("v2")
+    numbers = {(one.major, one.minor): name for one in sample.pods[0].containers[0].cgroup.io}
+    node = dataclasses.replace(sample.node, devices=numbers)
+    series = series_of(render_container_metrics(dataclasses.replace(sample, node=node)))
+    read = [one for one in series if one.name == "container_fs_reads_bytes_total"]
+    assert f"/dev/{name}" in {one.labels["device"] for one in read}
+
+
 class Fixed:
     """A collector that hands out what was parsed, for the other renderer."""
 

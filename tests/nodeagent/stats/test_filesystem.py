@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,3 +53,24 @@ def test_a_part_is_shown_within_its_whole() -> None:
     assert filesystem.within(whole, part) == FsSample(2, 10, 20, 3, 30, 40, 4)
     assert filesystem.within(None, part) is part
     assert filesystem.within(whole, None) is None
+
+
+def answer(**more: int) -> SimpleNamespace:
+    numbers = {"f_frsize": 4096, "f_blocks": 10, "f_bfree": 4, "f_bavail": 3}
+    return SimpleNamespace(**(numbers | {"f_files": 8, "f_ffree": 5} | more))
+
+
+@pytest.mark.parametrize(
+    ("absurd", "sample"),
+    [
+        ({}, FsSample(7, 3 * 4096, 10 * 4096, 6 * 4096, 5, 8, 3)),
+        ({"f_ffree": 2**64 - 1}, FsSample(7, 3 * 4096, 10 * 4096, 6 * 4096)),  # cephfs
+        ({"f_bfree": 11}, FsSample(7, 3 * 4096, 10 * 4096, None, 5, 8, 3)),
+        ({"f_blocks": 2**64 - 1, "f_bfree": 0}, FsSample(7, 3 * 4096, None, None, 5, 8, 3)),
+    ],
+)
+def test_what_makes_no_sense_of_a_file_system_is_not_shown(
+    absurd: dict[str, int], sample: FsSample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filesystem.os, "statvfs", lambda path: answer(**absurd))
+    assert filesystem.read_filesystem("/", 7) == sample

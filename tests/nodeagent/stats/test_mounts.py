@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from nodeagent.stats.mounts import MOST_HANGING, Mounts
 from nodeagent.stats.samples import FsSample
+from orch.component import aside
 from tests.fakes.hosts import Clock
 
 
@@ -104,3 +106,25 @@ def test_a_machine_whose_mounts_all_hang_holds_a_bounded_number_of_threads(
         server.come_back(path)
     wait_until_back(mounts)
     assert not mounts.hanging
+
+
+def test_without_a_thread_the_last_values_stay_and_it_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_thread(*arguments: object, **more: object) -> None:
+        raise aside.NoThreadError(errno.EAGAIN, "no thread can be started")
+
+    clock = Clock()
+    mounts = Mounts(wall_ns=clock, budget_s=30)
+    mounts.refresh([str(tmp_path)])
+    known = mounts.latest(str(tmp_path))
+    clock.advance(10)
+    with monkeypatch.context() as patched:
+        patched.setattr(aside, "start", no_thread)
+        mounts.refresh([str(tmp_path)])
+        mounts.refresh([str(tmp_path)])
+    assert known and mounts.latest(str(tmp_path)) is known
+    assert len(caplog.messages) == 1 and "no thread can be started" in caplog.text
+    mounts.refresh([str(tmp_path)])
+    found = mounts.latest(str(tmp_path))
+    assert found and found.time_ns == clock.now_ns

@@ -53,6 +53,16 @@ async def test_the_root_cgroup_of_v2_is_completed_from_elsewhere(sampler: Sample
     assert node.swap and node.swap.used_bytes == 2**30
 
 
+async def test_a_root_cgroup_beyond_64_bits_has_no_usage(tmp_path: Path) -> None:
+    root = hosts.copy("v2", tmp_path)
+    stat = root / "cgroup" / "memory.stat"
+    stat.write_text(f"anon {2**64 - 1}\nfile {2**64 - 1}\n")
+    sampler = Sampler(targets=list, sources=hosts.sources(root))
+    node = (await sampler.sample()).node
+    assert node.cgroup and node.cgroup.memory and node.cgroup.memory.usage_bytes is None
+    await sampler.close()
+
+
 async def test_concurrent_readers_share_one_reading(sampler: Sampler) -> None:
     samples = await asyncio.gather(*(sampler.fresh() for _ in range(20)))
     assert sampler.beats == 1

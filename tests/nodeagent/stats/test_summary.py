@@ -23,6 +23,7 @@ from nodeagent.stats.samples import (
     NodeSample,
     PodSample,
     Sample,
+    SystemSample,
     VolumeSample,
     VolumeTarget,
 )
@@ -131,7 +132,19 @@ async def test_a_pod_without_a_start_time_waits_for_one_unless_only_cpu_is_asked
     young = PodSample(dataclasses.replace(POD, started_at_ns=0), sample.pods[0].cgroup)
     sample = dataclasses.replace(sample, pods=(young,))
     assert build_summary(sample, None, node_name="n")["pods"] == []
-    assert len(build_summary(sample, None, node_name="n", only_cpu_and_memory=True)["pods"]) == 1
+    (shown,) = build_summary(sample, None, node_name="n", only_cpu_and_memory=True)["pods"]
+    assert "startTime" not in shown
+
+
+def test_a_start_that_is_not_known_is_left_out() -> None:
+    container = _container(dataclasses.replace(hosts.CONTAINER, started_at_ns=0))
+    system = SystemSample("misc", 0, CgroupSample(NOW))
+    sample = Sample(NOW, NodeSample(system=(system,)), (PodSample(POD, containers=(container,)),))
+    summary = build_summary(sample, None, node_name="n")
+    (pod,) = summary["pods"]
+    parts = [summary["node"], summary["node"]["systemContainers"][0], pod["containers"][0]]
+    assert not any("startTime" in part for part in parts)
+    assert pod["startTime"] == "2026-09-21T14:13:19Z"
 
 
 def test_no_pods_are_an_empty_list() -> None:
@@ -214,6 +227,15 @@ def test_ephemeral_storage_sums_layers_logs_and_the_pods_own_volumes() -> None:
         "inodesUsed": 10 + 2 + 4,
     }
     assert [volume["name"] for volume in out["volume"]] == ["cache", "cache", "host"]
+
+
+def test_sums_that_64_bits_do_not_hold_cost_no_page() -> None:
+    absurd = FsSample(NOW, used_bytes=2**64 - 1, inodes_used=1)
+    pod = PodSample(POD, containers=(_container(hosts.CONTAINER, rootfs=absurd, logs=absurd),))
+    summary = build_summary(Sample(NOW, NodeSample(), (pod,)), None, node_name="n")
+    assert orjson.loads(orjson.dumps(summary)) == summary
+    assert summary["pods"][0]["ephemeral-storage"]["inodesUsed"] == 1
+    assert "usedBytes" not in summary["pods"][0]["ephemeral-storage"]
 
 
 def _container(target: ContainerTarget, **parts: FsSample) -> ContainerSample:
