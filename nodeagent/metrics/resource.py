@@ -32,8 +32,8 @@ def render_resource_metrics(sample: Sample | None, *, openmetrics: bool = False)
     page = Page(openmetrics=openmetrics)
     if sample is None:
         return _errors(page, 1)
-    containers = list(_container_rows(sample, page))
-    pods = list(_pod_rows(sample, page))
+    containers = _newest(list(_container_rows(sample, page)))
+    pods = _newest(list(_pod_rows(sample, page)))
     _container_labels.end_page()
     _pod_labels.end_page()
     _family(page, "container_cpu_usage_seconds_total", "counter", _cpu_seconds, containers)
@@ -135,8 +135,20 @@ def _container_rows(sample: Sample, page: Page) -> Iterator[_Row]:
 def _pod_rows(sample: Sample, page: Page) -> Iterator[_Row]:
     for pod in sample.pods:
         if pod.cgroup:
-            labels = _pod_labels(pod.target.namespace, pod.target.name)
-            yield _Row(labels, page.stamp(pod.cgroup.time_ns), pod.cgroup)
+            target = pod.target
+            labels = _pod_labels(target.namespace, target.name)
+            yield _Row(labels, page.stamp(pod.cgroup.time_ns), pod.cgroup, target.started_at_ns)
+
+
+def _newest(rows: list[_Row]) -> list[_Row]:
+    """One row of each name: a pod's successor counts, not the one that is still ending."""
+    if len({row.labels for row in rows}) == len(rows):
+        return rows
+    return list({row.labels: row for row in sorted(rows, key=_started_at_ns)}.values())
+
+
+def _started_at_ns(row: _Row) -> int:
+    return row.started_at_ns
 
 
 _container_labels = text.LabelCache(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,6 +91,28 @@ def test_without_a_sample_only_the_errors_remain() -> None:
 def test_a_page_without_pods_has_no_empty_family() -> None:
     page = render_resource_metrics(Sample(TIME_NS)).decode()
     assert "container_" not in page.replace("container metrics", "")
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_of_two_pods_of_one_name_the_younger_is_shown(newest_first: bool) -> None:
+    sample = sample_of()
+    [old] = sample.pods
+    container = old.containers[0]
+    successor = old._replace(
+        target=replace(old.target, uid="u2", started_at_ns=STARTED_NS + 1),
+        cgroup=cgroup(9_000_000_000, 1, None, None),
+        containers=(
+            container._replace(
+                target=replace(container.target, id="c9", started_at_ns=STARTED_NS + 10**9),
+                cgroup=cgroup(8_000_000_000, 1, None, None),
+            ),
+        ),
+    )
+    pods = (successor, old) if newest_first else (old, successor)
+    lines = lines_of(render_resource_metrics(replace(sample, pods=pods)))
+    assert len(lines) == len({line.split(" ")[0] for line in lines}), "no series twice"
+    used = [line.split(" ")[1] for line in lines if "cpu_usage" in line and "shop" in line]
+    assert used == ["8", "9"]
 
 
 @pytest.mark.parametrize("sample", [sample_of(), None], ids=["a sample", "no sample"])
