@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 ENDPOINTS = ("healthz", "livez", "readyz")
 CHECK_TIMEOUT_S = 5.0
+_NUMBER = re.compile(r"\d+")
 
 Check = Callable[[], Awaitable[None] | None]
 
@@ -134,10 +136,15 @@ class HealthChecks:
         before = self._failing.pop((endpoint, result.name), None)
         if not result.ok:
             self._failing[endpoint, result.name] = result.message
-            if before != result.message:
+            if before is None or not _is_same_reason(before, result.message):
                 log.warning("%s check %s fails: %s", endpoint, result.name, result.message)
         elif before is not None:
             log.info("%s check %s passes again", endpoint, result.name)
+
+
+def _is_same_reason(before: str, now: str) -> bool:
+    """But for numbers: how long something has been wrong is no news each time somebody asks."""
+    return _NUMBER.sub("", before) == _NUMBER.sub("", now)
 
 
 def _begin(check: _Registered) -> CheckResult | Awaitable[CheckResult]:
