@@ -25,6 +25,7 @@ USER_AGENT = "orch-probe/1.35"
 _MAX_BODY_BYTES = 10 * 1024
 _MAX_REDIRECTS = 10
 _SHOWN = 200
+_HANGS_AFTER_S = 5.0  # a runtime that works says at once that the time of a command is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Target:
 class Outcome:
     """`good` None: the probe could not be made, and nothing follows from it.
 
-    `text` says why; "" then means that the runtime is away, which others tell of.
+    `text` says why; "" then means that the runtime is away or hangs, which others tell of.
     """
 
     good: bool | None
@@ -80,11 +81,15 @@ class Prober:
             await self._session.close()
 
     async def _exec(self, target: Target, action: ExecAction, timeout_s: int) -> Outcome:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         try:
             result = await self._runtime.exec_sync(
                 target.container_id, action.command, timeout_s=timeout_s
             )
         except RuntimeTimeout:
+            if loop.time() - began_s > timeout_s + _HANGS_AFTER_S:
+                return Outcome(None)
             return Outcome(False, f"the command did not end within {timeout_s} s")
         except RuntimeUnavailable:
             return Outcome(None)

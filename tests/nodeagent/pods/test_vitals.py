@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.runtime.base import ExecResult, RuntimeUnavailable
+from nodeagent.runtime.base import ExecResult, RuntimeTimeout, RuntimeUnavailable
 from orch.wire.pods import ContainerStatus, Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
@@ -109,6 +109,25 @@ async def test_what_a_runtime_that_is_away_cannot_probe_is_no_news_of_the_contai
 
     assert "Unhealthy" not in {reason for _, reason, _ in world.events}
     assert "probe cannot be made" not in caplog.text
+
+
+async def test_commands_that_a_hung_runtime_never_answered_restart_nothing(
+    world: PodWorld, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.start(probed(liveness={"failureThreshold": 1}))
+    await world.until(lambda: "app" in world.running())
+    takes_s = 11.0
+
+    async def overdue(*_: object, **__: object) -> ExecResult:
+        await asyncio.sleep(takes_s)
+        raise RuntimeTimeout("ExecSync", "rpc error: code = DeadlineExceeded")
+
+    monkeypatch.setattr(world.runtime, "exec_sync", overdue)
+    await asyncio.sleep(120)
+    assert shown(world).restartCount == 0
+    assert "Unhealthy" not in world.reasons()
+    takes_s = 1.0  # as the runtime says it of a command that hangs
+    await world.until(lambda: shown(world).restartCount == 1, within_s=60)
 
 
 async def test_a_container_that_fails_its_liveness_probe_is_restarted(
