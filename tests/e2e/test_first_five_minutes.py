@@ -111,6 +111,19 @@ def container_id(pod: dict[str, Any], name: str) -> str:
     return str(statuses[name]["containerID"]).removeprefix("containerd://")
 
 
+def test_disks_are_in_the_summary_of_a_pod_that_just_started(
+    cluster: LocalCluster, demo: dict[str, Any]
+) -> None:
+    def disks() -> dict[str, Any] | None:
+        container = summary_of(cluster, "cpu")
+        return container if {"rootfs", "logs"} <= container.keys() else None
+
+    # a reading every ten seconds, the runtime's look at layers as often, and the next reading
+    shown = eventually(disks, within_s=35, what="its log and its writable layer are measured")
+    assert shown["logs"]["capacityBytes"] > shown["logs"]["usedBytes"]
+    assert shown["rootfs"]["inodesUsed"] > 0
+
+
 def test_cpu_in_the_summary_is_the_kernels_counter(
     cluster: LocalCluster, demo: dict[str, Any]
 ) -> None:
