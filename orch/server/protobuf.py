@@ -1,14 +1,16 @@
 """Request bodies in protobuf, as newer clients send them for some kinds, read into JSON data.
 
-The envelope is read here, the kinds are in `protobufkinds`. Answers are always JSON.
+The envelope is read here; the kinds are in `protobufkinds`, a Pod in `protobufpods`. Answers are
+always JSON.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from orch.server import protobufpods
 from orch.server.protobufkinds import KINDS
-from orch.server.protobufwire import Field, message, octets, read_message, text
+from orch.server.protobufwire import Field, Message, message, octets, read_message, text
 from orch.wire.errors import ApiError, bad_request
 
 MAGIC = b"k8s\x00"
@@ -26,8 +28,9 @@ def decode(body: bytes) -> dict[str, Any]:
     try:
         envelope = read_message(memoryview(body)[len(MAGIC) :], _UNKNOWN)
         kind = envelope.get("typeMeta", {}).get("kind", "")
-        if kind in KINDS:
-            document = read_message(memoryview(envelope.get("raw", b"")), KINDS[kind])
+        table = _table(kind)
+        if table is not None:
+            document = read_message(memoryview(envelope.get("raw", b"")), table)
             return {**envelope["typeMeta"], **document}
     except (ValueError, OverflowError, OSError, RecursionError) as error:
         raise bad_request(f"the protobuf body cannot be decoded: {error}") from None
@@ -36,3 +39,7 @@ def decode(body: bytes) -> dict[str, Any]:
         "UnsupportedMediaType",
         f"objects of kind {kind!r} are not accepted as protobuf: send application/json",
     )
+
+
+def _table(kind: str) -> Message | None:
+    return protobufpods.pod() if kind == "Pod" else KINDS.get(kind)

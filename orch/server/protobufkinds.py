@@ -27,7 +27,7 @@ _OWNER = {
     5: Field("apiVersion", text), 6: Field("controller", flag),
     7: Field("blockOwnerDeletion", flag),
 }  # fmt: skip
-_OBJECT_META = {
+OBJECT_META = {
     1: Field("name", text),
     2: Field("generateName", text),
     3: Field("namespace", text),
@@ -42,7 +42,7 @@ _OBJECT_META = {
     13: Field("ownerReferences", message(_OWNER), many=True),
     14: Field("finalizers", text, many=True),
 }
-_METADATA = Field("metadata", message(_OBJECT_META))
+METADATA = Field("metadata", message(OBJECT_META))
 _PRECONDITIONS = {1: Field("uid", text), 2: Field("resourceVersion", text)}
 _DELETE_OPTIONS = {
     1: Field("gracePeriodSeconds", int64),
@@ -52,7 +52,7 @@ _DELETE_OPTIONS = {
     5: Field("dryRun", text, many=True),
 }
 _NAMESPACE = {
-    1: _METADATA,
+    1: METADATA,
     2: Field("spec", message({1: Field("finalizers", text, many=True)})),
     3: Field("status", message({1: Field("phase", text)})),
 }
@@ -91,7 +91,7 @@ _ATTRIBUTES = {
     1: Field("resourceAttributes", message(_RESOURCE_ATTRIBUTES)),
     2: Field("nonResourceAttributes", message({1: Field("path", text), 2: Field("verb", text)})),
 }
-_SELF_ACCESS_REVIEW = {1: _METADATA, 2: Field("spec", message(_ATTRIBUTES))}
+_SELF_ACCESS_REVIEW = {1: METADATA, 2: Field("spec", message(_ATTRIBUTES))}
 _SUBJECT_REVIEW_SPEC = {
     **_ATTRIBUTES,
     3: Field("user", text),
@@ -99,8 +99,8 @@ _SUBJECT_REVIEW_SPEC = {
     5: Field("extra", texts_pair, pairs=True),
     6: Field("uid", text),
 }
-_SUBJECT_ACCESS_REVIEW = {1: _METADATA, 2: Field("spec", message(_SUBJECT_REVIEW_SPEC))}
-_RULES_REVIEW = {1: _METADATA, 2: Field("spec", message({1: Field("namespace", text)}))}
+_SUBJECT_ACCESS_REVIEW = {1: METADATA, 2: Field("spec", message(_SUBJECT_REVIEW_SPEC))}
+_RULES_REVIEW = {1: METADATA, 2: Field("spec", message({1: Field("namespace", text)}))}
 _TOKEN_REVIEW_SPEC = {1: Field("token", text), 2: Field("audiences", text, many=True)}
 _BOUND_OBJECT = {
     1: Field("kind", text), 2: Field("apiVersion", text), 3: Field("name", text),
@@ -117,13 +117,13 @@ _RULE = {
         ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"), start=1
     )
 }
-_LABEL_SELECTOR = {
+LABEL_SELECTOR = {
     1: Field("matchLabels", pair, pairs=True),
     2: Field("matchExpressions", message(_SELECTOR_REQUIREMENT), many=True),
 }
-_AGGREGATION = {1: Field("clusterRoleSelectors", message(_LABEL_SELECTOR), many=True)}
+_AGGREGATION = {1: Field("clusterRoleSelectors", message(LABEL_SELECTOR), many=True)}
 _ROLE = {
-    1: _METADATA,
+    1: METADATA,
     2: Field("rules", message(_RULE), many=True),
     3: Field("aggregationRule", message(_AGGREGATION)),
 }
@@ -133,7 +133,7 @@ _SUBJECT = {
 }  # fmt: skip
 _ROLE_REF = {1: Field("apiGroup", text), 2: Field("kind", text), 3: Field("name", text)}
 _BINDING = {
-    1: _METADATA,
+    1: METADATA,
     2: Field("subjects", message(_SUBJECT), many=True),
     3: Field("roleRef", message(_ROLE_REF)),
 }
@@ -141,20 +141,20 @@ _OBJECT_REFERENCE = {
     **_BINDING_TARGET, 6: Field("resourceVersion", text), 7: Field("fieldPath", text),
 }  # fmt: skip
 _CONFIG_MAP = {
-    1: _METADATA,
+    1: METADATA,
     2: Field("data", pair, pairs=True),
     3: Field("binaryData", bytes_pair, pairs=True),
     4: Field("immutable", flag),
 }
 _SECRET = {
-    1: _METADATA,
+    1: METADATA,
     2: Field("data", bytes_pair, pairs=True),
     3: Field("type", text),
     4: Field("stringData", pair, pairs=True),
     5: Field("immutable", flag),
 }
 _SERVICE_ACCOUNT = {
-    1: _METADATA,
+    1: METADATA,
     2: Field("secrets", message(_OBJECT_REFERENCE), many=True),
     3: Field("imagePullSecrets", message({1: Field("name", text)}), many=True),
     4: Field("automountServiceAccountToken", flag),
@@ -164,9 +164,9 @@ KINDS: Mapping[str, Message] = {
     "SubjectAccessReview": _SUBJECT_ACCESS_REVIEW,
     "LocalSubjectAccessReview": _SUBJECT_ACCESS_REVIEW,
     "SelfSubjectRulesReview": _RULES_REVIEW,
-    "SelfSubjectReview": {1: _METADATA},
-    "TokenReview": {1: _METADATA, 2: Field("spec", message(_TOKEN_REVIEW_SPEC))},
-    "TokenRequest": {1: _METADATA, 2: Field("spec", message(_TOKEN_REQUEST_SPEC))},
+    "SelfSubjectReview": {1: METADATA},
+    "TokenReview": {1: METADATA, 2: Field("spec", message(_TOKEN_REVIEW_SPEC))},
+    "TokenRequest": {1: METADATA, 2: Field("spec", message(_TOKEN_REQUEST_SPEC))},
     "Role": _ROLE,
     "ClusterRole": _ROLE,
     "RoleBinding": _BINDING,
@@ -174,9 +174,9 @@ KINDS: Mapping[str, Message] = {
     "ConfigMap": _CONFIG_MAP,
     "Secret": _SECRET,
     "ServiceAccount": _SERVICE_ACCOUNT,
-    "Eviction": {1: _METADATA, 2: Field("deleteOptions", message(_DELETE_OPTIONS))},
+    "Eviction": {1: METADATA, 2: Field("deleteOptions", message(_DELETE_OPTIONS))},
     "Namespace": _NAMESPACE,
     "DeleteOptions": _DELETE_OPTIONS,
-    "Lease": {1: _METADATA, 2: Field("spec", message(_LEASE_SPEC))},
-    "Binding": {1: _METADATA, 2: Field("target", message(_BINDING_TARGET))},
+    "Lease": {1: METADATA, 2: Field("spec", message(_LEASE_SPEC))},
+    "Binding": {1: METADATA, 2: Field("target", message(_BINDING_TARGET))},
 }

@@ -20,7 +20,9 @@ _MAX_DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`read` makes JSON data of the wire value; `many` collects a list, `pairs` a map."""
+    """`read` makes JSON data of the wire value; `many` collects a list, `pairs` a map; what a field
+    without a name holds stands in the message around it.
+    """
 
     name: str
     read: Callable[[Any], Any]
@@ -73,6 +75,26 @@ def texts_pair(value: Any) -> tuple[str, list[str]]:
     return entry.get("key", ""), entry.get("value", {}).get("items", [])
 
 
+def quantity(value: Any) -> str:
+    written: str = read_message(value, {1: Field("string", text)}).get("string", "")
+    return written
+
+
+def quantity_pair(value: Any) -> tuple[str, str]:
+    """An entry of a map whose values are quantities."""
+    entry = read_message(value, {1: Field("key", text), 2: Field("value", quantity)})
+    return entry.get("key", ""), entry.get("value", "")
+
+
+def int_or_text(value: Any) -> int | str:
+    """What JSON writes as either, by the type that is sent with both."""
+    either = read_message(
+        value, {1: Field("type", int64), 2: Field("int", int64), 3: Field("text", text)}
+    )
+    chosen: int | str = either.get("text", "") if either.get("type") else either.get("int", 0)
+    return chosen
+
+
 def _moment(value: Any) -> datetime | None:
     raw = read_message(value, {1: Field("s", int64), 2: Field("n", int64)})
     if not raw:
@@ -103,6 +125,8 @@ def read_message(data: Any, table: Message) -> dict[str, Any]:
             result.setdefault(field.name, {})[read[0]] = read[1]
         elif field.many:
             result.setdefault(field.name, []).append(read)
+        elif not field.name:
+            result.update(read)
         elif read is not None and read != "":
             result[field.name] = read
     return result

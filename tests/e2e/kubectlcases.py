@@ -32,6 +32,7 @@ CASES = (
     Case("patch --subresource=status", objects.patching_status, since="1.27"),
     Case("edit", objects.editing),
     Case("debug POD --image, --target: without attaching", objects.debugging, since="1.27"),
+    Case("debug POD --copy-to, debug node/NODE", objects.debugging_beside, since="1.27"),
     Case("delete, --all", objects.deleting),
     Case("delete --cascade=background/foreground/orphan", objects.cascade),
     Case("label", objects.label),

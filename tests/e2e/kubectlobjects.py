@@ -105,6 +105,18 @@ def debugging(w: World) -> None:
     w.gone("debugged")
 
 
+def debugging_beside(w: World) -> None:
+    w.made("copied")
+    w.run("debug", "copied", "--image=busybox:1", "-c", "x", "--copy-to=copy", "--share-processes")
+    assert w.value("pod/copy", ".spec.shareProcessNamespace") == "true"
+    assert w.value("pod/copy", ".spec.containers[*].name") == "c x"
+    assert w.value("pod/copy", ".spec.containers[0].resources.requests.cpu") == "1"
+    w.run("debug", f"node/{w.node}", "--image=busybox:1")
+    path = "{.items[?(@.spec.hostNetwork==true)].spec.volumes[0].hostPath.path}"
+    assert w("get", "pods", "-o", f"jsonpath={path}") == "/"
+    w.run("delete", "pods", "--all", "--grace-period=0", "--force")
+
+
 def editing(w: World) -> None:
     w.made("edited")
     editor = w.directory / "editor"
