@@ -24,4 +24,6 @@ async def run_hook(
         timeoutSeconds=limit_s,
     )
     outcome = await prober.check(target, action)
-    return Outcome(bool(outcome.good), outcome.text)
+    if outcome.good is None:
+        return Outcome(False, outcome.text or "the container runtime gave no answer")
+    return outcome

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.runtime.base import ExecResult, Mount
+from nodeagent.runtime.base import ExecResult, Mount, RuntimeUnavailable
 from orch.wire.pods import Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
@@ -55,6 +55,18 @@ async def test_hooks_run_after_the_start_and_before_the_stop(world: PodWorld, ho
     assert order.index("stop_container") > max(
         n for n, operation in enumerate(order) if operation == "exec_sync"
     )
+
+
+async def test_a_hook_that_a_runtime_did_not_answer_failed_for_that(
+    world: PodWorld, hooks: Hooks
+) -> None:
+    await world.start(hooked(preStop=command("pre")))
+    await world.until(lambda: world.status().status.phase == "Running")
+    world.runtime.fail("exec_sync", RuntimeUnavailable("exec_sync", "connection refused"))
+    world.source.set()
+    await world.until(lambda: not world.traces())
+    text = "PreStopHook failed: the container runtime gave no answer"
+    assert ("web", "FailedPreStopHook", text) in world.events
 
 
 async def test_a_failed_pre_stop_hook_is_told_and_holds_nothing_up(
