@@ -17,6 +17,7 @@ from nodeagent.stats.samples import (
     FsSample,
     NetworkSample,
     PodSample,
+    ProcessSample,
     ProcessUse,
     Sample,
 )
@@ -110,6 +111,12 @@ def _rows(sample: Sample, page: Page) -> Iterator[Row]:
         yield from _pod_rows(pod, page)
 
 
+def _with_all_processes(cgroup: CgroupSample, pod: PodSample) -> CgroupSample:
+    """The pod's cgroup itself holds no process, those below it do; the kernel sums the threads."""
+    threads = cgroup.processes.threads if cgroup.processes else None
+    return cgroup._replace(processes=ProcessSample(threads, pod.count_processes()))
+
+
 def _pod_rows(pod: PodSample, page: Page) -> Iterator[Row]:
     target = pod.target
     of_pod = (target.namespace, target.name)
@@ -117,7 +124,7 @@ def _pod_rows(pod: PodSample, page: Page) -> Iterator[Row]:
         labels = _labels("", pod.path, "", "", *of_pod)
         end = page.stamp(pod.cgroup.time_ns)
         network = None if pod.sandbox else pod.network  # a runtime measures no sandboxes
-        yield Row(labels, end, pod.cgroup, target.started_at_ns, network)
+        yield Row(labels, end, _with_all_processes(pod.cgroup, pod), target.started_at_ns, network)
     if pod.sandbox:
         labels = _labels("POD", pod.sandbox_path, "", target.sandbox_id or "", *of_pod)
         end = page.stamp(pod.sandbox.time_ns)

@@ -106,6 +106,15 @@ def read_meminfo(proc_root: str) -> dict[str, int]:
     return amounts
 
 
+_VMSTAT = cgroupvalues.LineNumbers("oom_kill")
+
+
+def read_oom_kills(proc_root: str) -> int | None:
+    """How many processes the kernel killed for want of memory, in whichever cgroup; None before
+    Linux 4.13."""
+    return _VMSTAT(read_bytes(proc_root, "vmstat"))[0]
+
+
 def swap_of(meminfo: dict[str, int], time_ns: int) -> SwapSample | None:
     """Swap of the machine; None when meminfo does not tell."""
     total, free = meminfo.get("SwapTotal"), meminfo.get("SwapFree")

@@ -59,6 +59,11 @@ class Layout:
     files: tuple[CgroupFile, ...]
     sums: bool = True
 
+    @property
+    def sums_oom_kills(self) -> bool:
+        """Whether a cgroup's OOM kills are also counted in those above it: in version 2 alone."""
+        return self.version == "v2"
+
     def directory(self, path: str) -> str | None:
         """A directory of the cgroup `path` that exists on every host of this layout."""
         root = self.unified if self.version == "v2" else self.controllers.get("memory")

@@ -63,7 +63,7 @@ class NodeReader:
         sample = self._cgroups.read("") or CgroupSample(time_ns)
         pressures = [self._pressure(resource) for resource in RESOURCES]
         return sample._replace(
-            memory=_root_memory(sample.memory),
+            memory=_root_memory(sample.memory, host.read_oom_kills(self._sources.proc_root)),
             cpu_pressure=pressures[0] or sample.cpu_pressure,
             memory_pressure=pressures[1] or sample.memory_pressure,
             io_pressure=pressures[2] or sample.io_pressure,
@@ -93,9 +93,15 @@ class NodeReader:
         return tuple(parts)
 
 
-def _root_memory(memory: MemorySample | None) -> MemorySample | None:
-    """v2's root cgroup has no memory.current: what is anonymous or cached is in use."""
-    if memory is None or memory.usage_bytes is not None:
+def _root_memory(memory: MemorySample | None, oom_kills: int | None) -> MemorySample | None:
+    """v2's root cgroup has no memory.current: what is anonymous or cached is in use.
+
+    v1's counts the kills of its own tasks alone, v2's none.
+    """
+    if memory is None:
+        return None
+    memory = memory._replace(oom_kills=oom_kills)
+    if memory.usage_bytes is not None:
         return memory
     if memory.rss_bytes is None or memory.cache_bytes is None:
         return memory

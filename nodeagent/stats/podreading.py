@@ -50,7 +50,7 @@ class PodReader:
     def read(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
         """The pod now; `node` is the reading of its machine a moment before."""
         path, sandbox_path = self._placement.pod(target), self._placement.sandbox(target)
-        whole = self._cgroups.read(path)
+        whole = self._whole(path)
         containers = []
         for container in target.containers:
             own_path = self._placement.container(target, container)
@@ -95,6 +95,14 @@ class PodReader:
         known = {f"{target.sandbox_id}/{target.sandbox_pid}" for target in known_targets}
         for key in self._host_network.keys() - known:
             del self._host_network[key]
+
+    def _whole(self, path: str) -> CgroupSample | None:
+        """The pod's cgroup; no OOM kills where the kernel counts those of its own tasks alone,
+        of which it has none."""
+        sample = self._cgroups.read(path)
+        if sample is None or sample.memory is None or self._cgroups.shared.layout.sums_oom_kills:
+            return sample
+        return sample._replace(memory=sample.memory._replace(oom_kills=None))
 
     def _container(
         self,

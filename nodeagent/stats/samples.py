@@ -230,6 +230,18 @@ class PodSample(NamedTuple):
     sandbox_path: str = ""
     process_count: int | None = None
 
+    def count_processes(self) -> int | None:
+        """Of all containers and the sandbox; None when none of them could be counted."""
+        if self.process_count is not None:
+            return self.process_count
+        samples = [self.sandbox, *[container.cgroup for container in self.containers]]
+        counts = [
+            sample.processes.processes
+            for sample in samples
+            if sample and sample.processes and sample.processes.processes is not None
+        ]
+        return sum(counts) if counts else None
+
 
 class SystemSample(NamedTuple):
     """A part of the system with a cgroup of its own: the agent, the runtime, all pods."""

@@ -234,16 +234,8 @@ def _runtime(node: NodeSample) -> Json | None:
 
 
 def _processes(pod: PodSample) -> Json | None:
-    """All containers and the sandbox; None when none of them could be counted."""
-    if pod.process_count is not None:
-        return {"process_count": pod.process_count}
-    samples = [pod.sandbox, *[container.cgroup for container in pod.containers]]
-    counts = [
-        sample.processes.processes
-        for sample in samples
-        if sample and sample.processes and sample.processes.processes is not None
-    ]
-    return {"process_count": sum(counts)} if counts else None
+    count = pod.count_processes()
+    return None if count is None else {"process_count": count}
 
 
 def _put(out: Json, key: str, value: Any) -> None:

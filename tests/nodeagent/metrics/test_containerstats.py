@@ -181,6 +181,19 @@ def test_version_1_has_kernel_memory_in_a_file_of_its_own(layout: str) -> None:
     assert found == {CONTAINER_CGROUP: 262144}
 
 
+@pytest.mark.parametrize(("layout", "of_all"), [("v2", 6), ("hybrid", 3)])
+def test_a_pod_has_the_processes_of_its_containers_and_sandbox(layout: str, of_all: int) -> None:
+    found = by_id(render_container_metrics(sample_of(layout)), "container_processes")
+    assert found[POD_CGROUP] == found[CONTAINER_CGROUP] + found[SANDBOX_CGROUP] == of_all
+
+
+def test_oom_kills_of_a_pod_are_left_out_where_the_kernel_counts_none_below_it() -> None:
+    of_v2 = by_id(render_container_metrics(sample_of("v2")), "container_oom_events_total")
+    assert of_v2 == {POD_CGROUP: 2, SANDBOX_CGROUP: 2, CONTAINER_CGROUP: 2}
+    of_v1 = by_id(render_container_metrics(sample_of("v1")), "container_oom_events_total")
+    assert of_v1 == {CONTAINER_CGROUP: 2}
+
+
 def test_the_machine_is_described_beside_its_containers() -> None:
     page = render_container_metrics(sample_of("v2"), host=facts())
     machine = {one.name: one for one in series_of(page) if one.name.startswith("machine_")}

@@ -63,6 +63,17 @@ async def test_a_root_cgroup_beyond_64_bits_has_no_usage(tmp_path: Path) -> None
     await sampler.close()
 
 
+@pytest.mark.parametrize("layout", hosts.LAYOUTS)
+async def test_the_node_s_oom_kills_are_the_machine_s(layout: str, tmp_path: Path) -> None:
+    root = hosts.copy(layout, tmp_path)
+    (root / "proc" / "vmstat").write_text("nr_free_pages 7\noom_kill 29\ndrop_pagecache 0\n")
+    sampler = Sampler(targets=lambda: [POD], sources=hosts.sources(root))
+    node = (await sampler.sample()).node
+    await sampler.close()
+    assert node.cgroup and node.cgroup.memory
+    assert node.cgroup.memory.oom_kills == 29, "not those of the tasks in the root cgroup alone"
+
+
 async def test_concurrent_readers_share_one_reading(sampler: Sampler) -> None:
     samples = await asyncio.gather(*(sampler.fresh() for _ in range(20)))
     assert sampler.beats == 1
