@@ -16,7 +16,12 @@ from dataclasses import dataclass
 
 from nodeagent.pods import spec
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.runtime.base import ContainerRuntime, Image, RuntimeCallError
+from nodeagent.runtime.base import (
+    ContainerRuntime,
+    Image,
+    RuntimeCallError,
+    RuntimeUnavailable,
+)
 from orch.component.aside import run_aside
 from orch.component.loops import Periodic
 
@@ -125,8 +130,7 @@ class ImageCollection:
             used = self._used()
             self._learn(images, used, now_s)
             found = removable(images, self._known, used, disk, self._bounds, now_s)
-            for one in found:
-                await self._remove(one)
+            stuck = await self._remove_all(found)
         except (RuntimeCallError, OSError, TimeoutError) as error:
             why = str(error) or "their disk does not answer"
             self._say(f"images are not looked after: {why}")
@@ -134,12 +138,11 @@ class ImageCollection:
         wanted = excess_bytes(disk, self._bounds)
         freed = sum(one.image.size_bytes for one in found)
         short = wanted - freed
-        self._say(
+        scarce = (
             f"the disk of the images is above {self._bounds.high_percent} %, and {short} bytes "
             "more than all unused images hold must be freed"
-            if short > 0
-            else ""
         )
+        self._say(stuck or (scarce if short > 0 else ""))
 
     def _learn(self, images: Sequence[Image], used: frozenset[str], now_s: float) -> None:
         before = self._known
@@ -162,12 +165,23 @@ class ImageCollection:
             }
         )
 
+    async def _remove_all(self, found: Sequence[Removable]) -> str:
+        """Why one of them stays, which keeps no other; "" when none does."""
+        problem = ""
+        for one in found:
+            try:
+                await self._remove(one)
+            except RuntimeUnavailable:
+                raise
+            except RuntimeCallError as error:
+                problem = f"image {_shown(one.image)} cannot be removed: {error}"
+        return problem
+
     async def _remove(self, one: Removable) -> None:
-        shown = next(iter((*one.image.tags, *one.image.digests)), one.image.id)
         await self._runtime.remove_image(one.image.id)
         self._registry.counts.images_removed[one.reason] += 1
         why = "it is old" if one.reason == "age" else "its disk is nearly full"
-        log.info("removed image %s (%d bytes): %s", shown, one.image.size_bytes, why)
+        log.info("removed image %s (%d bytes): %s", _shown(one.image), one.image.size_bytes, why)
 
     async def _disk(self) -> Disk | None:
         filesystems = await self._runtime.image_filesystems()
@@ -186,3 +200,7 @@ class ImageCollection:
 
 def _names(image: Image) -> set[str]:
     return {image.id, *image.tags, *image.digests, *(f"docker.io/library/{t}" for t in image.tags)}
+
+
+def _shown(image: Image) -> str:
+    return next(iter((*image.tags, *image.digests)), image.id)

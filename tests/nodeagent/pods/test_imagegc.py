@@ -91,6 +91,28 @@ async def test_a_nearly_full_disk_is_freed_of_what_nobody_uses(
 
 
 @pytest.mark.looptime
+async def test_an_image_that_cannot_be_removed_keeps_no_other(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    statvfs = os.statvfs_result((1, 1, 100_000, 50_000, 50_000, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(imagegc.os, "statvfs", lambda _path: statvfs)
+    monkeypatch.setattr(imagegc, "run_aside", at_once)
+    names = ["localhost/one:1", "localhost/two:1", "localhost/three:1"]
+    for name in names:
+        world.runtime.images_known[name] = fake_image(name)
+    collection = ImageCollection(world.runtime, world.registry, ImageBounds(max_age_s=60))
+    await collection.step()
+    await asyncio.sleep(130)
+    world.runtime.fail("remove_image", "image is in use elsewhere", times=1)
+    await collection.step()
+
+    ids = {fake_image(name).id for name in names}
+    assert ids <= set(world.runtime.called("remove_image"))
+    assert "cannot be removed: image is in use elsewhere" in caplog.text
+    assert world.registry.counts.images_removed["age"] >= len(names) - 1
+
+
+@pytest.mark.looptime
 async def test_a_runtime_that_does_not_answer_is_said_once(
     world: PodWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
