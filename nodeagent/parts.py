@@ -107,7 +107,7 @@ class Parts:
 
     def liveness(self) -> dict[str, Check]:
         """What must go on for this process to count as alive, by name; a check raises to fail."""
-        checks = {"sampling": self.sampling.__call__}
+        checks: dict[str, Callable[[], None]] = {"sampling": self.sampling}
         if self.lease:
             checks["lease"] = self.lease.alive
         return {name: _at_once(check) for name, check in checks.items()}

@@ -1,8 +1,8 @@
 """Feature gates: what is still in development, who may switch it, and since when.
 
 A gate is alpha (off), beta (on unless said otherwise) or stable (always on), and which of these
-may differ in the release that is emulated. `AllAlpha` and
-`AllBeta` switch a whole stage; a gate named by itself wins over them.
+may differ in the release that is emulated. `AllAlpha` and `AllBeta` switch a whole stage; a gate
+named by itself wins over them.
 """
 
 from __future__ import annotations
