@@ -34,6 +34,7 @@ from tests.orch.server.harness import LEASES, NODES
 DOWN_S = 45.0  # docs/heartbeats.md: until a dead runtime shows
 PAUSE_S = 7.0  # the longest between two tries
 BUSY_S = 13.0  # what a loaded machine may add
+_MOST_CAUSES = 3  # of one fault, as a client sees it: refused, broken off, and what is behind that
 LOST, AGAIN = "cannot renew the Lease of node n1", "the Lease of node n1 is renewed again after"
 
 pytestmark = [
@@ -52,9 +53,9 @@ async def told(agent: LonelyAgent, cause: str) -> AsyncIterator[None]:
     yield
     await asyncio.wait_for(agent.renewed(), PAUSE_S + BUSY_S)
     await agent.says(AGAIN, after=mark)
-    (line,) = (text for text in agent.log()[mark:].splitlines() if LOST in text)
-    assert cause in line, line
-    assert agent.log()[mark:].count(LOST) == 1, "said once"
+    lines = [line.partition(LOST)[2] for line in agent.log()[mark:].splitlines() if LOST in line]
+    assert any(cause in line for line in lines), lines
+    assert len(lines) == len(set(lines)) <= _MOST_CAUSES, "each cause is said once"
 
 
 async def down(agent: LonelyAgent, seconds: float) -> None:
