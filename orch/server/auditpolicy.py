@@ -2,7 +2,8 @@
 
 The first rule that matches a request decides its level; without one it is not written down. A rule
 matches when every list it gives matches; lists it leaves out match everything. Rules and file
-format as in the reference, whose policies can be used as they are.
+format as in the reference, whose policies can be used as they are: its names of groups, and of the
+namespace of Leases, are those of this service too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from orch.component import yamlfile
 from orch.component.daemon import SetupError
 from orch.component.yamlfile import YamlError
 from orch.server.requestinfo import RequestInfo
+from orch.wire import aliases
 from orch.wire.identity import Identity
 from orch.wire.names import AUDIT_GROUP
 
@@ -97,7 +99,7 @@ class Rule(_Record):
         if self.resources or self.namespaces:
             return (
                 info.is_resource
-                and _among(info.namespace, self.namespaces)
+                and self._is_in(aliases.names_of_namespace(info.namespace))
                 and (not self.resources or any(_names(one, info) for one in self.resources))
             )
         if self.nonResourceURLs:
@@ -105,6 +107,9 @@ class Rule(_Record):
                 _is_path(info.path, url) for url in self.nonResourceURLs
             )
         return True
+
+    def _is_in(self, namespaces: Iterable[str]) -> bool:
+        return any(_among(one, self.namespaces) for one in namespaces)
 
 
 class Policy(_Record):
@@ -146,7 +151,7 @@ def _among(value: str, wanted: Iterable[str]) -> bool:
 
 
 def _names(wanted: GroupResources, info: RequestInfo) -> bool:
-    if wanted.group != info.group:
+    if wanted.group not in (info.group, aliases.UPSTREAM_BY_OWN.get(info.group)):
         return False
     if not wanted.resources:
         return True

@@ -114,6 +114,27 @@ def test_resources_may_be_patterns(wanted: str, info: RequestInfo, matches: bool
     assert (policy_of(rule).decide(SOMEBODY, info)[0] is Level.METADATA) == matches
 
 
+LEASE = get("/apis/coordination.orch.io/v1/namespaces/orch-node-lease/leases/n1")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "matches"),
+    [
+        ({"resources": [{"group": "coordination.k8s.io"}]}, True),
+        ({"resources": [{"group": "coordination.orch.io", "resources": ["leases"]}]}, True),
+        ({"resources": [{"group": "rbac.authorization.k8s.io"}]}, False),
+        ({"namespaces": ["kube-node-lease"]}, True),
+        ({"namespaces": ["orch-node-lease"]}, True),
+        ({"namespaces": ["kube-system"]}, False),
+    ],
+)
+def test_a_rule_may_name_groups_as_the_reference_does(
+    wanted: dict[str, Any], matches: bool
+) -> None:
+    found, _ = policy_of({"level": "Metadata", **wanted}).decide(SOMEBODY, LEASE)
+    assert (found is Level.METADATA) == matches
+
+
 def test_stages_left_out_by_policy_and_rule_add_up() -> None:
     policy = policy_of(
         {"level": "Metadata", "omitStages": ["Panic"]}, omitStages=["ResponseStarted"]
