@@ -41,8 +41,10 @@ _CLUSTER_ROLE, _CLUSTER_BINDING = ROLE_STRATEGIES[0], BINDING_STRATEGIES[0]
 class Roles:
     """Feeds `index`, which answers; `followers` and `aggregation` are loops that must run."""
 
-    def __init__(self, backend: Backend, index: RbacIndex) -> None:
+    def __init__(self, backend: Backend, index: RbacIndex, *, upstream: bool = False) -> None:
+        """`upstream`: the defaults know the reference's labels too."""
         self.index = index
+        self._defaults = defaults.roles(upstream=upstream)
         self._backend = backend
         storage = backend.storage
         self.followers = [
@@ -57,7 +59,7 @@ class Roles:
 
     async def open(self) -> None:
         """ApiError or StorageFailed when the defaults cannot be made."""
-        await asyncio.gather(*(self._make_role(role) for role in defaults.ROLES))
+        await asyncio.gather(*(self._make_role(role) for role in self._defaults))
         await asyncio.gather(*(self._make_binding(one) for one in defaults.BINDINGS))
         while await self._aggregate_once():
             pass

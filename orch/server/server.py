@@ -84,7 +84,7 @@ class Server:
         self.authorizer = chain_of(flags.auth.modes, nodes, index)
         self._pods = Follower(self.storage, PODS, partial(_tell_of_pod, graph))
         self._backend = _backend(self.storage, self.authorizer, index)
-        self._roles = Roles(self._backend, index)
+        self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
         limits = flags.limits
         self.inflight = Inflight(

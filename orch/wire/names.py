@@ -29,6 +29,7 @@ LABEL_INSTANCE_TYPE = "node.orch.io/instance-type"
 LABEL_REGION = "topology.orch.io/region"
 LABEL_ZONE = "topology.orch.io/zone"
 LABEL_ROLE_PREFIX = "node-role.orch.io/"
+LABEL_ROLE_PREFIX_UPSTREAM = "node-role.kubernetes.io/"  # as people who know the reference write it
 LABEL_ROLE = "orch.io/role"  # its value is a role too
 
 TAINT_UNREACHABLE = "node.orch.io/unreachable"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from orch.wire import raw, table_pods
-from orch.wire.names import LABEL_ROLE, LABEL_ROLE_PREFIX
+from orch.wire.names import LABEL_ROLE, LABEL_ROLE_PREFIX, LABEL_ROLE_PREFIX_UPSTREAM
 from orch.wire.quantity import format_milli, to_bytes, to_milli
 from orch.wire.table_layout import (
     AGE,
@@ -63,8 +63,8 @@ def node_roles(record: Record) -> str:
     """The roles a node's labels give it, `<none>` without any."""
     roles = set()
     for key, role in raw.mapping(record, "metadata", "labels").items():
-        if key.startswith(LABEL_ROLE_PREFIX):
-            roles.add(key[len(LABEL_ROLE_PREFIX) :])
+        if key.startswith((LABEL_ROLE_PREFIX, LABEL_ROLE_PREFIX_UPSTREAM)):
+            roles.add(key.partition("/")[2])
         elif key == LABEL_ROLE:
             roles.add(str(role))
     return ",".join(sorted(roles - {""})) or NONE

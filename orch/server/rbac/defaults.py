@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orch.wire import names
+from orch.wire.aliases import UPSTREAM_BY_OWN
 from orch.wire.names import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP, COORDINATION_GROUP
 from orch.wire.names import RBAC_GROUP as RBAC
 from orch.wire.usage import GROUP as USAGE_GROUP
@@ -120,6 +121,24 @@ _DELEGATOR = (
     _on(("create",), "tokenreviews", group=AUTHENTICATION_GROUP),
     _on(("create",), "subjectaccessreviews", group=AUTHORIZATION_GROUP),
 )
+
+
+def roles(*, upstream: bool) -> tuple[Document, ...]:
+    """`upstream`: the reference's labels add to the aggregated ones as well as this service's."""
+    return tuple(map(_made_of_upstream_too, ROLES)) if upstream else ROLES
+
+
+def _made_of_upstream_too(role: Document) -> Document:
+    if "aggregationRule" not in role:
+        return role
+    own = role["aggregationRule"]["clusterRoleSelectors"]
+    theirs = [
+        {"matchLabels": {key.replace(RBAC, UPSTREAM_BY_OWN[RBAC]): value}}
+        for one in own
+        for key, value in one["matchLabels"].items()
+    ]
+    return {**role, "aggregationRule": {"clusterRoleSelectors": [*own, *theirs]}}
+
 
 ROLES: tuple[Document, ...] = (
     _role(

@@ -86,6 +86,16 @@ async def test_a_role_speaks_of_groups_as_its_reader_does(api: Api) -> None:
     assert theirs["rules"] == ROLE["rules"]
 
 
+async def test_a_role_with_the_references_label_adds_to_the_default_one(api: Api) -> None:
+    labels = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+    things = {"verbs": ["get"], "apiGroups": ["things.io"], "resources": ["things"]}
+    labelled = {**ROLE, "metadata": {"name": "things", "labels": labels}, "rules": [things]}
+    assert (await api.call("POST", RBAC, labelled)).status == 201
+    async with asyncio.timeout(30):
+        while things not in (await api.call("GET", f"{RBAC}/admin")).json["rules"]:
+            await asyncio.sleep(0.01)
+
+
 async def test_an_owner_is_named_as_its_reader_names_it(api: Api) -> None:
     role = (await api.call("POST", RBAC, ROLE)).json
     owner = {"apiVersion": role["apiVersion"], "kind": "ClusterRole", "name": "r",

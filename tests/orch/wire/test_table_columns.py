@@ -49,6 +49,7 @@ def test_the_status_of_a_node_is_its_ready_condition(node: dict[str, Any], statu
         ({}, "<none>"),
         ({"node-role.orch.io/control-plane": "", "node-role.orch.io/api": ""}, "api,control-plane"),
         ({"orch.io/role": "worker"}, "worker"),
+        ({"node-role.kubernetes.io/infra": "", "node-role.orch.io/api": ""}, "api,infra"),
         ({"node-role.orch.io/": "", "orch.io/role": ""}, "<none>"),
     ],
 )
