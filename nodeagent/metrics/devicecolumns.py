@@ -58,13 +58,17 @@ def _device(names: Mapping[tuple[int, int], str], device: DeviceIo) -> str:
 
 
 def write_filesystems(page: Page, rows: Rows, node: NodeSample) -> None:
-    """What is used is measured once a minute and has that stamp; the rest has its row's."""
+    """What is used is measured once a minute and has that stamp.
+
+    The rest is asked with the node: a runtime's row may be older, and the same at the next scrape.
+    """
     device = f',device="{text.escape(node.fs_device)}"}}'
     known = [(row, row.rootfs) for row in rows if row.rootfs]
+    asked = page.stamp(node.cgroup.time_ns) if node.cgroup else None
     for name, help_text, field in _FILESYSTEM_FAMILIES:
         lines = [
             f"{name}{row.labels}{device} {value}"
-            f"{page.stamp(fs.time_ns) if field == 'used_bytes' else row.end}"
+            f"{page.stamp(fs.time_ns) if field == 'used_bytes' else asked or row.end}"
             for row, fs in known
             if (value := getattr(fs, field)) is not None
         ]

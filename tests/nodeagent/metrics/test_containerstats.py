@@ -175,6 +175,20 @@ def test_disk_use_has_the_stamp_of_its_own_measuring() -> None:
     assert stamps["container_fs_inodes_free"] == sample.time_ns / 1e9, "that is asked every time"
 
 
+def test_free_inodes_have_the_stamp_of_the_node_beside_an_older_reading_of_the_runtime() -> None:
+    sample = sample_of("v2")
+    container = sample.pods[0].containers[0]
+    assert container.cgroup and sample.node.cgroup
+    older = container.cgroup._replace(time_ns=sample.time_ns - 8_000_000_000)
+    pod = sample.pods[0]._replace(containers=(container._replace(cgroup=older),))
+    page = render_container_metrics(dataclasses.replace(sample, pods=(pod,)))
+    of_container = [one for one in series_of(page) if one.labels.get("id") == CONTAINER_CGROUP]
+    stamps = {one.name: one.timestamp for one in of_container}
+    assert stamps["container_memory_usage_bytes"] == older.time_ns / 1e9
+    for name in ("limit_bytes", "inodes_free", "inodes_total"):
+        assert stamps[f"container_fs_{name}"] == sample.node.cgroup.time_ns / 1e9
+
+
 @pytest.mark.parametrize("layout", ["v1", "hybrid"])
 def test_version_1_has_kernel_memory_in_a_file_of_its_own(layout: str) -> None:
     found = by_id(render_container_metrics(sample_of(layout)), "container_memory_kernel_usage")
