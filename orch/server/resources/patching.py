@@ -39,7 +39,7 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Change:
         try:
             changed = _apply(resource, media_type, current, data)
         except patch.PatchError as error:
-            raise _failed(resource, current, error) from None
+            raise _failed(error) from None
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
             raise bad_request("the patch leaves no object with metadata")
         document: Document = drop_nulls(changed)
@@ -69,16 +69,14 @@ def _check_operations(data: Any) -> None:
         )
 
 
-def _failed(resource: Resource, current: Document, error: patch.PatchError) -> ApiError:
+def _failed(error: patch.PatchError) -> ApiError:
+    """It names no object, as in the reference: of an invalid one `kubectl` shows no message."""
     if error.code != 422:
         return ApiError(error.code, _REASONS[error.code], str(error))
     return ApiError(
         422,
         "Invalid",
         f"the server rejected our request due to an error in our request: {error}",
-        name=current["metadata"]["name"],
-        group=resource.group,
-        kind=resource.kind,
     )
 
 

@@ -83,6 +83,15 @@ def test_a_patch_that_does_not_fit_is_refused(media_type, patch, code) -> None:
     assert caught.value.code == code
 
 
+def test_an_operation_that_fails_is_told_of_and_names_no_object() -> None:
+    patch = [{"op": "replace", "path": "/metadata/labels/none", "value": "x"}]
+    with pytest.raises(ApiError) as caught:
+        change_of(PODS, JSON_PATCH, orjson.dumps(patch))(POD)
+    status = caught.value.to_status()
+    assert "operation 0 (replace '/metadata/labels/none')" in status["message"]
+    assert "details" not in status  # with them kubectl says "is invalid" and no more
+
+
 def test_a_nodes_taints_are_replaced_as_a_whole() -> None:
     taints = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}, **taints}
