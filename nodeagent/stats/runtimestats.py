@@ -65,7 +65,8 @@ class RuntimeStatsLoop:
         if kind != self._complaint:
             reason = str(error) or f"no answer within {DEADLINE_S} s"
             what = "measures no pods" if isinstance(error, RuntimeNotSupported) else "did not tell"
-            log.warning("the runtime %s, cgroups are read instead: %s", what, reason)
+            when = "once its last numbers are a minute old" if self.latest() else "instead"
+            log.warning("the runtime %s, cgroups are read %s: %s", what, when, reason)
         self._complaint = kind
 
 

@@ -163,16 +163,21 @@ async def test_without_an_answer_the_cgroups_are_read_and_one_line_says_so(
     await sampler.test_loop.step()  # type: ignore[attr-defined]
     (pod,) = (await sampler.sample()).pods
     assert pod.cgroup and pod.cgroup.cpu and pod.cgroup.cpu.usage_nsec == 123456789000
-    assert len([line for line in caplog.messages if said in line]) == 1
+    (line,) = [line for line in caplog.messages if said in line]
+    assert "cgroups are read instead" in line
 
 
-async def test_old_answers_are_used_for_a_minute_only(
-    sampler: Sampler, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+async def test_old_answers_are_used_for_a_minute_only_and_the_log_says_so(
+    sampler: Sampler,
+    runtime: Runtime,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     await sampler.test_loop.step()  # type: ignore[attr-defined]
     runtime.error = RuntimeUnavailable("ListPodSandboxStats", "gone")
     await sampler.test_loop.step()  # type: ignore[attr-defined]
     assert (await sampler.sample()).pods[0].process_count == 4
+    assert "cgroups are read once its last numbers are a minute old" in caplog.text
     monkeypatch.setattr(runtimestats, "MAX_AGE_S", -1.0)
     assert (await sampler.sample()).pods[0].process_count is None
 
