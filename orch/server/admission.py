@@ -176,12 +176,21 @@ def _references(pod: Document) -> str:
     if text_at(spec, "serviceAccountName"):
         return "a mirror pod may not reference a service account"
     for volume in spec.get("volumes") or ():
-        for source in ("secret", "configMap", "projected", "persistentVolumeClaim"):
-            if volume.get(source):
-                return f"a mirror pod may not reference API objects (volume {volume['name']})"
+        if _reaches_for_objects(volume):
+            return f"a mirror pod may not reference API objects (volume {volume['name']})"
     for container in nodegraph.referring_containers(spec):
         return f"a mirror pod may not reference API objects (container {container})"
     return ""
+
+
+def _reaches_for_objects(volume: Document) -> bool:
+    """What is projected may tell of the pod itself, and of nothing else."""
+    if any(volume.get(source) for source in ("secret", "configMap", "persistentVolumeClaim")):
+        return True
+    projected = volume.get("projected")
+    if not projected:
+        return False
+    return any(set(source) != {"downwardAPI"} for source in projected.get("sources") or ())
 
 
 def _metadata(document: Document | None) -> Document:

@@ -92,6 +92,10 @@ def pod(*, annotations: Any = MIRROR, node_name: str = "n1", **spec: Any) -> dic
     }
 
 
+def projected(*sources: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "v", "projected": {"sources": list(sources)}}
+
+
 @pytest.mark.parametrize(
     ("new", "text"),
     [
@@ -104,6 +108,11 @@ def pod(*, annotations: Any = MIRROR, node_name: str = "n1", **spec: Any) -> dic
         (pod(serviceAccountName="admin"), "service account"),
         (pod(volumes=[{"name": "v", "secret": {"secretName": "s"}}]), "volume v"),
         (pod(volumes=[{"name": "v", "configMap": {"name": "s"}}]), "volume v"),
+        (pod(volumes=[projected({"downwardAPI": {"items": []}})]), ""),
+        (pod(volumes=[projected({"downwardAPI": {}}, {"secret": {"name": "s"}})]), "volume v"),
+        (pod(volumes=[projected({"downwardAPI": {}, "configMap": {"name": "s"}})]), "volume v"),
+        (pod(volumes=[projected({"serviceAccountToken": {"path": "t"}})]), "volume v"),
+        (pod(volumes=[projected({"clusterTrustBundle": {"path": "t"}})]), "volume v"),
         (pod(containers=[{"name": "c", "env": [{"name": "a", "value": "b"}]}]), ""),
         (pod(containers=[{"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}]), "container c"),
         (
