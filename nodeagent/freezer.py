@@ -56,13 +56,13 @@ class Reviver:
         self._patience_s = patience_s
         self.cgroup_root = cgroup_root
 
-    async def is_frozen(self, container_id: str) -> bool:
-        """Whether its cgroup is frozen now; False when that cannot be seen."""
+    async def is_frozen(self, container_id: str) -> bool | None:
+        """Whether its cgroup is frozen now; None when that cannot be seen."""
         try:
             return await asyncio.to_thread(is_frozen, self.cgroup_root, container_id)
         except OSError as error:
             log.warning("cannot see whether container %s is frozen: %s", container_id, error)
-            return False
+            return None
 
     async def revive(
         self, container_id: str, *, limit_s: float | None = None, settled: bool = False

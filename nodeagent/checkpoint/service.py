@@ -216,13 +216,13 @@ class CheckpointService:
             log.error(text, container_id, error)
 
     async def _frozen_by_others(self, container_id: str) -> bool:
-        """Whether it is frozen; what an earlier checkpoint of ours left so is tried again."""
+        """Whether it is seen frozen; what an earlier checkpoint of ours left so is tried again."""
         if container_id in self._maybe_frozen:
             await self._reviver.revive(container_id, settled=True)
-        if await self._reviver.is_frozen(container_id):
-            return True
-        self._maybe_frozen.discard(container_id)
-        return False
+        frozen = await self._reviver.is_frozen(container_id)
+        if frozen is False:
+            self._maybe_frozen.discard(container_id)
+        return bool(frozen)
 
     def _manifest(self, target: Target, pod: Pod, container_id: str) -> Manifest:
         """What is known of the archive before it is made."""
@@ -265,11 +265,13 @@ class CheckpointService:
             else:
                 cut_off = isinstance(error, RuntimeTimeout | RuntimeUnavailable)
                 freed = await self._reviver.revive(container_id, settled=not cut_off)
-            if not await self._reviver.is_frozen(container_id):
+            if await self._reviver.is_frozen(container_id) is False:
                 self._maybe_frozen.discard(container_id)
             if freed:
                 self._reports.thawed(_pod_of(manifest), manifest.container)
             raise
+        else:
+            self._maybe_frozen.discard(container_id)
         finally:
             self._pods.frozen.discard(container_id)
 

@@ -54,7 +54,7 @@ def test_a_frozen_v1_cgroup_is_thawed(tmp_path: Path, state: str) -> None:
     assert control.read_text() == "THAWED"
 
 
-async def test_what_cannot_be_seen_counts_as_not_frozen(
+async def test_what_cannot_be_seen_is_neither_frozen_nor_running(
     tmp_path: Path, fake: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     control = v1(tmp_path, "FROZEN")
@@ -64,7 +64,7 @@ async def test_what_cannot_be_seen_counts_as_not_frozen(
     assert await reviver.is_frozen(ID) is False  # it has just ended
     control.mkdir()
 
-    assert await reviver.is_frozen(ID) is False
+    assert await reviver.is_frozen(ID) is None
     assert "cannot see whether container" in caplog.text
 
 

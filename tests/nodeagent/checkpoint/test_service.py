@@ -221,6 +221,22 @@ async def test_a_container_that_could_not_be_freed_in_time_is_left_to_the_next_a
     assert node.files() == []
 
 
+async def test_a_container_nobody_can_see_to_run_is_left_to_the_next_agent_until_it_does(
+    node: Node,
+) -> None:
+    container_id = node.pods.running["app"]
+    freezer_state = node.root / "cgroup" / "freezer" / container_id / "freezer.state"
+    freezer_state.mkdir(parents=True)  # cannot be read
+    service = node.service()
+    node.runtime.fail("checkpoint_container", "criu says no", times=1)
+
+    assert (await refusal(service, "shop", "web", "app"))[0] == 500
+    assert [name for name in node.files() if container_id in name] == node.files() != []
+
+    assert Path(await service.checkpoint("shop", "web", "app")).exists()
+    assert not [name for name in node.files() if name.startswith(".")]
+
+
 async def test_the_next_agent_frees_the_containers_of_one_that_was_killed(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
