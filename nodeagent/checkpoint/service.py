@@ -106,12 +106,16 @@ class CheckpointService:
         """Tidy up after an agent that ended during a checkpoint, and free its containers.
 
         Takes up to 15 s when there were such containers and the runtime does not answer. A store
-        that cannot be used is logged; every checkpoint will say so too.
+        that cannot be used is logged; every checkpoint will say so too. So is a defect, and the
+        next checkpoint of its container, or the next agent, tries again to free it.
         """
         try:
             interrupted = await asyncio.to_thread(self._store.prepare)
         except (StoreError, OSError) as error:
             log.error("checkpoints cannot be stored: %s", error)
+            return
+        except Exception:
+            log.exception("looking for checkpoints that were broken off failed unexpectedly")
             return
         self._recovering.update(interrupted)
         await asyncio.gather(*(self._recover_one(*one) for one in interrupted.items()))
@@ -122,10 +126,15 @@ class CheckpointService:
             container_id,
             f"{manifest.namespace}/{manifest.pod}/{manifest.container}",
         )
-        if await self._reviver.revive(container_id):
-            self._reports.thawed(_pod_of(manifest), manifest.container)
-        await self._discard(container_id)
-        self._recovering.discard(container_id)
+        try:
+            if await self._reviver.revive(container_id):
+                self._reports.thawed(_pod_of(manifest), manifest.container)
+            await self._discard(container_id)
+        except Exception:
+            self._maybe_frozen.add(container_id)
+            log.exception("freeing container %s failed unexpectedly", container_id)
+        finally:
+            self._recovering.discard(container_id)
 
     async def listing(self) -> list[dict[str, Any]]:
         """Every archive, oldest first, as JSON. ApiError 500 when the store cannot be used."""

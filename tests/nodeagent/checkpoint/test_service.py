@@ -269,6 +269,41 @@ async def test_a_container_being_freed_is_not_checkpointed_meanwhile(node: Node)
     await recovery
 
 
+async def test_a_defect_met_in_freeing_a_container_is_logged_and_freeing_it_tried_again(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = {node.pods.running[name] for name in ("app", "side")}
+    for container_id in ids:
+        CheckpointStore(str(node.root)).begin(container_id)
+    node.runtime.paused |= ids
+    node.runtime.fail("resume_container", ValueError("a defect"), times=1)
+    service = node.service()
+
+    await service.recover()
+
+    (logged,) = [record for record in caplog.records if record.exc_info]
+    assert "failed unexpectedly" in logged.getMessage() and "a defect" in caplog.text
+    assert len(node.runtime.paused) == len(node.files()) == 1
+    for name in ("app", "side"):
+        assert not service.is_busy(node.pods.running[name])
+        assert Path(await service.checkpoint("shop", "web", name)).exists()
+    assert node.runtime.paused == set()
+
+
+async def test_a_defect_met_in_looking_for_broken_off_checkpoints_is_logged(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_store: CheckpointStore) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(CheckpointStore, "prepare", fail)
+
+    await node.service().recover()
+
+    (logged,) = caplog.records
+    assert logged.exc_info and "failed unexpectedly" in logged.getMessage()
+
+
 async def test_a_container_that_was_freed_can_be_checkpointed_though_its_marker_stays(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
