@@ -129,6 +129,7 @@ class Parts:
                 operations=self.operations,
                 stalls=self.triggers.counts if self.triggers else {},
                 checkpoints=self.checkpoints.counts if self.checkpoints else None,
+                events=self.events,
             ),
             policy,
         )

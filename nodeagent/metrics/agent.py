@@ -22,6 +22,8 @@ from nodeagent.shutdown import ShutdownGuard
 from nodeagent.stats.sampler import Sampler
 from nodeagent.statusloop import StatusLoop
 from nodeagent.watchdog import Watchdog
+from orch.client.eventmetrics import EventMetrics
+from orch.client.events import EventRecorder
 from orch.component.features import Features
 from orch.component.frameworkmetrics import FrameworkMetrics
 from orch.component.metrics import Registry
@@ -47,6 +49,7 @@ class Sources:
     operations: RuntimeOperations
     stalls: Mapping[tuple[str, str, str], int]  # by resource, level and scope of the trigger
     checkpoints: CheckpointCounts | None = None
+    events: EventRecorder | None = None
 
 
 def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
@@ -55,6 +58,8 @@ def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
     registry.add_process_metrics()
     registry.register(_AgentCollector(sources))
     registry.register(sources.operations)
+    if sources.events:
+        registry.register(EventMetrics(sources.events))
     registry.register(FrameworkMetrics(sources.features, emulated=sources.emulated))
     return registry
 

@@ -2,7 +2,8 @@
 
 `note` never waits and never fails; `run` posts in the background. The same news again within the
 hour raises the count of the first event instead of making another. Events are best effort: when
-the server cannot be reached they are dropped, oldest first, and counted.
+the server cannot be reached they are dropped, oldest first, and counted; the log says when that
+begins and when it is over. One that the server refuses for itself is counted alone.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class EventRecorder:
         self._last_number = 0
         self._waiting: collections.deque[News] = collections.deque()
         self._arrived = asyncio.Event()
+        self._dropped_before: int | None = None  # what `dropped` was when an outage was said
         self._posted: collections.OrderedDict[News, _Posted] = collections.OrderedDict()
 
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None:  # noqa: A002
@@ -89,6 +91,7 @@ class EventRecorder:
             return
         if len(self._waiting) >= _WAITING_LIMIT:
             self._waiting.popleft()
+            self._say_outage(f"{_WAITING_LIMIT} wait already")
             self.dropped += 1
         self._waiting.append(news)
         self._arrived.set()
@@ -103,8 +106,22 @@ class EventRecorder:
                 try:
                     await self._post(news)
                 except (ApiError, TransportError) as error:
+                    if _is_outage(error):
+                        self._say_outage(str(error))
                     self.dropped += 1
                     log.debug("event %s of %s not told: %s", news.reason, news.name, error)
+                else:
+                    self._say_end()
+
+    def _say_outage(self, why: str) -> None:
+        if self._dropped_before is None:
+            self._dropped_before = self.dropped
+            log.warning("events cannot be told to the API server and are dropped: %s", why)
+
+    def _say_end(self) -> None:
+        if self._dropped_before is not None:
+            lost, self._dropped_before = self.dropped - self._dropped_before, None
+            log.info("events are told to the API server again; %d were dropped", lost)
 
     async def _post(self, news: News) -> None:
         if self._client is None:
@@ -157,3 +174,8 @@ class EventRecorder:
             reportingComponent=self._source.component,
             reportingInstance=self._source.host,
         )
+
+
+def _is_outage(error: ApiError | TransportError) -> bool:
+    """Whether the next event will fare no better, as far as can be told."""
+    return isinstance(error, TransportError) or error.code in (401, 429) or error.code >= 500

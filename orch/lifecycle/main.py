@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orch.client.eventmetrics import EventMetrics
 from orch.client.events import EventRecorder
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.client.resources import ApiClient
@@ -125,6 +126,7 @@ class Controller:
         self.features = options.features
         self.settings = options.settings
         self.events = EventRecorder(client, "node-controller")
+        metrics.registry.register(EventMetrics(self.events))
         self.slis = SliMetrics()
         self.checks = HealthChecks(self.slis)
         self._options = options

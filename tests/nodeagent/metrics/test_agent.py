@@ -24,6 +24,7 @@ from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.stats.sampler import Sampler
 from nodeagent.statusloop import StatusLoop
 from nodeagent.watchdog import Watchdog
+from orch.client.events import EventRecorder
 from orch.component.features import Features
 from orch.component.metrics import Registry
 from orch.component.notify import Notifier
@@ -62,6 +63,7 @@ async def sources() -> AsyncIterator[Sources]:
         watchdog=Watchdog(Notifier(""), {}, interval_s=8),
         operations=RuntimeOperations(),
         stalls={("memory", "full", "pod"): 3},
+        events=EventRecorder(api, "nodeagent"),
     )
     await sampler.close()
 
@@ -87,6 +89,7 @@ FAMILIES = {  # what an operator's dashboard may ask for, and its tier
     "orch_build_info": ("gauge", "ALPHA"),
     "orch_feature_enabled": ("gauge", "BETA"),
     "orch_log_lines_dropped": ("counter", "ALPHA"),
+    "orch_events_dropped": ("counter", "ALPHA"),
     "nodeagent_status_reports": ("counter", "ALPHA"),
     "nodeagent_status_failures": ("counter", "ALPHA"),
     "nodeagent_node_ready": ("gauge", "ALPHA"),
@@ -168,13 +171,15 @@ async def test_the_build_the_node_and_the_features_are_named(sources: Sources) -
 async def test_what_the_loops_count_is_shown_the_moment_it_changes(sources: Sources) -> None:
     registry = registry_of(sources)
     assert b"nodeagent_lease_renewals_total 0.0" in registry.render("")[0]
-    assert sources.lease and sources.watchdog
+    assert sources.lease and sources.watchdog and sources.events
     sources.lease.renewals, sources.lease.failures, sources.lease.late_s = 5, 2, 1.5
     sources.status.reports, sources.status.failures = 7, 1
     sources.watchdog.skipped["sampling"] += 4
+    sources.events.dropped = 6
     lines = registry.render("")[0].decode().splitlines()
     assert {
         "nodeagent_lease_renewals_total 5.0",
+        "orch_events_dropped_total 6.0",
         "nodeagent_lease_failures_total 2.0",
         "nodeagent_lease_late_seconds 1.5",
         "nodeagent_status_reports_total 7.0",

@@ -1,6 +1,7 @@
 """What happened to an object is told once, counted when it happens again, and never waited for."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ from orch.client.events import EventRecorder
 from orch.client.transport import TransportError
 from orch.component import loops
 from orch.wire.core import Event, Node
+from orch.wire.errors import ApiError
 from orch.wire.meta import ObjectMeta
 from orch.wire.pods import Pod
 from tests.fakes.api import FakeApi
@@ -105,11 +107,43 @@ async def test_what_cannot_be_told_is_dropped_and_counted(told: Told) -> None:
     assert told.recorder.dropped == 1
 
 
-async def test_the_oldest_go_first_when_too_many_wait() -> None:
+@pytest.mark.parametrize(
+    "error", [TransportError("unreachable"), ApiError(503, "ServiceUnavailable", "unreachable")]
+)
+async def test_each_outage_and_its_end_are_said_once(
+    told: Told, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "orch.client.events")
+    told.start()
+    for _ in range(2):
+        told.api.fail(error, times=3)
+        for number in range(5):
+            told.recorder.note(NODE, "Normal", "R", str(number))
+        await asyncio.sleep(1)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "events cannot be told to the API server and are dropped: unreachable"),
+        ("INFO", "events are told to the API server again; 3 were dropped"),
+    ] * 2
+
+
+async def test_an_event_that_is_refused_for_itself_is_counted_and_no_outage(
+    told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    told.start()
+    told.api.fail(ApiError(403, "Forbidden", "the namespace is being terminated"))
+    told.recorder.note(POD, "Normal", "R", "m")
+    await asyncio.sleep(1)
+    assert told.recorder.dropped == 1 and caplog.messages == []
+
+
+async def test_the_oldest_go_first_when_too_many_wait(caplog: pytest.LogCaptureFixture) -> None:
     recorder = EventRecorder(FakeApi(), "x")
     for number in range(1005):
         recorder.note(NODE, "Normal", "R", str(number))
     assert recorder.dropped == 5
+    assert caplog.messages == [
+        "events cannot be told to the API server and are dropped: 1000 wait already"
+    ]
 
 
 async def test_without_an_api_server_nothing_is_kept() -> None:

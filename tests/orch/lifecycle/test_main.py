@@ -294,6 +294,7 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
         await until(shows_the_node)
         page = await read("/metrics")
         assert "orch_controller_leader 1.0" in page
+        assert "orch_events_dropped_total 0.0" in page
         assert [name for name in FRAMEWORK if f"\n{name}" not in page] == []
         assert 'name="node-monitor"' in await read("/metrics/slis")
 
