@@ -1,7 +1,8 @@
 """TLS kept as its files are: a new certificate or CA counts without a restart.
 
 Files are compared by content, so that a link that points elsewhere is noticed too. What cannot be
-used (half a pair, no PEM) is said once, and a listener or client keeps what it has.
+used (half a pair, no PEM) is tried again with every look and said once per cause; until then a
+listener or client keeps what it has.
 """
 
 from __future__ import annotations
@@ -66,23 +67,31 @@ class TlsRenewal:
         self._words = words
         self._make = make
         self._files = files
-        self._seen = files.seen
+        self._used = files.seen
+        self._causes: set[str] = set()  # why those of now cannot be used, as was said
 
     async def step(self) -> None:
-        """Renew when a file is another than it was at the step before, or at the start."""
+        """Renew when a file is another than it was when last used, or at the start."""
         seen = await asyncio.to_thread(self._files.look)
-        before, self._seen = self._seen, seen
-        if before == seen:
+        if seen == self._used:
+            self._causes.clear()
             return
         try:
             context = await asyncio.to_thread(self._make)
         except SetupError as error:
-            log.error("%s keeps its TLS files of before: %s", self._user.name, error)
+            self._say(str(error))
             return
-        ca_changed = before[1] != seen[1]
+        ca_changed = self._used[1] != seen[1]
+        self._used = seen
+        self._causes.clear()
         self._user.renew(context, end_connections=ca_changed)
         self.renewals += 1
         log.info("%s uses its new %s", self._user.name, self._words[ca_changed])
+
+    def _say(self, cause: str) -> None:
+        if cause not in self._causes:
+            self._causes.add(cause)
+            log.error("%s keeps its TLS files of before: %s", self._user.name, cause)
 
 
 def _digest(files: Sequence[str]) -> bytes:

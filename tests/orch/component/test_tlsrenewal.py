@@ -15,6 +15,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from orch.component import httpd
+from orch.component.daemon import SetupError
 from orch.component.httpd import HttpServer
 from orch.component.tlsrenewal import TlsFiles, TlsRenewal
 from tests.conftest import Credentials, Pki
@@ -123,6 +124,42 @@ async def test_files_that_cannot_be_used_change_nothing_and_are_said_once(
     shutil.copyfile(half.key_file, listener.key)
     await listener.renewal.step()
     assert caplog.records[-1].getMessage() == "test uses its new serving certificate"
+
+
+async def test_a_passing_failure_to_load_new_files_is_said_once_per_cause_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, ca = tmp_path / "crt", tmp_path / "ca"
+    files = TlsFiles([str(cert)], str(ca))
+    results: list[str] = ["no memory", "no memory", "no disk", "no memory", "", "no memory", ""]
+    renewed: list[bool] = []
+
+    class User:
+        name = "test"
+
+        def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
+            renewed.append(end_connections)
+
+    def make() -> ssl.SSLContext:
+        if problem := results.pop(0):
+            raise SetupError(problem)
+        return ssl.create_default_context()
+
+    renewal = TlsRenewal(User(), make, files)
+    ca.write_text("new")
+    await renewal.step()
+    cert.write_text("new")  # the authority has not been used meanwhile
+    for _ in range(5):
+        await renewal.step()
+    assert renewed == [True]
+    cert.write_text("newer")
+    for _ in range(3):
+        await renewal.step()
+    assert renewed == [True, False] and results == []
+    said = [
+        one.getMessage().rpartition(": ")[2] for one in caplog.records if one.levelname == "ERROR"
+    ]
+    assert said == ["no memory", "no disk", "no memory"]
 
 
 @pytest.mark.may_block
