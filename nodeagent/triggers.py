@@ -182,12 +182,20 @@ def _arm(place: _Place) -> _Armed:
     fd = os.open(place.path, _FLAGS)
     try:
         os.write(fd, place.stall.rule.text())
-        epoll = select.epoll()
+        return _Armed(fd, _epoll_of(fd))
     except OSError:
         os.close(fd)
         raise
-    epoll.register(fd, select.EPOLLPRI | select.EPOLLERR)
-    return _Armed(fd, epoll)
+
+
+def _epoll_of(fd: int) -> select.epoll:
+    epoll = select.epoll()
+    try:
+        epoll.register(fd, select.EPOLLPRI | select.EPOLLERR)
+    except OSError:
+        epoll.close()
+        raise
+    return epoll
 
 
 def _release(trigger: _Armed) -> None:

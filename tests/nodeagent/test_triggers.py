@@ -153,6 +153,22 @@ async def test_what_the_kernel_refuses_is_said_once(
     watch.close()
 
 
+async def test_a_file_that_cannot_be_waited_for_is_said_and_leaves_nothing_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pressure = tmp_path / "pressure" / "cpu"
+    pressure.parent.mkdir()
+    pressure.touch()  # a plain file takes what is written to it and is refused by epoll
+    watch = PressureTriggers(
+        [rule("node")], pods=lambda: (), tell=print, cgroups=None, proc_root=str(tmp_path)
+    )
+    before = open_descriptors()
+    await watch.step()
+    await watch.step()
+    assert open_descriptors() == before
+    assert len(caplog.messages) == 1 and str(pressure) in caplog.messages[0]
+
+
 def _has_sys_resource() -> bool:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
