@@ -91,8 +91,7 @@ async def test_a_busy_pod_is_measured_right(agent: Agent) -> None:
     assert idle["cpu"]["usageNanoCores"] / 1e9 < 0.2
     assert burner["memory"]["availableBytes"] + burner["memory"]["workingSetBytes"] == 64 * MIB
     if "psi" in burner["cpu"]:
-        waited = {name: waited_usec(sampler, name) for name in ("burner", "idle")}
-        assert waited["burner"] > waited["idle"], "since the first reading: both waited to start"
+        assert waited_usec(sampler, "burner") > 300_000, "at half a core it waits half of 3 s"
 
     volume = named(pod["volume"], "scratch")
     assert 20 * MIB <= volume["usedBytes"] < 21 * MIB
