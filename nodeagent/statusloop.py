@@ -159,8 +159,8 @@ class StatusLoop:
             except (ApiError, TransportError) as refusal:
                 error = refusal
                 self._node = None  # read it anew
-                if number > 0 and not _is_from_a_good_connection(refusal):
-                    await client.transport.reset()  # a watch over a dead one would not notice
+                if number > 0:
+                    await client.transport.reset()
             else:
                 self._succeeded()
                 return True
@@ -243,11 +243,3 @@ class StatusLoop:
 
     def _update_s(self) -> float:
         return self._times.update_s * (1 + self._times.rand() * JITTER)
-
-
-def _is_from_a_good_connection(error: ApiError | TransportError) -> bool:
-    """An answer that a new connection, with certificates read again, would get as well.
-
-    Dropping connections for it would cut every watch of the agent.
-    """
-    return isinstance(error, ApiError) and error.code in (409, 429)

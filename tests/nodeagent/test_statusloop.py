@@ -230,27 +230,6 @@ async def test_a_round_is_tried_five_times_from_a_fresh_read(told: Reported) -> 
     assert told.loop.failures == 0
 
 
-@pytest.mark.parametrize(
-    ("error", "resets"),
-    [
-        (errors.ApiError(409, "Conflict", "the object has been modified"), 0),
-        (errors.ApiError(429, "TooManyRequests", "try again"), 0),
-        (errors.ApiError(403, "Forbidden", "the certificate of before may not"), 3),
-        (errors.ApiError(503, "ServiceUnavailable", "this server of several is ending"), 3),
-    ],
-)
-async def test_connections_stay_when_new_ones_would_change_nothing(
-    told: Reported, error: errors.ApiError, resets: int
-) -> None:
-    told.start()
-    await asyncio.sleep(1)
-    told.api.fail(error, verb="patch", times=4)
-    told.facts = node.facts(images=())
-    await asyncio.sleep(10)
-    assert told.api.transport.resets == resets
-    assert told.loop.failures == 0
-
-
 async def test_a_failing_round_leaves_the_next_to_its_time(
     told: Reported, caplog: pytest.LogCaptureFixture
 ) -> None:
