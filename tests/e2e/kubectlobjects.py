@@ -112,9 +112,12 @@ def debugging_beside(w: World) -> None:
     assert w.value("pod/copy", ".spec.containers[*].name") == "c x"
     assert w.value("pod/copy", ".spec.containers[0].resources.requests.cpu") == "1"
     w.run("debug", f"node/{w.node}", "--image=busybox:1")
-    path = "{.items[?(@.spec.hostNetwork==true)].spec.volumes[0].hostPath.path}"
-    assert w("get", "pods", "-o", f"jsonpath={path}") == "/"
-    w.run("delete", "pods", "--all", "--grace-period=0", "--force")
+    shown = "{.metadata.name} {.spec.volumes[0].hostPath.path}"
+    debugger = f"{{range .items[?(@.spec.hostNetwork==true)]}}{shown}{{end}}"
+    name, path = w("get", "pods", "-o", f"jsonpath={debugger}").split()
+    assert path == "/"
+    for pod in ("copied", "copy", name):
+        w.gone(pod)
 
 
 def editing(w: World) -> None:
