@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from orch.server import fieldcauses as causes
-from orch.server.strategy import poddefaults, podvalidation
+from orch.server.strategy import podcontents, poddefaults, podvalidation
 from orch.server.strategy.base import Document, Strategy, keep, text_at
 from orch.server.strategy.qos import qos_class
 from orch.wire.errors import Cause
@@ -72,7 +72,7 @@ def _prepare_status(new: Document, old: Document) -> None:
 def _validate(new: Document, old: Document | None) -> list[Cause]:
     spec = new.get("spec") or {}
     if old is None:
-        return [*_created_causes(new), *podvalidation.spec_causes(spec)]
+        return [*podvalidation.spec_causes(spec), *_created_causes(new)]
     found = list(_mirror_causes(new, old))
     if spec != (old.get("spec") or {}):
         found += podvalidation.update_causes(spec, old.get("spec") or {})
@@ -103,6 +103,8 @@ def _created_causes(new: Document) -> Iterator[Cause]:
             mirrored,
             "must set spec.nodeName if mirror pod annotation is set",
         )
+    if mirrored is None:
+        yield from podcontents.content_causes(new.get("spec") or {})
 
 
 def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:
