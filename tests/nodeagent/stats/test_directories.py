@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,17 @@ def clock() -> Clock:
 
 def usage_of(clock: Clock, **more: object) -> DirectoryUsage:
     return DirectoryUsage(budget=WalkBudget(inodes=5), wall_ns=clock, **more)  # type: ignore[arg-type]
+
+
+def slow_usage(clock: Clock) -> DirectoryUsage:
+    """A second passes with every look at the clock, and five are the budget."""
+    seconds = itertools.count(1.0)
+    return DirectoryUsage(
+        budget=WalkBudget(time_s=1000),
+        refresh_budget_s=5,
+        wall_ns=clock,
+        monotonic_s=lambda: next(seconds),
+    )
 
 
 def test_a_value_carries_the_stamp_of_its_walk(tmp_path: Path, clock: Clock) -> None:
@@ -90,15 +102,7 @@ def test_what_a_refresh_does_not_reach_comes_first_in_the_next_and_is_said_once(
     paths = [str(tmp_path / name) for name in "abc"]
     for path in paths:
         fill(Path(path), 1)
-    elapsed = [0.0]
-
-    def monotonic_s() -> float:
-        elapsed[0] += 1.0
-        return elapsed[0]
-
-    usage = DirectoryUsage(
-        budget=WalkBudget(time_s=1000), refresh_budget_s=5, wall_ns=clock, monotonic_s=monotonic_s
-    )
+    usage = slow_usage(clock)
     wanted = dict.fromkeys(paths, True)
     usage.refresh(wanted)
     measured = [path for path in paths if usage.latest(path)]
@@ -138,15 +142,7 @@ def test_new_directories_keep_to_the_budget_and_leave_the_rest_to_the_next_refre
     wanted = {str(tmp_path / name): True for name in "abc"}
     for path in wanted:
         fill(Path(path), 1)
-    elapsed = [0.0]
-
-    def monotonic_s() -> float:
-        elapsed[0] += 1.0
-        return elapsed[0]
-
-    usage = DirectoryUsage(
-        budget=WalkBudget(time_s=1000), refresh_budget_s=5, wall_ns=clock, monotonic_s=monotonic_s
-    )
+    usage = slow_usage(clock)
     usage.refresh_new(wanted)
     assert 0 < sum(usage.latest(path) is not None for path in wanted) < 3
     assert (usage.duration_s, caplog.messages) == (0.0, [])

@@ -33,6 +33,14 @@ def make_process(proc: Path, pid: int, targets: list[str], limits: str = LIMITS)
     (directory / "limits").write_text(limits)
 
 
+def one_process(proc: Path) -> Path:
+    """With one open file; the file that names it."""
+    make_process(proc, 10, ["/dev/null"])
+    procs_file = proc / "procs"
+    procs_file.write_text("10\n")
+    return procs_file
+
+
 def test_descriptors_and_sockets_are_summed_over_the_processes(tmp_path: Path) -> None:
     make_process(tmp_path, 10, ["/dev/null", "socket:[1]", "pipe:[2]"])
     make_process(tmp_path, 11, ["socket:[3]"])
@@ -110,10 +118,7 @@ def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
 
 
 def test_a_container_that_did_not_run_since_is_not_asked_again(tmp_path: Path) -> None:
-    make_process(tmp_path, 10, ["/dev/null"])
-    procs_file = tmp_path / "procs"
-    procs_file.write_text("10\n")
-    clock = Clock()
+    procs_file, clock = one_process(tmp_path), Clock()
     usage = ProcessUsage(str(tmp_path), wall_ns=clock)
     stamps = []
     for ran_nsec in (5, 5, 6):
@@ -128,10 +133,7 @@ def test_a_container_that_did_not_run_since_is_not_asked_again(tmp_path: Path) -
 
 
 def test_new_containers_are_read_alone(tmp_path: Path) -> None:
-    make_process(tmp_path, 10, ["/dev/null"])
-    procs_file = tmp_path / "procs"
-    procs_file.write_text("10\n")
-    clock = Clock()
+    procs_file, clock = one_process(tmp_path), Clock()
     usage = ProcessUsage(str(tmp_path), wall_ns=clock)
     one = Container(str(procs_file), CgroupSample(0))
     usage.refresh({"old": one})
