@@ -22,7 +22,8 @@ from nodeagent.stats.newcomers import Newcomers
 from nodeagent.stats.runtimepart import RuntimePart
 from nodeagent.stats.runtimestats import RuntimeStatsLoop
 from nodeagent.stats.sampler import Measured, Sampler
-from nodeagent.stats.sources import Sources, SystemPart
+from nodeagent.stats.samples import SystemPart
+from nodeagent.stats.sources import Sources
 from orch.component import clock
 from orch.component.daemon import SetupError
 from orch.component.features import Features

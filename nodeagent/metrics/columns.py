@@ -7,16 +7,34 @@ one subject for all rows; a value that is None has no line. Used by `containerst
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from nodeagent.metrics.text import Page
 from nodeagent.psi import USEC_PER_S
-from nodeagent.stats.samples import CpuSample, Limits, MemorySample
+from nodeagent.stats.samples import (
+    CgroupSample,
+    CpuSample,
+    FsSample,
+    Limits,
+    MemorySample,
+    NetworkSample,
+    ProcessUse,
+)
 
-if TYPE_CHECKING:
-    from nodeagent.metrics.containerstats import Row
 
-Rows = Sequence["Row"]
+class Row(NamedTuple):
+    """One cgroup; `labels` is its block without the closing brace, `end` the stamp's text."""
+
+    labels: str
+    end: str
+    sample: CgroupSample
+    started_at_ns: int
+    network: NetworkSample | None = None
+    rootfs: FsSample | None = None
+    use: ProcessUse | None = None
+
+
+Rows = Sequence[Row]
 Lines = list[str]
 
 _NSEC_PER_S = 1e9

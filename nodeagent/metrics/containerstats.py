@@ -8,34 +8,20 @@ forty thousand lines, so nothing here may cost more than the number it prints.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nodeagent.metrics import columns, devicecolumns, text
+from nodeagent.metrics.columns import Row
 from nodeagent.metrics.text import Page
 from nodeagent.stats.samples import (
     CgroupSample,
-    FsSample,
-    NetworkSample,
     PodSample,
     ProcessSample,
-    ProcessUse,
     Sample,
 )
 
 if TYPE_CHECKING:
     from nodeagent.stats.host import HostFacts
-
-
-class Row(NamedTuple):
-    """One cgroup; `labels` is its block without the closing brace, `end` the stamp's text."""
-
-    labels: str
-    end: str
-    sample: CgroupSample
-    started_at_ns: int
-    network: NetworkSample | None = None
-    rootfs: FsSample | None = None
-    use: ProcessUse | None = None
 
 
 def render_container_metrics(

@@ -6,18 +6,12 @@ their numbers where it gives none. Used by `containerstats` alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from nodeagent.metrics import text
-from nodeagent.metrics.columns import write_family
+from nodeagent.metrics.columns import Rows, write_family
 from nodeagent.metrics.text import Page
 from nodeagent.stats.samples import DeviceIo, NodeSample
-
-if TYPE_CHECKING:
-    from nodeagent.metrics.containerstats import Row
-
-Rows = Sequence["Row"]
 
 
 def write_devices(page: Page, rows: Rows, names: Mapping[tuple[int, int], str]) -> None:

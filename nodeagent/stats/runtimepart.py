@@ -6,7 +6,7 @@ import asyncio
 
 from nodeagent.runtime.endpoint import server_pid
 from nodeagent.stats import host
-from nodeagent.stats.sources import SystemPart
+from nodeagent.stats.samples import SystemPart
 from orch.component import clock
 
 

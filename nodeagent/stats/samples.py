@@ -53,6 +53,15 @@ class PodTarget:
     host_network: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SystemPart:
+    """A cgroup reported beside the pods: `nodeagent`, `runtime`, `misc` or `pods`."""
+
+    name: str
+    cgroup: str
+    started_at_ns: int = 0
+
+
 class CpuSample(NamedTuple):
     """`periods` and `throttled*` count CFS bandwidth control and stay None without a quota.
 

@@ -7,16 +7,8 @@ from dataclasses import dataclass, field
 
 from nodeagent.stats import cgroups
 from nodeagent.stats.layers import RuntimeDisks
+from nodeagent.stats.samples import SystemPart
 from orch.component import clock
-
-
-@dataclass(frozen=True, slots=True)
-class SystemPart:
-    """A cgroup reported beside the pods: `nodeagent`, `runtime`, `misc` or `pods`."""
-
-    name: str
-    cgroup: str
-    started_at_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

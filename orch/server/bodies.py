@@ -11,11 +11,12 @@ from typing import Any
 import orjson
 
 from orch.server import media, protobuf
-from orch.server.resources.metadata import drop_nulls
 from orch.wire.errors import bad_request
+from orch.wire.patch_data import MAX_DEPTH
 
 ACCEPTED = (media.JSON, media.PROTOBUF)
 _AS_JSON = (media.JSON, "")
+_INT64_MAX = 2**63 - 1  # less than the least is a float, of which records take none
 
 
 def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
@@ -33,3 +34,25 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
         raise bad_request("the request body must be a JSON object")
     decoded: dict[str, Any] = drop_nulls(data)
     return decoded
+
+
+def drop_nulls(value: Any, depth: int = 0) -> Any:
+    """JSON data without the fields that are null: to a client, null means it said nothing.
+
+    ApiError 400 for data nested deeper than any object is, and for numbers that no client reads.
+    """
+    kind = type(value)
+    if kind is dict or kind is list:
+        if depth >= MAX_DEPTH:
+            raise bad_request(f"the object is nested deeper than {MAX_DEPTH} levels")
+        below = depth + 1
+        if kind is list:
+            return [one if type(one) is str else drop_nulls(one, below) for one in value]
+        return {
+            name: one if type(one) is str else drop_nulls(one, below)  # most are texts
+            for name, one in value.items()
+            if one is not None
+        }
+    if kind is int and value > _INT64_MAX:
+        raise bad_request(f"the number {value} does not fit into 64 bits with a sign")
+    return value

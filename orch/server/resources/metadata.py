@@ -10,11 +10,9 @@ from typing import Any
 from orch.server.resources.document import Document
 from orch.wire.errors import bad_request
 from orch.wire.kinds import Resource
-from orch.wire.patch_data import MAX_DEPTH
 
 Metadata = dict[str, Any]
 
-INT64_MAX = 2**63 - 1  # less than the least is a float, of which records take none
 GENERATED_BASE_MAX = 58  # so that base and suffix fit in a label of 63
 _SERVER_OWNED = (
     "uid",
@@ -116,25 +114,3 @@ def drop_double_owners(document: Document) -> list[str]:
 
 def generated_name(base: str, suffix: str) -> str:
     return base[:GENERATED_BASE_MAX] + suffix
-
-
-def drop_nulls(value: Any, depth: int = 0) -> Any:
-    """JSON data without the fields that are null: to a client, null means it said nothing.
-
-    ApiError 400 for data nested deeper than any object is, and for numbers that no client reads.
-    """
-    kind = type(value)
-    if kind is dict or kind is list:
-        if depth >= MAX_DEPTH:
-            raise bad_request(f"the object is nested deeper than {MAX_DEPTH} levels")
-        below = depth + 1
-        if kind is list:
-            return [one if type(one) is str else drop_nulls(one, below) for one in value]
-        return {
-            name: one if type(one) is str else drop_nulls(one, below)  # most are texts
-            for name, one in value.items()
-            if one is not None
-        }
-    if kind is int and value > INT64_MAX:
-        raise bad_request(f"the number {value} does not fit into 64 bits with a sign")
-    return value

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from orch.server import media
+from orch.server.bodies import drop_nulls
 from orch.server.resources.document import Document
-from orch.server.resources.metadata import drop_nulls
 from orch.server.resources.modify import Change
 from orch.wire import merge_keys, patch
 from orch.wire.errors import ApiError, bad_request

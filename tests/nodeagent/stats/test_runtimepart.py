@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.stats.runtimepart import RuntimePart
-from nodeagent.stats.sources import SystemPart
+from nodeagent.stats.samples import SystemPart
 
 CGROUP = "/system.slice/containerd.service"
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent.stats.sampler import NoSampleYetError, Sampler
-from nodeagent.stats.samples import PodTarget, Sample
-from nodeagent.stats.sources import SystemPart
+from nodeagent.stats.samples import PodTarget, Sample, SystemPart
 from tests.fakes import hosts
 from tests.fakes.hosts import POD, Clock
 

@@ -23,11 +23,11 @@ from nodeagent.stats.samples import (
     NodeSample,
     PodSample,
     Sample,
+    SystemPart,
     SystemSample,
     VolumeSample,
     VolumeTarget,
 )
-from nodeagent.stats.sources import SystemPart
 from nodeagent.stats.summary import build_summary, rate_nanocores
 from tests.fakes import hosts
 from tests.fakes.hosts import LAYOUTS, POD, Clock

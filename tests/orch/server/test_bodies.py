@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orch.server.bodies import decode_object
+from orch.server.bodies import decode_object, drop_nulls
 from orch.wire.errors import ApiError
 from tests.orch.server.test_protobuf import envelope, field
 
@@ -41,3 +41,24 @@ def test_what_is_no_object_is_refused(body, content_type, code) -> None:
     with pytest.raises(ApiError) as caught:
         decode_object(body, content_type)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (None, None),
+        ({"a": None, "b": 1}, {"b": 1}),
+        ({"a": {"b": None, "c": [None, {"d": None}]}}, {"a": {"c": [None, {}]}}),
+        ({"a": "", "b": 0, "c": False, "d": []}, {"a": "", "b": 0, "c": False, "d": []}),
+    ],
+)
+def test_null_fields_are_dropped_and_nothing_else(sent, kept) -> None:
+    assert drop_nulls(sent) == kept
+
+
+def test_data_deeper_than_any_object_is_refused() -> None:
+    deep: object = "x"
+    for _ in range(200):
+        deep = [deep]
+    with pytest.raises(ApiError, match="nested deeper"):
+        drop_nulls(deep)

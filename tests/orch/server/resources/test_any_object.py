@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orch.server.bodies import drop_nulls
 from orch.server.resources.backend import Backend, Target
 from orch.server.resources.create import create
 from orch.server.resources.document import decode
-from orch.server.resources.metadata import drop_nulls
 from orch.server.resources.modify import modify
 from orch.server.resources.options import WriteOptions
 from orch.server.storage.groupcommit import GroupCommitStorage

@@ -7,19 +7,6 @@ from orch.wire.errors import ApiError
 from orch.wire.kinds import NODES, PODS
 
 
-@pytest.mark.parametrize(
-    ("sent", "kept"),
-    [
-        (None, None),
-        ({"a": None, "b": 1}, {"b": 1}),
-        ({"a": {"b": None, "c": [None, {"d": None}]}}, {"a": {"c": [None, {}]}}),
-        ({"a": "", "b": 0, "c": False, "d": []}, {"a": "", "b": 0, "c": False, "d": []}),
-    ],
-)
-def test_null_fields_are_dropped_and_nothing_else(sent, kept) -> None:
-    assert metadata.drop_nulls(sent) == kept
-
-
 def test_of_owners_with_the_same_uid_the_first_is_kept() -> None:
     first, second, other = ({"uid": "u", "name": "a"}, {"uid": "u", "name": "b"}, {"uid": "v"})
     document = {"metadata": {"ownerReferences": [first, second, other]}}
@@ -32,14 +19,6 @@ def test_of_owners_with_the_same_uid_the_first_is_kept() -> None:
 @pytest.mark.parametrize("sent", [None, {}, {"ownerReferences": 5}, {"ownerReferences": [5]}, []])
 def test_owners_of_no_shape_are_left_to_be_refused(sent) -> None:
     assert metadata.drop_double_owners({"metadata": sent}) == []
-
-
-def test_data_deeper_than_any_object_is_refused() -> None:
-    deep: object = "x"
-    for _ in range(200):
-        deep = [deep]
-    with pytest.raises(ApiError, match="nested deeper"):
-        metadata.drop_nulls(deep)
 
 
 @pytest.mark.parametrize(
