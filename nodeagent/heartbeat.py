@@ -16,15 +16,15 @@ from typing import TypeVar
 
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
-from orch.component import clock
-from orch.component.clock import Now
-from orch.component.health import CheckFailed
-from orch.component.loops import Backoff
+from orch.component.diagnostics.health import CheckFailed
+from orch.component.process import clock
+from orch.component.process.clock import Now
+from orch.component.process.loops import Backoff
 from orch.wire import names, times
-from orch.wire.coordination import Lease, LeaseSpec
-from orch.wire.core import Node
 from orch.wire.errors import ApiError
-from orch.wire.meta import ObjectMeta, OwnerReference
+from orch.wire.records.configuration import Lease, LeaseSpec
+from orch.wire.records.core import Node
+from orch.wire.records.meta import ObjectMeta, OwnerReference
 
 log = logging.getLogger(__name__)
 

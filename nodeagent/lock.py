@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from orch.component.daemon import SetupError, Stop
-from orch.component.inotify import TOUCHED, PathWatch
-from orch.component.lockfile import LockHeldError, acquire
+from orch.component.process.daemon import SetupError, Stop
+from orch.component.process.files import LockHeldError, acquire
+from orch.component.process.inotify import TOUCHED, PathWatch
 
 log = logging.getLogger(__name__)
 

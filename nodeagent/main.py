@@ -2,6 +2,8 @@
 
 `main` reads what was asked for and fails with one line per mistake before anything is started;
 `_run` takes the lock, builds the parts, lists every loop, and stops them in order.
+
+The first line an agent writes: which one it is, how it is configured, what it lacks; pure.
 """
 
 from __future__ import annotations
@@ -13,28 +15,77 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodeagent import evictions, lock, parts, serving
-from nodeagent import options as command_line
+from nodeagent import listeners as nodeagent_listeners
+from nodeagent import lock
 from nodeagent.commands.dispatch import dispatch
+from nodeagent.config import options as command_line
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.load import ConfigError, load_config
+from nodeagent.config.options import Options
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.listeners import Listeners
 from nodeagent.metrics.pages import StatsPages
-from nodeagent.options import Options
-from nodeagent.parts import Parts
+from nodeagent.node import eviction
 from nodeagent.reload import Reloader
-from nodeagent.serving import Listeners
-from nodeagent.startline import start_line
-from orch.component import log as logs
-from orch.component import logqueue, notify, tlsrenewal, zpages
-from orch.component.allocator import give_memory_back
-from orch.component.daemon import SetupError, Stop, freeze_gc, run_daemon, supervise
-from orch.component.features import FeatureError, Features
-from orch.component.loops import Periodic, cancel, spawn
-from orch.component.notify import Notifier
-from orch.component.zpages import ZPages
+from nodeagent.wiring import agent
+from nodeagent.wiring.agent import Parts
+from orch.component import tls as component_tls
+from orch.component.diagnostics import zpages
+from orch.component.diagnostics.zpages import ZPages
+from orch.component.flags.features import FeatureError, Features
+from orch.component.process import log as logs
+from orch.component.process import log_queue, notify
+from orch.component.process.daemon import (
+    SetupError,
+    Stop,
+    freeze_gc,
+    give_memory_back,
+    run_daemon,
+    supervise,
+)
+from orch.component.process.loops import Periodic, cancel, spawn
+from orch.component.process.notify import Notifier
+from orch.wire import names
 
 log = logging.getLogger("nodeagent")
+
+
+def start_line(
+    config: NodeAgentConfiguration,
+    features: Features,
+    *,
+    node_name: str,
+    source: str,
+    digest: str,
+    missing: Sequence[str],
+) -> str:
+    """`source` is the main file ("" for none), `missing` one phrase for each thing, and why."""
+    parts = [
+        f"configuration {digest} from {source or 'defaults and flags'}",
+        f"serving {config.address}:{config.port}",
+        *missing,
+        *_gates(features),
+    ]
+    return f"node agent {names.VERSION} for node {node_name}: {'; '.join(parts)}"
+
+
+def _gates(features: Features) -> list[str]:
+    """Which gates were switched, and which are off, each with why."""
+    states = list(features.all())
+    switched = [f"{gate.name}={str(on).lower()}" for gate, on in states if on != gate.default]
+    on = [gate.name for gate, enabled in states if enabled]
+    off = [
+        f"{gate.name} ({'switched off' if gate.default else gate.stage.value.lower()})"
+        for gate, enabled in states
+        if not enabled
+    ]
+    told = [f"features on: {', '.join(on)}"]
+    if off:
+        told.append(f"off: {', '.join(off)}")
+    if switched:
+        told.append(f"gates set: {', '.join(switched)}")
+    return told
+
 
 REMOVE_PODS_WITHIN_S = 30.0
 _ROOT_MODE = 0o750  # volumes and secrets of pods lie below
@@ -60,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         features = Features(config.featureGates, options.emulated_version)
     except (ConfigError, FeatureError) as error:
         lines = str(error).splitlines()
-        logqueue.say_last("\n".join(f"nodeagent: error: {line}" for line in lines))
+        log_queue.say_last("\n".join(f"nodeagent: error: {line}" for line in lines))
         return 1
     logs.configure(level=config.logging.level, format=config.logging.format)
     give_memory_back()
@@ -80,11 +131,11 @@ async def _run(
     notifier = Notifier.from_environment()
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
     tls = _serving_tls(options, current.value)
-    built = parts.build(options, current, features)
+    built = agent.build(options, current, features)
     _make_directories(options, current.value)
     watchdog = built.watchdog(notifier, interval_s=watchdog_s) if watchdog_s else None
     services = built.services(watchdog, options.metric_policy, pages)
-    listeners = serving.build_listeners(options, current.value, services, tls)
+    listeners = nodeagent_listeners.build_listeners(options, current.value, services, tls)
     periodic = _periodic(built, services.pages, listeners, current.value)
     reloader = Reloader(
         options,
@@ -133,18 +184,18 @@ def _periodic(
 
     steps = {
         "sampling": (sample, reading_s),
-        "directories": (measuring.sampler.step_disks, parts.DISK_INTERVAL_S),
-        "newcomers": (measuring.newcomers.step, parts.DISK_INTERVAL_S),
-        "certificates": (listeners.renewal.step, tlsrenewal.INTERVAL_S),
+        "directories": (measuring.sampler.step_disks, agent.DISK_INTERVAL_S),
+        "newcomers": (measuring.newcomers.step, agent.DISK_INTERVAL_S),
+        "certificates": (listeners.renewal.step, component_tls.INTERVAL_S),
     }
     if measuring.disks:
-        steps["runtime disks"] = (measuring.disks.step, parts.DISK_INTERVAL_S)
+        steps["runtime disks"] = (measuring.disks.step, agent.DISK_INTERVAL_S)
     if measuring.runtime_part:
-        steps["runtime cgroup"] = (measuring.runtime_part.step, parts.DISK_INTERVAL_S)
+        steps["runtime cgroup"] = (measuring.runtime_part.step, agent.DISK_INTERVAL_S)
     if measuring.stats:
         steps["runtime statistics"] = (measuring.stats.step, reading_s)
     if built.evictions:
-        steps["evictions"] = (built.evictions.step, evictions.INTERVAL_S)
+        steps["evictions"] = (built.evictions.step, eviction.INTERVAL_S)
     if built.triggers:
         steps["pressure triggers"] = (built.triggers.step, _TRIGGER_STEP_S)
     periodic = {name: Periodic(name, step, interval_s=s) for name, (step, s) in steps.items()}
@@ -183,11 +234,11 @@ def _apply(config: NodeAgentConfiguration, built: Parts, periodic: Mapping[str, 
     built.status.wake()
 
 
-def _serving_tls(options: Options, config: NodeAgentConfiguration) -> serving.Tls:
+def _serving_tls(options: Options, config: NodeAgentConfiguration) -> nodeagent_listeners.Tls:
     """What the secure port serves with; an own certificate lies below the root directory."""
     if not config.tlsCertFile:
         _make_directory(options.root_dir, _ROOT_MODE)
-    return serving.read_tls(options, config)
+    return nodeagent_listeners.read_tls(options, config)
 
 
 def _make_directories(options: Options, config: NodeAgentConfiguration) -> None:

@@ -16,13 +16,13 @@ from prometheus_client.registry import Collector
 
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.load import ConfigError, load_config
+from nodeagent.config.options import Options
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.options import Options
-from orch.component import clock
-from orch.component.clock import Now
-from orch.component.features import FeatureError, Features
-from orch.component.notify import Notifier
-from orch.component.yamlfile import show_path
+from orch.component.flags.features import FeatureError, Features
+from orch.component.process import clock
+from orch.component.process.clock import Now
+from orch.component.process.notify import Notifier
+from orch.component.yaml_file import show_path
 
 log = logging.getLogger(__name__)
 

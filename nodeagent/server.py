@@ -15,19 +15,19 @@ import orjson
 from aiohttp import web
 from multidict import MultiDict
 
-from nodeagent.auth import Access
-from nodeagent.checkpoint.service import CheckpointService
+from nodeagent.auth.access import Access
+from nodeagent.checkpoint import CheckpointService
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.containerlogs import ContainerLogs
-from nodeagent.metrics.http import HttpMetrics
+from nodeagent.container_logs import ContainerLogs
+from nodeagent.metrics.calls import HttpMetrics
 from nodeagent.metrics.pages import Body, StatsPages, body_of
 from nodeagent.pods.registry import PodRegistry
-from orch.component.features import Features
-from orch.component.health import HealthChecks, SliMetrics
-from orch.component.httpd import BODY_TIMEOUT_S, text_errors
-from orch.component.metrics import Registry
-from orch.component.slicedresponse import Sending, respond
-from orch.component.zpages import ZPages, configz
+from orch.component.diagnostics.health import HealthChecks, SliMetrics
+from orch.component.diagnostics.metrics import Registry
+from orch.component.diagnostics.zpages import ZPages, configz
+from orch.component.flags.features import Features
+from orch.component.http.httpd import BODY_TIMEOUT_S, text_errors
+from orch.component.http.sliced_response import Sending, respond
 from orch.wire.errors import ApiError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

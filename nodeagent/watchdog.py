@@ -12,8 +12,8 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
-from orch.component.loops import Periodic
-from orch.component.notify import Notifier
+from orch.component.process.loops import Periodic
+from orch.component.process.notify import Notifier
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ import blockbuster
 PRODUCT = ("nodeagent", "orch")
 # Where product code may touch the disk or a socket inside the loop, and why.
 ALLOWED = (
-    ("nodeagent/collector.py", "_default_route_address"),  # connecting UDP sends nothing
-    ("orch/component/clock.py", "process_start_s"),  # two files of /proc, once at start-up
+    ("nodeagent/node/collector.py", "_default_route_address"),  # connecting UDP sends nothing
+    ("orch/component/process/clock.py", "process_start_s"),  # two files of /proc, once at start-up
 )
 
 _ROOT = Path(__file__).parent.parent

@@ -6,7 +6,7 @@ from typing import Any
 import blockbuster
 import pytest
 
-from orch.component import loops
+from orch.component.process import loops
 from tests import blocking
 
 SOURCE = """

@@ -25,86 +25,70 @@ GENERATED = (
 
 # Parts of one thing that is tested as a whole: test file → modules.
 COVERED_BY: dict[str, tuple[str, ...]] = {
-    "nodeagent/checkpoint/test_pruner.py": (
-        "nodeagent.checkpoint.counts",
-        "nodeagent.checkpoint.reports",
-    ),
-    "nodeagent/checkpoint/test_store.py": ("nodeagent.checkpoint.folder",),
+    "nodeagent/archives/test_pruner.py": ("nodeagent.archives.reports",),
+    "nodeagent/archives/test_store.py": ("nodeagent.archives.folder",),
     "nodeagent/config/test_types.py": ("nodeagent.config.fields",),
     "nodeagent/hollow/test_fleet.py": ("nodeagent.hollow.node",),
     "nodeagent/metrics/test_containerstats.py": (
         "nodeagent.metrics.columns",
-        "nodeagent.metrics.devicecolumns",
+        "nodeagent.metrics.device_columns",
     ),
-    "nodeagent/test_parts.py": ("nodeagent.healthparts",),
-    "nodeagent/test_seccomplint.py": ("nodeagent.seccomprules",),
-    "nodeagent/pods/test_admission.py": ("nodeagent.pods.sysctls",),
-    "nodeagent/pods/test_agent_killed.py": ("nodeagent.pods.observed",),
-    "nodeagent/pods/test_cgroups.py": ("nodeagent.pods.cgrouptree",),
-    "nodeagent/pods/test_hooks.py": (
-        "nodeagent.pods.terminationmessages",
-        "nodeagent.pods.starting",
-        "nodeagent.pods.stopping",
+    "nodeagent/pods/cgroups/test_pod_cgroups.py": ("nodeagent.pods.cgroups.tree",),
+    "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
+    "nodeagent/pods/decide/test_plan.py": ("nodeagent.pods.decide.restarts",),
+    "nodeagent/pods/decide/test_status.py": ("nodeagent.pods.decide.conditions",),
+    "nodeagent/pods/spec/test_spec.py": (
+        "nodeagent.pods.spec.identity",
+        "nodeagent.pods.spec.mounts",
     ),
-    "nodeagent/pods/test_keeper.py": (
-        "nodeagent.pods.cleanup",
-        "nodeagent.pods.confinement",
-        "nodeagent.pods.counts",
-        "nodeagent.pods.desired",
-        "nodeagent.pods.display",
-        "nodeagent.pods.services",
-        "nodeagent.pods.steps",
+    "nodeagent/pods/test_pod_workers.py": (
+        "nodeagent.pods.worker.services",
+        "nodeagent.pods.worker.steps",
     ),
-    "nodeagent/pods/test_plan.py": ("nodeagent.pods.restarts",),
-    "nodeagent/pods/test_qos.py": ("nodeagent.pods.bounds",),
-    "nodeagent/pods/test_spec.py": ("nodeagent.pods.hashes", "nodeagent.pods.mounts"),
-    "nodeagent/pods/test_status.py": ("nodeagent.pods.conditions", "nodeagent.pods.phase"),
-    "nodeagent/pods/test_volumes.py": (
-        "nodeagent.pods.hostpaths",
-        "nodeagent.pods.kernelmounts",
+    "nodeagent/pods/volumes/test_volumes.py": ("nodeagent.pods.volumes.kernel_mounts",),
+    "nodeagent/pods/worker/test_stopping.py": (
+        "nodeagent.pods.logs.termination_messages",
+        "nodeagent.pods.worker.starting",
     ),
+    "nodeagent/profiles/test_lint.py": ("nodeagent.profiles.rules",),
     "nodeagent/runtime/test_contract.py": ("nodeagent.runtime.base",),
-    "nodeagent/stats/test_cgroups.py": (
-        "nodeagent.stats.assembly",
-        "nodeagent.stats.cgrouplimits",
-        "nodeagent.stats.cgroupsource",
-    ),
-    "nodeagent/stats/test_processes.py": ("nodeagent.stats.background",),
+    "nodeagent/stats/cgroup/test_readers.py": ("nodeagent.stats.cgroup.sample",),
+    "nodeagent/stats/host/test_processes.py": ("nodeagent.stats.sources",),
     "nodeagent/stats/test_sampler.py": (
-        "nodeagent.stats.nodereading",
+        "nodeagent.stats.node_reading",
         "nodeagent.stats.reading",
     ),
-    "nodeagent/stats/test_summary.py": ("nodeagent.stats.summarydisks",),
-    "orch/component/test_metrics.py": ("orch.component.metriclabels",),
+    "nodeagent/stats/test_summary.py": ("nodeagent.stats.summary_disks",),
     "orch/ctl/test_config_set.py": ("orch.ctl.config_file",),
     "orch/ctl/test_delete.py": ("orch.ctl.deletion",),
     "orch/ctl/test_events.py": ("orch.ctl.happenings",),
     "orch/ctl/test_jsonpath.py": ("orch.ctl.jsonpath_syntax",),
     "orch/ctl/test_label.py": ("orch.ctl.choosing",),
-    "orch/ctl/test_main.py": ("orch.ctl.commands", "orch.ctl.parsing"),
-    "orch/lifecycle/test_decide.py": (
-        "orch.lifecycle.probes",
-        "orch.lifecycle.taints",
+    "orch/ctl/test_main.py": (
+        "orch.ctl.commands",
+        "orch.ctl.parsing",
     ),
-    "orch/lifecycle/test_eviction.py": ("orch.lifecycle.podactions",),
+    "orch/lifecycle/decide/test_decision.py": ("orch.lifecycle.decide.heartbeats",),
     "orch/lifecycle/test_monitor.py": (
         "orch.lifecycle.canary",
         "orch.lifecycle.metrics",
     ),
-    "orch/server/resources/test_delete.py": ("orch.server.resources.backend",),
-    "orch/server/test_credentials.py": ("orch.server.authflags",),
-    "orch/server/rbac/test_index.py": ("orch.server.rbac.table",),
+    "orch/server/authn/test_credentials.py": ("orch.server.authn.flags",),
+    "orch/server/authz/test_index.py": ("orch.server.authz.table",),
+    "orch/server/discovery/test_openapi.py": (
+        "orch.server.discovery.openapi_paths",
+        "orch.server.discovery.openapi_schemas",
+    ),
+    "orch/server/handlers/test_resources.py": ("orch.server.handlers.call",),
+    "orch/server/objects/test_delete.py": ("orch.server.objects.backend",),
+    "orch/server/request/test_bodies_protobuf.py": ("orch.server.request.protobuf_wire",),
     "orch/server/storage/test_sqlite.py": (
         "orch.server.storage.base",
         "orch.server.storage.mirror",
         "orch.server.storage.watches",
     ),
     "orch/server/strategy/test_base.py": ("orch.server.strategy.table",),
-    "orch/server/test_fieldcheck.py": ("orch.server.knownfields",),
-    "orch/server/test_handlers.py": ("orch.server.app", "orch.server.call"),
-    "orch/server/test_openapi.py": ("orch.server.openapipaths", "orch.server.openapischemas"),
-    "orch/server/test_protobuf.py": ("orch.server.protobufwire",),
-    "orch/wire/test_json_patch.py": ("orch.wire.patch_data",),
+    "orch/wire/patch/test_json_patch.py": ("orch.wire.patch.data",),
 }
 ENTRIES = [(file, module) for file, modules in COVERED_BY.items() for module in modules]
 
@@ -138,9 +122,12 @@ def has_code(path: Path) -> bool:
     )
 
 
-def mirror_of(module: str) -> Path:
+@cache
+def mirrors_of(module: str) -> tuple[Path, ...]:
+    """`test_<module>.py` at the same place, or several `test_<module>_<aspect>.py`."""
     *folders, name = module.split(".")
-    return ROOT.joinpath("tests", *folders, f"test_{name}.py")
+    folder = ROOT.joinpath("tests", *folders)
+    return (*folder.glob(f"test_{name}.py"), *folder.glob(f"test_{name}_*.py"))
 
 
 @cache
@@ -183,17 +170,17 @@ def reached(path: Path) -> frozenset[str]:
 
 def test_every_module_has_a_test_file() -> None:
     covered = {module for _, module in ENTRIES}
-    without = [one for one in modules() if one not in covered and not mirror_of(one).is_file()]
+    without = [one for one in modules() if one not in covered and not mirrors_of(one)]
     assert without == [], "write the test file that mirrors the path, or enter who covers it"
 
 
 def test_every_mirroring_test_file_reaches_its_module() -> None:
     """A file that only bears the name tests nothing."""
-    mirrors = {module: mirror_of(module) for module in modules() if mirror_of(module).is_file()}
     strays = [
         module
-        for module, path in mirrors.items()
-        if module not in reached(path) and not runs_as_program(path, module)
+        for module in modules()
+        if (paths := mirrors_of(module))
+        and not any(module in reached(path) or runs_as_program(path, module) for path in paths)
     ]
     assert strays == []
 
@@ -207,7 +194,7 @@ def runs_as_program(path: Path, module: str) -> bool:
 @pytest.mark.parametrize(("file", "module"), ENTRIES)
 def test_an_entry_is_true_and_still_needed(file: str, module: str) -> None:
     assert module in set(modules()), f"{module} is gone, or has nothing to test: strike it"
-    assert not mirror_of(module).is_file(), f"{module} has a test file of its own: strike it"
+    assert not mirrors_of(module), f"{module} has a test file of its own: strike it"
     path = ROOT / "tests" / file
     assert path.is_file(), f"{file} is gone: who covers {module} now?"
     assert module in reached(path), f"{file} does not reach {module} any more"

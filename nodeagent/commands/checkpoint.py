@@ -15,14 +15,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from nodeagent import options
-from nodeagent.checkpoint import bounds, listing, policy
-from nodeagent.checkpoint.bounds import Archive, Removal
-from nodeagent.checkpoint.folder import StoreError
-from nodeagent.checkpoint.shelf import Shelf
+from nodeagent.archives import archive_index, bounds
+from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.bounds import Archive, Removal
+from nodeagent.archives.folder import StoreError
 from nodeagent.commands import config as config_command
-from orch.component import clock
-from orch.component.daemon import SetupError
+from nodeagent.config import options
+from orch.component.process import clock
+from orch.component.process.daemon import SetupError
 
 _ACTIONS = {
     "create": "checkpoint a running container",
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.action == "create":
-        from nodeagent.commands.checkpointing import create  # HTTP and TLS
+        from nodeagent.commands.checkpoint_create import create  # HTTP and TLS
 
         return create(args)
     shelf = Shelf(str(Path(args.root_dir).absolute()))
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace, shelf: Shelf) -> int:
     archives = shelf.archives()
     if args.output == "json":
-        return _print_json([listing.record_of(one, str(shelf.path)) for one in archives])
+        return _print_json([archive_index.record_of(one, str(shelf.path)) for one in archives])
     heading = ("NAME", "NAMESPACE", "CONTAINER", "SIZE", "AGE", "PINNED")
     return _print_table([heading, *map(_row, archives)])
 
@@ -78,7 +78,7 @@ def _row(archive: Archive) -> tuple[str, ...]:
 
 
 def _show(args: argparse.Namespace, shelf: Shelf) -> int:
-    record = listing.record_of(shelf.find(args.archive), str(shelf.path))
+    record = archive_index.record_of(shelf.find(args.archive), str(shelf.path))
     if args.output == "json":
         return _print_json(record)
     shown = {key: value for key, value in record.items() if value not in ("", None)}
@@ -106,14 +106,14 @@ def _pin(args: argparse.Namespace, shelf: Shelf) -> int:
         (shelf.pin if args.action == "pin" else shelf.unpin)(archive)
     if args.output == "json":
         found = [shelf.find(archive.name) for archive in archives]
-        return _print_json([listing.record_of(one, str(shelf.path)) for one in found])
+        return _print_json([archive_index.record_of(one, str(shelf.path)) for one in found])
     for archive in archives:
         sys.stdout.write(f"{archive.name}: {args.action}ned\n")
     return 0
 
 
 def _prune(args: argparse.Namespace, shelf: Shelf) -> int:
-    limits = policy.bounds_of(config_command.load(args).checkpoint)
+    limits = bounds.bounds_of(config_command.load(args).checkpoint)
     chosen = bounds.removals(shelf.archives(), limits, shelf.space(), clock.utc_now())
     for removal in chosen if not args.explain else ():
         shelf.remove(removal.archive)

@@ -11,18 +11,17 @@ import json
 import sys
 from collections.abc import Iterator
 
-from nodeagent import options
-from nodeagent.config import show
+from nodeagent.config import options, show
 from nodeagent.config.layers import ConfigError, Layers, read_layers
 from nodeagent.config.load import effective
 from nodeagent.config.origin import leaves, origin_of
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor import findings
 from nodeagent.doctor.findings import Finding
-from nodeagent.node.shutdown import groups_of
-from orch.component import clock
-from orch.component.daemon import SetupError
-from orch.component.features import FeatureError, Features
+from nodeagent.node.rules.ending_order import groups_of
+from orch.component.flags.features import FeatureError, Features
+from orch.component.process import clock
+from orch.component.process.daemon import SetupError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

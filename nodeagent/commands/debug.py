@@ -13,24 +13,28 @@ import platform
 import sys
 from collections.abc import Iterator
 
-from nodeagent import options
 from nodeagent.commands import config as config_command
-from nodeagent.config import show
+from nodeagent.config import options, show
 from nodeagent.config.current import digest_of
 from nodeagent.config.layers import ConfigError, read_layers
 from nodeagent.config.load import load_config
+from nodeagent.config.options import Options
 from nodeagent.config.origin import leaves
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.debug.bundle import write_bundle
-from nodeagent.debug.hostfiles import Entry, host_entries, log_entry
+from nodeagent.debug.bundle import (
+    Entry,
+    host_entries,
+    log_entry,
+    scrubber,
+    secrets_of,
+    write_bundle,
+)
 from nodeagent.debug.pages import Target, page_entries
-from nodeagent.debug.scrub import scrubber, secrets_of
 from nodeagent.doctor import findings
 from nodeagent.doctor.examination import examine
-from nodeagent.options import Options
-from nodeagent.serving import certificate_files
-from orch.component import clock
-from orch.wire import times, version
+from nodeagent.listeners import certificate_files
+from orch.component.process import clock
+from orch.wire import names, times
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 — where to ask, not to listen
 
@@ -64,7 +68,7 @@ def _entries(
     now = clock.utc_now()
     about = {
         "time": times.format_time(now),
-        "version": version.VERSION,
+        "version": names.VERSION,
         "python": platform.python_version(),
         "kernel": platform.release(),
         "configurationDigest": digest_of(config),

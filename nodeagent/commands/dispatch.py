@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from nodeagent.config.layers import ConfigError
-from orch.component.daemon import SetupError
-from orch.component.usage import USAGE, Parser
+from orch.component.flags.program_flags import USAGE, Parser
+from orch.component.process.daemon import SetupError
 
 # Word → module, what it does.
 COMMANDS: Mapping[str, tuple[str, str]] = {

@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from nodeagent import options
 from nodeagent.commands import config as config_command
+from nodeagent.config import options
 from nodeagent.config.layers import ConfigError
 from nodeagent.config.load import load_config
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor import findings
 from nodeagent.doctor.examination import examine
 from nodeagent.doctor.findings import Finding
-from orch.component import clock
+from orch.component.process import clock
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,15 +14,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nodeagent import options, seccomp, seccompfile, seccomplint, seccompnames
+from nodeagent import seccomp
 from nodeagent.commands import config as config_command
-from nodeagent.pods import manifests
-from nodeagent.pods.manifests import ManifestError, Origin
+from nodeagent.config import options
+from nodeagent.pods.sources import manifests
+from nodeagent.pods.sources.manifests import ManifestError, Origin
+from nodeagent.profiles import file as profiles_file
+from nodeagent.profiles import lint as profiles_lint
+from nodeagent.profiles import syscalls
+from nodeagent.profiles.rules import ERROR, Finding, error
 from nodeagent.seccomp import SeccompError
-from nodeagent.seccomprules import ERROR, Finding, error
-from orch.component import clock
-from orch.component.daemon import SetupError
-from orch.wire.pods import Pod
+from orch.component.process import clock
+from orch.component.process.daemon import SetupError
+from orch.wire.records.pods import Pod
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lint = actions.add_parser("lint", help="check profiles")
     lint.add_argument("file", nargs="+", metavar="FILE", help="a profile; - is the standard input")
     lint.add_argument(
-        "--arch", default="", metavar="ARCH", choices=("", *seccompnames.ARCHITECTURES),
+        "--arch", default="", metavar="ARCH", choices=("", *syscalls.ARCHITECTURES),
         help="whose system calls are meant: this machine's, or one of "
-        + ", ".join(seccompnames.ARCHITECTURES),
+        + ", ".join(syscalls.ARCHITECTURES),
     )  # fmt: skip
     lint.add_argument("-o", "--output", choices=("text", "json"), default="text")
     resolve = actions.add_parser("resolve", help="show which profile each container gets, and why")
@@ -46,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lint(args: argparse.Namespace) -> int:
-    architecture = args.arch or seccompnames.architecture_of(platform.machine())
+    architecture = args.arch or syscalls.architecture_of(platform.machine())
     found = {file: _lint_file(file, architecture) for file in args.file}
     bad = [file for file, findings in found.items() if any(f.level == ERROR for f in findings)]
     if args.output == "json":
@@ -66,15 +70,15 @@ def _lint_file(file: str, architecture: str) -> list[Finding]:
         text = _read(file)
     except OSError as problem:
         return [error("", f"it cannot be read: {problem.strerror or problem}")]
-    if len(text) > seccompfile.MAX_PROFILE_BYTES:
-        limit = seccompfile.MAX_PROFILE_BYTES
+    if len(text) > profiles_file.MAX_PROFILE_BYTES:
+        limit = profiles_file.MAX_PROFILE_BYTES
         return [error("", f"it has more than {limit} bytes, which the agent refuses")]
-    return seccomplint.lint(text, seccompnames.architectures_by_name(), architecture)
+    return profiles_lint.lint(text, syscalls.architectures_by_name(), architecture)
 
 
 def _read(file: str) -> bytes:
     """Up to one byte more than a profile may have."""
-    limit = seccompfile.MAX_PROFILE_BYTES + 1
+    limit = profiles_file.MAX_PROFILE_BYTES + 1
     if file == "-":
         return sys.stdin.buffer.read(limit)
     with Path(file).open("rb") as profile:
@@ -119,7 +123,7 @@ def _resolve(args: argparse.Namespace) -> int:
 def _warn_about_file(found: seccomp.Resolution, place: str, root: str) -> None:
     """A file that is not there may come; the container waits for it."""
     try:
-        seccompfile.require_profile_file(found.setting, root=root)
+        profiles_file.require_profile_file(found.setting, root=root)
     except SeccompError as problem:
         _complain("warning", f"{place}: {problem.message}")
 

@@ -22,7 +22,7 @@ from yarl import URL
 
 from nodeagent.runtime.endpoint import socket_path
 from orch.component.secret import SHOWN
-from orch.wire import durations, quantity, validation
+from orch.wire import quantity, times, validation
 
 _HEADER_NAME_RE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -36,7 +36,7 @@ class ConfigModel(BaseModel):
 def _read_duration(value: Any) -> float:
     if not isinstance(value, str):
         raise ValueError(f'{value!r} is not a duration; write it with a unit, such as "10s"')
-    seconds = durations.parse_duration(value)
+    seconds = times.parse_duration(value)
     if seconds < 0:
         raise ValueError(f"{value!r} must not be negative")
     return seconds
@@ -148,9 +148,7 @@ HeaderName = Annotated[str, AfterValidator(_checked_header_name)]
 LabelKey = Annotated[str, AfterValidator(_checked_label_key)]
 LabelValue = Annotated[str, AfterValidator(_checked_label_value)]
 IpAddress = Annotated[str, AfterValidator(_checked_ip)]  # to listen on
-Duration = Annotated[
-    float, BeforeValidator(_read_duration), PlainSerializer(durations.format_duration)
-]
+Duration = Annotated[float, BeforeValidator(_read_duration), PlainSerializer(times.format_duration)]
 Quantity = Annotated[str, BeforeValidator(_read_quantity)]
 Threshold = Annotated[str, BeforeValidator(_read_threshold)]
 Port = Annotated[int, Field(ge=1, le=65535)]

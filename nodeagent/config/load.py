@@ -3,11 +3,17 @@
 Order: defaults < main file < drop-ins (`*.conf`, recursive, lexical) < flags. Documents are merged
 as written and validated once, after all merging; every error names the file, the line and the
 field that is wrong.
+
+How configuration documents merge (spec.md, "Node agent configuration merging"); pure.
+
+A later document's scalars override, structures and maps merge key by key, lists replace whole, and
+null deletes the key: JSON merge patch (RFC 7386) on the documents as written, before any default is
+applied, so that a file never resets what it does not mention.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,11 +22,18 @@ from nodeagent.config import types
 from nodeagent.config.layers import ConfigError as ConfigError
 from nodeagent.config.layers import FlagValue as FlagValue
 from nodeagent.config.layers import Layers, read_layers, set_value
-from nodeagent.config.merge import merge_documents
 from nodeagent.config.origin import Origin, nearest_origin
 from nodeagent.config.types import NodeAgentConfiguration
-from orch.component.yamlfile import FieldPath, show_path
-from orch.wire.patch import PatchError
+from orch.component.yaml_file import FieldPath, show_path
+from orch.wire.patch.patch import PatchError, apply_merge_patch
+
+
+def merge_documents(base: dict[str, Any], documents: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The base with every document applied in order; the result shares nothing with them."""
+    merged: Any = apply_merge_patch(base, {})
+    for document in documents:
+        merged = apply_merge_patch(merged, document)
+    return dict(merged)
 
 
 def load_config(

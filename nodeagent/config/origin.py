@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nodeagent.config.layers import FlagValue, Layers
-from orch.component.yamlfile import Document, FieldPath
+from orch.component.yaml_file import Document, FieldPath
 
 _NOWHERE = object()
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from nodeagent.config.layers import ConfigError
 from nodeagent.config.types import NodeAgentConfiguration, NodeProvider
-from orch.component.yamlfile import Document, YamlError, read_yaml_file, show_path
+from orch.component.yaml_file import Document, YamlError, read_yaml_file, show_path
 
 
 def node_provider(config: NodeAgentConfiguration) -> NodeProvider:

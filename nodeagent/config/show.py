@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from nodeagent.config.origin import Leaf
-from orch.component.yamlfile import FieldPath, show_path
+from orch.component.yaml_file import FieldPath, show_path
 
 _INDENT = "  "
 _COMMENT_COLUMN = 44

@@ -3,6 +3,8 @@
 Field names and defaults are those operators know from the reference agent; a field stands here only
 when the agent acts on it. Durations are written as Go duration strings (`1m30s`) and held as float
 seconds. The record is strict: an unknown field or a wrong type is an error at that field.
+
+The part of the configuration that says who may use the agent's secure port.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from nodeagent.config.access import Authentication, Authorization
 from nodeagent.config.fields import (
     AbsolutePath,
     Address,
@@ -30,6 +31,42 @@ from nodeagent.config.fields import (
 )
 from orch.component.secret import Secret
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
+
+
+class X509Authentication(ConfigModel):
+    clientCAFile: str = ""
+
+
+class WebhookAuthentication(ConfigModel):
+    """Bearer tokens, reviewed by the API server; good and bad answers are kept for `cacheTTL`."""
+
+    enabled: bool = True
+    cacheTTL: Duration = 120.0
+
+
+class AnonymousAuthentication(ConfigModel):
+    enabled: bool = False
+
+
+class Authentication(ConfigModel):
+    x509: X509Authentication = X509Authentication()
+    webhook: WebhookAuthentication = WebhookAuthentication()
+    anonymous: AnonymousAuthentication = AnonymousAuthentication()
+
+
+class WebhookAuthorization(ConfigModel):
+    """How long the API server's answers are kept; 0s asks every time."""
+
+    cacheAuthorizedTTL: Duration = 300.0
+    cacheUnauthorizedTTL: Duration = 30.0
+
+
+class Authorization(ConfigModel):
+    """`Webhook` asks the API server; without one, the groups of a client certificate decide."""
+
+    mode: Literal["AlwaysAllow", "Webhook"] = "Webhook"
+    webhook: WebhookAuthorization = WebhookAuthorization()
+
 
 Reserved = dict[Literal["cpu", "memory", "ephemeral-storage", "pid"], Quantity]
 EvictionSignal = Literal[

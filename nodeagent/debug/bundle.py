@@ -1,15 +1,98 @@
-"""The archive for a support case: entries, scrubbed, in one private file that replaces no other."""
+"""The archive for a support case: entries, scrubbed, in one private file that replaces no other.
+
+What the kernel says of this host and its cgroups, as files for a support case. Reads only.
+
+Taking secrets out of texts that leave the host; pure.
+
+Settings that are secret are typed so and never get here. This is the second line: known values, and
+what looks like a credential, are struck out of logs and pages whatever way they got there.
+"""
 
 from __future__ import annotations
 
 import io
 import os
+import re
+import subprocess
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
-from nodeagent.debug.hostfiles import Entry
-from orch.component.daemon import SetupError
+from nodeagent.config.types import NodeAgentConfiguration
+from orch.component.process.daemon import SetupError
+from orch.component.secret import SHOWN, Secret
+
+MAX_BYTES = 4 * 1024 * 1024
+_MAX_CGROUPS = 2000
+_PROC = (
+    "version", "cmdline", "meminfo", "loadavg", "mounts", "self/cgroup", "self/limits",
+    "self/status", "pressure/cpu", "pressure/memory", "pressure/io", "sys/kernel/pid_max",
+    "sys/fs/file-nr",
+)  # fmt: skip
+_LOG_LINES = 2000
+_LOG_TIMEOUT_S = 20.0
+
+Entry = tuple[str, bytes]
+
+
+def host_entries(*, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Iterator[Entry]:
+    """One entry for each file; one that cannot be read says why."""
+    for name in _PROC:
+        yield f"host/{name.replace('/', '-')}.txt", read_file(Path(proc, name))
+    yield "host/cgroups.txt", _cgroup_names(Path(cgroups))
+
+
+def read_file(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES)
+    except OSError as error:
+        return f"{path}: {error.strerror or error}\n".encode()
+
+
+def log_entry(log_file: str, unit: str) -> Entry:
+    """The end of the agent's log: of a file, else of the journal of a unit."""
+    if log_file:
+        return "log.txt", _end_of(Path(log_file))
+    command = [
+        "journalctl",
+        f"--unit={unit}",
+        f"--lines={_LOG_LINES}",
+        "--output=short-iso-precise",
+    ]
+    try:
+        done = subprocess.run(
+            [*command, "--no-pager"], capture_output=True, timeout=_LOG_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "log.txt", f"the journal cannot be read: {error}; give --log-file\n".encode()
+    return "log.txt", (done.stdout or done.stderr)[-MAX_BYTES:]
+
+
+def _end_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - MAX_BYTES, 0))
+            lines = file.read(MAX_BYTES).splitlines(keepends=True)
+    except OSError as error:
+        return f"{path}: {error.strerror or error}\n".encode()
+    return b"".join(lines[-_LOG_LINES:])
+
+
+def _cgroup_names(root: Path) -> bytes:
+    names = []
+    for folder, below, _ in os.walk(root):
+        below.sort()
+        names.append(folder)
+        if len(names) >= _MAX_CGROUPS:
+            names.append(f"… and more: only {_MAX_CGROUPS} are listed")
+            break
+    return ("\n".join(names) + "\n").encode()
+
 
 FOLDER = "nodeagent-debug"
 
@@ -44,3 +127,64 @@ def _member(name: str, body: bytes, now: datetime) -> tuple[tarfile.TarInfo, io.
     info = tarfile.TarInfo(f"{FOLDER}/{name}")
     info.size, info.mode, info.mtime = len(body), 0o600, int(now.timestamp())
     return info, io.BytesIO(body)
+
+
+_LEAST_LENGTH = 4  # a shorter value would strike out half the text, and is no secret
+_LEAST_PARAMETER = 8  # of a query's value: shorter ones are words such as `json`
+_SHOWN = SHOWN.encode()
+_PATTERNS = (
+    re.compile(
+        rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
+    ),
+    re.compile(rb"(?i)(?<=bearer )[A-Za-z0-9._~+/=-]{8,}"),
+    re.compile(rb"(?i)(?<=basic )[A-Za-z0-9+/=]{8,}"),
+    re.compile(rb"(?<=://)[^\s/@:]+:[^\s/@]+(?=@)"),  # user:password@host
+    re.compile(rb"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),  # a signed token
+)
+
+
+def scrubber(secrets: Iterable[str]) -> Callable[[bytes], bytes]:
+    """A function that strikes these values, and whatever looks like a credential, out of a text."""
+    known = sorted({s.encode() for s in secrets if len(s) >= _LEAST_LENGTH}, key=len, reverse=True)
+    values = re.compile(b"|".join(map(re.escape, known))) if known else None
+
+    def clean(text: bytes) -> bytes:
+        if values:
+            text = values.sub(_SHOWN, text)
+        for pattern in _PATTERNS:
+            text = pattern.sub(_SHOWN, text)
+        return text
+
+    return clean
+
+
+def secrets_of(config: NodeAgentConfiguration) -> set[str]:
+    """Every value that the configuration declares secret, and their words: `Bearer x` hides `x`."""
+    found = {secret.reveal() for secret in _walk(config)}
+    found |= {word for value in found for word in value.split()}
+    return found | set(_credentials_in(config.staticPodURL))
+
+
+def _credentials_in(address: str) -> Iterable[str]:
+    """The password and the query of an address, as they are written and as they are meant."""
+    before, _, query = address.partition("?")
+    user = before.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    values = (pair.partition("=")[2] for pair in query.split("&"))
+    long = (value for value in values if len(value) >= _LEAST_PARAMETER)
+    for part in filter(None, (user.partition(":")[2], query, *long)):
+        yield part
+        yield unquote(part)
+
+
+def _walk(value: Any) -> Iterable[Secret]:
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _walk(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _walk(one)
+    elif hasattr(type(value), "model_fields"):
+        for name in type(value).model_fields:
+            yield from _walk(getattr(value, name))

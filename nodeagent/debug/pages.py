@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodeagent.debug.hostfiles import MAX_BYTES, Entry
+from nodeagent.debug.bundle import MAX_BYTES, Entry
 from orch.client import answers
 
 if TYPE_CHECKING:

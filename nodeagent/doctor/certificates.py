@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from nodeagent.config.options import Options
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor import gather
 from nodeagent.doctor.checks import CertificateFacts
-from nodeagent.options import Options
 from orch.client.kubeconfig import ClientConfig
 
 OWN_NAME = "nodeagent"  # of the certificate that the agent makes for itself

@@ -1,25 +1,53 @@
-"""One examination of this host: facts gathered, checks applied, findings in a fixed order."""
+"""One examination of this host: facts gathered, checks applied, findings in a fixed order.
+
+The network interface this node is reached by: is there a default route, and is its link up?
+
+Counters of that interface are what `/stats/summary` shows first; pods are reached over it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from nodeagent.config.options import Options
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.doctor import certificates, checks, criu, gather, hardening, kernel, probes
+from nodeagent.doctor import certificates, checks, criu, gather, hardening, kernel, questions
 from nodeagent.doctor.checks import CriuFacts, RuntimeFacts
 from nodeagent.doctor.findings import Finding, fail, note, ok, warn
-from nodeagent.doctor.interfaces import check_interfaces
-from nodeagent.options import Options
 from nodeagent.runtime.endpoint import socket_path
-from nodeagent.stats.layout import detect_layout
+from nodeagent.stats.cgroup.layout import detect_layout
+from nodeagent.stats.host import network
+from nodeagent.stats.host.network import LinkFacts
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
-from orch.component.daemon import SetupError
-from orch.component.features import Features
+from orch.component.flags.features import Features
+from orch.component.process.daemon import SetupError
+
+CHECK = "network"
+
+
+def check_interfaces(
+    read: Callable[[], Sequence[LinkFacts]] = network.read_links,
+) -> Finding:
+    """One finding; `read` asks the kernel."""
+    try:
+        links = read()
+    except OSError as error:
+        advice = "allow netlink sockets (RestrictAddressFamilies=AF_NETLINK)"
+        return warn(CHECK, f"the kernel does not tell its interfaces: {error}", advice)
+    defaults = [link for link in links if link.is_default]
+    if not defaults:
+        return note(CHECK, "there is no default route", "fine for a machine of its own")
+    down = [link.name for link in defaults if not link.is_up]
+    if len(down) == len(defaults):
+        return warn(CHECK, f"{down[0]} has the default route and is down", "bring the link up")
+    shown = ", ".join(f"{link.name} (mtu {link.mtu})" for link in defaults if link.is_up)
+    return ok(CHECK, f"the default route is over {shown}")
+
 
 _SPARE_DESCRIPTORS = 1024  # beside the kernel files that are kept open: connections, logs
 
@@ -39,7 +67,7 @@ def examine(options: Options, config: NodeAgentConfiguration, now: datetime) -> 
     if problem:
         found.append(fail("kubeconfig", problem, "correct the file or --kubeconfig"))
     elif api:
-        skew_s, error = asyncio.run(probes.ask_clock(api))
+        skew_s, error = asyncio.run(questions.ask_clock(api))
         found.append(checks.check_clock(api.server, skew_s, error))
     else:
         found.append(checks.check_clock("", None, ""))
@@ -143,7 +171,7 @@ def _socket(endpoint: str) -> Iterator[Finding]:
 def _runtime(config: NodeAgentConfiguration, *, checkpoint: bool) -> list[Finding]:
     endpoint = config.containerRuntimeEndpoint
     if endpoint and Path(socket_path(endpoint)).exists():
-        facts = asyncio.run(probes.ask_runtime(endpoint))
+        facts = asyncio.run(questions.ask_runtime(endpoint))
     else:
         facts = RuntimeFacts(endpoint)
     found = criu.read_criu(endpoint) if facts.name else CriuFacts()

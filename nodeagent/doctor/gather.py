@@ -17,8 +17,8 @@ from pathlib import Path
 from nodeagent.doctor import kernel
 from nodeagent.doctor.checks import DiskFacts, PortFacts
 from nodeagent.doctor.kernel import KernelFacts
-from nodeagent.seccompfile import MAX_PROFILE_BYTES
-from nodeagent.stats.host import read_pressure
+from nodeagent.profiles.file import MAX_PROFILE_BYTES
+from nodeagent.stats.host.machine import read_pressure
 
 _TOOL_TIMEOUT_S = 10.0
 _PRESSURES = ("cpu", "memory", "io")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor.findings import Finding, note, ok, warn
-from orch.component.features import Features
+from orch.component.flags.features import Features
 
 
 def check_hardening(

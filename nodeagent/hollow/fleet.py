@@ -18,9 +18,9 @@ from nodeagent.hollow.node import Faults, HollowNode
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
-from orch.component.loops import Backoff
-from orch.wire.core import Node
+from orch.component.process.loops import Backoff
 from orch.wire.errors import ApiError
+from orch.wire.records.core import Node
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from aiohttp import web
 
 from nodeagent.hollow.fleet import Fleet
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
-from orch.component import daemon, logqueue, loops
-from orch.component import log as logs
-from orch.component.daemon import SetupError, Stop
-from orch.component.httpd import HttpServer, text_errors
-from orch.component.usage import Parser
+from orch.component.flags.program_flags import Parser
+from orch.component.http.httpd import HttpServer, text_errors
+from orch.component.process import daemon, log_queue, loops
+from orch.component.process import log as logs
+from orch.component.process.daemon import SetupError, Stop
 from orch.wire import errors
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         config = load_kubeconfig(options.kubeconfig)
     except SetupError as error:
-        logqueue.say_last(f"{PROGRAM}: error: {error}")
+        log_queue.say_last(f"{PROGRAM}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(options, config, stop), name=PROGRAM)
 

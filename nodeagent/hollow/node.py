@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nodeagent.heartbeat import LeaseLoop
-from nodeagent.node.facts import (
+from nodeagent.node.rules.facts import (
     AddressFacts,
     FilesystemFacts,
     ImageFacts,
@@ -20,16 +20,16 @@ from nodeagent.node.facts import (
     NodeFacts,
     UsageFacts,
 )
-from nodeagent.node.settings import NodeSettings
+from nodeagent.node.rules.settings import NodeSettings
+from nodeagent.node.status_loop import StatusLoop, StatusTimes
 from nodeagent.runtime.base import RuntimeCondition, RuntimeVersion
 from nodeagent.runtime.verdict import NETWORK_READY, RUNTIME_READY, RuntimeHealth
-from nodeagent.statusloop import StatusLoop, StatusTimes
 from orch.client.answers import Response
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock, loops
-from orch.wire.core import Node
-from orch.wire.version import VERSION
+from orch.component.process import clock, loops
+from orch.wire.names import VERSION
+from orch.wire.records.core import Node
 
 _GI = 1024**3
 _FLAP_S = 20.0

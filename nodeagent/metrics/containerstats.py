@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from nodeagent.metrics import columns, devicecolumns, text
+from nodeagent.metrics import columns, device_columns, text
 from nodeagent.metrics.columns import Row
 from nodeagent.metrics.text import Page
 from nodeagent.stats.samples import (
@@ -21,7 +21,7 @@ from nodeagent.stats.samples import (
 )
 
 if TYPE_CHECKING:
-    from nodeagent.stats.host import HostFacts
+    from nodeagent.stats.host.machine import HostFacts
 
 
 def render_container_metrics(
@@ -47,9 +47,9 @@ def render_container_metrics(
         columns.write_open_files(page, rows)
         columns.write_limits(page, rows)
         columns.write_times(page, rows)
-        devicecolumns.write_devices(page, rows, sample.node.devices)
-        devicecolumns.write_filesystems(page, rows, sample.node)
-        devicecolumns.write_network(page, rows)
+        device_columns.write_devices(page, rows, sample.node.devices)
+        device_columns.write_filesystems(page, rows, sample.node)
+        device_columns.write_network(page, rows)
         if psi:
             columns.write_pressure(page, rows)
     page.family("container_scrape_error", "gauge", "1 if there was an error, 0 otherwise")

@@ -23,12 +23,13 @@ from typing import Any
 import orjson
 
 from nodeagent.metrics import containerstats, resource
-from nodeagent.stats.host import HostFacts
+from nodeagent.stats.host.machine import HostFacts
 from nodeagent.stats.sampler import INTERVAL_S, MAX_AGE_S, NoSampleYetError, Sampler
 from nodeagent.stats.samples import Sample
 from nodeagent.stats.summary import build_summary
-from orch.component import loops, preferences
-from orch.component.slicedresponse import Data, Sending
+from orch.component.http import negotiation
+from orch.component.http.sliced_response import Data, Sending
+from orch.component.process import loops
 from orch.wire.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class Body:
 
 def body_of(data: Data, content_type: str, accept_encoding: str) -> Body:
     """A page as it is sent: compressed for a client that takes it so."""
-    if preferences.wants_gzip(accept_encoding):
+    if negotiation.wants_gzip(accept_encoding):
         return Body(gzip.compress(data, _GZIP_LEVEL), content_type, "gzip")
     return Body(data, content_type)
 
@@ -118,7 +119,7 @@ class StatsPages:
 
     async def resource(self, *, accept: str = "", accept_encoding: str = "") -> Body:
         """/metrics/resource."""
-        openmetrics = preferences.wants_openmetrics(accept)
+        openmetrics = negotiation.wants_openmetrics(accept)
 
         def make(sample: Sample | None, _: Sample | None, __: GiveWay) -> Data:
             return resource.render_resource_metrics(sample, openmetrics=openmetrics)
@@ -128,7 +129,7 @@ class StatsPages:
 
     async def containers(self, *, accept: str = "", accept_encoding: str = "") -> Body:
         """/metrics/containerstats."""
-        openmetrics = preferences.wants_openmetrics(accept)
+        openmetrics = negotiation.wants_openmetrics(accept)
 
         def make(sample: Sample | None, _: Sample | None, give_way: GiveWay) -> Data:
             return containerstats.render_container_metrics(
@@ -146,7 +147,7 @@ class StatsPages:
     async def _metrics(
         self, name: str, make: Make, openmetrics: bool, encoding: str, max_age_s: float
     ) -> Body:
-        content_type = preferences.OPENMETRICS_TYPE if openmetrics else preferences.TEXT_TYPE
+        content_type = negotiation.OPENMETRICS_TYPE if openmetrics else negotiation.TEXT_TYPE
         try:
             sample = await self._sample(max_age_s)
             body = await self._body(name, make, sample, content_type, encoding)
@@ -166,8 +167,8 @@ class StatsPages:
     async def _body(
         self, name: str, make: Make, sample: Sample, content_type: str, accept_encoding: str
     ) -> Body:
-        packed = preferences.wants_gzip(accept_encoding)
-        key = (name, content_type == preferences.OPENMETRICS_TYPE, packed)
+        packed = negotiation.wants_gzip(accept_encoding)
+        key = (name, content_type == negotiation.OPENMETRICS_TYPE, packed)
         made = self._page(key, make, sample, _loop_s())
         if made.older and not made.task.done() and self._is_young(made.older):
             made = made.older

@@ -15,12 +15,11 @@ from prometheus_client.core import (
     Metric,
 )
 
-from nodeagent.pods import manifests
-from nodeagent.pods.counts import ProbeKey
-from nodeagent.pods.phase import FINAL_PHASES
+from nodeagent.pods.counts import FAMILIES, PROBE, Family, ProbeKey
+from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.timings import FAMILIES, PROBE, Family
-from orch.component import clock
+from nodeagent.pods.sources import manifests
+from orch.component.process import clock
 
 _ALPHA, _BETA = "[ALPHA] ", "[BETA] "
 

@@ -1,106 +1,197 @@
-"""Which pod goes when the node runs short of something, and what it is told; pure.
+"""Evicting pods, one at a time, while the node is short of something.
 
-The order is the reference agent's (pkg/kubelet/eviction/helpers.go): first who uses more than it
-asked for, then the lower priority, then who uses most beyond what it asked for. Static pods and
-those of system priority stay.
+The status loop keeps the state of the thresholds; this loop looks whether one of them has been met
+for longer than its grace, takes a new sample, and lets the first pod in `node.eviction`'s order go.
+The next goes only when the last one's containers have ended, or did not in time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
-from nodeagent.node.pressure import Observation, Threshold
+from nodeagent.node import collector
+from nodeagent.node.rules import ending_order, pressure
+from nodeagent.node.rules.ending_order import Candidate, ContainerUse
+from nodeagent.node.rules.pressure import Observation, PressureState, Threshold
+from nodeagent.pods import counts as pods_counts
+from nodeagent.pods.decide.phase import FINAL_PHASES, HARD_GRACE_S
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.sources import manifests
+from nodeagent.pods.spec import qos, spec
+from nodeagent.stats import summary_disks
+from nodeagent.stats.samples import ContainerSample, FsSample, PodSample, Sample
+from orch.component.process import clock
+from orch.component.process.clock import Now
 from orch.wire import quantity
+from orch.wire.records.pods import Container, Pod
 
-MEMORY, STORAGE, INODES, PIDS = "memory", "ephemeral-storage", "inodes", "pids"
-RESOURCE_OF: Mapping[str, str] = {
-    "memory.available": MEMORY,
-    "nodefs.available": STORAGE,
-    "nodefs.inodesFree": INODES,
-    "imagefs.available": STORAGE,
-    "imagefs.inodesFree": INODES,
-    "pid.available": PIDS,
-}
-CRITICAL_PRIORITY = 2_000_000_000
-_ORDER = (MEMORY, STORAGE, INODES, PIDS)  # what is looked after first when several are short
-_BYTES = (MEMORY, STORAGE)
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 10.0
+_ENDS_WITHIN_S = 30.0  # beyond the grace period of a victim
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerUse:
-    """What one container uses and asked for, by resource; absent is not known, or nothing asked."""
-
-    name: str
-    used: Mapping[str, int] = field(default_factory=dict)
-    requested: Mapping[str, int] = field(default_factory=dict)
+class Evict(Protocol):
+    def __call__(self, uid: str, message: str, *, grace_s: int) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A running pod; `used` and `requested` are sums over its containers and its own."""
+class Evictions:
+    """`state` gives the thresholds as the status loop sees them, `fresh` a new sample.
 
-    uid: str
-    priority: int = 0
-    static: bool = False
-    used: Mapping[str, int] = field(default_factory=dict)
-    requested: Mapping[str, int] = field(default_factory=dict)
-    containers: tuple[ContainerUse, ...] = ()
+    `evict` ends a pod; False when it is over already. `announce` tells once of each resource
+    that the node begins to reclaim.
+    """
 
-    @property
-    def critical(self) -> bool:
-        return self.static or self.priority >= CRITICAL_PRIORITY
+    def __init__(
+        self,
+        registry: PodRegistry,
+        *,
+        state: Callable[[], PressureState],
+        fresh: Callable[[], Awaitable[Sample]],
+        evict: Evict,
+        announce: Callable[[str], None],
+        longest_soft_grace_s: int = 0,
+        now: Now = clock.utc_now,
+    ) -> None:
+        self._registry = registry
+        self._state = state
+        self._fresh = fresh
+        self._evict = evict
+        self._announce = announce
+        self._longest_soft_grace_s = longest_soft_grace_s
+        self._now = now
+        self._leaving = ""  # uid of the pod that was evicted last
+        self._wait_until_s = 0.0
+        self._reclaiming: frozenset[str] = frozenset()  # resources that were announced
+        self._helpless = ""  # the signal that no pod could help with
+
+    async def step(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        due = pressure.due_for_eviction(self._state(), now_s)
+        threshold = ending_order.most_urgent(due)
+        if threshold is None:
+            self._reclaiming, self._helpless = frozenset(), ""
+            return
+        if self._still_leaving(now_s):
+            return
+        sample = await self._fresh()
+        seen = pressure.observe(collector.usage_facts(sample, None)).get(threshold.signal)
+        if seen is not None:
+            self._relieve(threshold, seen, sample, now_s)
+
+    def _still_leaving(self, now_s: float) -> bool:
+        gone = not self._registry.view(self._leaving).active
+        return bool(self._leaving) and not gone and now_s < self._wait_until_s
+
+    def _relieve(
+        self, threshold: Threshold, seen: Observation, sample: Sample, now_s: float
+    ) -> None:
+        resource = ending_order.RESOURCE_OF[threshold.signal]
+        if resource not in self._reclaiming:
+            self._reclaiming |= {resource}
+            self._announce(f"Attempting to reclaim {resource}")
+        for candidate in ending_order.ranked(resource, self._candidates(sample)):
+            grace_s = self._grace_s(threshold, candidate.uid)
+            text = ending_order.message(threshold, seen, candidate)
+            if self._evict(candidate.uid, text, grace_s=grace_s):
+                self._count(threshold.signal, sample)
+                self._leaving, self._helpless = candidate.uid, ""
+                self._wait_until_s = now_s + grace_s + _ENDS_WITHIN_S
+                return
+        if self._helpless != threshold.signal:
+            self._helpless = threshold.signal
+            log.error("the node is low on %s and no pod is left that could be evicted", resource)
+
+    def _count(self, signal: str, sample: Sample) -> None:
+        counts = self._registry.counts
+        counts.evictions[signal] += 1
+        age_s = self._now().timestamp() - sample.time_ns / 1e9
+        counts.timings.observe(pods_counts.EVICTION_STATS_AGE, age_s, signal)
+
+    def _grace_s(self, threshold: Threshold, uid: str) -> int:
+        """A hard threshold leaves no time; a soft one the pod's own, up to the configured bound."""
+        if not threshold.grace_s:
+            return HARD_GRACE_S
+        pod = self._registry.desired(uid)
+        own_s = spec.grace_period_s(pod) if pod else HARD_GRACE_S
+        return min(own_s, self._longest_soft_grace_s) if self._longest_soft_grace_s else own_s
+
+    def _candidates(self, sample: Sample) -> list[Candidate]:
+        measured = {one.target.uid: one for one in sample.pods}
+        found = []
+        for pod in self._registry.all_desired():
+            uid = pod.metadata.uid or ""
+            shown = self._registry.status(uid)
+            over = shown is not None and shown.phase in FINAL_PHASES
+            if not over and self._registry.view(uid).active:
+                found.append(candidate_of(pod, measured.get(uid)))
+        return found
 
 
-def most_urgent(due: Iterable[Threshold]) -> Threshold | None:
-    """The threshold to act on; memory first, hard before soft. None when pods cannot help."""
-    about_pods = [threshold for threshold in due if threshold.signal in RESOURCE_OF]
-    return min(
-        about_pods,
-        key=lambda t: (_ORDER.index(RESOURCE_OF[t.signal]), t.grace_s > 0, t.signal),
-        default=None,
+def candidate_of(pod: Pod, sample: PodSample | None) -> Candidate:
+    """What the pod uses and asked for; what was not measured is absent."""
+    samples = {one.target.name: one for one in sample.containers} if sample else {}
+    containers = tuple(
+        ContainerUse(one.name, _container_use(samples.get(one.name)), _requested(one))
+        for one in pod.spec.containers
+    )
+    return Candidate(
+        uid=pod.metadata.uid or "",
+        priority=pod.spec.priority or 0,
+        static=manifests.is_static(pod),
+        used=_pod_use(sample, containers),
+        requested={
+            resource: sum(one.requested.get(resource, 0) for one in containers)
+            for resource in (ending_order.MEMORY, ending_order.STORAGE)
+        },
+        containers=containers,
     )
 
 
-def ranked(resource: str, candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Those that may be evicted, the first to go first."""
-    return sorted(
-        (candidate for candidate in candidates if not candidate.critical),
-        key=lambda candidate: (
-            not _exceeds(candidate, resource),
-            candidate.priority,
-            -_excess(candidate, resource),
-            candidate.uid,
-        ),
+def _requested(container: Container) -> dict[str, int]:
+    asked = qos.requests(container)
+    return {
+        resource: quantity.to_bytes(asked[resource])
+        for resource in (ending_order.MEMORY, ending_order.STORAGE)
+        if resource in asked
+    }
+
+
+def _container_use(sample: ContainerSample | None) -> dict[str, int]:
+    if sample is None:
+        return {}
+    cgroup = sample.cgroup
+    return _known(
+        {
+            ending_order.MEMORY: cgroup.memory.working_set_bytes
+            if cgroup and cgroup.memory
+            else None,
+            ending_order.STORAGE: _disk_bytes(sample.rootfs, sample.logs),
+            ending_order.PIDS: cgroup.processes.threads if cgroup and cgroup.processes else None,
+        }
     )
 
 
-def message(threshold: Threshold, seen: Observation, pod: Candidate) -> str:
-    """What the pod's status and its event say."""
-    resource = RESOURCE_OF[threshold.signal]
-    limit = threshold.value.of(seen.capacity)
-    text = (
-        f"The node was low on resource: {resource}. Threshold quantity: {_shown(resource, limit)}, "
-        f"available: {_shown(resource, seen.available)}."
+def _pod_use(sample: PodSample | None, containers: tuple[ContainerUse, ...]) -> dict[str, int]:
+    """The sum over the containers, and of disk what is kept beside them."""
+    summed = {
+        resource: sum(one.used.get(resource, 0) for one in containers)
+        for resource in (ending_order.MEMORY, ending_order.PIDS)
+    }
+    own = summary_disks.ephemeral_storage(sample, None) if sample else None
+    disk = (
+        {ending_order.STORAGE: own.used_bytes, ending_order.INODES: own.inodes_used} if own else {}
     )
-    for container in pod.containers:
-        used, asked = container.used.get(resource), container.requested.get(resource, 0)
-        if used is not None and used > asked:
-            text += (
-                f" Container {container.name} was using {_shown(resource, used)}, "
-                f"request is {_shown(resource, asked)}, has larger consumption of {resource}."
-            )
-    return text
+    return summed | _known(disk)
 
 
-def _exceeds(pod: Candidate, resource: str) -> bool:
-    """Nobody asks for process ids or inodes: there the priority decides, then the use."""
-    return resource in _BYTES and _excess(pod, resource) > 0
+def _disk_bytes(*parts: FsSample | None) -> int | None:
+    used = [part.used_bytes for part in parts if part and part.used_bytes is not None]
+    return sum(used) if used else None
 
 
-def _excess(pod: Candidate, resource: str) -> int:
-    return pod.used.get(resource, 0) - pod.requested.get(resource, 0)
-
-
-def _shown(resource: str, amount: int) -> str:
-    return quantity.format_bytes(amount) if resource in _BYTES else str(amount)
+def _known(amounts: dict[str, int | None]) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount is not None}

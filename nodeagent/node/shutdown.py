@@ -1,83 +1,200 @@
-"""In which order pods end when the node shuts down, and how long each group has; pure.
+"""Ending the node's pods in order before the machine shuts down.
 
-Groups are told by priority: a pod belongs to the group with the highest priority that is not above
-its own, the rest to the lowest group. Groups end from the lowest priority to the highest
-(pkg/kubelet/nodeshutdown).
+The login manager is asked to wait (an inhibitor), and tells when a shutdown begins. Then the node
+is not Ready at once, takes no more pods, and its pods end group by group; after the last one the
+machine may go. A bus that is lost is dialled again; the agent works on without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
 
-from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.node.eviction import CRITICAL_PRIORITY
+from nodeagent.node.logind import LogindError
+from nodeagent.node.rules import ending_order
+from nodeagent.node.rules.ending_order import Group, Member, Stage
+from nodeagent.pods.decide.phase import Ending
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec import spec
+from orch.component.process import clock, loops
+from orch.component.process.clock import Now
 
+log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Pods of this priority and above have `seconds` to end."""
-
-    priority: int
-    seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A running pod; `grace_s` is its own grace period."""
-
-    uid: str
-    priority: int = 0
-    grace_s: int = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Pods that end side by side, each with its own grace period, and the time for all of them."""
-
-    seconds: int
-    pods: tuple[Member, ...]
+PROBLEM = "node is shutting down"
+_MESSAGE = "Pod was terminated in response to imminent node shutdown."
+_STATE_FILE = "graceful_node_shutdown_state"
+_AGAIN_S = 5.0  # between tries to reach the bus
+_LOOK_S = 0.2
+_SETTLE_S = 1.0  # for the login manager to read its configuration
 
 
-def groups_of(config: NodeAgentConfiguration) -> tuple[Group, ...]:
-    """What the configuration asks for; () when the feature is off.
+class LoginManager(Protocol):
+    """What `logind.Logind` is."""
 
-    ValueError for settings that contradict each other; it begins with a field's name.
+    signals: asyncio.Queue[bool]
+
+    async def connect(self) -> None: ...
+    async def longest_delay_s(self) -> float: ...
+    async def raise_delay(self, seconds: int) -> None: ...
+    async def inhibit(self) -> int: ...
+    async def lost(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class ShutdownGuard:
+    """`end` lets a pod fail; `changed` tells that the node's readiness did; `note` an event.
+
+    Read for metrics: `began_s` and `ended_s`, Unix times of the last shutdown, 0 for none.
     """
-    total_s, critical_s = config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods
-    by_priority = [
-        Group(one.priority, one.shutdownGracePeriodSeconds)
-        for one in config.shutdownGracePeriodByPodPriority
-    ]
-    if by_priority and (total_s or critical_s):
-        raise ValueError(
-            "shutdownGracePeriodByPodPriority excludes shutdownGracePeriod and "
-            "shutdownGracePeriodCriticalPods"
-        )
-    for name in ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods"):
-        if 0 < getattr(config, name) < 1:
-            raise ValueError(f"{name} must be 0s or at least 1s")
-    if critical_s > total_s:
-        raise ValueError(
-            f"shutdownGracePeriodCriticalPods ({critical_s:g}s) must not exceed "
-            f"shutdownGracePeriod ({total_s:g}s)"
-        )
-    if by_priority:
-        return tuple(sorted(by_priority, key=lambda group: group.priority))
-    if not total_s:
-        return ()
-    return (Group(0, int(total_s - critical_s)), Group(CRITICAL_PRIORITY, int(critical_s)))
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        registry: PodRegistry,
+        *,
+        manager: Callable[[], LoginManager],
+        end: Callable[[str, Ending], bool],
+        changed: Callable[[], None],
+        note: Callable[[str, str], None],
+        now: Now = clock.utc_now,
+    ) -> None:
+        self.active = False
+        self._groups = groups
+        self._registry = registry
+        self._manager = manager
+        self._end = end
+        self._changed = changed
+        self._note = note
+        self._now = now
+        self._state = Path(registry.settings.root_dir) / _STATE_FILE
+        self.began_s, self.ended_s = _read_state(self._state)
+        self._trouble = ""  # why no shutdown is waited for, as it was said
+
+    def problems(self) -> tuple[str, ...]:
+        """Why the node is not Ready, as its condition says it."""
+        return (PROBLEM,) if self.active else ()
+
+    async def run(self) -> None:
+        """Stand guard for ever."""
+        while True:
+            manager = self._manager()
+            try:
+                await self._guard(manager)
+            except LogindError as error:
+                if str(error) != self._trouble:
+                    self._trouble = str(error)
+                    log.error("pods are not ended before a shutdown of this machine: %s", error)
+            finally:
+                manager.close()
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _guard(self, manager: LoginManager) -> None:
+        """Until the bus is lost (LogindError)."""
+        await manager.connect()
+        await self._ensure_delay(manager)
+        lost = loops.spawn(manager.lost(), name="bus")
+        try:
+            while True:
+                held = await manager.inhibit()
+                self._say_guarding()
+                try:
+                    await self._until_shutdown(manager, lost)
+                    await self._shut_down()
+                finally:
+                    os.close(held)
+                await self._heard(manager, lost)  # a shutdown that was called off
+                log.info("the shutdown was called off: pods run here again")
+                self._set_active(active=False)
+        finally:
+            await loops.cancel(lost)
+
+    def _say_guarding(self) -> None:
+        if self._trouble:
+            self._trouble = ""
+            log.info("a shutdown of this machine waits for its pods again")
+
+    async def _ensure_delay(self, manager: LoginManager) -> None:
+        wanted_s = sum(group.seconds for group in self._groups)
+        if await manager.longest_delay_s() >= wanted_s:
+            return
+        await manager.raise_delay(wanted_s)
+        await asyncio.sleep(_SETTLE_S)
+        if (granted_s := await manager.longest_delay_s()) < wanted_s:
+            raise LogindError(
+                f"the login manager lets nobody delay a shutdown for more than {granted_s:g} s; "
+                f"set InhibitDelayMaxSec={wanted_s} in logind.conf"
+            )
+
+    async def _until_shutdown(self, manager: LoginManager, lost: asyncio.Task[None]) -> None:
+        while not await self._heard(manager, lost):
+            continue
+
+    async def _heard(self, manager: LoginManager, lost: asyncio.Task[None]) -> bool:
+        told = loops.spawn(manager.signals.get(), name="shutdown signal")
+        try:
+            await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
+            if not told.done():
+                raise LogindError("the connection to the system bus is lost")
+            return told.result()
+        finally:
+            await loops.cancel(told)
+
+    async def _shut_down(self) -> None:
+        began_s = self._now().timestamp()
+        log.warning("the machine shuts down: ending the pods of this node")
+        self._note("NodeShutdown", "Shutdown manager detected shutdown event")
+        self._set_active(active=True)
+        await self._remember(began_s, 0.0)
+        for stage in ending_order.stages(self._groups, self._members()):
+            await self._end_stage(stage)
+        await self._remember(began_s, self._now().timestamp())
+        log.info("the machine may shut down")
+
+    def _set_active(self, *, active: bool) -> None:
+        self.active = active
+        self._registry.closed = "NodeShutdown" if active else ""
+        self._changed()
+
+    def _members(self) -> list[Member]:
+        return [
+            Member(pod.metadata.uid or "", pod.spec.priority or 0, spec.grace_period_s(pod))
+            for pod in self._registry.all_desired()
+            if self._registry.view(pod.metadata.uid or "").active
+        ]
+
+    async def _end_stage(self, stage: Stage) -> None:
+        """Until its pods have stopped, or its time is over."""
+        for member in stage.pods:
+            grace_s = min(member.grace_s, stage.seconds)
+            self._end(member.uid, Ending("Terminated", _MESSAGE, grace_s))
+        end_s = asyncio.get_running_loop().time() + stage.seconds
+        while left := [one for one in stage.pods if self._registry.view(one.uid).active]:
+            if asyncio.get_running_loop().time() >= end_s:
+                views = [self._registry.view(one.uid) for one in left]
+                names = ", ".join(sorted(f"{one.namespace}/{one.name}" for one in views))
+                log.error("pods that did not end within %d s: %s", stage.seconds, names)
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def _remember(self, began_s: float, ended_s: float) -> None:
+        """For the metrics of the agent that comes after the shutdown."""
+        self.began_s, self.ended_s = began_s, ended_s
+        text = json.dumps({"startTime": began_s, "endTime": ended_s})
+        try:
+            await asyncio.to_thread(self._state.write_text, text)
+        except OSError as error:
+            log.error("cannot write %s: %s", self._state, error.strerror)
 
 
-def stages(groups: Sequence[Group], members: Iterable[Member]) -> list[Stage]:
-    """Who ends when; groups without a pod are left out."""
-    sorted_groups = sorted(groups, key=lambda group: group.priority)
-    belonging: dict[int, list[Member]] = {group.priority: [] for group in sorted_groups}
-    for member in members:
-        below = [group.priority for group in sorted_groups if group.priority <= member.priority]
-        belonging[below[-1] if below else sorted_groups[0].priority].append(member)
-    return [
-        Stage(group.seconds, tuple(belonging[group.priority]))
-        for group in sorted_groups
-        if belonging[group.priority]
-    ]
+def _read_state(path: Path) -> tuple[float, float]:
+    try:
+        state = json.loads(path.read_text())
+        return float(state["startTime"]), float(state["endTime"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0, 0.0

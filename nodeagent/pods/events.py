@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from nodeagent.pods.plan import SANDBOX
-from nodeagent.pods.sources import is_mirror
-from nodeagent.pods.troubles import StepFailed
-from orch.wire.meta import ApiObject
-from orch.wire.pods import Pod
+from nodeagent.pods.backoff import StepFailed
+from nodeagent.pods.decide.plan import SANDBOX
+from nodeagent.pods.sources.source import is_mirror
+from orch.wire.records.meta import ApiObject
+from orch.wire.records.pods import Pod
 
 NORMAL, WARNING = "Normal", "Warning"
 

@@ -1,13 +1,24 @@
 """What the runtime holds of one pod: its sandboxes and containers with their details; pure values.
 
 Read by `observer`, kept in the registry, judged by `plan` and shown by `status`.
+
+What the observer holds of one pod, beside one pod's rows of a listing; no I/O.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from nodeagent.runtime.base import ContainerDetail, ContainerState, SandboxDetail, SandboxState
+from nodeagent.runtime.base import (
+    Container,
+    ContainerDetail,
+    ContainerState,
+    EventKind,
+    Sandbox,
+    SandboxDetail,
+    SandboxState,
+)
 from orch.wire import names
 
 DEFAULT_GRACE_S = 30  # when neither the pod nor the runtime's records say how long to wait
@@ -104,3 +115,41 @@ def recorded_step(detail: ContainerDetail) -> int:
 
 def recorded_hash(detail: ContainerDetail) -> str:
     return detail.container.annotations.get(names.RUNTIME_ANNOTATION_CONTAINER_HASH, "")
+
+
+@dataclass
+class Rows:
+    """One pod's rows of a listing, by id."""
+
+    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
+    containers: dict[str, Container] = field(default_factory=dict)
+
+
+@dataclass
+class Details:
+    """What is held of one pod, by id."""
+
+    sandboxes: dict[str, SandboxDetail] = field(default_factory=dict)
+    containers: dict[str, ContainerDetail] = field(default_factory=dict)
+
+    def drop(self, gone: Iterable[str]) -> None:
+        for one in gone:
+            self.sandboxes.pop(one, None)
+            self.containers.pop(one, None)
+
+    def row(self, one: str) -> Sandbox | Container | None:
+        """The sandbox or container of that id; None when it is not held."""
+        if one in self.containers:
+            return self.containers[one].container
+        return self.sandboxes[one].sandbox if one in self.sandboxes else None
+
+
+def shows(row: Sandbox | Container | None, kind: EventKind) -> bool:
+    """Whether `row`, None for nothing held, is already what such an event leaves behind."""
+    if row is None:
+        return kind is EventKind.DELETED
+    if kind is EventKind.STARTED:
+        return row.state is not ContainerState.CREATED
+    if kind is EventKind.STOPPED:
+        return row.state in (ContainerState.EXITED, SandboxState.NOT_READY)
+    return kind is EventKind.CREATED

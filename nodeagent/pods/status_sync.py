@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from nodeagent.pods import timings
+from nodeagent.pods import counts
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.sources import ApiSource, is_mirror
+from nodeagent.pods.sources.source import ApiSource, is_mirror
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
-from orch.component.loops import Backoff
+from orch.component.process.loops import Backoff
 from orch.wire.errors import ApiError
-from orch.wire.pods import Pod, PodStatus
+from orch.wire.records.pods import Pod, PodStatus
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class StatusSync:
             )
         if (noted_s := self._noted_s.pop(uid, None)) is not None and patch:
             took_s = asyncio.get_running_loop().time() - noted_s
-            self._registry.counts.timings.observe(timings.STATUS_SYNC, took_s)
+            self._registry.counts.timings.observe(counts.STATUS_SYNC, took_s)
 
     def _patch(self, uid: str, stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:
         """What a sweep finds as it was is not written out and compared again."""

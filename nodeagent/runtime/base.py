@@ -4,6 +4,11 @@
 in memory, and both pass one contract suite. Values are frozen and in the agent's own units: times
 in nanoseconds since the epoch where the runtime counts so, 0 or None meaning "not yet".
 Nothing here knows gRPC, HTTP or pods as the API writes them.
+
+What a runtime tells by itself: that a container or a sandbox changed; pure values.
+
+An event says that it is worth looking, not what is there: events may come late, twice or not at
+all, and states are always read. `base` hands them out under its own name.
 """
 
 from __future__ import annotations
@@ -13,12 +18,26 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from nodeagent.runtime.event import ContainerEvent as ContainerEvent
-from nodeagent.runtime.event import EventKind as EventKind
 from nodeagent.runtime.usage import ContainerUsage as ContainerUsage
 from nodeagent.runtime.usage import FilesystemUsage as FilesystemUsage
 from nodeagent.runtime.usage import InterfaceUsage as InterfaceUsage
 from nodeagent.runtime.usage import SandboxUsage as SandboxUsage
+
+
+class EventKind(Enum):
+    CREATED = "created"
+    STARTED = "started"
+    STOPPED = "stopped"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEvent:
+    """`id` is a container's or a sandbox's."""
+
+    id: str
+    kind: EventKind
+    at_ns: int  # since the epoch
 
 
 class RuntimeCallError(Exception):

@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from nodeagent.runtime import cri_answers, cri_errors, cri_requests, cri_usage
+from nodeagent.runtime import cri_answers, cri_requests, cri_usage
 from nodeagent.runtime import cri_pb2 as pb
 from nodeagent.runtime import cri_pb2_grpc as rpc
 from nodeagent.runtime.base import (
@@ -149,7 +149,7 @@ class CriRuntime:
         try:
             await self._read("Resume", pb.StartContainerRequest(container_id=container_id))
         except RuntimeCallError as error:
-            if cri_errors.says_not_paused(error):
+            if cri_answers.says_not_paused(error):
                 return False
             raise
         return True
@@ -256,7 +256,7 @@ class CriRuntime:
         except grpc.aio.AioRpcError as error:
             code, details = error.code().name, error.details() or ""
             overdue = asyncio.get_running_loop().time() >= due_s
-            raise cri_errors.from_status(operation, code, details, overdue=overdue) from error
+            raise cri_answers.from_status(operation, code, details, overdue=overdue) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._closed and not (task and task.cancelling()):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from nodeagent.runtime import verdict
 from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError
 from nodeagent.runtime.verdict import RuntimeHealth
-from orch.component import loops
+from orch.component.process import loops
 
 log = logging.getLogger(__name__)
 

@@ -14,16 +14,15 @@ from collections.abc import Mapping, Sequence
 
 from nodeagent.psi import RESOURCES
 from nodeagent.runtime.base import SandboxUsage
-from nodeagent.stats import layout
-from nodeagent.stats.background import Background
-from nodeagent.stats.cgroups import CgroupReaders
-from nodeagent.stats.layers import RuntimeDisks
-from nodeagent.stats.mounts import Mounts
-from nodeagent.stats.nodereading import NodeReader
-from nodeagent.stats.placement import Placement
-from nodeagent.stats.podreading import PodReader
+from nodeagent.stats.cgroup import layout
+from nodeagent.stats.cgroup.paths import Placement
+from nodeagent.stats.cgroup.readers import CgroupReaders
+from nodeagent.stats.host.filesystems import Mounts
+from nodeagent.stats.node_reading import NodeReader
+from nodeagent.stats.pod_reading import PodReader
+from nodeagent.stats.runtime import RuntimeDisks
 from nodeagent.stats.samples import NodeSample, PodSample, PodTarget, Sample
-from nodeagent.stats.sources import Sources
+from nodeagent.stats.sources import Background, Sources
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodeagent.psi import NO_STALL, Pressure
-from nodeagent.stats import summarydisks as disks
+from nodeagent.stats import summary_disks as disks
 from nodeagent.stats.samples import (
     CgroupSample,
     ContainerSample,
@@ -23,7 +23,7 @@ from nodeagent.stats.samples import (
     SwapSample,
     SystemSample,
 )
-from nodeagent.stats.summarydisks import Json, timestamp
+from nodeagent.stats.summary_disks import Json, timestamp
 
 _NSEC_PER_S = 1_000_000_000
 _UINT64_MAX = 2**64 - 1  # and the largest number that orjson writes

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 
 if TYPE_CHECKING:
     import aiohttp

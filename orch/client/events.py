@@ -4,6 +4,8 @@
 hour raises the count of the first event instead of making another. Events are best effort: when
 the server cannot be reached they are dropped, oldest first, and counted; the log says when that
 begins and when it is over. One that the server refuses for itself is counted alone.
+
+The events a program could not tell, on its metrics page.
 """
 
 from __future__ import annotations
@@ -11,16 +13,20 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
-from orch.component import clock
-from orch.component.clock import Now
+from orch.component.process import clock
+from orch.component.process.clock import Now
 from orch.wire import names, times
-from orch.wire.core import Event, EventSource, ObjectReference
 from orch.wire.errors import ApiError
-from orch.wire.meta import ApiObject, ObjectMeta
+from orch.wire.records.core import Event, EventSource, ObjectReference
+from orch.wire.records.meta import ApiObject, ObjectMeta
 
 log = logging.getLogger(__name__)
 
@@ -179,3 +185,17 @@ class EventRecorder:
 def _is_outage(error: ApiError | TransportError) -> bool:
     """Whether the next event will fare no better, as far as can be told."""
     return isinstance(error, TransportError) or error.code in (401, 429) or error.code >= 500
+
+
+class EventMetrics(Collector):
+    """`orch_events_dropped_total`; register it once."""
+
+    def __init__(self, events: EventRecorder) -> None:
+        self._events = events
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "orch_events_dropped",
+            "[ALPHA] Events that the API server was never told, or refused.",
+            value=self._events.dropped,
+        )

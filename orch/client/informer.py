@@ -16,10 +16,10 @@ from typing import Generic, TypeVar
 
 from orch.client.resources import ApiClient, WatchEvent
 from orch.client.transport import TransportError
-from orch.component.loops import Backoff
-from orch.wire import kinds
+from orch.component.process.loops import Backoff
 from orch.wire.errors import ApiError
-from orch.wire.meta import ApiObject
+from orch.wire.records import kinds
+from orch.wire.records.meta import ApiObject
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ def load_kubeconfig(
 
 def read_file(path: str, *, absolute: bool = False) -> dict[str, Any]:
     """A file's data, its paths as they are or `absolute`; SetupError when it is no mapping."""
-    from orch.component import yamlfile  # not needed by a client given flags
+    from orch.component import yaml_file  # not needed by a client given flags
 
     try:
-        value = yamlfile.read_yaml_file(Path(path)).value
+        value = yaml_file.read_yaml_file(Path(path)).value
     except OSError as error:
         raise SetupError(f"cannot read the kubeconfig {path}: {error.strerror}") from error
-    except yamlfile.YamlError as error:
+    except yaml_file.YamlError as error:
         raise SetupError(f"the kubeconfig does not parse: {error}") from error
     if not isinstance(value, dict):
         raise SetupError(f"kubeconfig {path}: is not a mapping with clusters, users and contexts")
@@ -201,7 +201,7 @@ def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> 
     Data fields are embedded, file fields written as absolute paths. A file that is there is
     replaced in one step.
     """
-    from orch.component import yamltext  # slow to import, as is what reads
+    from orch.component import yaml_file  # slow to import, as is what reads
 
     cluster = {
         "server": config.server,
@@ -229,7 +229,7 @@ def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> 
         "contexts": [{"name": name, "context": _given(context)}],
         "current-context": name,
     }
-    replace_file(Path(path), f"{yamltext.dump(data)}\n".encode())
+    replace_file(Path(path), f"{yaml_file.dump(data)}\n".encode())
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -12,7 +12,7 @@ import socket
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from orch.component.aside import OneAtATime
+from orch.component.process.threads import OneAtATime
 
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 _NUMERIC_NAME = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV

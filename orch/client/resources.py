@@ -16,9 +16,9 @@ import orjson
 import pydantic
 
 from orch.client.transport import Response, Transport, TransportError
-from orch.wire import kinds
 from orch.wire.errors import ApiError
-from orch.wire.meta import ApiObject
+from orch.wire.records import kinds
+from orch.wire.records.meta import ApiObject
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -46,7 +46,7 @@ class WatchEvent(Generic[T]):
 
 
 class ApiClient:
-    """The verbs of the API on the kinds of `orch.wire.kinds`."""
+    """The verbs of the API on the kinds of `orch.wire.records.kinds`."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport

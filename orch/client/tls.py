@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from orch.client.kubeconfig import ClientConfig
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 
 
 def client_context(config: ClientConfig) -> ssl.SSLContext:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from orch.client import answers, tls
 from orch.client.answers import Response, Stream, TransportError
 from orch.client.kubeconfig import ClientConfig
-from orch.component import tcp
-from orch.component.aside import OneAtATime
-from orch.component.daemon import SetupError
+from orch.component.http import tcp
+from orch.component.process.daemon import SetupError
+from orch.component.process.threads import OneAtATime
 
 if TYPE_CHECKING:
     import aiohttp

@@ -15,7 +15,7 @@ from orch.ctl.manifests import Manifest
 from orch.wire import raw
 from orch.wire.errors import ApiError
 from orch.wire.names import ANNOTATION_LAST_APPLIED
-from orch.wire.patch import create_merge_patch
+from orch.wire.patch.patch import create_merge_patch
 
 _ATTEMPTS = 5  # when someone else writes between our reading and our writing
 

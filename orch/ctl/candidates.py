@@ -148,7 +148,7 @@ def _of_place(
 
 
 def _entries(before: Sequence[str], section: str) -> list[str]:
-    from orch.component.daemon import SetupError
+    from orch.component.process.daemon import SetupError
     from orch.ctl.failures import CommandFailed
 
     try:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from orch.component.clock import utc_now
+from orch.component.process.clock import utc_now
 from orch.ctl import failures, forms, manifests, printing
 from orch.ctl.api import Api
 from orch.ctl.discovery import Discovery, Resource
@@ -15,7 +15,7 @@ from orch.ctl.failures import CommandFailed, visible
 from orch.ctl.manifests import Manifest
 from orch.wire import raw
 from orch.wire.errors import ApiError
-from orch.wire.tables import table_of
+from orch.wire.tables.tables import table_of
 
 T = TypeVar("T")
 

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orch.component.clock import utc_now
+from orch.component.process.clock import utc_now
 from orch.ctl import changes, forms, printing, session, targets, usage
 from orch.ctl.api import Api
 from orch.ctl.failures import CommandFailed
 from orch.wire import raw, times
 from orch.wire.errors import ApiError
-from orch.wire.table_layout import NONE, since
+from orch.wire.tables.layout import NONE, since
 
 EXAMPLES = """
 orchctl checkpoint list

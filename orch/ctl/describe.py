@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from orch.component.clock import utc_now
+from orch.component.process.clock import utc_now
 from orch.ctl import (
     changes,
     choosing,

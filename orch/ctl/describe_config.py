@@ -12,7 +12,7 @@ from typing import Any
 
 from orch.ctl import sheet
 from orch.wire import raw
-from orch.wire.table_layout import NONE
+from orch.wire.tables.layout import NONE
 
 Record = Mapping[str, Any]
 _TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a type

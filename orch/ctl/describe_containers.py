@@ -8,7 +8,7 @@ from typing import Any
 
 from orch.ctl import amounts, describe_environment, describe_probe, sheet
 from orch.wire import raw
-from orch.wire.table_layout import NONE
+from orch.wire.tables.layout import NONE
 
 Record = Mapping[str, Any]
 _PROBES = ("liveness", "readiness", "startup")

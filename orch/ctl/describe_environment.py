@@ -11,7 +11,7 @@ from typing import Any
 from orch.ctl import amounts, sheet
 from orch.ctl.amounts import Amount
 from orch.wire import raw
-from orch.wire.table_layout import NONE
+from orch.wire.tables.layout import NONE
 
 Record = Mapping[str, Any]
 _FROM_POD = {"metadata.name": "name", "metadata.namespace": "namespace"}

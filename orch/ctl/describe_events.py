@@ -8,7 +8,7 @@ from typing import Any
 
 from orch.ctl import sheet
 from orch.wire import raw
-from orch.wire.table_layout import NONE, since
+from orch.wire.tables.layout import NONE, since
 
 _HEADER = ("Type", "Reason", "Age", "From", "Message")
 _RULE = ("----", "------", "----", "----", "-------")

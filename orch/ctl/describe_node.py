@@ -9,8 +9,8 @@ from typing import Any
 from orch.ctl import amounts, sheet
 from orch.ctl.amounts import Amount
 from orch.wire import raw
-from orch.wire.table_columns import node_roles
-from orch.wire.table_layout import age
+from orch.wire.tables.columns import node_roles
+from orch.wire.tables.layout import age
 
 Record = Mapping[str, Any]
 _UNSET = "<unset>"

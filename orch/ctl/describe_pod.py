@@ -8,7 +8,7 @@ from typing import Any
 
 from orch.ctl import describe_containers, describe_volumes, sheet
 from orch.wire import raw
-from orch.wire.table_layout import NONE, since
+from orch.wire.tables.layout import NONE, since
 
 Record = Mapping[str, Any]
 _ENDED = ("Succeeded", "Failed")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from orch.ctl import amounts, sheet
 from orch.ctl.gotemplate_functions import text as go_text
 from orch.wire import raw
-from orch.wire.table_layout import NONE
+from orch.wire.tables.layout import NONE
 
 Record = Mapping[str, Any]
 _MAX_ATTRIBUTE = 140  # bytes

@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from orch.component.clock import utc_now
+from orch.component.process.clock import utc_now
 from orch.ctl import forms, happenings, printing, session, targets, watching
 from orch.ctl.api import Api
 from orch.ctl.discovery import Discovery
 from orch.ctl.failures import WrongUsage, did_you_mean
 from orch.ctl.targets import Target
 from orch.wire import raw
-from orch.wire.table_layout import NONE
+from orch.wire.tables.layout import NONE
 
 EXAMPLES = """
 orchctl events

@@ -44,9 +44,9 @@ class WrongUsage(CommandFailed):
 def explain(error: Exception) -> str | None:
     """The line for an error a command may end with; None for one that is a defect."""
     from orch.client.answers import TransportError
-    from orch.component.daemon import SetupError
+    from orch.component.process.daemon import SetupError
     from orch.wire.errors import ApiError
-    from orch.wire.patch_data import PatchError
+    from orch.wire.patch.data import PatchError
 
     if isinstance(error, ApiError):
         return one_line(_refusal(error))

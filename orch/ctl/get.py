@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orch.component.clock import utc_now
+from orch.component.process.clock import utc_now
 from orch.ctl import choosing, failures, forms, manifests, ordering, printing, session, targets
 from orch.ctl.api import JSON, TABLE, Api, given
 from orch.ctl.discovery import Discovery, Resource
@@ -16,7 +16,7 @@ from orch.ctl.printing import TableOptions
 from orch.ctl.targets import Target
 from orch.wire import raw
 from orch.wire.errors import ApiError
-from orch.wire.tables import table_of
+from orch.wire.tables.tables import table_of
 
 EXAMPLES = """
 orchctl get nodes

@@ -8,7 +8,7 @@ from typing import Any
 
 from orch.ctl.api import Api, given, segment
 from orch.wire import raw
-from orch.wire.table_layout import since
+from orch.wire.tables.layout import since
 
 Event = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from orch.ctl.discovery import Discovery
 from orch.ctl.failures import CommandFailed, WrongUsage, visible
 from orch.ctl.manifests import Manifest
 from orch.wire import raw
-from orch.wire.patch import apply_merge_patch
+from orch.wire.patch.patch import apply_merge_patch
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,14 +150,14 @@ def _documents(source: str, text: str) -> Iterator[tuple[str, Any]]:
     if text.lstrip().startswith("{"):
         yield f"{source}:1", _json(source, text)
         return
-    from orch.component import yamlfile  # slow to import, and needed for files only
+    from orch.component import yaml_file  # slow to import, and needed for files only
 
     begins = [0, *(match.start() for match in _SEPARATOR.finditer(text))]
     for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
         line = text.count("\n", 0, begin)
         try:
-            document = yamlfile.parse_yaml("\n" * line + text[begin:end], source=source)
-        except yamlfile.YamlError as error:
+            document = yaml_file.parse_yaml("\n" * line + text[begin:end], source=source)
+        except yaml_file.YamlError as error:
             raise CommandFailed(str(error)) from None
         yield document.place(()), document.value
 

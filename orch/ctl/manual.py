@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from orch.ctl import commands, parsing
 from orch.ctl.commands import Entry
 from orch.ctl.failures import WrongUsage, did_you_mean
-from orch.wire.version import VERSION
+from orch.wire.names import VERSION
 
 EXAMPLES = """
 orchctl man | man -l -

@@ -55,7 +55,7 @@ def add_to(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
 
 def seconds(text: str) -> float:
     """`30s`, `2m`, or a plain number of seconds."""
-    from orch.wire.durations import parse_duration
+    from orch.wire.times import parse_duration
 
     try:
         return float(text) if text.isdecimal() else parse_duration(text)

@@ -19,9 +19,10 @@ from orch.ctl.choosing import Chosen
 from orch.ctl.discovery import Discovery, Resource
 from orch.ctl.failures import CommandFailed, WrongUsage
 from orch.ctl.manifests import Manifest
-from orch.wire import kinds, raw
-from orch.wire.merge_keys import schema_of
-from orch.wire.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
+from orch.wire import raw
+from orch.wire.patch.merge_keys import schema_of
+from orch.wire.patch.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
+from orch.wire.records import kinds
 
 EXAMPLES = """
 orchctl patch node worker-1 -p '{"spec":{"unschedulable":true}}'
@@ -67,7 +68,7 @@ def _read_patch(args: argparse.Namespace) -> Any:
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise CommandFailed(f"cannot read {source}: {why}") from None
-    from orch.component import yamlfile  # slow to import, and needed for patches only
+    from orch.component import yaml_file  # slow to import, and needed for patches only
 
     try:
         return json.loads(text)
@@ -75,8 +76,8 @@ def _read_patch(args: argparse.Namespace) -> Any:
         raise CommandFailed(f"{source}: nested too deeply") from None
     except ValueError:
         try:
-            return yamlfile.parse_yaml(text, source=source).value
-        except yamlfile.YamlError as error:
+            return yaml_file.parse_yaml(text, source=source).value
+        except yaml_file.YamlError as error:
             raise CommandFailed(f"the patch is neither JSON nor YAML: {error}") from None
 
 

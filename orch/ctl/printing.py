@@ -93,9 +93,9 @@ def as_json(value: Any) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    from orch.component import yamltext  # slow to import, and needed when asked for only
+    from orch.component import yaml_file  # slow to import, and needed when asked for only
 
-    return yamltext.dump(value)
+    return yaml_file.dump(value)
 
 
 def unmanaged(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 
-from orch.component import loops
+from orch.component.process import loops
 from orch.ctl.failures import visible
 
 _INTERVAL_S = 0.2

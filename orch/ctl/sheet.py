@@ -13,7 +13,7 @@ from typing import Any
 from orch.ctl.failures import visible
 from orch.wire import raw
 from orch.wire.names import ANNOTATION_LAST_APPLIED
-from orch.wire.table_layout import NONE
+from orch.wire.tables.layout import NONE
 from orch.wire.times import parse_time
 
 _PADDING = 2

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orch.wire.merge_keys import schema_of
-from orch.wire.patch_data import PatchError, equal
-from orch.wire.strategic_patch import (
+from orch.wire.patch.data import PatchError, equal
+from orch.wire.patch.merge_keys import schema_of
+from orch.wire.patch.strategic_patch import (
     DELETE_PREFIX,
     ORDER_PREFIX,
     PATCH,

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from orch.wire.version import MAJOR, MINOR, VERSION
+from orch.wire.names import MAJOR, MINOR, VERSION
 
 if TYPE_CHECKING:
     from orch.ctl.api import Api

@@ -13,14 +13,14 @@ from typing import Any
 
 import orjson
 
-from orch.component.clock import utc_now
+from orch.component.process.clock import utc_now
 from orch.ctl import forms, get, printing
 from orch.ctl.api import JSON, TABLE, Api, given
 from orch.ctl.failures import WrongUsage
 from orch.ctl.targets import Target
 from orch.wire import raw
 from orch.wire.errors import ApiError
-from orch.wire.tables import table_of
+from orch.wire.tables.tables import table_of
 
 _PAUSE_S = 1.0  # before a watch that ended at once is taken up again
 

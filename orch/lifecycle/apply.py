@@ -13,9 +13,8 @@ from typing import Any
 from orch.client.events import EventRecorder
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
-from orch.component.clock import Now
-from orch.lifecycle.metrics import LifecycleMetrics
-from orch.lifecycle.records import (
+from orch.component.process.clock import Now
+from orch.lifecycle.decide.records import (
     Action,
     EvictPod,
     MarkPodNotReady,
@@ -24,11 +23,12 @@ from orch.lifecycle.records import (
     RemoveOrphan,
     UpdateNode,
 )
+from orch.lifecycle.metrics import LifecycleMetrics
 from orch.wire import times
-from orch.wire.coordination import Lease
-from orch.wire.core import Node
 from orch.wire.errors import ApiError
-from orch.wire.pods import Pod, PodCondition
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Node
+from orch.wire.records.pods import Pod, PodCondition
 
 log = logging.getLogger(__name__)
 

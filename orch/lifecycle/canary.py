@@ -13,11 +13,11 @@ import math
 
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
-from orch.component.clock import Now
+from orch.component.process.clock import Now
 from orch.wire import names, times
-from orch.wire.coordination import Lease, LeaseSpec
 from orch.wire.errors import ApiError
-from orch.wire.meta import ObjectMeta
+from orch.wire.records.configuration import Lease, LeaseSpec
+from orch.wire.records.meta import ObjectMeta
 
 NAME = "orch-controller-manager"  # in the namespace of the nodes' Leases
 _REMEMBERED = 64

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
-from orch.component import loops
-from orch.component.clock import Now
+from orch.component.process import loops
+from orch.component.process.clock import Now
 from orch.wire import times
-from orch.wire.coordination import Lease, LeaseSpec
 from orch.wire.errors import ApiError
-from orch.wire.meta import ObjectMeta
+from orch.wire.records.configuration import Lease, LeaseSpec
+from orch.wire.records.meta import ObjectMeta
 
 log = logging.getLogger(__name__)
 

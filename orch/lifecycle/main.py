@@ -15,21 +15,22 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orch.client.eventmetrics import EventMetrics
-from orch.client.events import EventRecorder
+from orch.client.events import EventMetrics, EventRecorder
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock, daemon, logqueue, portfile, tlsrenewal
-from orch.component import log as logs
-from orch.component.daemon import SetupError, Stop
-from orch.component.frameworkmetrics import FrameworkMetrics
-from orch.component.health import CheckFailed, HealthChecks, SliMetrics
-from orch.component.httpd import HttpServer
-from orch.component.loops import Periodic
-from orch.component.notify import Notifier
-from orch.component.tlsrenewal import TlsFiles
-from orch.component.zpages import ZPages
+from orch.component import tls as component_tls
+from orch.component.diagnostics.framework_metrics import FrameworkMetrics
+from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics
+from orch.component.diagnostics.zpages import ZPages
+from orch.component.http.httpd import HttpServer
+from orch.component.process import clock, daemon, log_queue
+from orch.component.process import files as process_files
+from orch.component.process import log as logs
+from orch.component.process.daemon import SetupError, Stop
+from orch.component.process.loops import Periodic
+from orch.component.process.notify import Notifier
+from orch.component.tls import TlsFiles
 from orch.lifecycle import options as flags
 from orch.lifecycle import serving
 from orch.lifecycle.leader import Claim, Leader
@@ -37,7 +38,7 @@ from orch.lifecycle.metrics import LifecycleMetrics
 from orch.lifecycle.monitor import Monitor
 from orch.lifecycle.options import PROGRAM, Options
 from orch.wire import names
-from orch.wire.version import VERSION
+from orch.wire.names import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logs.configure(level=options.log_level, format=options.logging_format)
         files = read_files(options)
     except SetupError as error:
-        logqueue.say_last(f"{PROGRAM}: error: {error}")
+        log_queue.say_last(f"{PROGRAM}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(options, files, stop), name=PROGRAM)
 
@@ -88,11 +89,11 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
         name=PROGRAM,
     )
     renewal = serving.renewal(http, options, files.tls_files)
-    certificates = Periodic("certificates", renewal.step, interval_s=tlsrenewal.INTERVAL_S)
+    certificates = Periodic("certificates", renewal.step, interval_s=component_tls.INTERVAL_S)
     port = await http.start()
     notifier = Notifier.from_environment()
     try:
-        await asyncio.to_thread(portfile.write_port, options.port_file, port)
+        await asyncio.to_thread(process_files.write_port, options.port_file, port)
         for warning in options.warnings:
             log.warning("%s", warning)
         log.info("%s %s serves on https://%s:%d", PROGRAM, VERSION, options.bind_address, port)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orch.component.metrics import Registry
-from orch.component.stability import MetricPolicy
-from orch.lifecycle import zones
-from orch.wire.core import Node
+from orch.component.diagnostics.metrics import Registry
+from orch.component.flags.stability import MetricPolicy
+from orch.lifecycle.decide import zones
+from orch.wire.records.core import Node
 
 
 class LifecycleMetrics:

@@ -14,19 +14,19 @@ import math
 from orch.client.events import EventRecorder
 from orch.client.informer import Informer
 from orch.client.resources import ApiClient
-from orch.component import clock
-from orch.component.clock import Now
-from orch.component.loops import Periodic
+from orch.component.process import clock
+from orch.component.process.clock import Now
+from orch.component.process.loops import Periodic
 from orch.lifecycle import canary
 from orch.lifecycle.apply import Applier
 from orch.lifecycle.canary import Canary
-from orch.lifecycle.decide import decide
+from orch.lifecycle.decide.decision import decide
+from orch.lifecycle.decide.records import Action, Memory, Settings, Stamp, View
 from orch.lifecycle.metrics import LifecycleMetrics
-from orch.lifecycle.records import Action, Memory, Settings, Stamp, View
 from orch.wire import names, times
-from orch.wire.coordination import Lease
-from orch.wire.core import Node
-from orch.wire.pods import Pod
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Node
+from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
 

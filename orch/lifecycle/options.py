@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch.component import featureflags, metricflags, usage, versionflags, zpages
-from orch.component.daemon import SetupError
-from orch.component.features import Features
-from orch.component.stability import MetricPolicy, Release
-from orch.component.usage import Parser
-from orch.lifecycle.records import Settings
+from orch.component.diagnostics import zpages
+from orch.component.flags import program_flags
+from orch.component.flags.features import Features
+from orch.component.flags.program_flags import Parser
+from orch.component.flags.stability import MetricPolicy, Release
+from orch.component.process.daemon import SetupError
+from orch.lifecycle.decide.records import Settings
 
 PROGRAM = "orch-controller-manager"
 DEFAULT_PORT = 10257
@@ -80,9 +81,9 @@ def parse(argv: Sequence[str]) -> Options:
         client_ca_file=values.client_ca_file,
         logging_format=values.logging_format,
         log_level=values.log_level,
-        features=featureflags.features_of(values),
+        features=program_flags.features_of(values),
         emulated_version=values.emulated_version,
-        metric_policy=metricflags.policy_of(values),
+        metric_policy=program_flags.policy_of(values),
         shown=zpages.flags_of(flags, values),
     )
 
@@ -94,11 +95,11 @@ def parser() -> argparse.ArgumentParser:
         description="Judges nodes by their heartbeats: conditions, taints, eviction, cleaning up.",
         allow_abbrev=False,
     )
-    versionflags.add_to(flags, PROGRAM)
+    program_flags.add_version_flags(flags, PROGRAM)
     flags.add_argument("--kubeconfig", required=True, help="how to reach the API server")
     flags.add_argument(
         "--leader-elect",
-        type=usage.boolean,
+        type=program_flags.boolean,
         nargs="?",
         const=True,
         default=True,
@@ -108,8 +109,8 @@ def parser() -> argparse.ArgumentParser:
     _serving(flags.add_argument_group("serving /healthz, /livez, /readyz, /metrics"))
     flags.add_argument("--logging-format", choices=("text", "json"), default="text")
     flags.add_argument("--log-level", default="info", help="debug, info, warning or error")
-    featureflags.add_to(flags)
-    metricflags.add_to(flags)
+    program_flags.add_feature_flags(flags)
+    program_flags.add_metric_flags(flags)
     return flags
 
 
@@ -123,7 +124,7 @@ def _judging(flags: argparse._ArgumentGroup) -> None:
             "the same for a node that never reported",
         ),
     ):
-        flags.add_argument(name, type=usage.duration, default=default, help=text)
+        flags.add_argument(name, type=program_flags.duration, default=default, help=text)
     for name, number, text in (
         ("--node-eviction-rate", _DEFAULTS.eviction_rate, "nodes per second and zone"),
         (

@@ -17,18 +17,20 @@ from typing import Protocol
 
 from aiohttp import web
 
-from orch.component import clock, httpd, slis
-from orch.component.features import Features
-from orch.component.health import HealthChecks, SliMetrics
-from orch.component.httpd import HttpServer
-from orch.component.tlsrenewal import TlsFiles, TlsRenewal
-from orch.component.zpages import ZPages, configz
+from orch.component.diagnostics import health
+from orch.component.diagnostics.health import HealthChecks, SliMetrics
+from orch.component.diagnostics.zpages import ZPages, configz
+from orch.component.flags.features import Features
+from orch.component.http import httpd
+from orch.component.http.httpd import HttpServer
+from orch.component.process import clock
+from orch.component.tls import TlsFiles, TlsRenewal
+from orch.lifecycle.decide.records import Settings
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.lifecycle.options import PROGRAM, Options
-from orch.lifecycle.records import Settings
 from orch.wire import errors
-from orch.wire.identity import Identity
 from orch.wire.names import GROUP_MASTERS, GROUP_MONITORING
+from orch.wire.records.authentication import Identity
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _OPEN = ("/healthz", "/livez", "/readyz")
@@ -60,7 +62,7 @@ def application(pages: Pages, *, guarded: bool) -> web.Application:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def show_slis(_request: web.Request) -> web.Response:
-        return web.Response(body=pages.slis.render(), headers={"Content-Type": slis.CONTENT_TYPE})
+        return web.Response(body=pages.slis.render(), headers={"Content-Type": health.CONTENT_TYPE})
 
     app.router.add_routes(
         [

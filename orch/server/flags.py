@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch.component import featureflags, metricflags, usage, versionflags, zpages
-from orch.component.daemon import SetupError
-from orch.component.features import Features
-from orch.component.stability import MetricPolicy, Release
-from orch.component.usage import Parser
-from orch.server import authflags, limitflags, storageflags
-from orch.server.authflags import AuthFlags
-from orch.server.limitflags import AuditFlags, LimitFlags
-from orch.server.storageflags import StorageFlags
+from orch.component.diagnostics import zpages
+from orch.component.flags import program_flags
+from orch.component.flags.features import Features
+from orch.component.flags.program_flags import Parser
+from orch.component.flags.stability import MetricPolicy, Release
+from orch.component.process.daemon import SetupError
+from orch.server import limit_flags
+from orch.server.authn import flags as authn_flags
+from orch.server.authn.flags import AuthFlags
+from orch.server.limit_flags import AuditFlags, LimitFlags
+from orch.server.storage import flags as storage_flags
+from orch.server.storage.flags import StorageFlags
 from orch.wire.names import APISERVER_PORT
 
 DEBUG_LEVEL = 4  # of -v
@@ -69,21 +72,21 @@ def parse(argv: Sequence[str]) -> Flags:
         tls_cert_file=values.tls_cert_file,
         tls_private_key_file=values.tls_private_key_file,
         client_ca_file=values.client_ca_file,
-        storage=storageflags.flags_of(values),
-        limits=limitflags.limits_of(values),
-        audit=limitflags.audit_of(values),
+        storage=storage_flags.flags_of(values),
+        limits=limit_flags.limits_of(values),
+        audit=limit_flags.audit_of(values),
         nodeagent_certificate_authority=values.nodeagent_certificate_authority,
         nodeagent_client_certificate=values.nodeagent_client_certificate,
         nodeagent_client_key=values.nodeagent_client_key,
         node_proxy_allow_loopback=values.node_proxy_allow_loopback,
-        auth=authflags.flags_of(values),
+        auth=authn_flags.flags_of(values),
         serve_upstream_aliases=values.serve_upstream_aliases,
         shutdown_delay_s=values.shutdown_delay_duration,
         logging_format=values.logging_format,
         verbosity=values.v,
-        features=featureflags.features_of(values),
+        features=program_flags.features_of(values),
         emulated_version=values.emulated_version,
-        metric_policy=metricflags.policy_of(values),
+        metric_policy=program_flags.policy_of(values),
         shown=zpages.flags_of(parser, values),
     )
 
@@ -94,16 +97,16 @@ def _parser() -> argparse.ArgumentParser:
         description="HTTPS API server: nodes, pods, leases, events, namespaces, node proxy.",
         allow_abbrev=False,
     )
-    versionflags.add_to(parser, "orch-apiserver")
+    program_flags.add_version_flags(parser, "orch-apiserver")
     _serving_flags(parser.add_argument_group("serving"))
-    authflags.add_to(parser.add_argument_group("authentication and authorization"))
-    storageflags.add_to(parser.add_argument_group("storage"))
-    limitflags.add_limits(parser.add_argument_group("limits"))
-    limitflags.add_audit(parser.add_argument_group("audit"))
+    authn_flags.add_to(parser.add_argument_group("authentication and authorization"))
+    storage_flags.add_to(parser.add_argument_group("storage"))
+    limit_flags.add_limits(parser.add_argument_group("limits"))
+    limit_flags.add_audit(parser.add_argument_group("audit"))
     _proxy_flags(parser.add_argument_group("node proxy"))
     _logging_flags(parser.add_argument_group("logging"))
-    featureflags.add_to(parser)
-    metricflags.add_to(parser)
+    program_flags.add_feature_flags(parser)
+    program_flags.add_metric_flags(parser)
     return parser
 
 
@@ -135,7 +138,7 @@ def _serving_flags(group: _Group) -> None:
     )
     group.add_argument(
         "--shutdown-delay-duration",
-        type=usage.duration,
+        type=program_flags.duration,
         default=0.0,
         metavar="DURATION",
         help="keep serving this long after /readyz began to fail",

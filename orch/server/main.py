@@ -15,17 +15,20 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from orch.component import daemon, httpd, logqueue, notify, portfile, tlsrenewal
-from orch.component import log as logs
-from orch.component.daemon import SetupError, Stop
-from orch.component.loops import Periodic
-from orch.component.notify import Notifier
-from orch.component.tlsrenewal import TlsFiles, TlsRenewal
+from orch.component import tls
+from orch.component.http import httpd
+from orch.component.process import daemon, log_queue, notify
+from orch.component.process import files as process_files
+from orch.component.process import log as logs
+from orch.component.process.daemon import SetupError, Stop
+from orch.component.process.loops import Periodic
+from orch.component.process.notify import Notifier
+from orch.component.tls import TlsFiles, TlsRenewal
 from orch.server import flags as server_flags
-from orch.server import passwords
+from orch.server.authn import credential_files
 from orch.server.flags import Flags
 from orch.server.server import NAME, Server
-from orch.wire.version import VERSION
+from orch.wire.names import VERSION
 
 log = logging.getLogger(__name__)
 _OTHER_FILES = 256  # storage, logs, connections to agents
@@ -42,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             format=flags.logging_format,
         )
     except SetupError as error:
-        logqueue.say_last(f"{NAME}: error: {error}")
+        log_queue.say_last(f"{NAME}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(flags, stop), name=NAME)
 
@@ -53,7 +56,7 @@ def _hash_password() -> int:
     if not password:
         sys.stderr.write(f"{NAME} hash-password: error: give the password on standard input\n")
         return 1
-    sys.stdout.write(f"{passwords.hash_password(password)}\n")
+    sys.stdout.write(f"{credential_files.hash_password(password)}\n")
     return 0
 
 
@@ -76,11 +79,11 @@ async def run(flags: Flags, stop: Stop) -> None:
         max_connections=flags.max_connections,
     )
     renewal = TlsRenewal(http, make_context, files)
-    certificates = Periodic("certificates", renewal.step, interval_s=tlsrenewal.INTERVAL_S)
+    certificates = Periodic("certificates", renewal.step, interval_s=tls.INTERVAL_S)
     try:
         await server.open()
         port = await http.start()
-        await asyncio.to_thread(portfile.write_port, flags.port_file, port)
+        await asyncio.to_thread(process_files.write_port, flags.port_file, port)
         daemon.freeze_gc()
         log.info("%s %s serves on https://%s:%d", NAME, VERSION, flags.bind_address, port)
         notifier.ready()

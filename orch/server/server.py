@@ -2,66 +2,97 @@
 
 Knows flags but neither sockets nor signals, so that tests run the same thing behind a listener of
 their own.
+
+The application: one gate before everything, resources by their attributes, the rest by path.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from aiohttp import web
 
-from orch.component import tlsrenewal
-from orch.component.daemon import SetupError
-from orch.component.frameworkmetrics import FrameworkMetrics
-from orch.component.health import CheckFailed, HealthChecks, SliMetrics
-from orch.component.loops import Loop, Periodic
-from orch.component.zpages import ZPages, configz
-from orch.server import (
-    accounts,
-    aliases,
-    app,
-    bootstrap,
-    expiry,
-    nonresource,
-    storagehealth,
-    terminating,
-    usagepages,
-)
-from orch.server.admission import CreationGuard, NodeRestriction
-from orch.server.agenttls import AgentTls
-from orch.server.authorizer import Authorizer, NodeAuthorizer, chain_of
-from orch.server.collecting import Collector
-from orch.server.credentials import Credentials
-from orch.server.deadline import Deadlines
-from orch.server.discovery import Discovery
+from orch.component import tls as component_tls
+from orch.component.diagnostics.framework_metrics import FrameworkMetrics
+from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics
+from orch.component.diagnostics.zpages import ZPages, configz
+from orch.component.http.connection import SHORTCUT, Shortcut
+from orch.component.process.daemon import SetupError
+from orch.component.process.loops import Loop, Periodic
+from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
+from orch.server.admission.role_guard import RoleGuard
+from orch.server.audit import trail
+from orch.server.authn.credentials import Credentials
+from orch.server.authz.authorizer import Authorizer, NodeAuthorizer, chain_of
+from orch.server.authz.index import RbacIndex
+from orch.server.authz.node_graph import NodeGraph
+from orch.server.controllers import event_ttl, namespaces
+from orch.server.controllers.garbage_collector import Collector
+from orch.server.controllers.roles import Roles
+from orch.server.discovery import nonresource
+from orch.server.discovery.discovery import Discovery
 from orch.server.flags import Flags
-from orch.server.follower import Follower
-from orch.server.gate import Gate
-from orch.server.handlers import ResourceHandlers
-from orch.server.inflight import Inflight
-from orch.server.limitflags import make_auditor
+from orch.server.handlers.resources import ResourceHandlers
+from orch.server.handlers.reviews import Reviews
+from orch.server.handlers.token_requests import TokenRequests
+from orch.server.limit_flags import make_auditor
+from orch.server.limits import Deadlines, Inflight
 from orch.server.metrics import ServerMetrics
-from orch.server.nodegraph import NodeGraph
-from orch.server.nodeproxy import NodeProxy
-from orch.server.podlogs import PodLogs
-from orch.server.rbac.index import RbacIndex
-from orch.server.resources.backend import Backend, Target
-from orch.server.resources.document import Document, decode, key_of
-from orch.server.resources.selection import selectable
-from orch.server.reviews import Reviews
-from orch.server.roleguard import RoleGuard
-from orch.server.roles import Roles
+from orch.server.nodes import usage_pages
+from orch.server.nodes.pod_logs import PodLogs
+from orch.server.nodes.proxy import AgentTls, NodeProxy
+from orch.server.nodes.usage_pages import UsagePages
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.document import Document, decode, key_of
+from orch.server.objects.informer import Follower
+from orch.server.objects.selection import selectable
+from orch.server.request import aliases
+from orch.server.request_filter import IDENTITY, INFO, Gate
+from orch.server.storage import health
 from orch.server.storage.base import Storage, StorageFailed, Stored
-from orch.server.storageflags import make_storage
-from orch.server.storagehealth import StorageHealth
+from orch.server.storage.flags import make_storage
+from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
-from orch.server.tokenrequests import TokenRequests
-from orch.server.usagepages import UsagePages
 from orch.wire.errors import ApiError
-from orch.wire.kinds import NODES, PODS
+from orch.wire.records.kinds import NODES, PODS, RESOURCES
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+
+
+def build(
+    gate: Gate, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
+) -> web.Application:
+    """`others` are the routes that are not a resource's; they win over the resources'."""
+    app = web.Application(middlewares=[gate.middleware()], client_max_size=MAX_BODY_BYTES)
+    if gate.auditor.policy is not None:
+        app.on_response_prepare.append(trail.on_prepare)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        info = request[INFO]
+        if not info.is_resource:
+            raise web.HTTPNotFound
+        return await handlers.handle(request, info, request[IDENTITY])
+
+    app.router.add_routes(others)
+    # Of each group first: the router finds the longest known beginning of a path soonest.
+    groups = dict.fromkeys(resource.path().rpartition("/")[0] for resource in RESOURCES)
+    routes = [
+        app.router.add_route("*", f"{root}/{{path:.+}}", handle)
+        for root in (*groups, "/api", "/apis")
+    ]
+    prefixes = tuple(f"{root}/" for root in groups if not _has_others(f"{root}/", others))
+    app[SHORTCUT] = Shortcut(prefixes, routes[0])
+    return app
+
+
+def _has_others(prefix: str, others: Sequence[web.RouteDef]) -> bool:
+    """Is there another route below the prefix? At it there may be: that is not below."""
+    return any(other.path.startswith(prefix) and other.path != prefix for other in others)
+
 
 NAME = "orch-apiserver"
 
@@ -115,7 +146,7 @@ class Server:
             await asyncio.to_thread(self._audit_log.open)
         try:
             await self.storage.open()
-            await bootstrap.make_namespaces(self._backend)
+            await namespaces.make_namespaces(self._backend)
             await self._roles.open()
             self._pods.load()
             await self.storage_health.look()
@@ -129,30 +160,30 @@ class Server:
 
     def loops(self) -> list[Loop]:
         """What runs as long as the server does."""
-        measuring = Periodic("usage", self._usage.refresh, interval_s=usagepages.INTERVAL_S)
+        measuring = Periodic("usage", self._usage.refresh, interval_s=usage_pages.INTERVAL_S)
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
             *self.followers(),
             Periodic(
                 "storage health",
                 self.storage_health.look,
-                interval_s=storagehealth.INTERVAL_S,
+                interval_s=health.INTERVAL_S,
             ),
             Periodic(
                 "namespaces",
-                partial(terminating.empty_terminating, self._backend),
-                interval_s=terminating.INTERVAL_S,
+                partial(namespaces.empty_terminating, self._backend),
+                interval_s=namespaces.INTERVAL_S,
             ),
             self._collector.loop,
             Periodic(
                 "service accounts",
-                partial(accounts.make_default_accounts, self._backend),
-                interval_s=accounts.INTERVAL_S,
+                partial(namespaces.make_default_accounts, self._backend),
+                interval_s=namespaces.INTERVAL_S,
             ),
             Periodic(
                 "events",
-                partial(expiry.forget_events, self._backend),
-                interval_s=expiry.INTERVAL_S,
+                partial(event_ttl.forget_events, self._backend),
+                interval_s=event_ttl.INTERVAL_S,
                 jitter=0.1,
             ),
             *self._certificates(),
@@ -163,7 +194,7 @@ class Server:
         """What agents are called with, when they are called at all."""
         if self._renewal is None:
             return []
-        interval_s = tlsrenewal.INTERVAL_S
+        interval_s = component_tls.INTERVAL_S
         return [Periodic("node proxy certificates", self._renewal.step, interval_s=interval_s)]
 
     def _upkeep(self) -> list[Periodic]:
@@ -221,7 +252,7 @@ class Server:
             **reviews.handlers(),
         }
         handlers = ResourceHandlers(self._backend, connectors, deleted=self._collector.wake)
-        return app.build(gate, handlers, others)
+        return build(gate, handlers, others)
 
     def _configuration(self) -> dict[str, Any]:
         """Flags are all there is; of the gates, what came of them."""

@@ -14,18 +14,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
-from orch.component import clock
-from orch.component.daemon import SetupError
 from orch.component.pki import KeyPair
+from orch.component.process import clock
+from orch.component.process.daemon import SetupError
 from orch.up import commands
-from orch.up.certificates import Certificates
 from orch.up.child import Child
 from orch.up.commands import Command, Ports
-from orch.up.layout import Layout
+from orch.up.layout import Certificates, Layout
 from orch.wire import names, times
-from orch.wire.coordination import Lease
-from orch.wire.core import Node
 from orch.wire.errors import ApiError
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Node
 
 log = logging.getLogger(__name__)
 

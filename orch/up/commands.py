@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch.up.certificates import Certificates
-from orch.up.layout import Layout
+from orch.up.layout import Certificates, Layout
 
 Command = tuple[str, ...]
 

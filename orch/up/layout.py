@@ -1,9 +1,16 @@
-"""Where a local cluster keeps everything: the contract of RUN_DIR."""
+"""Where a local cluster keeps everything: the contract of RUN_DIR.
+
+Who has a certificate in a local cluster, and what each one names.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+
+from orch.component.pki import Authority, KeyPair, Subject
+from orch.wire import names
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +66,37 @@ class Layout:
             directory.mkdir(exist_ok=True)
         for private in (self.pki, self.agent_root, self.store):
             private.mkdir(mode=0o700, exist_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    ca_file: str
+    apiserver: KeyPair
+    proxy: KeyPair  # the API server's own, towards the node agent
+    nodeagent: KeyPair  # serving
+    node: KeyPair
+    controller: KeyPair
+    admin: KeyPair
+    monitoring: KeyPair
+    service_account: KeyPair  # its key signs the tokens of service accounts
+
+
+def issue_certificates(directory: Path, node: str, *, now: datetime) -> Certificates:
+    """One certificate for every program and person of the cluster, made or reused."""
+    authority = Authority(directory, now=now)
+    local = ("localhost", "127.0.0.1", "::1")
+
+    def client(file_name: str, user: str, *groups: str) -> KeyPair:
+        return authority.issue(Subject(file_name, user, groups))
+
+    return Certificates(
+        ca_file=authority.ca_file,
+        apiserver=authority.issue(Subject("apiserver", "orch-apiserver", (), local)),
+        proxy=client("apiserver-nodeagent-client", names.USER_APISERVER),
+        nodeagent=authority.issue(Subject("nodeagent", node, (), (node, *local))),
+        node=client("node", f"{names.USER_NODE_PREFIX}{node}", names.GROUP_NODES),
+        controller=client("controller-manager", names.USER_CONTROLLER_MANAGER),
+        admin=client("admin", "admin", names.GROUP_MASTERS),
+        monitoring=client("monitoring", "prometheus", names.GROUP_MONITORING),
+        service_account=authority.issue(Subject("service-account", "service-account")),
+    )

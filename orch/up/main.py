@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from orch.component import log as logs
-from orch.component.clock import utc_now
-from orch.component.daemon import SetupError, Stop, run_daemon, supervise
-from orch.component.lockfile import LockHeldError, acquire
-from orch.component.loops import cancel, spawn
-from orch.component.usage import Parser
-from orch.up.certificates import issue_certificates
+from orch.component.flags.program_flags import Parser
+from orch.component.process import log as logs
+from orch.component.process.clock import utc_now
+from orch.component.process.daemon import SetupError, Stop, run_daemon, supervise
+from orch.component.process.files import LockHeldError, acquire
+from orch.component.process.loops import cancel, spawn
 from orch.up.cluster import Cluster
 from orch.up.commands import Ports
-from orch.up.layout import Layout
+from orch.up.layout import Layout, issue_certificates
 from orch.up.runtime import RuntimeChoice, RuntimeTool
 from orch.wire import names
 

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 
 _NOT_FOUND = 3  # exit code of `find` when nothing answers
 

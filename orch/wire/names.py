@@ -2,7 +2,14 @@
 
 Groups, versions, label and annotation keys, taints, namespaces, user and group names, reason
 prefixes. A second naming profile can be added here without touching a caller.
+
+The release every program of this distribution reports.
+
+The interface follows release 1.35 of the reference system, so that clients which compare minor
+versions see the one they know; the suffix counts this project's own releases of it.
 """
+
+from __future__ import annotations
 
 from typing import Final
 
@@ -31,6 +38,8 @@ LABEL_ZONE = "topology.orch.io/zone"
 LABEL_ROLE_PREFIX = "node-role.orch.io/"
 LABEL_ROLE_PREFIX_UPSTREAM = "node-role.kubernetes.io/"  # as people who know the reference write it
 LABEL_ROLE = "orch.io/role"  # its value is a role too
+
+CRITICAL_PRIORITY = 2_000_000_000  # pods of this priority and above are never evicted
 
 TAINT_UNREACHABLE = "node.orch.io/unreachable"
 TAINT_NOT_READY = "node.orch.io/not-ready"
@@ -81,3 +90,7 @@ DEFAULT_LOCK_FILE = "/var/run/nodeagent.lock"
 AGENT_PORT = 10250
 AGENT_HEALTHZ_PORT = 10248
 APISERVER_PORT = 6443
+
+MAJOR = "1"
+MINOR = "35"
+VERSION = f"v{MAJOR}.{MINOR}.0-orch.1"

@@ -3,10 +3,18 @@
 Records keep times as strings, so that what was read is what is written; these functions are the
 only place that converts. `Time` is such a string in a record. One that is read to be stored
 (`meta.TO_STORE`) must be a time: typed clients cannot read a list with one that is not.
+
+Durations as operators write them (`1m30s`, `500ms`) and ages as tables show them (`5d3h`).
+
+The text form is that of Go's `time.ParseDuration` and `Duration.String`; ages follow apimachinery
+`util/duration`. Values are seconds.
 """
+
+from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import AfterValidator, ValidationInfo
@@ -44,3 +52,87 @@ def _checked(text: str, info: ValidationInfo) -> str:
 
 
 Time = Annotated[str, AfterValidator(_checked)]
+
+_UNIT_NS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,  # U+00B5, micro sign
+    "μs": 10**3,  # U+03BC, Greek mu; Go accepts both
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_TERM = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_MAX_NS = 2**63 - 1
+_MAX_LENGTH = 100
+
+
+def parse_duration(text: str) -> float:
+    """Seconds, to the nanosecond; a bare `0` needs no unit. ValueError names the text."""
+    sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    if rest == "0":
+        return 0.0
+    total_ns = Fraction(0)
+    position = 0
+    while (term := _TERM.match(rest, position)) and len(text) <= _MAX_LENGTH:
+        total_ns += Fraction(term[1].rstrip(".")) * _UNIT_NS[term[2]]
+        position = term.end()
+    if not position or position != len(rest):
+        raise ValueError(
+            f"{text[:_MAX_LENGTH]!r} is not a duration: write numbers with units, "
+            "like 300ms, 10s, 1m30s or 2h"
+        )
+    if total_ns > _MAX_NS:
+        raise ValueError(f"the duration {text!r} is longer than 292 years")
+    return sign * int(total_ns) / 10**9
+
+
+def format_duration(seconds: float) -> str:
+    """The canonical text: 90 → `1m30s`, 0.5 → `500ms`, 3600 → `1h0m0s`, 0 → `0s`."""
+    total_ns = round(seconds * 10**9)
+    sign, total_ns = ("-", -total_ns) if total_ns < 0 else ("", total_ns)
+    if total_ns == 0:
+        return "0s"
+    for unit, next_ns in (("ns", 10**3), ("µs", 10**6), ("ms", 10**9)):
+        if total_ns < next_ns:
+            return f"{sign}{_decimal(total_ns, _UNIT_NS[unit])}{unit}"
+    minutes, second_ns = divmod(total_ns, _UNIT_NS["m"])
+    hours, minutes = divmod(minutes, 60)
+    shown = f"{_decimal(second_ns, _UNIT_NS['s'])}s"
+    if hours:
+        return f"{sign}{hours}h{minutes}m{shown}"
+    return f"{sign}{minutes}m{shown}" if minutes else f"{sign}{shown}"
+
+
+def _decimal(value_ns: int, unit_ns: int) -> str:
+    whole, fraction = divmod(value_ns, unit_ns)
+    digits = str(fraction).zfill(len(str(unit_ns)) - 1).rstrip("0") if fraction else ""
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
+def human_age(seconds: float) -> str:
+    """An age the way tables show it, at most two units; `<invalid>` for a time in the future."""
+    whole_s = int(seconds)
+    if whole_s < 0:
+        return "0s" if whole_s == -1 else "<invalid>"
+    if whole_s < 120:
+        return f"{whole_s}s"
+    return _two_units(*_age_units(whole_s))
+
+
+def _age_units(whole_s: int) -> tuple[int, str, int, str]:
+    """(value, unit, smaller value or 0 when not shown, smaller unit)."""
+    minutes, hours = whole_s // 60, whole_s // 3600
+    days = hours // 24
+    if minutes < 180:
+        return minutes, "m", whole_s % 60 if minutes < 10 else 0, "s"
+    if hours < 48:
+        return hours, "h", minutes % 60 if hours < 8 else 0, "m"
+    if days < 2 * 365:
+        return days, "d", hours % 24 if days < 8 else 0, "h"
+    return days // 365, "y", days % 365 if days < 8 * 365 else 0, "d"
+
+
+def _two_units(value: int, unit: str, smaller: int, smaller_unit: str) -> str:
+    return f"{value}{unit}{smaller}{smaller_unit}" if smaller else f"{value}{unit}"

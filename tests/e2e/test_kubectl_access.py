@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orch.server.passwords import hash_password
+from orch.server.authn.credential_files import hash_password
 from tests.e2e.apiserver import ApiServer, Kubectl, kubectls, running
 
 GROUP = "rbac.authorization.orch.io"

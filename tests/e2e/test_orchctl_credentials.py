@@ -13,7 +13,7 @@ import pytest
 
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.pki import Authority, Subject
-from orch.server.passwords import hash_password
+from orch.server.authn.credential_files import hash_password
 from tests.e2e.apiserver import ApiServer, running
 from tests.orch.ctl.conftest import run_command
 

@@ -29,10 +29,10 @@ import pytest
 import yaml
 
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
-from orch.component import clock
-from orch.up.certificates import issue_certificates
+from orch.component.process import clock
+from orch.up.layout import issue_certificates
 from tests.e2e.harness import eventually
-from tests.orch.server.test_passwords import cheap
+from tests.orch.server.authn.test_credential_files import cheap
 
 pytestmark = [pytest.mark.may_block, pytest.mark.timeout(600)]
 

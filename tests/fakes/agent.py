@@ -21,22 +21,22 @@ import pytest_asyncio
 from yarl import URL
 
 from nodeagent import freezer, server
-from nodeagent.auth import Access
-from nodeagent.authentication import Authentication, Tokens
-from nodeagent.authorization import BuiltInGroups, Reviewed
+from nodeagent.auth.access import Access
+from nodeagent.auth.authentication import Authentication, Tokens
+from nodeagent.auth.authorization import BuiltInGroups, Reviewed
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.metrics.http import HttpMetrics
+from nodeagent.metrics.calls import HttpMetrics
 from nodeagent.metrics.pages import StatsPages
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.server import Services
 from nodeagent.stats.sampler import Sampler
-from orch.component import httpd
-from orch.component.features import Features
-from orch.component.health import HealthChecks, SliMetrics
-from orch.component.httpd import HttpServer
-from orch.component.metrics import Registry
-from orch.component.zpages import ZPages
+from orch.component.diagnostics.health import HealthChecks, SliMetrics
+from orch.component.diagnostics.metrics import Registry
+from orch.component.diagnostics.zpages import ZPages
+from orch.component.flags.features import Features
+from orch.component.http import httpd
+from orch.component.http.httpd import HttpServer
 from tests.conftest import Credentials, Pki
 from tests.fakes import hosts, pods
 from tests.fakes.checkpoints import checkpointable_node

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from orch.client.resources import ListResult, WatchEvent
 from orch.wire import errors, times
-from orch.wire.kinds import resource_of
-from orch.wire.meta import ApiObject
-from orch.wire.pods import Pod
+from orch.wire.records.kinds import resource_of
+from orch.wire.records.meta import ApiObject
+from orch.wire.records.pods import Pod
 from tests.fakes.apistore import FakeStore, key_of
 from tests.fakes.faults import Fault, Faults
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from orch.wire import times
-from orch.wire.meta import ApiObject
+from orch.wire.records.meta import ApiObject
 
 
 class Change(NamedTuple):

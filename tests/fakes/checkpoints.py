@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.checkpoint.bounds import Bounds
-from nodeagent.checkpoint.encryption import Encryption
-from nodeagent.checkpoint.pruner import Pruner
-from nodeagent.checkpoint.reports import Reports
-from nodeagent.checkpoint.service import CheckpointLimits, CheckpointService
-from nodeagent.checkpoint.shelf import Shelf
-from nodeagent.checkpoint.store import CheckpointStore
+from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.bounds import Bounds
+from nodeagent.archives.encryption import Encryption
+from nodeagent.archives.pruner import Pruner
+from nodeagent.archives.reports import Reports
+from nodeagent.archives.store import CheckpointStore
+from nodeagent.checkpoint import CheckpointLimits, CheckpointService
 from nodeagent.freezer import Reviver
 from nodeagent.runtime import base
 from orch.wire.errors import ApiError
-from orch.wire.pods import Pod
+from orch.wire.records.pods import Pod
 from tests.fakes.runtime import FakeRuntime
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 999_000, tzinfo=UTC)  # a millisecond before 12:00:01

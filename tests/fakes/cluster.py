@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orch.lifecycle.decide import decide
-from orch.lifecycle.records import (
+from orch.lifecycle.decide.decision import decide
+from orch.lifecycle.decide.records import (
     Action,
     EvictPod,
     MarkPodNotReady,
@@ -24,10 +24,10 @@ from orch.lifecycle.records import (
     View,
 )
 from orch.wire import names, times
-from orch.wire.coordination import Lease, LeaseSpec
-from orch.wire.core import Node, NodeCondition, NodeSpec, NodeStatus, Taint
-from orch.wire.meta import ObjectMeta, OwnerReference
-from orch.wire.pods import Pod, PodCondition, PodSpec, PodStatus, Toleration
+from orch.wire.records.configuration import Lease, LeaseSpec
+from orch.wire.records.core import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from orch.wire.records.meta import ObjectMeta, OwnerReference
+from orch.wire.records.pods import Pod, PodCondition, PodSpec, PodStatus, Toleration
 
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from orch.wire import errors
-from orch.wire.merge_keys import schema_of
-from orch.wire.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
+from orch.wire.patch.merge_keys import schema_of
+from orch.wire.patch.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from orch.wire.selectors import parse_label_selector
-from orch.wire.tables import table_of
+from orch.wire.tables.tables import table_of
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 GROUP = "coordination.orch.io"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-from orch.component import loops
+from orch.component.process import loops
 
 
 class Link:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nodeagent.node.facts import (
+from nodeagent.node.rules.facts import (
     AddressFacts,
     FilesystemFacts,
     ImageFacts,
@@ -13,8 +13,8 @@ from nodeagent.node.facts import (
     NodeFacts,
     UsageFacts,
 )
-from nodeagent.node.pressure import parse_thresholds
-from nodeagent.node.settings import NodeSettings
+from nodeagent.node.rules.pressure import parse_thresholds
+from nodeagent.node.rules.settings import NodeSettings
 from nodeagent.runtime.base import RuntimeCondition, RuntimeVersion
 from nodeagent.runtime.verdict import RuntimeHealth
 

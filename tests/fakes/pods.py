@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nodeagent.pods import hashes
 from nodeagent.pods.observed import ObservedPod, observed_pod
+from nodeagent.pods.spec import identity
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -16,8 +16,8 @@ from nodeagent.runtime.base import (
     SandboxState,
 )
 from orch.wire import names
-from orch.wire.pods import Container as ContainerRecord
-from orch.wire.pods import Pod
+from orch.wire.records.pods import Container as ContainerRecord
+from orch.wire.records.pods import Pod
 
 UID = "11111111-2222-3333-4444-555555555555"
 SECOND_NS = 1_000_000_000
@@ -84,7 +84,7 @@ def instance(
         created_at_ns=T0_NS + attempt,
         labels={names.RUNTIME_LABEL_POD_UID: UID, names.RUNTIME_LABEL_CONTAINER_NAME: name},
         annotations={
-            names.RUNTIME_ANNOTATION_CONTAINER_HASH: hashes.container_hash(made_from),
+            names.RUNTIME_ANNOTATION_CONTAINER_HASH: identity.container_hash(made_from),
             names.RUNTIME_ANNOTATION_BACKOFF_STEP: str(step),
         },
     )

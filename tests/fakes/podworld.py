@@ -10,27 +10,27 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from nodeagent.pods import manifests
-from nodeagent.pods.cgroups import PodCgroups
-from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
-from nodeagent.pods.keeper import PodKeeper
-from nodeagent.pods.objects import PodObjects
-from nodeagent.pods.observer import Observer
-from nodeagent.pods.probes import Prober
+from nodeagent.pods.logs.termination_messages import TerminationMessages
+from nodeagent.pods.pleg import Observer
+from nodeagent.pods.pod_workers import PodKeeper
+from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.prober.probes import Prober
+from nodeagent.pods.prober.results import VerdictFiles
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.services import PodServices
-from nodeagent.pods.sources import Changed
-from nodeagent.pods.spec import PodSettings
-from nodeagent.pods.terminationmessages import TerminationMessages
-from nodeagent.pods.verdicts import VerdictFiles
-from nodeagent.pods.vitals import Vitals
-from nodeagent.pods.volumes import VolumeStore
-from orch.component import loops
+from nodeagent.pods.sources import manifests
+from nodeagent.pods.sources.source import Changed
+from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.pods.volumes.objects import PodObjects
+from nodeagent.pods.volumes.volumes import VolumeStore
+from nodeagent.pods.worker.services import PodServices
+from nodeagent.wiring.pods import SeccompProfiles
+from orch.component.process import loops
 from orch.wire import names
-from orch.wire.core import Node
-from orch.wire.meta import ApiObject
-from orch.wire.pods import Container, ContainerState, Pod
+from orch.wire.records.core import Node
+from orch.wire.records.meta import ApiObject
+from orch.wire.records.pods import Container, ContainerState, Pod
 from tests.fakes.api import FakeApi
 from tests.fakes.runtime import FakeContainer, FakeRuntime
 

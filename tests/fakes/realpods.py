@@ -9,24 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nodeagent.pods import kernelmounts
-from nodeagent.pods.cgroups import PodCgroups
-from nodeagent.pods.confinement import SeccompProfiles
+from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
-from nodeagent.pods.filesource import FileSource
-from nodeagent.pods.keeper import PodKeeper
-from nodeagent.pods.observer import Observer
-from nodeagent.pods.probes import Prober
+from nodeagent.pods.logs.termination_messages import TerminationMessages
+from nodeagent.pods.pleg import Observer
+from nodeagent.pods.pod_workers import PodKeeper
+from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.prober.probes import Prober
+from nodeagent.pods.prober.results import VerdictFiles
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.services import PodServices
-from nodeagent.pods.spec import PodSettings
-from nodeagent.pods.terminationmessages import TerminationMessages
-from nodeagent.pods.verdicts import VerdictFiles
-from nodeagent.pods.vitals import Vitals
-from nodeagent.pods.volumes import VolumeStore
+from nodeagent.pods.sources.files import FileSource
+from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.pods.volumes import kernel_mounts
+from nodeagent.pods.volumes.volumes import VolumeStore
+from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.cri import CriRuntime
-from orch.component import loops
-from orch.wire.pods import Pod, PodStatus
+from nodeagent.wiring.pods import SeccompProfiles
+from orch.component.process import loops
+from orch.wire.records.pods import Pod, PodStatus
 from tests.conftest_runtime import CGROUPS
 
 IMAGE = "localhost/busybox:1"
@@ -135,7 +135,7 @@ class Agent:
             for name in names
             if name.startswith("pod")
         ]
-        mounts = [m.path for m in kernelmounts.mounts_below(str(self.directory))]
+        mounts = [m.path for m in kernel_mounts.mounts_below(str(self.directory))]
         return [*mine, *map(str, left), *inside, *mounts]
 
 

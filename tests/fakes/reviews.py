@@ -5,8 +5,8 @@ Stands where `nodeagent.authreviews.ApiReviews` does and passes the same contrac
 
 from __future__ import annotations
 
-from nodeagent.authreviews import ReviewError
-from orch.wire.identity import Identity, known
+from nodeagent.auth.reviews import ReviewError
+from orch.wire.records.authentication import Identity, known
 
 
 class FakeReviews:

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from orch.wire.coordination import Lease
-from orch.wire.core import Node
 from orch.wire.errors import ApiError
-from orch.wire.meta import ObjectMeta
-from orch.wire.pods import Pod, PodSpec
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Node
+from orch.wire.records.meta import ObjectMeta
+from orch.wire.records.pods import Pod, PodSpec
 from tests.fakes.api import FakeApi
 
 

@@ -22,9 +22,9 @@ from typing import Any
 from aiohttp import web
 
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
-from orch.component import clock
-from orch.component.httpd import HttpServer, server_context
+from orch.component.http.httpd import HttpServer, server_context
 from orch.component.pki import Authority, KeyPair, Subject
+from orch.component.process import clock
 from tests.fakes.link import Link
 from tests.orch.server.harness import LEASES, NODES, Api, Pki, make_pki
 

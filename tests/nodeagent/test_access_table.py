@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from orch.component import httpd
-from orch.wire.identity import Identity
+from orch.component.http import httpd
+from orch.wire.records.authentication import Identity
 from tests.conftest import Pki
 from tests.fakes.agent import Agent
 from tests.fakes.reviews import FakeReviews

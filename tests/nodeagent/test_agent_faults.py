@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from orch.component import clock
+from orch.component.process import clock
 from orch.wire import times
 from tests.fakes.cri_server import CriServer
 from tests.fakes.runtime import FakeRuntime

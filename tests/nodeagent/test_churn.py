@@ -16,8 +16,8 @@ import pytest
 
 from nodeagent.metrics.pages import StatsPages
 from nodeagent.stats.sampler import Sampler
-from orch.component.allocator import give_memory_back
-from orch.wire.pods import Pod
+from orch.component.process.daemon import give_memory_back
+from orch.wire.records.pods import Pod
 from tests.fakes import hosts
 from tests.fakes.hosts import Clock
 from tests.fakes.pods import container_data, pod

@@ -15,14 +15,14 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from nodeagent.authparts import build_access
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.wiring.access import build_access
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock
-from orch.component.features import Features
+from orch.component.flags.features import Features
+from orch.component.process import clock
 from tests.fakes.agent import Agent, served
 from tests.orch.server.harness import Api, make_pki
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import options, serving
+from nodeagent import listeners as nodeagent_listeners
+from nodeagent.config import options
 from nodeagent.config.load import load_config
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor.examination import examine_configuration
 from nodeagent.doctor.findings import Finding
-from orch.component import clock
-from orch.component.daemon import SetupError
+from orch.component.process import clock
+from orch.component.process.daemon import SetupError
 from tests.conftest import Pki
 from tests.fakes.agent import ADMIN, Agent
 
@@ -116,7 +117,7 @@ def test_cis_4_2_7_a_hostname_override_is_told(tmp_path: Path) -> None:
 
 def context_of(tmp_path: Path, *flags: str) -> ssl.SSLContext:
     given = options.parse([f"--cert-dir={tmp_path}/pki", *flags])
-    return serving.tls_context(given, load_config(None, None, given.overrides))
+    return nodeagent_listeners.tls_context(given, load_config(None, None, given.overrides))
 
 
 def test_cis_4_2_9_a_serving_certificate_is_made_with_a_private_key(tmp_path: Path) -> None:
@@ -149,8 +150,8 @@ async def test_cis_4_2_11_a_new_certificate_is_shown_and_no_request_fails(
         ]
     )
     config = load_config(None, None, given.overrides)
-    tls = serving.read_tls(given, config)
-    listeners = serving.build_listeners(given, config, unserved.services, tls)
+    tls = nodeagent_listeners.read_tls(given, config)
+    listeners = nodeagent_listeners.build_listeners(given, config, unserved.services, tls)
     unserved.port = await listeners.start()
     try:
         await listeners.renewal.step()

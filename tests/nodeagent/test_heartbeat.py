@@ -10,12 +10,12 @@ import pytest
 
 from nodeagent.heartbeat import LeaseLoop
 from orch.client.transport import TransportError
-from orch.component import loops
-from orch.component.health import CheckFailed
-from orch.wire.coordination import Lease, LeaseSpec
-from orch.wire.core import Node
+from orch.component.diagnostics.health import CheckFailed
+from orch.component.process import loops
 from orch.wire.errors import ApiError
-from orch.wire.meta import ObjectMeta
+from orch.wire.records.configuration import Lease, LeaseSpec
+from orch.wire.records.core import Node
+from orch.wire.records.meta import ObjectMeta
 from tests.fakes.api import FakeApi
 
 NAMESPACE = "orch-node-lease"

@@ -15,9 +15,9 @@ from nodeagent.heartbeat import LeaseLoop
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock, loops
-from orch.wire.core import Node
-from orch.wire.meta import ObjectMeta
+from orch.component.process import clock, loops
+from orch.wire.records.core import Node
+from orch.wire.records.meta import ObjectMeta
 from tests.fakes.link import Link
 from tests.orch.server.harness import Api, Pki, make_pki
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from nodeagent import lock
-from orch.component.daemon import SetupError, Stop
-from orch.component.loops import cancel, spawn
+from orch.component.process.daemon import SetupError, Stop
+from orch.component.process.loops import cancel, spawn
 
 pytestmark = pytest.mark.may_block
 
 HOLDER = """
 import sys
-from orch.component import lockfile
-lockfile.acquire(sys.argv[1], holder="x")
+from orch.component.process import files
+files.acquire(sys.argv[1], holder="x")
 print(flush=True)
 sys.stdin.read()
 """

@@ -19,8 +19,8 @@ import pytest
 from nodeagent import main
 from nodeagent.config.types import NodeAgentConfiguration
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
-from orch.component import lockfile
-from orch.component.loops import cancel, spawn
+from orch.component.process import files as process_files
+from orch.component.process.loops import cancel, spawn
 from tests.conftest import Pki
 
 PATIENCE_S = 60  # for a busy machine; an idle one needs a second
@@ -105,7 +105,7 @@ def test_wrong_usage_ends_with_2(place: Place, capsys: pytest.CaptureFixture[str
 
 
 def test_one_agent_per_lock_file_and_the_lock_comes_first(place: Place) -> None:
-    held = lockfile.acquire(str(place.lock), holder="node agent")
+    held = process_files.acquire(str(place.lock), holder="node agent")
     try:
         line = place.refusal("--tls-cert-file=/absent.crt", "--tls-private-key-file=/absent.key")
     finally:
@@ -244,11 +244,11 @@ def test_its_directories_are_private_and_its_lock_ends_with_it(
         os.umask(umask)
         modes = [path.stat().st_mode & 0o777 for path in directories]
         assert modes == [wanted & ~umask for wanted in (0o750, 0o700, 0o700, 0o755)]
-        with pytest.raises(lockfile.LockHeldError, match=f"pid {process.pid}"):
-            lockfile.acquire(str(place.lock), holder="node agent")
+        with pytest.raises(process_files.LockHeldError, match=f"pid {process.pid}"):
+            process_files.acquire(str(place.lock), holder="node agent")
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
-    os.close(lockfile.acquire(str(place.lock), holder="node agent"))
+    os.close(process_files.acquire(str(place.lock), holder="node agent"))
 
 
 def test_a_watchdog_that_cannot_be_fed_is_refused(

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import options
+from nodeagent.config import options
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.load import load_config
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.reload import Reloader
-from orch.component.loops import cancel, spawn
-from orch.component.metrics import Registry
-from orch.component.notify import Notifier
+from orch.component.diagnostics.metrics import Registry
+from orch.component.process.loops import cancel, spawn
+from orch.component.process.notify import Notifier
 
 pytestmark = pytest.mark.may_block
 

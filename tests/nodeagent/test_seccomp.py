@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.runtime.base import SeccompKind, SeccompSetting
 from nodeagent.seccomp import CONFIG_ERROR, SeccompError, resolve
-from orch.wire.pods import Container, Pod
+from orch.wire.records.pods import Container, Pod
 
 ROOT = "/var/lib/nodeagent/seccomp"
 UNCONFINED = SeccompSetting(SeccompKind.UNCONFINED)

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from nodeagent import server
-from orch.component.features import Features
-from orch.component.httpd import HttpServer
+from orch.component.flags.features import Features
+from orch.component.http.httpd import HttpServer
 from tests.fakes.agent import ADMIN, API_SERVER, MONITORING, NOBODY, OTHER_NODE, STRANGER, Agent
 
 JSON = "application/json"

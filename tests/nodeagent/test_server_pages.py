@@ -12,8 +12,8 @@ import pytest
 
 from nodeagent import server
 from nodeagent.stats.sampler import Sampler
-from orch.component import slicedresponse
-from orch.component.health import CheckFailed
+from orch.component.diagnostics.health import CheckFailed
+from orch.component.http import sliced_response
 from tests.conftest import Pki
 from tests.fakes.agent import ADMIN, Agent, Answer, served
 
@@ -59,7 +59,7 @@ async def test_large_pages_count_as_under_way_while_they_are_sent(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sending = agent.services.pages.sending = CountedSending()
-    monkeypatch.setattr(slicedresponse, "SLICE_BYTES", 100)
+    monkeypatch.setattr(sliced_response, "SLICE_BYTES", 100)
     for number, path in enumerate(
         ("/stats/summary", "/metrics/resource", "/metrics/containerstats"), start=1
     ):
@@ -67,7 +67,7 @@ async def test_large_pages_count_as_under_way_while_they_are_sent(
         assert sending.begun == number
 
 
-class CountedSending(slicedresponse.Sending):
+class CountedSending(sliced_response.Sending):
     begun = 0
 
     def __enter__(self) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from nodeagent import server
-from orch.component import httpd, responses
-from orch.component.httpd import HttpServer
+from orch.component.http import httpd, responses
+from orch.component.http.httpd import HttpServer
 from tests.conftest import Pki
 from tests.fakes.agent import ADMIN, Agent
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import triggers
-from nodeagent.stats.layout import detect_layout
+from nodeagent.stats.cgroup.layout import detect_layout
 from nodeagent.stats.samples import CgroupSample, ContainerSample, PodSample
 from nodeagent.triggers import PressureTriggers, Stall, TriggerRule
 from tests.fakes.hosts import CONTAINER, CONTAINER_CGROUP, POD, POD_CGROUP

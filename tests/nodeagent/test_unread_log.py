@@ -18,7 +18,7 @@ from pathlib import Path
 import aiohttp
 
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
-from orch.component import clock, logqueue, loops
+from orch.component.process import clock, log_queue, loops
 from tests.orch.server.harness import LEASES, Api, make_pki
 
 PATIENCE_S = 60.0
@@ -141,7 +141,7 @@ async def test_an_agent_whose_log_nobody_reads_stays_healthy_and_says_later_what
         async with agent_of(api, tmp_path, free_port) as agent:
             async with renewed_in_time(api), aiohttp.ClientSession() as session:
                 for _ in range(10):
-                    await agent.disturb(2 * logqueue.MAX_BYTES // len(MALFORMED) // 10)
+                    await agent.disturb(2 * log_queue.MAX_BYTES // len(MALFORMED) // 10)
                     assert await agent.healthz(session) == 200
             log = await asyncio.to_thread(agent.read, "took none\n")
             (number,) = re.findall(r"WARNING \S+: (\d+) log lines were dropped while", log)

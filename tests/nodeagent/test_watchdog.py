@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from nodeagent.watchdog import Check, Watchdog
-from orch.component import loops
-from orch.component.notify import Notifier
+from orch.component.process import loops
+from orch.component.process.notify import Notifier
 
 pytestmark = pytest.mark.looptime
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from orch.component import clock
+from orch.component.process import clock
 from tools.runtime_lib.progress import RuntimeToolError, say
 from tools.testbed import installed
 from tools.testbed.booted import BootedMachine, booted

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orch.component import clock
+from orch.component.process import clock
 from tests.systemd.conftest import or_skip
 from tools.testbed import installed
 from tools.testbed.booted import BootedMachine, booted

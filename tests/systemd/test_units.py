@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import options as agent_options
+from nodeagent.config import options as agent_options
 from orch.lifecycle import options as controller_options
 from orch.server import flags as apiserver_flags
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from orch.component import clock
+from orch.component.process import clock
 from tests.systemd.conftest import ROOT, or_skip
 from tools.testbed import installed
 from tools.testbed.machine import Machine

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orch.server.rbac.index import RbacIndex
-from orch.server.rbac.rules import Binding, RoleKey, Rule, Subject
-from orch.server.requestinfo import RequestInfo
-from orch.wire.identity import Identity
+from orch.server.authz.index import RbacIndex
+from orch.server.authz.rules import Binding, RoleKey, Rule, Subject
+from orch.server.request.attributes import RequestInfo
+from orch.wire.records.authentication import Identity
 from tools.bench import reviewload
 
 SIZES = (100, 1_000, 10_000)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodeagent.stats.layout import Layout, detect_layout
+from nodeagent.stats.cgroup.layout import Layout, detect_layout
 from nodeagent.stats.samples import ContainerTarget, PodTarget
 
 CONTAINERS_PER_POD = 3

@@ -17,25 +17,25 @@ import tempfile
 import time
 from pathlib import Path
 
-from nodeagent import collector
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.heartbeat import LeaseLoop
-from nodeagent.node.settings import node_settings
+from nodeagent.node import collector
+from nodeagent.node.rules.settings import node_settings
+from nodeagent.node.status_loop import StatusLoop
 from nodeagent.runtime.base import RuntimeCondition, RuntimeVersion
 from nodeagent.runtime.verdict import NETWORK_READY, RUNTIME_READY, RuntimeHealth
-from nodeagent.stats.host import read_host_facts
+from nodeagent.stats.host.machine import read_host_facts
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.sources import Sources
-from nodeagent.statusloop import StatusLoop
 from orch.client.kubeconfig import load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock
-from orch.component.daemon import freeze_gc
-from orch.component.features import Features
+from orch.component.flags.features import Features
+from orch.component.process import clock
+from orch.component.process.daemon import freeze_gc
 from orch.wire import names, times
-from orch.wire.coordination import Lease
-from orch.wire.version import VERSION
+from orch.wire.names import VERSION
+from orch.wire.records.configuration import Lease
 from tests.e2e import apiserver
 from tools.bench import peers, processes
 from tools.bench.table import Table

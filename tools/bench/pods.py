@@ -18,7 +18,7 @@ from pathlib import Path
 from orch.client.kubeconfig import load_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.wire.pods import Pod
+from orch.wire.records.pods import Pod
 from tests.e2e.harness import RUNTIME_BASE, LocalCluster, local_cluster, runtime_tool
 
 FULL = int(os.environ.get("BENCH_PODS") or 110)

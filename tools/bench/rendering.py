@@ -17,10 +17,9 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.metrics import containerstats, resource
-from nodeagent.stats.background import Background
 from nodeagent.stats.reading import Reader
 from nodeagent.stats.samples import PodTarget, Sample
-from nodeagent.stats.sources import Sources
+from nodeagent.stats.sources import Background, Sources
 from nodeagent.stats.summary import build_summary
 from tools.bench import cgrouptree
 from tools.bench.table import Table

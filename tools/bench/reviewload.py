@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from orch.component import clock
 from orch.component.pki import Authority, KeyPair, Subject
+from orch.component.process import clock
 from tools.bench.processes import cpu_s
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from nodeagent.stats.cgroups import CgroupReaders
-from nodeagent.stats.layout import POSITIONS, Layout
-from nodeagent.stats.placement import Placement
+from nodeagent.stats.cgroup.layout import POSITIONS, Layout
+from nodeagent.stats.cgroup.paths import Placement
+from nodeagent.stats.cgroup.readers import CgroupReaders
 from tools.bench import cadvisor, cgrouptree, peers
 from tools.bench.client import percentile
 from tools.bench.peers import CReader

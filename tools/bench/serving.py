@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orch.component import clock
-from orch.up.certificates import issue_certificates
+from orch.component.process import clock
+from orch.up.layout import issue_certificates
 from tests.e2e.harness import eventually
 from tools.bench import cgrouptree, peers, processes
 from tools.bench.client import Client, percentile

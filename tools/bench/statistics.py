@@ -11,7 +11,7 @@ import os
 import resource
 import time
 
-from orch.component.daemon import freeze_gc
+from orch.component.process.daemon import freeze_gc
 from tools.bench import (
     cadvisor,
     cgrouptree,

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from orch.server.resources.document import encode, key_of
+from orch.server.objects.document import encode, key_of
 from orch.server.storage.sqlite import SqliteStorage
-from orch.wire.kinds import LEASES, NODES, PODS, Resource
+from orch.wire.records.kinds import LEASES, NODES, PODS, Resource
 
 LEASE_NAMESPACE = "orch-node-lease"
 TIME = "2026-01-01T00:00:00Z"

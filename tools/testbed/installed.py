@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.pki import KeyPair
-from orch.up.certificates import Certificates, issue_certificates
+from orch.up.layout import Certificates, issue_certificates
 from tools.runtime_lib.progress import RuntimeToolError
 from tools.testbed.machine import Machine
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orch.server.storage.base import Change, StorageFailed, Stored
-from orch.server.storage.groupcommit import GroupCommitStorage
+from orch.server.storage.group_commit import GroupCommitStorage
 
 SCHEMA_VERSION = 1
 _LOCK_WAIT_S = 3.0  # for a predecessor that is still shutting down

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orch.wire.errors import Cause
-from orch.wire.kinds import Resource
+from orch.wire.records.kinds import Resource
 from orch.wire.validation import dns1123_subdomain_problems
 
 Document = dict[str, Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from orch.server import fieldcauses as causes
+from orch.server.strategy import causes
 from orch.server.strategy.base import Document, Strategy, text_at
 from orch.wire.errors import Cause
-from orch.wire.kinds import EVENTS
+from orch.wire.records.kinds import EVENTS
 from orch.wire.times import parse_time
 
 LIFETIME = timedelta(hours=1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orch.server import fieldcauses as causes
+from orch.server.strategy import causes
 from orch.server.strategy.base import Document, Strategy, keep, text_at
 from orch.wire.errors import Cause
-from orch.wire.kinds import NAMESPACES, Resource
 from orch.wire.names import DEFAULT_NAMESPACE, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE
+from orch.wire.records.kinds import NAMESPACES, Resource
 from orch.wire.validation import dns1123_label_problems
 
 # Held until the contents are gone; the server itself takes it off (see `terminating`).

@@ -1,4 +1,7 @@
-"""Pods: bound to a node once, run by its agent, deleted with grace; pure."""
+"""Pods: bound to a node once, run by its agent, deleted with grace; pure.
+
+The quality-of-service class of a pod, from what its containers request and limit; pure.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,43 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from orch.server import fieldcauses as causes
-from orch.server.strategy import podcontents, poddefaults, podvalidation
+from orch.server.strategy import causes, pod_defaults, pod_validation
 from orch.server.strategy.base import Document, Strategy, keep, text_at
-from orch.server.strategy.qos import qos_class
+from orch.wire import quantity
 from orch.wire.errors import Cause
-from orch.wire.kinds import PODS
 from orch.wire.names import ANNOTATION_CONFIG_MIRROR
+from orch.wire.records.kinds import PODS
+
+_COMPUTE = ("cpu", "memory")
+
+
+def qos_class(spec: Document) -> str:
+    """`Guaranteed`, `Burstable` or `BestEffort`; quantities must have been validated."""
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    wanted = [_compute(container) for container in containers]
+    if not any(requests or limits for requests, limits in wanted):
+        return "BestEffort"
+    guaranteed = all(
+        set(limits) == set(_COMPUTE)
+        and all(requests.get(n, limits[n]) == limits[n] for n in limits)
+        for requests, limits in wanted
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _compute(container: Document) -> tuple[Document, Document]:
+    """CPU and memory requests and limits above zero."""
+    resources = container.get("resources") or {}
+    requests, limits = (
+        {
+            name: amount
+            for name in _COMPUTE
+            if (amount := quantity.parse_quantity((resources.get(part) or {}).get(name, 0))) > 0
+        }
+        for part in ("requests", "limits")
+    )
+    return requests, limits
+
 
 FINISHED = ("Succeeded", "Failed")
 DEFAULT_GRACE_S = 30
@@ -27,7 +60,7 @@ def node_of(pod: Document) -> str:
 
 def _prepare_create(document: Document) -> None:
     spec = document.setdefault("spec", {})
-    poddefaults.fill(spec)
+    pod_defaults.fill(spec)
     document["metadata"]["generation"] = 1
     document["status"] = {"phase": "Pending"}
     # A quantity that is none has no class: validation refuses the pod for it.
@@ -38,7 +71,7 @@ def _prepare_create(document: Document) -> None:
 def _prepare_update(new: Document, old: Document) -> None:
     keep(new, old, "status")
     if (new.get("spec") or {}) != (old.get("spec") or {}):
-        poddefaults.fill(new.setdefault("spec", {}))
+        pod_defaults.fill(new.setdefault("spec", {}))
         if new["spec"] != old.get("spec"):
             new["metadata"]["generation"] = _next_generation(old)
 
@@ -52,7 +85,7 @@ def _prepare_ephemeral(new: Document, old: Document) -> None:
     before = old.get("spec") or {}
     sent = copy.deepcopy((new.get("spec") or {}).get("ephemeralContainers") or [])
     for container in sent:
-        poddefaults.fill_container(container, host_network=False)
+        pod_defaults.fill_container(container, host_network=False)
     spec = {name: part for name, part in before.items() if name != "ephemeralContainers"}
     new["spec"] = {**spec, "ephemeralContainers": sent} if sent else spec
     new["metadata"] = dict(old["metadata"])
@@ -72,10 +105,10 @@ def _prepare_status(new: Document, old: Document) -> None:
 def _validate(new: Document, old: Document | None) -> list[Cause]:
     spec = new.get("spec") or {}
     if old is None:
-        return [*podvalidation.spec_causes(spec), *_created_causes(new)]
+        return [*pod_validation.spec_causes(spec), *_created_causes(new)]
     found = list(_mirror_causes(new, old))
     if spec != (old.get("spec") or {}):
-        found += podvalidation.update_causes(spec, old.get("spec") or {})
+        found += pod_validation.update_causes(spec, old.get("spec") or {})
     return found
 
 
@@ -84,7 +117,7 @@ def _validate_ephemeral(new: Document, old: Document | None) -> list[Cause]:
     if _mirrored(new) is not None:
         why = "static pods do not support ephemeral containers"
         return [causes.forbidden("spec.ephemeralContainers", why)]
-    return list(podvalidation.ephemeral_causes(new.get("spec") or {}, before.get("spec") or {}))
+    return list(pod_validation.ephemeral_causes(new.get("spec") or {}, before.get("spec") or {}))
 
 
 def _mirrored(pod: Document) -> Any:
@@ -104,7 +137,7 @@ def _created_causes(new: Document) -> Iterator[Cause]:
             "must set spec.nodeName if mirror pod annotation is set",
         )
     if mirrored is None:
-        yield from podcontents.content_causes(new.get("spec") or {})
+        yield from pod_validation.content_causes(new.get("spec") or {})
 
 
 def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:

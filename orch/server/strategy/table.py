@@ -1,30 +1,41 @@
-"""The strategy of every kind that is served; one row per row of `orch.wire.kinds`."""
+"""The strategy of every kind that is served; one row per row of `orch.wire.records.kinds`.
+
+Reviews are answered, never stored; `orch.server.handlers.review_checks` checks them.
+
+Service accounts: whom a pod speaks to the API as; every namespace has one from the start.
+"""
 
 from __future__ import annotations
 
 from orch.server.strategy import (
-    configmaps,
+    configuration,
     events,
-    leases,
     namespaces,
     nodes,
     pods,
-    reviews,
-    rolebindings,
-    roles,
-    secrets,
-    serviceaccounts,
+    rbac,
 )
 from orch.server.strategy.base import Strategy
+from orch.wire.records.kinds import REVIEWS, SERVICE_ACCOUNTS
 
-_MODULES = (namespaces, nodes, pods, events, configmaps, secrets, serviceaccounts, leases)
+REVIEW_STRATEGIES = tuple(Strategy(resource) for resource in REVIEWS)
+
+SERVICE_ACCOUNT_STRATEGY = Strategy(SERVICE_ACCOUNTS, returns_deleted=True)
+
 STRATEGIES: tuple[Strategy, ...] = (
-    *(module.STRATEGY for module in _MODULES),
-    *roles.STRATEGIES[:1],
-    *rolebindings.STRATEGIES[:1],
-    *roles.STRATEGIES[1:],
-    *rolebindings.STRATEGIES[1:],
-    *reviews.STRATEGIES,
+    namespaces.STRATEGY,
+    nodes.NODE_STRATEGY,
+    pods.STRATEGY,
+    events.STRATEGY,
+    configuration.CONFIG_MAP_STRATEGY,
+    configuration.SECRET_STRATEGY,
+    SERVICE_ACCOUNT_STRATEGY,
+    nodes.LEASE_STRATEGY,
+    *rbac.ROLE_STRATEGIES[:1],
+    *rbac.BINDING_STRATEGIES[:1],
+    *rbac.ROLE_STRATEGIES[1:],
+    *rbac.BINDING_STRATEGIES[1:],
+    *REVIEW_STRATEGIES,
 )
 _BY_PLURAL = {(s.resource.group, s.resource.version, s.resource.plural): s for s in STRATEGIES}
 

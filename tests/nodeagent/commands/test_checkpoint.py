@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent.commands.dispatch import dispatch
-from orch.component import clock
+from orch.component.process import clock
 from tests.fakes.checkpoints import Node, checkpointable_node
 
 

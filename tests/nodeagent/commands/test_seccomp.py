@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodeagent.commands.dispatch import dispatch
-from nodeagent.seccompfile import MAX_PROFILE_BYTES
+from nodeagent.profiles.file import MAX_PROFILE_BYTES
 
 GOOD = {"defaultAction": "SCMP_ACT_ALLOW"}
 BAD = {"defaultAction": "SCMP_ACT_ERRNO"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent import options
+from nodeagent.config import options
 from nodeagent.config.load import ConfigError, FlagValue, load_config
 from orch.component.secret import Secret
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.config.layers import FlagValue, Layers
-from nodeagent.config.merge import merge_documents
+from nodeagent.config.load import merge_documents
 from nodeagent.config.origin import Leaf, leaves, nearest_origin, origin_of
-from orch.component.yamlfile import Document, FieldPath, parse_yaml
+from orch.component.yaml_file import Document, FieldPath, parse_yaml
 
 
 def layers(*files: str, flags: tuple[FlagValue, ...] = ()) -> Layers:

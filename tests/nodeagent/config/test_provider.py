@@ -9,8 +9,8 @@ import pytest
 from nodeagent.config.layers import ConfigError
 from nodeagent.config.provider import node_provider
 from nodeagent.config.types import NodeAgentConfiguration, NodeProvider
-from nodeagent.node.settings import node_settings
-from orch.component.features import Features
+from nodeagent.node.rules.settings import node_settings
+from orch.component.flags.features import Features
 
 
 def config(path: Path | str = "", **own: str) -> NodeAgentConfiguration:

@@ -11,7 +11,7 @@ from nodeagent.config import show
 from nodeagent.config.layers import FlagValue, Layers, read_layers
 from nodeagent.config.load import effective, load_config
 from nodeagent.config.origin import leaves
-from orch.component.yamlfile import Document, parse_yaml
+from orch.component.yaml_file import Document, parse_yaml
 
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 

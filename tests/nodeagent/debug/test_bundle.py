@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.debug.bundle import write_bundle
-from nodeagent.debug.hostfiles import Entry
-from orch.component.daemon import SetupError
+from nodeagent.debug.bundle import Entry, write_bundle
+from orch.component.process.daemon import SetupError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

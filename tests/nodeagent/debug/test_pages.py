@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from nodeagent.debug.pages import PAGES, Target, page_entries
-from orch.component import httpd
-from orch.component.httpd import HttpServer
+from orch.component.http import httpd
+from orch.component.http.httpd import HttpServer
 from tests.conftest import Pki
 from tests.fakes.agent import Agent, served
 from tests.fakes.agent import sampler as sampler

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import options
+from nodeagent.config import options
 from nodeagent.config.load import load_config
 from nodeagent.doctor.certificates import read_certificates
 from nodeagent.doctor.checks import CertificateFacts

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import options
+from nodeagent.config import options
 from nodeagent.config.load import load_config
 from nodeagent.doctor.examination import examine, examine_configuration
 from nodeagent.doctor.findings import Finding
-from orch.component import clock
+from orch.component.process import clock
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.doctor import gather
-from orch.component import lockfile
+from orch.component.process import files as process_files
 from tests.fakes.programs import make_tool
 
 
@@ -80,8 +80,8 @@ def test_the_disk_of_a_path_that_is_not_there_yet(tmp_path: Path) -> None:
 
 HOLD = """
 import sys
-from orch.component import lockfile
-lockfile.acquire(sys.argv[1], holder="x")
+from orch.component.process import files
+files.acquire(sys.argv[1], holder="x")
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -102,7 +102,7 @@ def test_the_holder_of_a_lock_is_known_without_touching_the_file(tmp_path: Path)
         assert gather.read_lock(path) == (holder.pid, "")
         holder.stdin.close()
     assert gather.read_lock(path) == (None, "")
-    os.close(lockfile.acquire(path, holder="x"))
+    os.close(process_files.acquire(path, holder="x"))
 
 
 def test_a_lock_that_cannot_be_made_is_said(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor.hardening import check_gates, check_hardening
-from orch.component.features import Features
+from orch.component.flags.features import Features
 
 CLOSED: dict[str, Any] = {
     "authentication": {"x509": {"clientCAFile": "/ca.crt"}},

@@ -14,7 +14,7 @@ import pytest
 
 from nodeagent.hollow import node as hollow
 from nodeagent.hollow.fleet import Fleet
-from orch.component import clock, loops
+from orch.component.process import clock, loops
 from orch.wire import times
 from tests.orch.lifecycle.test_main import World, is_ready, until
 from tests.orch.server.harness import Api, make_pki

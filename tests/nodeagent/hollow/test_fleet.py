@@ -14,10 +14,10 @@ from nodeagent.hollow.main import control
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock, loops
-from orch.component.httpd import HttpServer
-from orch.wire.coordination import Lease
-from orch.wire.core import Node
+from orch.component.http.httpd import HttpServer
+from orch.component.process import clock, loops
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Node
 from tests.orch.server.harness import Api, make_pki
 
 COUNT = 12

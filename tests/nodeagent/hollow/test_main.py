@@ -15,8 +15,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from nodeagent.hollow import main
 from orch.client.kubeconfig import ClientConfig
-from orch.component import loops
-from orch.component.daemon import Stop
+from orch.component.process import loops
+from orch.component.process.daemon import Stop
 
 Client = TestClient[web.Request, web.Application]
 

@@ -16,19 +16,19 @@ from prometheus_client.parser import text_string_to_metric_families as classic
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.metrics import agent
 from nodeagent.metrics.agent import Sources
-from nodeagent.metrics.operations import RuntimeOperations
+from nodeagent.metrics.calls import RuntimeOperations
+from nodeagent.node.status_loop import StatusLoop
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import RuntimeUnavailable
 from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.stats.sampler import Sampler
-from nodeagent.statusloop import StatusLoop
 from nodeagent.watchdog import Watchdog
 from orch.client.events import EventRecorder
-from orch.component.features import Features
-from orch.component.metrics import Registry
-from orch.component.notify import Notifier
-from orch.component.stability import CURRENT, MetricPolicy
+from orch.component.diagnostics.metrics import Registry
+from orch.component.flags.features import Features
+from orch.component.flags.stability import CURRENT, MetricPolicy
+from orch.component.process.notify import Notifier
 from orch.wire import metric_catalogue
 from tests.fakes import hosts, node, pods
 from tests.fakes.api import FakeApi

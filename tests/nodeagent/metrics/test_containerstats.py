@@ -14,10 +14,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from nodeagent.metrics.containerstats import render_container_metrics
-from nodeagent.stats import host
-from nodeagent.stats.background import Background
+from nodeagent.stats.host import machine as host_machine
 from nodeagent.stats.reading import Reader
 from nodeagent.stats.samples import FsSample, ProcessUse, Sample
+from nodeagent.stats.sources import Background
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER_CGROUP, LAYOUTS, POD, POD_CGROUP, SANDBOX_CGROUP
 
@@ -35,9 +35,9 @@ def sample_of(layout: str, name: str = "web-0") -> Sample:
     return dataclasses.replace(sample, pods=(pod,))
 
 
-def facts() -> host.HostFacts:
+def facts() -> host_machine.HostFacts:
     root = hosts.TREES / "hybrid"
-    return host.read_host_facts(str(root / "proc"), str(root / "sys"), str(root / "etc"))
+    return host_machine.read_host_facts(str(root / "proc"), str(root / "sys"), str(root / "etc"))
 
 
 def series_of(page: bytes, *, is_openmetrics: bool = False) -> list[Any]:

@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 
 from nodeagent.metrics.pods import pod_metrics, probe_metrics
 from nodeagent.pods.registry import PodRegistry
-from orch.wire.core import Node
-from orch.wire.pods import Pod
+from orch.wire.records.core import Node
+from orch.wire.records.pods import Pod
 from tests.fakes.pods import UID, container_data, pod
 from tests.fakes.podworld import PodWorld, named
 

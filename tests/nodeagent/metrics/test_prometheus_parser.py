@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.metrics.containerstats import render_container_metrics
 from nodeagent.metrics.resource import render_resource_metrics
-from nodeagent.stats import host
-from nodeagent.stats.background import Background
+from nodeagent.stats.host import machine
 from nodeagent.stats.reading import Reader
-from orch.component import preferences
+from nodeagent.stats.sources import Background
+from orch.component.http import negotiation
 from tests.e2e.harness import eventually
 from tests.fakes import hosts
 from tests.fakes.hosts import POD, Clock
@@ -50,7 +50,7 @@ def pages() -> dict[str, bytes]:
     sample = reader.read(pods)
     reader.close()
     root = hosts.TREES / "hybrid"
-    facts = host.read_host_facts(str(root / "proc"), str(root / "sys"), str(root / "etc"))
+    facts = machine.read_host_facts(str(root / "proc"), str(root / "sys"), str(root / "etc"))
     return {
         "/containers": render_container_metrics(sample, host=facts),
         "/resource": render_resource_metrics(sample),
@@ -66,7 +66,7 @@ def scraper(
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             is_open = self.path.endswith("-open")
-            kind = preferences.OPENMETRICS_TYPE if is_open else preferences.TEXT_TYPE
+            kind = negotiation.OPENMETRICS_TYPE if is_open else negotiation.TEXT_TYPE
             self.send_response(200)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(pages[self.path])))

@@ -1,106 +1,213 @@
-"""Who is evicted first: the reference agent's order (pkg/kubelet/eviction/helpers_test.go)."""
+"""A node short of something lets pods go one at a time, the reference's first choice first."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest_asyncio
 
-from nodeagent.node import eviction, pressure
-from nodeagent.node.eviction import INODES, MEMORY, PIDS, STORAGE, Candidate, ContainerUse
-from nodeagent.node.pressure import Amount, Observation, Threshold
-
-MI = 1 << 20
-
-
-def pod(
-    uid: str, used: int = 0, asked: int = 0, *, priority: int = 0, static: bool = False
-) -> Candidate:
-    return Candidate(
-        uid,
-        priority,
-        static,
-        dict.fromkeys((MEMORY, STORAGE, INODES, PIDS), used),
-        dict.fromkeys((MEMORY, STORAGE), asked),
-    )
-
-
-@pytest.mark.parametrize(
-    ("resource", "candidates", "order"),
-    [
-        (MEMORY, [pod("within", 90, 100), pod("above", 20, 10)], ["above", "within"]),
-        (MEMORY, [pod("best", 5), pod("guaranteed", 90, 100)], ["best", "guaranteed"]),
-        (
-            MEMORY,
-            [pod("high", 50, 10, priority=100), pod("low", 20, 10, priority=1)],
-            ["low", "high"],
-        ),
-        (MEMORY, [pod("within-low", 9, 10), pod("above-high", 11, 10, priority=9)],
-         ["above-high", "within-low"]),
-        (STORAGE, [pod("less", 20, 10), pod("most", 60, 40)], ["most", "less"]),
-        (PIDS, [pod("few", 3), pod("many", 30), pod("most-dear", 99, priority=7)],
-         ["many", "few", "most-dear"]),
-        (INODES, [pod("few", 3), pod("many", 30)], ["many", "few"]),
-        (MEMORY, [pod("static", 99, static=True), pod("system", 99, priority=2_000_000_000)], []),
-        (MEMORY, [], []),
-    ],
-)  # fmt: skip
-def test_the_order_of_eviction(
-    resource: str, candidates: list[Candidate], order: list[str]
-) -> None:
-    assert [one.uid for one in eviction.ranked(resource, candidates)] == order
-    assert [one.uid for one in eviction.ranked(resource, candidates[::-1])] == order
-
-
-POD = st.builds(
-    pod,
-    st.text("abcdef", min_size=1, max_size=8),
-    st.integers(0, 2**40),
-    st.integers(0, 2**40),
-    priority=st.integers(-5, 5),
-    static=st.booleans(),
+from nodeagent.node.eviction import Evictions, candidate_of
+from nodeagent.node.rules import ending_order
+from nodeagent.node.rules.pressure import Amount, PressureState, Threshold
+from nodeagent.pods import counts as pods_counts
+from nodeagent.stats.samples import (
+    CgroupSample,
+    ContainerSample,
+    ContainerTarget,
+    FsSample,
+    MemorySample,
+    NodeSample,
+    PodSample,
+    PodTarget,
+    ProcessSample,
+    Sample,
 )
+from orch.wire.records.pods import Pod
+from tests.fakes.pods import container_data, pod
+from tests.fakes.podworld import FakeSource, PodWorld, named
+
+pytestmark = pytest.mark.looptime
+
+MIB = 2**20
+HARD = Threshold("memory.available", Amount(100 * MIB))
+SOFT = Threshold("memory.available", Amount(200 * MIB), grace_s=60)
 
 
-@given(st.lists(POD, max_size=12, unique_by=lambda one: one.uid))
-def test_nobody_within_what_was_asked_for_goes_before_one_above_it(pods: list[Candidate]) -> None:
-    order = eviction.ranked(MEMORY, pods)
-    above = [one.used[MEMORY] > one.requested[MEMORY] for one in order]
-    assert above == sorted(above, reverse=True)
-    assert {one.uid for one in order} == {one.uid for one in pods if not one.static}
-
-
-@pytest.mark.parametrize(
-    ("due", "urgent"),
-    [
-        ([], None),
-        (["nodefs.available", "memory.available"], "memory.available"),
-        (["pid.available", "imagefs.inodesFree"], "imagefs.inodesFree"),
-        (["pid.available"], "pid.available"),
-    ],
-)
-def test_memory_is_looked_after_first(due: list[str], urgent: str | None) -> None:
-    found = eviction.most_urgent([Threshold(signal, Amount(1)) for signal in due])
-    assert (found and found.signal) == urgent
-
-
-def test_a_hard_threshold_comes_before_a_soft_one_and_archives_evict_nobody() -> None:
-    soft, hard = (Threshold("memory.available", Amount(1), grace_s=grace_s) for grace_s in (30, 0))
-    assert eviction.most_urgent([soft, hard]) is hard
-    assert eviction.most_urgent([pressure.CHECKPOINT_STORE]) is None
-
-
-def test_the_message_names_what_was_short_and_who_took_more_than_it_asked_for() -> None:
-    threshold = Threshold("memory.available", Amount(100 * MI))
-    candidate = Candidate(
-        "u",
-        containers=(
-            ContainerUse("greedy", {MEMORY: 300 * MI}, {MEMORY: 200 * MI}),
-            ContainerUse("modest", {MEMORY: 10 * MI}, {MEMORY: 20 * MI}),
-            ContainerUse("unknown"),
-        ),
+def measured(uid: str, memory: int = 0, *, disk: int = 0, threads: int = 1) -> PodSample:
+    cgroup = CgroupSample(
+        0, memory=MemorySample(working_set_bytes=memory), processes=ProcessSample(threads=threads)
     )
-    assert eviction.message(threshold, Observation(90 * MI, 1000 * MI), candidate) == (
+    container = ContainerSample(
+        ContainerTarget("app", "c", 0, ""), cgroup, rootfs=FsSample(0, used_bytes=disk)
+    )
+    return PodSample(PodTarget("default", uid, uid, "", None, None, 0), containers=(container,))
+
+
+def wanted(uid: str, memory: str = "0", **spec: object) -> Pod:
+    resources = {"requests": {"memory": memory}}
+    return named(pod(container_data("app", resources=resources), **spec), uid, uid)
+
+
+class Shortage:
+    """A node of 1,000 MiB with 90 MiB left; its pods `measured`, the thresholds met `since_s`."""
+
+    def __init__(self, world: PodWorld, *pods: PodSample, threshold: Threshold = HARD) -> None:
+        memory = MemorySample(working_set_bytes=910 * MIB)
+        node = NodeSample(CgroupSample(0, memory=memory), memory_bytes=1000 * MIB)
+        self.sample = Sample(0, node, pods)
+        self.state = PressureState({threshold: 0.0})
+        self.said: list[str] = []
+        self.graces_s: list[int] = []
+        self.world = world
+        self.loop = Evictions(
+            world.registry,
+            state=lambda: self.state,
+            fresh=self.fresh,
+            evict=self.evict,
+            announce=self.said.append,
+            longest_soft_grace_s=20,
+            now=lambda: datetime.fromtimestamp(3, UTC),
+        )
+
+    async def fresh(self) -> Sample:
+        return self.sample
+
+    def evict(self, uid: str, message: str, *, grace_s: int) -> bool:
+        self.graces_s.append(grace_s)
+        return self.world.keeper.evict(uid, message, grace_s=grace_s)
+
+    def failed(self) -> list[str]:
+        pods = self.world.registry.pods()
+        return sorted(p.metadata.name for p in pods if p.status.phase == "Failed")
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path) -> AsyncIterator[PodWorld]:
+    world = PodWorld(tmp_path)
+    yield world
+    await world.stop()
+
+
+@pytest.fixture
+def api_world(world: PodWorld) -> PodWorld:
+    """Pods of the API: static ones are never evicted."""
+    world.source = FakeSource(name="api")
+    world.use(world.source)
+    return world
+
+
+async def started(world: PodWorld, *pods: Pod) -> None:
+    await world.start(*pods)
+    await world.until(lambda: len(world.runtime.containers) == len(pods))
+
+
+async def test_one_pod_goes_at_a_time_the_greediest_first(api_world: PodWorld) -> None:
+    await started(api_world, wanted("modest", "500Mi"), wanted("greedy", "10Mi"), wanted("free"))
+    shortage = Shortage(
+        api_world,
+        measured("modest", 400 * MIB),
+        measured("greedy", 300 * MIB),
+        measured("free", 20 * MIB),
+    )
+    await shortage.loop.step()
+    await api_world.until(lambda: shortage.failed() == ["greedy"])
+    status = api_world.status("greedy").status
+    assert status.reason == "Evicted"
+    assert status.message == (
         "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. "
-        "Container greedy was using 300Mi, request is 200Mi, has larger consumption of memory."
+        "Container app was using 300Mi, request is 10Mi, has larger consumption of memory."
     )
+    conditions = {one.type: one for one in status.conditions or ()}
+    assert conditions["DisruptionTarget"].status == "True"
+    assert conditions["DisruptionTarget"].reason == "TerminationByNodeAgent"
+    assert shortage.said == ["Attempting to reclaim memory"]
+    counts = api_world.registry.counts
+    assert counts.evictions == {"memory.available": 1}
+    [(signal, age)] = counts.timings.of(pods_counts.EVICTION_STATS_AGE).items()
+    assert (signal, sum(age.counts), age.total_s) == (("memory.available",), 1, 3)
+    await shortage.loop.step()
+    await api_world.until(lambda: shortage.failed() == ["free", "greedy"])
+    assert shortage.said == ["Attempting to reclaim memory"], "said once"
+
+
+async def test_the_next_waits_until_the_last_has_stopped(api_world: PodWorld) -> None:
+    await started(api_world, wanted("a"), wanted("b"))
+    shortage = Shortage(api_world, measured("a", 50 * MIB), measured("b", 40 * MIB))
+    hold = api_world.runtime.hold("stop_container")
+    await shortage.loop.step()
+    await hold.reached.wait()
+    await shortage.loop.step()
+    assert len(shortage.graces_s) == 1
+    assert api_world.status("a").status.phase == "Running", "not failed before it has stopped"
+    hold.release()
+    await api_world.until(lambda: shortage.failed() == ["a"])
+    await shortage.loop.step()
+    assert len(shortage.graces_s) == 2
+
+
+async def test_a_soft_threshold_waits_for_its_grace_and_leaves_time(api_world: PodWorld) -> None:
+    await started(api_world, wanted("a", terminationGracePeriodSeconds=50))
+    shortage = Shortage(api_world, measured("a", 50 * MIB), threshold=SOFT)
+    began_s = asyncio.get_running_loop().time()
+    shortage.state = PressureState({SOFT: began_s})
+    await shortage.loop.step()
+    assert shortage.graces_s == []
+    await asyncio.sleep(61)
+    await shortage.loop.step()
+    assert shortage.graces_s == [20]
+
+
+async def test_without_a_shortage_nothing_is_measured_or_evicted(api_world: PodWorld) -> None:
+    await started(api_world, wanted("a"))
+    shortage = Shortage(api_world, measured("a", 50 * MIB))
+    shortage.state = PressureState()
+    shortage.sample = Sample(0)
+    await shortage.loop.step()
+    assert shortage.graces_s == []
+
+
+async def test_static_and_system_pods_stay_and_the_log_says_so_once(
+    world: PodWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    await started(world, wanted("static"))
+    shortage = Shortage(world, measured("static", 500 * MIB))
+    with caplog.at_level(logging.ERROR):
+        await shortage.loop.step()
+        await shortage.loop.step()
+    assert shortage.graces_s == []
+    assert [r.getMessage() for r in caplog.records] == [
+        "the node is low on memory and no pod is left that could be evicted"
+    ]
+
+
+async def test_a_signal_that_is_no_longer_measured_evicts_nobody(api_world: PodWorld) -> None:
+    await started(api_world, wanted("a"))
+    shortage = Shortage(api_world, measured("a", 50 * MIB))
+    shortage.sample = Sample(0, pods=shortage.sample.pods)
+    await shortage.loop.step()
+    assert shortage.graces_s == []
+
+
+USES: list[tuple[str, Callable[[], PodSample | None], dict[str, int]]] = [
+    ("not measured", lambda: None, {"memory": 0, "pids": 0}),
+    (
+        "measured",
+        lambda: measured("a", 5, disk=7, threads=3),
+        {"memory": 5, "pids": 3, "ephemeral-storage": 7},
+    ),
+]
+
+
+@pytest.mark.parametrize(("sample", "used"), [row[1:] for row in USES], ids=[r[0] for r in USES])
+async def test_what_a_pod_uses_is_the_sum_of_what_was_measured(
+    sample: Callable[[], PodSample | None], used: dict[str, int]
+) -> None:
+    found = candidate_of(wanted("a", "1Mi", priority=7), sample())
+    assert found.used == used
+    assert found.requested[ending_order.MEMORY] == MIB
+    assert found.priority == 7

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orch.wire.pods import Pod
+from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import ClockedRuntime, PodWorld, named
 

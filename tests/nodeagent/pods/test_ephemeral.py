@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orch.wire.pods import Pod
+from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
 

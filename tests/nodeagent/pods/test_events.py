@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from nodeagent.pods.events import PodEvents
-from nodeagent.pods.mirror import mirror_of
-from orch.wire.meta import ApiObject
-from orch.wire.pods import Pod
+from nodeagent.pods.sources.mirror import mirror_of
+from orch.wire.records.meta import ApiObject
+from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
 

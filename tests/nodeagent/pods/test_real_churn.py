@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods import kernelmounts
+from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.runtime.cri import CriRuntime
 from tests.conftest_runtime import RealRuntime
 from tests.fakes.realpods import Agent, manifest, ready
@@ -86,14 +86,14 @@ async def churn(tmp_path: Path, runtime: RealRuntime, rounds: int) -> None:
     agent = Agent(tmp_path, runtime.endpoint)
     agent.start()
     await one_round(agent, 0)
-    open_before, mounts_before = descriptors(), len(kernelmounts.mounts_below("/"))
+    open_before, mounts_before = descriptors(), len(kernel_mounts.mounts_below("/"))
     for number in range(1, rounds):
         await one_round(agent, number)
     await asyncio.sleep(1)
     more = descriptors() - open_before
     assert sum(more.values()) <= _FEW, f"open besides what was: {more}"
     await settle(lambda: len(processes_of(runtime)) <= len(before))
-    assert len(kernelmounts.mounts_below("/")) <= mounts_before
+    assert len(kernel_mounts.mounts_below("/")) <= mounts_before
     services = agent.keeper._services
     observer = services.observer
     await settle(lambda: not observer._details and not observer._sandbox_of)

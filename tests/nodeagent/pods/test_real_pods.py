@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from nodeagent.pods.logrotation import LogBounds, LogRotation
+from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from tests.conftest_runtime import CGROUPS, RealRuntime
 from tests.fakes.realpods import Agent, manifest, waiting
 

@@ -12,15 +12,15 @@ import pytest
 import pytest_asyncio
 
 from nodeagent.pods import status_sync
-from nodeagent.pods.mirror import mirror_of
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.sources import ApiSource
-from nodeagent.pods.spec import PodSettings
+from nodeagent.pods.sources.mirror import mirror_of
+from nodeagent.pods.sources.source import ApiSource
+from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.status_sync import StatusSync, status_patch
 from orch.client.transport import TransportError
-from orch.component import loops
+from orch.component.process import loops
 from orch.wire.errors import ApiError
-from orch.wire.pods import Pod, PodStatus
+from orch.wire.records.pods import Pod, PodStatus
 from tests.fakes.api import FakeApi
 from tests.fakes.pods import pod
 

@@ -16,7 +16,7 @@ import pytest
 
 from nodeagent.runtime import base
 from nodeagent.runtime.base import ExecResult
-from orch.component import loops
+from orch.component.process import loops
 from tests.nodeagent.runtime.contract import IMAGE, SPEECH, Subject, container_spec
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.runtime import base
 from nodeagent.runtime.cri import CriRuntime
-from orch.component import loops
+from orch.component.process import loops
 from tests.fakes.cri_server import CriServer
 
 SANDBOX = base.SandboxSpec(name="web", namespace="shop", uid="u1")

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from nodeagent.runtime.cri import CriRuntime
-from orch.component import loops
+from orch.component.process import loops
 from tests.fakes.cri_server import CriServer
 
 PREFACE_BYTES = 24

@@ -9,7 +9,7 @@ import pytest
 from nodeagent.runtime import verdict
 from nodeagent.runtime.base import RuntimeCondition, RuntimeUnavailable
 from nodeagent.runtime.health import RuntimeWatch
-from orch.component import loops
+from orch.component.process import loops
 from tests.fakes.runtime import FakeRuntime
 
 pytestmark = pytest.mark.looptime

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.stats import layout
-from nodeagent.stats.cgroups import CgroupReaders
-from nodeagent.stats.layout import Layout
+from nodeagent.stats.cgroup import layout
+from nodeagent.stats.cgroup.layout import Layout
+from nodeagent.stats.cgroup.readers import CgroupReaders
 from nodeagent.stats.summary import rate_nanocores
 
 BURN = "while True: pass"

@@ -16,9 +16,8 @@ import pytest
 import pytest_asyncio
 
 from nodeagent.metrics.containerstats import render_container_metrics
-from nodeagent.stats.layers import RuntimeDiskLoop
-from nodeagent.stats.layout import detect_layout
-from nodeagent.stats.runtimestats import RuntimeStatsLoop
+from nodeagent.stats.cgroup.layout import detect_layout
+from nodeagent.stats.runtime import RuntimeDiskLoop, RuntimeStatsLoop
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.sources import Sources
 from nodeagent.stats.summary import build_summary

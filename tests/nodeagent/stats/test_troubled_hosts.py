@@ -25,10 +25,10 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from nodeagent.metrics.containerstats import render_container_metrics
 from nodeagent.metrics.resource import render_resource_metrics
-from nodeagent.stats.background import Background
-from nodeagent.stats.cgroupvalues import UINT64_MAX
+from nodeagent.stats.cgroup.values import UINT64_MAX
 from nodeagent.stats.reading import Reader
 from nodeagent.stats.samples import Sample
+from nodeagent.stats.sources import Background
 from nodeagent.stats.summary import build_summary
 from tests.fakes import hosts
 from tests.fakes.hosts import LAYOUTS, POD, Clock

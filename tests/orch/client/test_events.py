@@ -8,11 +8,11 @@ import pytest
 
 from orch.client.events import EventRecorder
 from orch.client.transport import TransportError
-from orch.component import loops
-from orch.wire.core import Event, Node
+from orch.component.process import loops
 from orch.wire.errors import ApiError
-from orch.wire.meta import ObjectMeta
-from orch.wire.pods import Pod
+from orch.wire.records.core import Event, Node
+from orch.wire.records.meta import ObjectMeta
+from orch.wire.records.pods import Pod
 from tests.fakes.api import FakeApi
 from tests.fakes.apistore import fixed_now
 

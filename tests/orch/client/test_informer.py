@@ -15,10 +15,10 @@ from orch.client.informer import Informer
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import loops
-from orch.component.loops import Backoff
-from orch.wire.core import Node
+from orch.component.process import loops
+from orch.component.process.loops import Backoff
 from orch.wire.errors import ApiError
+from orch.wire.records.core import Node
 
 
 def node(name: str, revision: int, label: str = "") -> dict[str, Any]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig, write_kubeconfig
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 
 # As `kubectl config` writes one.
 USUAL = """\

@@ -11,11 +11,11 @@ from aiohttp.test_utils import TestServer
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
-from orch.wire.coordination import Lease
-from orch.wire.core import Node
 from orch.wire.errors import ApiError
-from orch.wire.meta import ObjectMeta
-from orch.wire.pods import Pod
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Node
+from orch.wire.records.meta import ObjectMeta
+from orch.wire.records.pods import Pod
 
 NODE = {
     "apiVersion": "v1",

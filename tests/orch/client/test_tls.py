@@ -5,7 +5,7 @@ import pytest
 
 from orch.client import tls
 from orch.client.kubeconfig import ClientConfig
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 from tests.conftest import Pki
 
 

@@ -13,8 +13,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from orch.client import tls
 from orch.client.kubeconfig import ClientConfig
 from orch.client.transport import Transport, TransportError
-from orch.component import httpd
-from orch.component.httpd import HttpServer
+from orch.component.http import httpd
+from orch.component.http.httpd import HttpServer
 from tests.conftest import Pki
 
 
@@ -362,7 +362,7 @@ async def test_no_cookies_are_kept(make: MakeTransport) -> None:
 
 
 def test_its_sockets_notice_a_dead_peer() -> None:
-    from orch.component.tcp import make_socket
+    from orch.component.http.tcp import make_socket
 
     with make_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from orch.component import tls
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 from tests.conftest import Pki
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orch.component.clock import utc_now
+from orch.component.process.clock import utc_now
 from orch.ctl import happenings, watching
 from orch.wire import times
 from tests.fakes.http_api import Answer, HttpApi

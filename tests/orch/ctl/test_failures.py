@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from orch.client.answers import TransportError
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 from orch.ctl.failures import CommandFailed, explain, one_line, visible
 from orch.wire import errors
 from orch.wire.errors import ApiError
-from orch.wire.patch import PatchError
+from orch.wire.patch.patch import PatchError
 
 
 @pytest.mark.parametrize(

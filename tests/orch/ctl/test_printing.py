@@ -8,7 +8,7 @@ import yaml
 
 from orch.ctl import printing
 from orch.ctl.printing import TableOptions
-from orch.wire.tables import table_of
+from orch.wire.tables.tables import table_of
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 

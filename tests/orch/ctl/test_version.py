@@ -5,7 +5,7 @@ import platform
 
 import yaml
 
-from orch.wire.version import MINOR, VERSION
+from orch.wire.names import MINOR, VERSION
 from tests.fakes.http_api import Answer, HttpApi
 from tests.orch.ctl.conftest import Orchctl, run_command
 

@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
-from orch.lifecycle.records import Settings, Stamp, View
+from orch.lifecycle.decide.records import Settings, Stamp, View
 from orch.wire import times
-from orch.wire.coordination import Lease
-from orch.wire.core import Node
-from orch.wire.pods import Pod
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Node
+from orch.wire.records.pods import Pod
 from tests.fakes import cluster
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "histories"

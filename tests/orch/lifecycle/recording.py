@@ -24,7 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from orch.lifecycle.records import Settings
+from orch.lifecycle.decide.records import Settings
 from orch.wire import names
 from tests.e2e import apiserver
 from tests.e2e.apiserver import ApiServer

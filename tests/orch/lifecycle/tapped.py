@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orch.lifecycle import main as controller
 from orch.lifecycle import monitor
-from orch.lifecycle.records import Decision, Memory, Settings, View
+from orch.lifecycle.decide.records import Decision, Memory, Settings, View
 from tests.orch.lifecycle.histories import Look, Writer
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from orch.lifecycle.apply import Applier
-from orch.lifecycle.metrics import LifecycleMetrics
-from orch.lifecycle.records import (
+from orch.lifecycle.decide.records import (
     Action,
     EvictPod,
     MarkPodNotReady,
@@ -17,8 +16,9 @@ from orch.lifecycle.records import (
     RemoveOrphan,
     UpdateNode,
 )
-from orch.wire.meta import ApiObject
-from orch.wire.pods import Pod, PodCondition
+from orch.lifecycle.metrics import LifecycleMetrics
+from orch.wire.records.meta import ApiObject
+from orch.wire.records.pods import Pod, PodCondition
 from tests.fakes import cluster
 from tests.fakes.api import FakeApi
 

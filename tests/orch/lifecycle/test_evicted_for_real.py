@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orch.component import clock
-from orch.lifecycle.records import Settings
-from orch.wire.core import Event, Node
+from orch.component.process import clock
+from orch.lifecycle.decide.records import Settings
 from orch.wire.errors import ApiError
-from orch.wire.meta import ObjectMeta
-from orch.wire.pods import Container, Pod, PodSpec, Toleration
+from orch.wire.records.core import Event, Node
+from orch.wire.records.meta import ObjectMeta
+from orch.wire.records.pods import Container, Pod, PodSpec, Toleration
 from tests.orch.lifecycle.test_main import World, is_ready, until
 from tests.orch.server.harness import Api, make_pki
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orch.client.transport import TransportError
-from orch.component import loops
+from orch.component.process import loops
 from orch.lifecycle.leader import Claim, Leader
-from orch.wire.coordination import Lease
 from orch.wire.errors import ApiError
+from orch.wire.records.configuration import Lease
 from tests.fakes.api import FakeApi
 from tests.fakes.apistore import FakeStore
 

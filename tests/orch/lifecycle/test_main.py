@@ -16,22 +16,22 @@ import aiohttp
 import pytest
 
 from nodeagent.heartbeat import LeaseLoop
-from nodeagent.node.facts import NodeFacts
-from nodeagent.statusloop import StatusLoop
+from nodeagent.node.rules.facts import NodeFacts
+from nodeagent.node.status_loop import StatusLoop
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport
-from orch.component import clock, loops
-from orch.component.daemon import Stop
+from orch.component.process import clock, loops
+from orch.component.process.daemon import Stop
 from orch.lifecycle import main, options
-from orch.lifecycle.records import Settings
-from orch.wire.coordination import Lease
-from orch.wire.core import Event, Node
+from orch.lifecycle.decide.records import Settings
 from orch.wire.errors import ApiError
-from orch.wire.meta import ObjectMeta
-from orch.wire.pods import Container, Pod, PodSpec
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Event, Node
+from orch.wire.records.meta import ObjectMeta
+from orch.wire.records.pods import Container, Pod, PodSpec
 from tests.fakes import node as facts
-from tests.orch.component.test_zpages_of_programs import FRAMEWORK
+from tests.orch.component.diagnostics.test_zpages_of_programs import FRAMEWORK
 from tests.orch.server.harness import Api, Pki, make_pki
 
 FAST = (
@@ -303,7 +303,7 @@ async def test_health_and_metrics_are_served_over_tls(world: World) -> None:
 async def test_a_new_client_ca_counts_without_a_restart_and_its_groups_decide(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main.tlsrenewal, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(main.component_tls, "INTERVAL_S", 0.05)
     other = make_pki(tmp_path / "other", clock.utc_now())
     ca_file = tmp_path / "client-ca.crt"
     shutil.copyfile(world.pki.ca_file, ca_file)

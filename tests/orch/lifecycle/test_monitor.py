@@ -9,14 +9,14 @@ import pytest
 
 from orch.client.events import EventRecorder
 from orch.client.transport import TransportError
-from orch.component import loops
+from orch.component.process import loops
+from orch.lifecycle.decide.records import Settings
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.lifecycle.monitor import Monitor
-from orch.lifecycle.records import Settings
-from orch.wire.coordination import Lease
-from orch.wire.core import Event, Node
 from orch.wire.errors import ApiError
-from orch.wire.pods import Pod, PodCondition
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Event, Node
+from orch.wire.records.pods import Pod, PodCondition
 from tests.fakes import cluster
 from tests.fakes.api import FakeApi
 

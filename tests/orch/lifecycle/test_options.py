@@ -1,9 +1,9 @@
 import pytest
 
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 from orch.lifecycle import options
+from orch.lifecycle.decide.records import Settings
 from orch.lifecycle.options import Options
-from orch.lifecycle.records import Settings
 
 
 def parse(*flags: str) -> Options:

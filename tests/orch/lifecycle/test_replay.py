@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from orch.lifecycle.records import EvictPod, Memory, UpdateNode
+from orch.lifecycle.decide.records import EvictPod, Memory, UpdateNode
 from tests.fakes.cluster import Cluster, node, pod
 
 NAMES = ["a1", "a2", "a3", "b1"]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orch.lifecycle.decide import decide
-from orch.lifecycle.records import Decision, Memory, Settings, UpdateNode, View
-from orch.wire.core import Node, NodeCondition, Taint
+from orch.lifecycle.decide.decision import decide
+from orch.lifecycle.decide.records import Decision, Memory, Settings, UpdateNode, View
+from orch.wire.records.core import Node, NodeCondition, Taint
 from tests.fakes.cluster import Cluster
 from tests.orch.lifecycle import histories, recording
 from tests.orch.lifecycle.histories import Look

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orch.lifecycle.records import Memory
+from orch.lifecycle.decide.records import Memory
 from tests.fakes.cluster import Cluster, node
 from tests.orch.lifecycle.test_replay import NAMES
 from tests.orch.lifecycle.test_replay_triggers import pods_on

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, rule
 
-from orch.lifecycle.records import Memory
-from orch.wire.core import Node
-from orch.wire.pods import Pod, Toleration
+from orch.lifecycle.decide.records import Memory
+from orch.wire.records.core import Node
+from orch.wire.records.pods import Pod, Toleration
 from tests.fakes.cluster import pod
 from tests.orch.lifecycle.test_replay import GRACE_S, History, names
 from tests.orch.lifecycle.triggermodel import KEYS, Model, words

@@ -15,14 +15,14 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from orch.component.daemon import SetupError
-from orch.component.features import Features
-from orch.component.health import HealthChecks, SliMetrics
-from orch.component.httpd import HttpServer
-from orch.component.zpages import ZPages
+from orch.component.diagnostics.health import HealthChecks, SliMetrics
+from orch.component.diagnostics.zpages import ZPages
+from orch.component.flags.features import Features
+from orch.component.http.httpd import HttpServer
+from orch.component.process.daemon import SetupError
 from orch.lifecycle import options, serving
+from orch.lifecycle.decide.records import Settings
 from orch.lifecycle.metrics import LifecycleMetrics
-from orch.lifecycle.records import Settings
 from tests.conftest import Pki
 
 OPEN = ("/healthz", "/livez", "/readyz", "/healthz/ping")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from orch.lifecycle.records import (
+from orch.lifecycle.decide.records import (
     Action,
     EvictPod,
     MarkPodNotReady,
@@ -18,8 +18,8 @@ from orch.lifecycle.records import (
     UpdateNode,
 )
 from orch.wire import names
-from orch.wire.core import Node
-from orch.wire.pods import Pod
+from orch.wire.records.core import Node
+from orch.wire.records.pods import Pod
 from tests.fakes.cluster import Cluster
 
 STAYS_S = {"default": 300.0, "brief": 30.0, "never": 0.0}  # by the first word of a pod's name

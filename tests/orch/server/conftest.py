@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orch.component import clock
-from orch.server.resources.backend import Backend, Target
-from orch.server.resources.create import create
-from orch.server.resources.options import WriteOptions
-from orch.server.storage.groupcommit import GroupCommitStorage
+from orch.component.process import clock
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.create import create
+from orch.server.objects.options import WriteOptions
+from orch.server.storage.group_commit import GroupCommitStorage
 from orch.server.strategy import namespaces
-from orch.wire.identity import Identity
+from orch.wire.records.authentication import Identity
 from tests.fakes.medium import FakeMedium
 from tests.orch.server.harness import Api, Pki, make_pki
 

@@ -13,9 +13,9 @@ from typing import Any
 import aiohttp
 import orjson
 
-from orch.component import loops
-from orch.component.httpd import HttpServer, server_context
+from orch.component.http.httpd import HttpServer, server_context
 from orch.component.pki import Authority, KeyPair, Subject
+from orch.component.process import loops
 from orch.server import flags
 from orch.server.server import Server
 

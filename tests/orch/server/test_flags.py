@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orch.component.daemon import SetupError
+from orch.component.process.daemon import SetupError
 from orch.server import flags
 
 REQUIRED = ["--tls-cert-file=c", "--tls-private-key-file=k"]

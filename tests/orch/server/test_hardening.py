@@ -10,13 +10,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from orch.component import httpd
-from orch.component.daemon import SetupError
-from orch.component.httpd import HttpServer, server_context
+from orch.component.http import httpd
+from orch.component.http.httpd import HttpServer, server_context
+from orch.component.process.daemon import SetupError
 from orch.lifecycle import options as controller
 from orch.server import flags
-from orch.server.agenttls import AgentTls
 from orch.server.flags import Flags
+from orch.server.nodes.proxy import AgentTls
 from tests import conftest
 from tests.orch.server.harness import LEASES, MERGE, NODES, PODS, Api, Pki, lease, node
 

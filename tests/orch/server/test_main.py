@@ -14,10 +14,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from orch.component import clock, loops
-from orch.component.daemon import SetupError, Stop
+from orch.component.process import clock, loops
+from orch.component.process.daemon import SetupError, Stop
 from orch.server import flags, main
-from orch.server.passwords import parse_hash
+from orch.server.authn.credential_files import parse_hash
 from tests.orch.server.harness import Pki, make_pki
 
 
@@ -105,7 +105,7 @@ async def test_new_tls_files_count_without_a_restart(
     server_pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main.daemon, "freeze_gc", lambda: None)
-    monkeypatch.setattr(main.tlsrenewal, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(main.tls, "INTERVAL_S", 0.05)
     old, new = server_pki, make_pki(tmp_path / "new", clock.utc_now())
     used = {name: str(tmp_path / name) for name in ("crt", "key", "ca")}
 

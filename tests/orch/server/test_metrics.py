@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orch.server.metrics import ServerMetrics, request_labels
-from orch.server.requestinfo import parse_request
+from orch.server.request.attributes import parse_request
 
 
 @pytest.mark.parametrize(

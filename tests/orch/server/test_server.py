@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orch.component import loops
-from orch.component.daemon import SetupError
+from orch.component.process import loops
+from orch.component.process.daemon import SetupError
 from orch.server import flags
 from orch.server.server import Server
 from orch.server.storage import sqlite

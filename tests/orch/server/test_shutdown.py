@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from orch.component import loops
-from orch.component.daemon import Stop
+from orch.component.process import loops
+from orch.component.process.daemon import Stop
 from orch.server import flags, main
 from tests.orch.server.harness import NODES, Pki, node
 from tests.orch.server.test_main import arguments

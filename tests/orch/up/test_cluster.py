@@ -12,14 +12,13 @@ import pytest
 import pytest_asyncio
 
 from orch.client.kubeconfig import load_kubeconfig
-from orch.component import loops
-from orch.component.clock import utc_now
-from orch.component.daemon import SetupError
+from orch.component.process import loops
+from orch.component.process.clock import utc_now
+from orch.component.process.daemon import SetupError
 from orch.up import cluster as under_test
-from orch.up.certificates import issue_certificates
 from orch.up.cluster import Cluster
 from orch.up.commands import Ports
-from orch.up.layout import Layout
+from orch.up.layout import Layout, issue_certificates
 from orch.wire import times
 from tests.fakes.http_api import HttpApi, http_api
 from tests.fakes.programs import OBEDIENT, gone, shell, until

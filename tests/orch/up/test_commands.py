@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import options as agent
+from nodeagent.config import options as agent
 from orch.lifecycle import options as controller
 from orch.server import flags as server
 from orch.up import commands
-from orch.up.certificates import Certificates, issue_certificates
 from orch.up.commands import Ports
-from orch.up.layout import Layout
+from orch.up.layout import Certificates, Layout, issue_certificates
 
 PORTS = Ports(apiserver=1001, nodeagent=1002, healthz=1003, controller=1004)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.config.load import load_config
-from orch.component import lockfile
+from orch.component.process import files
 from orch.up import main
 from orch.up.layout import Layout
 from orch.up.runtime import RuntimeChoice
@@ -49,7 +49,7 @@ def options(*flags: str) -> argparse.Namespace:
 
 
 def test_one_program_per_directory(layout: Layout) -> None:
-    held = lockfile.acquire(str(layout.run_dir / "orch-up.lock"), holder="orch-up")
+    held = files.acquire(str(layout.run_dir / "orch-up.lock"), holder="orch-up")
     try:
         done = subprocess.run(
             command(layout.run_dir), env=environment(), capture_output=True, text=True,

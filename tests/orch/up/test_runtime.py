@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orch.component import loops
-from orch.component.daemon import SetupError
+from orch.component.process import loops
+from orch.component.process.daemon import SetupError
 from orch.up.runtime import RuntimeChoice, RuntimeTool
 from tests.fakes.programs import gone, until
 

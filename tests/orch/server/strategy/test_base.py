@@ -4,7 +4,7 @@ import pytest
 
 from orch.server.strategy.base import keep, text_at
 from orch.server.strategy.table import STRATEGIES, find_strategy
-from orch.wire.kinds import RESOURCES
+from orch.wire.records.kinds import RESOURCES
 
 DOCUMENT = {"a": {"b": "text", "t": True, "f": False, "n": 7, "l": [1]}, "none": None}
 

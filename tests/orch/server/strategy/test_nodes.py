@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orch.server.strategy.nodes import STRATEGY
+from orch.server.strategy.nodes import NODE_STRATEGY
 
 
 def node(status=None, **spec):
@@ -40,20 +40,20 @@ def taint(key="a", effect="NoSchedule", value="v"):
     ],
 )
 def test_what_a_node_may_not_have(new, old, fields) -> None:
-    found = [cause.field for cause in STRATEGY.validate(new, old)]
+    found = [cause.field for cause in NODE_STRATEGY.validate(new, old)]
     assert list(dict.fromkeys(found)) == fields
 
 
 def test_a_node_registers_with_its_status_and_keeps_it_apart_later() -> None:
     registered = node({"declaredFeatures": ["a"]})
-    STRATEGY.prepare_create(registered)
+    NODE_STRATEGY.prepare_create(registered)
     assert registered["status"] == {"declaredFeatures": ["a"]}
     new = node({"declaredFeatures": ["b"]}, unschedulable=True)
-    STRATEGY.prepare_update(new, registered)
+    NODE_STRATEGY.prepare_update(new, registered)
     assert new["status"] == {"declaredFeatures": ["a"]}
     new = node({"declaredFeatures": ["b"]}, unschedulable=True)
-    STRATEGY.prepare_status(new, registered)
+    NODE_STRATEGY.prepare_status(new, registered)
     assert (new["spec"], new["status"]) == ({}, {"declaredFeatures": ["b"]})
     without = node()
-    STRATEGY.prepare_update(new, without)
+    NODE_STRATEGY.prepare_update(new, without)
     assert "status" not in new

@@ -1,0 +1,154 @@
+"""The manifest beside every archive: what it is a checkpoint of, its size and its digest; pure.
+
+One JSON object. The reader takes what an older agent or a hand left out for "not known"; a manifest
+that cannot be read costs an archive its origin, never itself.
+
+What the files of the checkpoint store are called; pure.
+
+An archive is `checkpoint-<pod>_<namespace>-<container>-<local time, RFC 3339 to the second>.tar`,
+with `.age` behind it when it is encrypted. Beside it lie its manifest and, when it is pinned, an
+empty file; both carry its whole name. What is not finished has a hidden name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from orch.wire import times
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`created` and `pod_gone_since` are RFC 3339, "" when not known; `encryption` is "" or "age".
+
+    `sha256` is of the file as it lies there: of the encrypted one where it is encrypted.
+    """
+
+    name: str
+    namespace: str = ""
+    pod: str = ""
+    uid: str = ""
+    container: str = ""
+    container_id: str = ""
+    image: str = ""
+    runtime: str = ""
+    created: str = ""
+    size_bytes: int = 0
+    sha256: str = ""
+    encryption: str = ""
+    pod_gone_since: str = ""
+
+    @property
+    def created_at(self) -> datetime | None:
+        return _time(self.created)
+
+    @property
+    def gone_since(self) -> datetime | None:
+        """When the pod was first seen to be gone; None while it is there or nobody looked."""
+        return _time(self.pod_gone_since)
+
+    def with_gone_since(self, moment: datetime | None) -> Manifest:
+        """The same with another `gone_since`."""
+        return replace(self, pod_gone_since=times.format_time(moment) if moment else "")
+
+    def to_json(self) -> bytes:
+        record = {"format": _FORMAT, **{_wire(k): v for k, v in asdict(self).items() if v}}
+        return json.dumps(record, indent=1).encode() + b"\n"
+
+
+class ManifestError(Exception):
+    """Not a manifest; the text says why."""
+
+
+def parse_manifest(text: bytes) -> Manifest:
+    """ManifestError when it is no JSON object or a field is of another type."""
+    try:
+        record = json.loads(text)
+    except ValueError as error:
+        raise ManifestError(f"it is no JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise ManifestError("it is no JSON object")
+    return Manifest(
+        **{name: _field(record, name, int if name == "size_bytes" else str) for name in _FIELDS}
+    )
+
+
+def _field(record: dict[str, Any], name: str, kind: type) -> Any:
+    value = record.get(_wire(name), kind())
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ManifestError(f"{_wire(name)} is {value!r}")
+    return value
+
+
+def _wire(name: str) -> str:
+    """`container_id` → `containerID`, `size_bytes` → `size`."""
+    if name in _SPECIAL:
+        return _SPECIAL[name]
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return times.parse_time(text) if text else None
+    except ValueError:
+        return None
+
+
+_SPECIAL = {"container_id": "containerID", "size_bytes": "size"}
+_FIELDS = tuple(Manifest.__dataclass_fields__)
+
+DIRECTORY = "checkpoints"
+MANIFEST = ".json"
+PIN = ".keep"
+ENCRYPTED = ".age"
+MAX_BYTES = 255  # of a file name on every Linux file system
+_LONGEST_SUFFIX = max(len(MANIFEST), len(PIN))
+
+# The namespace cannot be told from the container in `web_a-b-c`: only the manifest can say.
+_ARCHIVE = re.compile(
+    r"checkpoint-(?P<pod>[a-z0-9.-]+)_(?P<rest>[a-z0-9-]+)-"
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-]\d\d:\d\d))\.tar(?:\.age)?"
+)
+
+
+def archive_name(namespace: str, pod: str, container: str, moment: datetime) -> str:
+    """The name of an archive made at `moment`, whose zone becomes the machine's."""
+    stamp = moment.astimezone().isoformat(timespec="seconds").replace("+00:00", "Z")
+    return f"checkpoint-{pod}_{namespace}-{container}-{stamp}.tar"
+
+
+def is_archive(name: str) -> bool:
+    return _ARCHIVE.fullmatch(name) is not None
+
+
+def pod_of(name: str) -> str:
+    """The pod that an archive's name tells; "" when it is no archive's name."""
+    found = _ARCHIVE.fullmatch(name)
+    return found["pod"] if found else ""
+
+
+def owner_of(name: str) -> str:
+    """What the name tells of the container, the same for all archives of one container."""
+    found = _ARCHIVE.fullmatch(name)
+    return f"{found['pod']}_{found['rest']}" if found else ""
+
+
+def time_of(name: str) -> datetime | None:
+    """When an archive was made, in UTC; None when the name does not tell."""
+    found = _ARCHIVE.fullmatch(name)
+    try:
+        return datetime.fromisoformat(found["time"]).astimezone(UTC) if found else None
+    except ValueError:
+        return None
+
+
+def excess_bytes(name: str) -> int:
+    """How much too long an archive's name is for a file and for those beside it; 0 if it fits."""
+    return max(0, len(name.encode()) + _LONGEST_SUFFIX - MAX_BYTES)

@@ -1,0 +1,72 @@
+"""What a caller may do: everything, what the API server says, or what the built-in groups may.
+
+`authorization.mode` chooses. Without an API server the mode Webhook has nobody to ask; then a
+client certificate's group decides, so that an agent alone can be used and is not open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from nodeagent.auth.reviews import ReviewCache
+from orch.wire.names import GROUP_MASTERS, GROUP_MONITORING, USER_APISERVER
+from orch.wire.records.authentication import Identity
+
+MAX_CACHED_LENGTH = 10_000  # characters of all attributes together; longer ones are asked anew
+
+_MONITORING = frozenset({"stats", "metrics", "healthz"})
+
+
+class Authorizer(Protocol):
+    async def allows(self, identity: Identity, verb: str, subresource: str) -> bool:
+        """Whether the caller may do `verb` on that part of this node.
+
+        ReviewError when it cannot be told.
+        """
+
+
+class AccessReviewer(Protocol):
+    async def review_access(self, identity: Identity, verb: str, subresource: str) -> bool:
+        """The API server's answer; ReviewError when there is none."""
+
+
+class AlwaysAllow:
+    """Whoever is known may do everything."""
+
+    async def allows(self, identity: Identity, verb: str, subresource: str) -> bool:
+        return True
+
+
+class BuiltInGroups:
+    """The rule of an agent without an API server: administrators everything, monitoring to read."""
+
+    async def allows(self, identity: Identity, verb: str, subresource: str) -> bool:
+        if GROUP_MASTERS in identity.groups or identity.name == USER_APISERVER:
+            return True
+        return GROUP_MONITORING in identity.groups and verb == "get" and subresource in _MONITORING
+
+
+class Reviewed:
+    """The API server's decisions; `keep_s` says how long a permission or a refusal is good."""
+
+    def __init__(self, reviewer: AccessReviewer, *, keep_s: Callable[[bool], float]) -> None:
+        self._reviewer = reviewer
+        self._cache: ReviewCache[bool] = ReviewCache(keep_s)
+
+    async def allows(self, identity: Identity, verb: str, subresource: str) -> bool:
+        key = (identity, *_extra(identity), verb, subresource)
+        if _length(identity, verb, subresource) >= MAX_CACHED_LENGTH:
+            return await self._reviewer.review_access(identity, verb, subresource)
+        return await self._cache.get(
+            key, lambda: self._reviewer.review_access(identity, verb, subresource)
+        )
+
+
+def _extra(identity: Identity) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple(sorted(identity.extra.items()))
+
+
+def _length(identity: Identity, verb: str, subresource: str) -> int:
+    extra = (part for key, values in identity.extra.items() for part in (key, *values))
+    return sum(map(len, (identity.name, identity.uid, *identity.groups, *extra, verb, subresource)))

@@ -1,0 +1,185 @@
+"""The command line of `nodeagent`: flags that exist nowhere else, and flags that override a field.
+
+A flag that names a configuration field wins over every file. Flags carry the names operators know
+from the reference agent.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from nodeagent.config.layers import FlagValue
+from orch.component.flags import program_flags
+from orch.component.flags.program_flags import Parser
+from orch.component.flags.stability import MetricPolicy, Release
+from orch.component.yaml_file import FieldPath
+from orch.wire import names
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What only the command line can say, and the fields it overrides."""
+
+    config: str | None
+    config_dir: str | None
+    kubeconfig: str | None
+    root_dir: str
+    lock_file: str
+    exit_on_lock_contention: bool
+    cert_dir: str
+    hostname_override: str
+    node_ip: str
+    node_labels: dict[str, str]
+    remove_pods_on_stop: bool
+    emulated_version: Release
+    overrides: tuple[FlagValue, ...]
+    metric_policy: MetricPolicy
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or not key:
+            raise argparse.ArgumentTypeError(f"{part!r} is not KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+_OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
+    ("--address", ("address",), str, "address to serve on"),
+    ("--port", ("port",), int, "port to serve on"),
+    ("--healthz-bind-address", ("healthzBindAddress",), str, "address of the plain /healthz"),
+    ("--healthz-port", ("healthzPort",), int, "port of the plain /healthz; 0 turns it off"),
+    ("--tls-cert-file", ("tlsCertFile",), str, "serving certificate"),
+    ("--tls-private-key-file", ("tlsPrivateKeyFile",), str, "its key"),
+    ("--tls-min-version", ("tlsMinVersion",), str, "VersionTLS12 or VersionTLS13"),
+    ("--tls-cipher-suites", ("tlsCipherSuites",), _words, "IANA names of suites, NAME,…"),
+    ("--read-only-port", ("readOnlyPort",), int, "plain port for everyone to read; 0: none"),
+    ("--client-ca-file", ("authentication", "x509", "clientCAFile"), str, "CA of client certs"),
+    (
+        "--anonymous-auth",
+        ("authentication", "anonymous", "enabled"),
+        program_flags.boolean,
+        "let nobodies in",
+    ),
+    (
+        "--authentication-token-webhook",
+        ("authentication", "webhook", "enabled"),
+        program_flags.boolean,
+        "have bearer tokens reviewed by the API server",
+    ),
+    (
+        "--authentication-token-webhook-cache-ttl",
+        ("authentication", "webhook", "cacheTTL"),
+        str,
+        "how long a review of a token is good",
+    ),
+    ("--authorization-mode", ("authorization", "mode"), str, "Webhook or AlwaysAllow"),
+    (
+        "--authorization-webhook-cache-authorized-ttl",
+        ("authorization", "webhook", "cacheAuthorizedTTL"),
+        str,
+        "how long a permission is good",
+    ),
+    (
+        "--authorization-webhook-cache-unauthorized-ttl",
+        ("authorization", "webhook", "cacheUnauthorizedTTL"),
+        str,
+        "how long a refusal is good",
+    ),
+    ("--pod-manifest-path", ("staticPodPath",), str, "directory or file of static pods"),
+    ("--pod-logs-dir", ("podLogsDir",), str, "directory of pod logs"),
+    (
+        "--container-runtime-endpoint",
+        ("containerRuntimeEndpoint",),
+        str,
+        'CRI socket; "" runs without a runtime',
+    ),
+    ("--runtime-request-timeout", ("runtimeRequestTimeout",), str, "deadline of a runtime call"),
+    ("--cgroup-root", ("cgroupRoot",), str, "cgroup below which pods run"),
+    ("--system-cgroups", ("systemCgroups",), str, "cgroup of other processes, to be measured"),
+    ("--max-pods", ("maxPods",), int, "most pods on this node"),
+    ("--register-node", ("registerNode",), program_flags.boolean, "register with the API server"),
+    ("--node-status-update-frequency", ("nodeStatusUpdateFrequency",), str, "status interval"),
+    (
+        "--seccomp-default",
+        ("seccompDefault",),
+        program_flags.boolean,
+        "RuntimeDefault where none is asked for",
+    ),
+    ("--fail-cgroupv1", ("failCgroupV1",), program_flags.boolean, "refuse to start on cgroup v1"),
+    ("--feature-gates", ("featureGates",), program_flags.gates, "NAME=true|false,…"),
+    ("--logging-format", ("logging", "format"), str, "text or json"),
+    ("--log-level", ("logging", "level"), str, "debug, info, warning or error"),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of the daemon."""
+    flags = Parser(
+        prog="nodeagent",
+        description="The node agent: runs the host's pods, measures them, reports the node.",
+        epilog="Offline: nodeagent checkpoint, config, debug, doctor, seccomp (see their --help).",
+        allow_abbrev=False,
+    )
+    add_flags(flags)
+    return flags
+
+
+def add_flags(flags: argparse.ArgumentParser) -> None:
+    """Add the daemon's flags; its offline commands take them too."""
+    flags.add_argument("--config", help="configuration file (NodeAgentConfiguration)")
+    flags.add_argument("--config-dir", help="directory of drop-ins (*.conf), merged in order")
+    flags.add_argument("--kubeconfig", help="how to reach the API server; without it: standalone")
+    flags.add_argument("--root-dir", default=names.DEFAULT_ROOT_DIR, help="the agent's state")
+    flags.add_argument("--lock-file", default=names.DEFAULT_LOCK_FILE, help="one agent per file")
+    flags.add_argument(
+        "--exit-on-lock-contention",
+        action="store_true",
+        help="end when another process opens the lock file",
+    )
+    flags.add_argument("--cert-dir", default="", help="where a self-made certificate is kept")
+    flags.add_argument("--hostname-override", default="", help="node name instead of the hostname")
+    flags.add_argument("--node-ip", default="", help="address to report for this node")
+    flags.add_argument("--node-labels", type=_pairs, default={}, help="KEY=VALUE,… at registration")
+    flags.add_argument(
+        "--remove-pods-on-stop",
+        action="store_true",
+        help="remove every pod when stopping (for throw-away nodes)",
+    )
+    program_flags.add_version_flags(flags, "nodeagent")
+    program_flags.add_metric_flags(flags)
+    for flag, path, kind, text in _OVERRIDES:
+        value = flag.removeprefix("--").upper().replace("-", "_")
+        flags.add_argument(flag, dest=_dest(path), type=kind, metavar=value, help=text)
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """Read the command line; argparse prints its own error and exits 2."""
+    return options_of(parser().parse_args(argv))
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    """The options among parsed arguments; what `add_flags` did not add is left alone."""
+    given = [(flag, path, getattr(arguments, _dest(path))) for flag, path, _, _ in _OVERRIDES]
+    own = {name: getattr(arguments, name) for name in _OWN}
+    own["cert_dir"] = own["cert_dir"] or f"{own['root_dir']}/pki"
+    overrides = tuple(FlagValue(*one) for one in given if one[2] is not None)
+    return Options(**own, overrides=overrides, metric_policy=program_flags.policy_of(arguments))
+
+
+def _dest(path: FieldPath) -> str:
+    return "config." + ".".join(str(part) for part in path)
+
+
+_OWN = tuple(
+    field.name for field in fields(Options) if field.name not in ("overrides", "metric_policy")
+)

@@ -1,0 +1,124 @@
+"""`GET /containerLogs/{namespace}/{pod}/{container}`: a container's log, followed if asked for.
+
+Answers as the reference agent does: unknown names 404, a container without a log 400, and the log
+itself as text in chunks. Files are read in worker threads, one piece at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from nodeagent.pods.logs import reader
+from nodeagent.pods.logs.reader import LogFile, LogFilter, LogOptions
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec import spec
+from nodeagent.runtime.base import ContainerDetail, ContainerState
+from orch.component.process import clock
+from orch.component.process.clock import Now
+from orch.wire.errors import ApiError, bad_request
+from orch.wire.records.pods import Pod
+
+log = logging.getLogger(__name__)
+
+FOLLOW_INTERVAL_S = 0.25
+
+
+class ContainerLogs:
+    """The handler; `add_to` an application."""
+
+    def __init__(self, registry: PodRegistry, *, now: Now = clock.utc_now) -> None:
+        self._registry = registry
+        self._now = now
+
+    def add_to(self, app: web.Application) -> None:
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self.handle)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        names = request.match_info
+        options = reader.parse_options(request.query, now=self._now())
+        pod = self._registry.find(names["namespace"], names["pod"])
+        if pod is None:
+            raise ApiError(404, "NotFound", f'pod "{names["pod"]}" does not exist')
+        detail = self._instance(pod, names["container"], options)
+        try:
+            file = await asyncio.to_thread(LogFile, detail.log_path)
+        except OSError as error:
+            raise bad_request(f"cannot open the log {detail.log_path}: {error.strerror}") from None
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+        response.enable_chunked_encoding()
+        try:
+            await response.prepare(request)
+            async for piece in self._pieces(file, options, pod, detail):
+                if request.transport is None or request.transport.is_closing():
+                    break  # the reader is gone, which writing nothing would not tell
+                if piece:
+                    await response.write(piece)
+            await response.write_eof()
+        except ConnectionError:
+            log.debug("the reader of the log of %s went away", pod.key)
+        finally:
+            file.close()  # at once: a handler that is cancelled waits for no thread any more
+        return response
+
+    def _instance(self, pod: Pod, container: str, options: LogOptions) -> ContainerDetail:
+        """The instance whose log is meant; ApiError when there is none."""
+        name = pod.metadata.name
+        if spec.find_container(pod, container) is None:
+            raise ApiError(404, "NotFound", f'container "{container}" not found in pod "{name}"')
+        found = self._registry.view(pod.metadata.uid or "").instances(container)
+        found = tuple(one for one in found if one.log_path)
+        if options.previous:
+            if len(found) < 2:
+                raise bad_request(
+                    f'previous terminated container "{container}" in pod "{name}" not found'
+                )
+            return found[1]
+        if not found:
+            reason = _waiting_reason(pod, container)
+            raise bad_request(
+                f'container "{container}" in pod "{name}" is waiting to start: {reason}'
+            )
+        return found[0]
+
+    async def _pieces(
+        self, file: LogFile, options: LogOptions, pod: Pod, detail: ContainerDetail
+    ) -> AsyncIterator[bytes]:
+        """The log piece by piece; an empty one whenever it waits for more."""
+        if options.tail_lines is not None:
+            await asyncio.to_thread(file.seek_tail, options.tail_lines)
+        shown = LogFilter(options)
+        while not shown.full:
+            ended = not options.follow or not self._runs(pod, detail)
+            data = await asyncio.to_thread(file.read)
+            if data:
+                yield shown.feed(data)
+            elif ended:
+                return
+            else:
+                yield b""
+                await asyncio.sleep(FOLLOW_INTERVAL_S)
+
+    def _runs(self, pod: Pod, detail: ContainerDetail) -> bool:
+        view = self._registry.view(pod.metadata.uid or "")
+        wanted = detail.container.id
+        return any(
+            one.container.id == wanted and one.container.state is ContainerState.RUNNING
+            for one in view.containers
+        )
+
+
+def _waiting_reason(pod: Pod, container: str) -> str:
+    known = pod.status
+    listed = (
+        known.initContainerStatuses,
+        known.containerStatuses,
+        known.ephemeralContainerStatuses,
+    )
+    for status in (status for statuses in listed for status in statuses or ()):
+        if status.name == container and status.state and status.state.waiting:
+            return status.state.waiting.reason or "ContainerCreating"
+    return "ContainerCreating"

@@ -1,0 +1,152 @@
+"""How often the runtime was called, how often in vain, and how long it took, by kind of call.
+
+Metric names, labels and buckets are the reference agent's (`runtime_operations_*`).
+
+Requests to the agent, counted: how many, how long, how many at the moment.
+
+Labels come from a closed list, never from what a caller wrote (nodeagent.md §4.1). Refused requests
+count too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from orch.component.diagnostics.metrics import Registry
+
+_LABELS = ("operation_type",)
+_BUCKETS_S = tuple(0.005 * 2.5**n for n in range(14))
+_WORDS = re.compile(r"(?<!^)(?=[A-Z])")
+_SPECIAL = {"UpdateContainerResources": "update_container", "Resume": "resume_container"}
+
+
+@dataclass(slots=True)
+class _Calls:
+    errors: int = 0
+    total_s: float = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS_S) + 1))
+
+
+class RuntimeOperations(Collector):
+    """Register it; its `observe` is what a CriRuntime tells of its calls."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _Calls] = {}
+
+    def observe(self, operation: str, duration_s: float, failed: bool) -> None:
+        """Count one call of the CRI method `operation`."""
+        calls = self._calls.setdefault(operation_type(operation), _Calls())
+        calls.counts[bisect.bisect_left(_BUCKETS_S, duration_s)] += 1
+        calls.total_s += duration_s
+        calls.errors += failed
+
+    def collect(self) -> Iterator[Metric]:
+        made = CounterMetricFamily(
+            "nodeagent_runtime_operations",
+            "[ALPHA] Calls of the container runtime, by operation.",
+            labels=_LABELS,
+        )
+        failed = CounterMetricFamily(
+            "nodeagent_runtime_operations_errors",
+            "[ALPHA] Calls of the container runtime that failed, by operation.",
+            labels=_LABELS,
+        )
+        took = HistogramMetricFamily(
+            "nodeagent_runtime_operations_duration_seconds",
+            "[ALPHA] Duration of the calls of the container runtime, by operation.",
+            labels=_LABELS,
+        )
+        for name, calls in sorted(self._calls.items()):
+            made.add_metric([name], sum(calls.counts))
+            if calls.errors:
+                failed.add_metric([name], calls.errors)
+            took.add_metric([name], _cumulative(calls.counts), calls.total_s)
+        yield from (made, failed, took)
+
+
+def operation_type(operation: str) -> str:
+    """`RunPodSandbox` → `run_podsandbox`, as the reference agent writes it."""
+    if special := _SPECIAL.get(operation):
+        return special
+    return _WORDS.sub("_", operation.replace("PodSandbox", "Podsandbox")).lower()
+
+
+def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
+    bounds = [*(f"{bound:.6g}" for bound in _BUCKETS_S), "+Inf"]
+    sums = [sum(counts[: index + 1]) for index in range(len(counts))]
+    return list(zip(bounds, map(float, sums), strict=True))
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_METHODS = frozenset(
+    ("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT")
+)  # as the reference has them: PATCH is among the others
+_PATHS = frozenset(
+    (
+        "checkpoint", "checkpoints", "configz", "containerLogs", "flagz", "healthz", "livez",
+        "pods", "readyz", "runningpods", "stats", "statusz",
+    )
+)  # fmt: skip
+_METRICS = frozenset(("resource", "containerstats", "probes", "slis"))
+_REQUEST_LABELS = ("method", "path", "server_type", "long_running")
+OTHER = "other"
+
+
+class HttpMetrics:
+    """The three families; `middleware` counts for one kind of port."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._requests = registry.counter(
+            "nodeagent_http_requests_total",
+            "Number of the http requests received since the server started",
+            _REQUEST_LABELS,
+        )
+        self._durations = registry.histogram(
+            "nodeagent_http_requests_duration_seconds",
+            "Duration in seconds to serve http requests",
+            _REQUEST_LABELS,
+        )
+        self._inflight = registry.gauge(
+            "nodeagent_http_inflight_requests",
+            "Number of the inflight http requests",
+            _REQUEST_LABELS,
+        )
+
+    def middleware(self, server_type: str) -> Any:
+        """`readwrite` for the secure port, `readonly` for the one without authentication."""
+
+        @web.middleware
+        async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
+            method = request.method if request.method in _METHODS else OTHER
+            labels = (method, bucket(request.path), server_type, "false")
+            loop = asyncio.get_running_loop()
+            begun_s = loop.time()
+            self._requests.labels(*labels).inc()
+            inflight = self._inflight.labels(*labels)
+            inflight.inc()
+            try:
+                return await handler(request)
+            finally:
+                inflight.dec()
+                self._durations.labels(*labels).observe(loop.time() - begun_s)
+
+        return count
+
+
+def bucket(path: str) -> str:
+    """The first part of a path that is served, `metrics/x` for the pages below it, else `other`."""
+    first, _, rest = path.strip("/").partition("/")
+    if first == "metrics":
+        second = rest.partition("/")[0]
+        return f"metrics/{second}" if second in _METRICS else (OTHER if rest else "metrics")
+    return first if first in _PATHS else OTHER

@@ -1,0 +1,200 @@
+"""Collecting the facts of the node object: machine, latest sample, runtime, images, addresses.
+
+The adapter between those who measure and the pure functions of `node`. Whatever may hang (name
+lookup, the runtime's image list) has a deadline and keeps its last answer; nothing here makes the
+status late or fails it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+from nodeagent.node.rules import addresses
+from nodeagent.node.rules.addresses import Candidates
+from nodeagent.node.rules.facts import (
+    AddressFacts,
+    FilesystemFacts,
+    ImageFacts,
+    MachineFacts,
+    NodeFacts,
+    UsageFacts,
+)
+from nodeagent.runtime import verdict
+from nodeagent.runtime.base import ContainerRuntime, Image, RuntimeCallError
+from nodeagent.runtime.verdict import RuntimeHealth
+from nodeagent.stats.host.machine import HostFacts
+from nodeagent.stats.samples import FsSample, Sample
+from orch.client.resolver import Resolver
+
+log = logging.getLogger(__name__)
+
+_REFRESH_S = 60.0  # images and addresses
+_DEADLINE_S = 5.0
+_ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
+
+
+class FactsCollector:
+    """`sample` and `health` give what is known now; `problems` other reasons not to be Ready.
+
+    `store_excess` gives the bytes of checkpoints that may not be there; None: not looked at.
+    """
+
+    def __init__(
+        self,
+        machine: MachineFacts,
+        *,
+        node_ip: str = "",
+        sample: Callable[[], Sample | None],
+        health: Callable[[], RuntimeHealth],
+        runtime: ContainerRuntime | None = None,
+        problems: Callable[[], Sequence[str]] = tuple,
+        store_excess: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self._machine = machine
+        self._node_ip = node_ip
+        self._sample = sample
+        self._health = health
+        self._runtime = runtime
+        self._problems = problems
+        self._store_excess = store_excess
+        self._resolver = Resolver()
+        self._images: tuple[ImageFacts, ...] = ()
+        self._addresses: tuple[AddressFacts, ...] | None = None
+        self._refresh_due_s = 0.0
+        self._lookup_failed = False
+
+    async def collect(self) -> NodeFacts:
+        """The facts of this moment; late parts are those of the last minute."""
+        now_s = asyncio.get_running_loop().time()
+        health = self._health()
+        if now_s >= self._refresh_due_s or self._addresses is None:
+            await self._refresh_addresses()
+            if await self._refresh_images(health, now_s):
+                self._refresh_due_s = now_s + _REFRESH_S
+        return NodeFacts(
+            time_s=asyncio.get_running_loop().time(),
+            machine=self._machine,
+            usage=usage_facts(self._sample(), self._store_excess()),
+            runtime=health,
+            images=self._images,
+            addresses=self._addresses or (),
+            problems=tuple(self._problems()),
+        )
+
+    async def _refresh_addresses(self) -> None:
+        hostname = self._machine.hostname
+        resolved: tuple[str, ...] = ()
+        if not self._node_ip:
+            try:
+                async with asyncio.timeout(_DEADLINE_S):
+                    resolved = await self._own_addresses(hostname)
+            except (OSError, TimeoutError) as error:
+                if not self._lookup_failed:
+                    kept = "as it was" if self._addresses else "that of the default route"
+                    log.info(
+                        "the host name %s does not resolve (%s): the node's address is %s",
+                        hostname,
+                        str(error) or "no answer",
+                        kept,
+                    )
+                self._lookup_failed = True
+                if self._addresses:
+                    return
+            else:
+                self._lookup_failed = False
+        candidates = Candidates(hostname, self._node_ip, resolved, _default_route_address())
+        self._addresses = addresses.choose(candidates)
+
+    async def _own_addresses(self, hostname: str) -> tuple[str, ...]:
+        """Addresses of the name that this machine really has."""
+        found = await self._resolver.resolve(hostname, family=socket.AF_UNSPEC)
+        return tuple(
+            dict.fromkeys(one["host"] for one in found if _is_local(one["family"], one["host"]))
+        )
+
+    async def _refresh_images(self, health: RuntimeHealth, now_s: float) -> bool:
+        """False while the runtime has not told anything yet: ask again with the next round."""
+        if self._runtime is None or verdict.is_down(health, now_s):
+            return True
+        if health.last_good_s is None:
+            return False
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                images = await self._runtime.images()
+        except (RuntimeCallError, TimeoutError) as error:
+            log.debug("the list of images stays as it was: %s", error)
+        else:
+            self._images = tuple(image_facts(image) for image in images)
+        return True
+
+
+def machine_facts(
+    host: HostFacts, *, hostname: str = "", hugepages_bytes: Mapping[int, int] | None = None
+) -> MachineFacts:
+    """`hostname` replaces the machine's own (--hostname-override)."""
+    return MachineFacts(
+        cpu_count=host.cpu_count,
+        memory_bytes=host.memory_bytes,
+        hostname=hostname or host.hostname,
+        architecture=host.architecture,
+        operating_system=host.operating_system,
+        kernel_version=host.kernel_version,
+        os_image=host.os_image,
+        machine_id=host.machine_id,
+        system_uuid=host.system_uuid,
+        boot_id=host.boot_id,
+        hugepages_bytes=hugepages_bytes or {},
+    )
+
+
+def usage_facts(sample: Sample | None, store_excess: int | None = None) -> UsageFacts:
+    """Memory is available when it is not in the working set of the whole machine."""
+    if sample is None:
+        return UsageFacts(checkpoint_excess_bytes=store_excess)
+    node = sample.node
+    memory = node.cgroup.memory if node.cgroup else None
+    working_set = memory.working_set_bytes if memory else None
+    known = working_set is not None and node.memory_bytes > 0
+    return UsageFacts(
+        memory_available_bytes=max(0, node.memory_bytes - (working_set or 0)) if known else None,
+        memory_working_set_bytes=working_set,
+        node_fs=_filesystem_facts(node.fs),
+        image_fs=_filesystem_facts(node.image_fs),
+        pids_in_use=node.rlimit.running if node.rlimit else None,
+        pids_max=node.rlimit.max_pids if node.rlimit else None,
+        checkpoint_excess_bytes=store_excess,
+    )
+
+
+def image_facts(image: Image) -> ImageFacts:
+    return ImageFacts((*image.digests, *image.tags), image.size_bytes)
+
+
+def _filesystem_facts(fs: FsSample | None) -> FilesystemFacts:
+    if fs is None:
+        return FilesystemFacts()
+    return FilesystemFacts(fs.available_bytes, fs.capacity_bytes, fs.inodes_free, fs.inodes)
+
+
+def _is_local(family: int, address: str) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _default_route_address() -> str | None:
+    """The address packets to elsewhere would carry; nothing is sent. None without a route."""
+    for target, family in _ELSEWHERE:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((target, 9))
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return None

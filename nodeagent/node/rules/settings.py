@@ -1,0 +1,102 @@
+"""What the node object takes from configuration and flags, checked once at start; pure.
+
+`node_settings` turns the configuration into numbers and refuses what cannot work. Whether a
+reservation fits the machine is known only with its capacity: see `capacity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.config.types import NodeAgentConfiguration, NodeProvider
+from nodeagent.node.rules import addresses, capacity, labels, pressure
+from nodeagent.node.rules.facts import MachineFacts
+from nodeagent.node.rules.pressure import Threshold
+from orch.component.flags.features import Features, Stage
+from orch.wire.records.core import Taint
+
+DECLARED_FEATURES_GATE = "NodeDeclaredFeatures"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """`reserved` counts cpu in thousandths and everything else in units."""
+
+    node_name: str
+    agent_version: str
+    agent_port: int
+    labels: Mapping[str, str] = field(default_factory=dict)  # beyond those every node has
+    taints: tuple[Taint, ...] = ()
+    max_pods: int = 110
+    pods_per_core: int = 0
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    thresholds: tuple[Threshold, ...] = ()
+    pressure_transition_s: float = 300.0
+    max_images: int = 50
+    declared_features: tuple[str, ...] | None = None  # None: the gate is off
+    register: bool = True
+
+
+def node_settings(
+    config: NodeAgentConfiguration,
+    *,
+    node_name: str,
+    agent_version: str,
+    agent_port: int,
+    node_labels: Mapping[str, str],
+    features: Features,
+    provider: NodeProvider | None = None,
+) -> NodeSettings:
+    """ValueError with one sentence per mistake: labels that must not be set, bad quantities."""
+    problems = labels.node_label_problems(node_labels)
+    if problems:
+        raise ValueError("; ".join(problems))
+    reclaim = config.evictionMinimumReclaim
+    return NodeSettings(
+        node_name=node_name,
+        agent_version=agent_version,
+        agent_port=agent_port,
+        labels={**_provided(provider or config.nodeProvider), **node_labels},
+        taints=tuple(_taint(t.key, t.value, t.effect) for t in config.registerWithTaints),
+        max_pods=config.maxPods,
+        pods_per_core=config.podsPerCore,
+        reserved=capacity.parse_reserved(config.systemReserved, config.nodeagentReserved),
+        thresholds=(
+            *pressure.parse_thresholds(config.evictionHard, min_reclaim=reclaim),
+            *pressure.parse_thresholds(
+                config.evictionSoft, grace_s=config.evictionSoftGracePeriod, min_reclaim=reclaim
+            ),
+            pressure.CHECKPOINT_STORE,
+        ),
+        pressure_transition_s=config.evictionPressureTransitionPeriod,
+        max_images=config.nodeStatusMaxImages,
+        declared_features=_declared(features),
+        register=config.registerNode,
+    )
+
+
+def start_problems(settings: NodeSettings, machine: MachineFacts, node_ip: str) -> list[str]:
+    """Why the agent must not start like this on this machine, one sentence each."""
+    amounts = {capacity.CPU: machine.cpu_count * 1000, capacity.MEMORY: machine.memory_bytes}
+    known = {resource: amount for resource, amount in amounts.items() if amount}
+    problems = capacity.reservation_problems(known, settings.reserved)
+    address = addresses.node_ip_problem(node_ip)
+    return [*problems, *([address] if address else [])]
+
+
+def _provided(provider: NodeProvider) -> dict[str, str]:
+    return labels.provider_labels(provider.zone, provider.region, provider.instanceType)
+
+
+def _taint(key: str, value: str, effect: str) -> Taint:
+    return Taint(key=key, value=value or None, effect=effect)
+
+
+def _declared(features: Features) -> tuple[str, ...] | None:
+    """What is on and still in development, while the gate that publishes it is on."""
+    if not features.enabled(DECLARED_FEATURES_GATE):
+        return None
+    return tuple(
+        gate.name for gate, is_on in features.all() if is_on and gate.stage is not Stage.STABLE
+    )

@@ -1,0 +1,144 @@
+"""The Node object: the one to register, the status to report, and whether that is new; pure.
+
+Facts and settings in, records out. Comparison ignores what only says "still here": the order of
+conditions and their heartbeat times (pkg/kubelet/kubelet_node_status.go).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodeagent.node.rules import capacity, conditions, labels
+from nodeagent.node.rules.conditions import Verdict
+from nodeagent.node.rules.facts import ImageFacts, NodeFacts
+from nodeagent.node.rules.pressure import PressureState
+from nodeagent.node.rules.settings import NodeSettings
+from orch.wire.records.core import (
+    ContainerImage,
+    DaemonEndpoint,
+    Node,
+    NodeAddress,
+    NodeDaemonEndpoints,
+    NodeSpec,
+    NodeStatus,
+    NodeSystemInfo,
+)
+from orch.wire.records.meta import ObjectMeta
+
+NAMES_PER_IMAGE = 5
+
+
+def verdicts(settings: NodeSettings, facts: NodeFacts, state: PressureState) -> tuple[Verdict, ...]:
+    """What the agent says of each condition now."""
+    amounts = _capacity(settings, facts)
+    return conditions.judge(facts, state, amounts, transition_s=settings.pressure_transition_s)
+
+
+def initial_node(settings: NodeSettings, facts: NodeFacts, state: PressureState, now: str) -> Node:
+    """The object to register; labels of --node-labels win over the default ones."""
+    return Node(
+        metadata=ObjectMeta(name=settings.node_name, labels=wanted_labels(settings, facts)),
+        spec=NodeSpec(taints=list(settings.taints) or None),
+        status=node_status(settings, facts, verdicts(settings, facts, state), None, now),
+    )
+
+
+def wanted_labels(settings: NodeSettings, facts: NodeFacts) -> dict[str, str]:
+    machine = facts.machine
+    default = labels.default_labels(
+        machine.hostname, machine.operating_system, machine.architecture
+    )
+    return {**default, **settings.labels}
+
+
+def node_status(
+    settings: NodeSettings,
+    facts: NodeFacts,
+    verdicts: tuple[Verdict, ...],
+    existing: NodeStatus | None,
+    now: str,
+) -> NodeStatus:
+    """The status to report, on top of `existing` (None at registration), stamped `now`."""
+    amounts = _capacity(settings, facts)
+    usable = capacity.allocatable(amounts, settings.reserved, settings.thresholds)
+    before = existing.conditions if existing else None
+    features = settings.declared_features
+    return NodeStatus(
+        capacity=capacity.as_texts(amounts),
+        allocatable=capacity.as_texts(usable),
+        conditions=conditions.stamped(verdicts, before, now),
+        addresses=[NodeAddress(type=a.type, address=a.address) for a in facts.addresses],
+        daemonEndpoints=_endpoints(settings.agent_port),
+        nodeInfo=_node_info(settings, facts),
+        images=_images(facts.images, settings.max_images),
+        declaredFeatures=sorted(set(features)) if features is not None else None,
+    )
+
+
+def differs(before: NodeStatus, after: NodeStatus) -> bool:
+    """Whether `after` says something new; what only others write into a status does not count."""
+    return _comparable(before) != _comparable(after)
+
+
+def patch(before: NodeStatus, after: NodeStatus) -> dict[str, Any]:
+    """The merge patch of the status: each top-level field that changed, whole."""
+    old, new = before.to_wire(), after.to_wire()
+    changed = {name: value for name, value in new.items() if old.get(name) != value}
+    gone = {
+        name: None for name in ("declaredFeatures", "images") if name in old and name not in new
+    }
+    return {"status": {**changed, **gone}}
+
+
+def _comparable(status: NodeStatus) -> dict[str, Any]:
+    data = status.to_wire()
+    listed = sorted(data.get("conditions") or (), key=lambda condition: str(condition["type"]))
+    for condition in listed:
+        condition.pop("lastHeartbeatTime", None)
+    data["conditions"] = listed
+    return {name: data[name] for name in NodeStatus.model_fields if data.get(name)}
+
+
+def _capacity(settings: NodeSettings, facts: NodeFacts) -> dict[str, int]:
+    return capacity.capacity(
+        facts, max_pods=settings.max_pods, pods_per_core=settings.pods_per_core
+    )
+
+
+def _endpoints(port: int) -> NodeDaemonEndpoints:
+    endpoint = DaemonEndpoint(Port=port)
+    return NodeDaemonEndpoints(nodeagentEndpoint=endpoint, kubeletEndpoint=endpoint)
+
+
+def _node_info(settings: NodeSettings, facts: NodeFacts) -> NodeSystemInfo:
+    machine = facts.machine
+    return NodeSystemInfo(
+        machineID=machine.machine_id,
+        systemUUID=machine.system_uuid,
+        bootID=machine.boot_id,
+        kernelVersion=machine.kernel_version,
+        osImage=machine.os_image,
+        containerRuntimeVersion=_runtime_version(facts),
+        kubeletVersion=settings.agent_version,
+        kubeProxyVersion=settings.agent_version,
+        operatingSystem=machine.operating_system,
+        architecture=machine.architecture,
+    )
+
+
+def _runtime_version(facts: NodeFacts) -> str:
+    """`containerd://2.1.9`; "" without a runtime, `remote://Unknown` before it told."""
+    if facts.runtime.absent:
+        return ""
+    version = facts.runtime.version
+    return f"{version.name}://{version.version}" if version else "remote://Unknown"
+
+
+def _images(images: tuple[ImageFacts, ...], limit: int) -> list[ContainerImage]:
+    """The largest first, at most `limit` (-1: all)."""
+    ordered = sorted(images, key=lambda image: (-image.size_bytes, image.names))
+    kept = ordered if limit < 0 else ordered[:limit]
+    return [
+        ContainerImage(names=list(image.names[:NAMES_PER_IMAGE]), sizeBytes=image.size_bytes)
+        for image in kept
+    ]

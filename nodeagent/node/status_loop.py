@@ -1,0 +1,267 @@
+"""The status loop: registers the node, then keeps its status at the API server true.
+
+Facts become a status by the pure functions of `node`; this module asks for them, compares with the
+node as last seen, and patches when something is new or the report is due. A patch carries the
+version it was computed from, so that it never overwrites what it has not seen. The node is watched,
+so that a change made by others is answered at once. Timing: pkg/kubelet/kubelet_node_status.go.
+
+Registering the node: create its object, or adopt and repair the one that is there.
+
+What the object contains is `node.status`; when to try again is `statusloop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from nodeagent.node.rules import conditions, labels, pressure, status
+from nodeagent.node.rules.facts import NodeFacts
+from nodeagent.node.rules.pressure import PressureState
+from nodeagent.node.rules.settings import NodeSettings
+from orch.client.events import EventRecorder
+from orch.client.informer import Informer
+from orch.client.resources import ApiClient
+from orch.client.transport import TransportError
+from orch.component.process import clock
+from orch.component.process.clock import Now
+from orch.component.process.loops import Backoff
+from orch.wire import times
+from orch.wire.errors import ApiError
+from orch.wire.records.core import Node
+
+log = logging.getLogger(__name__)
+
+
+async def register(client: ApiClient, wanted: Node, *, create: bool) -> Node:
+    """The node's object at the API server; without `create`, somebody else has to make it.
+
+    An object that exists keeps everything but the default labels. Raises what the client raises.
+    """
+    if create:
+        try:
+            return await client.create(wanted)
+        except ApiError as error:
+            if error.reason not in ("AlreadyExists", "Forbidden"):
+                raise
+    node = await client.get(Node, wanted.metadata.name)
+    changes = labels.repairs(node.metadata.labels or {}, wanted.metadata.labels or {})
+    if not changes:
+        return node
+    return await client.patch(Node, node.metadata.name, {"metadata": {"labels": changes}})
+
+
+JITTER = 0.04
+TRIES = 5
+FAST_S, FAST_FOR_S = 0.1, 120.0
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 7.0  # between tries to register
+MOST_CAUSES = 20  # said in one outage: a server may word each refusal anew
+
+
+@dataclass(frozen=True, slots=True)
+class StatusTimes:
+    """How often the status is computed, and how long it may go unreported without news."""
+
+    update_s: float = 10.0
+    report_s: float = 300.0
+    now: Now = clock.utc_now
+    rand: Callable[[], float] = random.random
+
+
+class StatusLoop:
+    """`collect` gives the facts of the moment and must have deadlines of its own.
+
+    `settled` is awaited before the first report: until the facts are more than a guess.
+
+    Without a client (standalone) it does nothing. Read for metrics and health: `reports`,
+    `failures` (rounds), `last_report_s` (loop time), `registered`, `ready`, `pressure`.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient | None,
+        settings: NodeSettings,
+        collect: Callable[[], Awaitable[NodeFacts]],
+        *,
+        times: StatusTimes = StatusTimes(),
+        events: EventRecorder | None = None,
+        settled: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.reports = 0
+        self.failures = 0
+        self.last_report_s: float | None = None
+        self.registered = False
+        self.ready = False
+        self.pressure = PressureState()
+        self._client = client
+        self._settings = settings
+        self._collect = collect
+        self._times = times
+        self._settled = settled
+        self._events = events or EventRecorder(None, "nodeagent")
+        self._node: Node | None = None  # as last seen
+        self._report_due_s = 0.0
+        self._causes: set[str] = set()  # why reporting fails, as was said
+        self._gone = False  # from the API server, as was said
+        self._wake = asyncio.Event()
+
+    @property
+    def node(self) -> Node | None:
+        """The node as last seen at the API server; None before it is registered."""
+        return self._node
+
+    def serve_on(self, port: int) -> None:
+        """Tell the port the agent really listens on; before `run`."""
+        self._settings = replace(self._settings, agent_port=port)
+
+    def retime(self, *, update_s: float, report_s: float) -> None:
+        """Compute and report at other intervals from the coming round on."""
+        self._times = replace(self._times, update_s=update_s, report_s=report_s)
+
+    def wake(self) -> None:
+        """Something changed that the status shows: compute it now."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Register and report, for ever."""
+        if self._client is None:
+            log.info("running standalone: no API server is configured, the node is not reported")
+            await asyncio.Event().wait()
+            return
+        if self._settled:
+            await self._settled()
+        loop = asyncio.get_running_loop()
+        fast_until_s = loop.time() + FAST_FOR_S
+        backoff = Backoff(FIRST_DELAY_S, 2.0, LONGEST_DELAY_S)
+        while True:
+            succeeded = await self._round(self._client)
+            if not self.registered:
+                await asyncio.sleep(backoff.next())
+                continue
+            starting = succeeded and not self.ready and loop.time() < fast_until_s
+            await self._pause(FAST_S if starting else self._update_s())
+
+    def saw(self, node: Node | None) -> None:
+        """The API server shows the node, or that it is gone: answer what others changed."""
+        known = self._node
+        if not self.registered:
+            return
+        version = node.metadata.resourceVersion if node else None
+        if known is None or version != known.metadata.resourceVersion:
+            self._node = node
+            self.wake()
+
+    async def watch(self) -> None:
+        """Follow the node's object at the API server, for ever."""
+        if self._client is None:
+            await asyncio.Event().wait()
+            return
+        name = self._settings.node_name
+        informer = Informer(
+            self._client,
+            Node,
+            field_selector=f"metadata.name={name}",
+            on_change=lambda: self.saw(informer.objects().get(name)),
+        )
+        await informer.run()
+
+    async def _round(self, client: ApiClient) -> bool:
+        """One report if one is due; False when the API server could not be told."""
+        facts = await self._collect()
+        seen = pressure.observe(facts.usage)
+        self.pressure = pressure.step(self.pressure, self._settings.thresholds, seen, facts.time_s)
+        error: Exception | None = None
+        for number in range(TRIES if self.registered else 1):
+            try:
+                await self._update(client, await self._current(client, facts), facts)
+            except (ApiError, TransportError) as refusal:
+                error = refusal
+                self._node = None  # read it anew
+                if number > 0:
+                    await client.transport.reset()
+            else:
+                self._succeeded()
+                return True
+        self._failed(error)
+        return False
+
+    async def _current(self, client: ApiClient, facts: NodeFacts) -> Node:
+        """The node as last seen, else as it is, else registered."""
+        if self._node is not None:
+            return self._node
+        if self.registered:
+            try:
+                return await client.get(Node, self._settings.node_name)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                if not self._gone:
+                    self._gone = True
+                    log.warning("node %s is gone from the API server", self._settings.node_name)
+        return await self._register(client, facts)
+
+    async def _register(self, client: ApiClient, facts: NodeFacts) -> Node:
+        now = times.format_time(self._times.now())
+        wanted = status.initial_node(self._settings, facts, self.pressure, now)
+        node = await register(client, wanted, create=self._settings.register)
+        log.info("node %s is registered", self._settings.node_name)
+        self.registered, self._gone = True, False
+        self._note_reboot(node, facts)
+        return node
+
+    async def _update(self, client: ApiClient, node: Node, facts: NodeFacts) -> None:
+        verdicts = status.verdicts(self._settings, facts, self.pressure)
+        now = times.format_time(self._times.now())
+        wanted = status.node_status(self._settings, facts, verdicts, node.status, now)
+        now_s = asyncio.get_running_loop().time()
+        fresh = status.differs(node.status, wanted)
+        if fresh or now_s >= self._report_due_s:
+            patch = status.patch(node.status, wanted)
+            patch["metadata"] = {"resourceVersion": node.metadata.resourceVersion}
+            self._node = await client.patch(Node, node.metadata.name, patch, subresource="status")
+            self._reported(now_s, is_moved=fresh or self.last_report_s is None)
+            for verdict in conditions.transitions(verdicts, node.status.conditions):
+                text = f"Node {node.metadata.name} status is now: {verdict.event}"
+                self._events.note(node, "Normal", verdict.event, text)
+        else:
+            self._node = node
+        self.ready = verdicts[-1].status == "True"
+
+    def _reported(self, now_s: float, *, is_moved: bool) -> None:
+        """The next report without news is moved after news and at the start, to spread nodes."""
+        share = 0.5 + self._times.rand() if is_moved else 1.0
+        self._report_due_s = now_s + self._times.report_s * share
+        self.last_report_s = now_s
+        self.reports += 1
+
+    def _note_reboot(self, node: Node, facts: NodeFacts) -> None:
+        before = node.status.nodeInfo.bootID if node.status.nodeInfo else ""
+        if before and facts.machine.boot_id and before != facts.machine.boot_id:
+            text = f"Node {node.metadata.name} has been rebooted, boot id: {facts.machine.boot_id}"
+            self._events.note(node, "Warning", "Rebooted", text)
+
+    def _succeeded(self) -> None:
+        if self._causes:
+            self._causes.clear()
+            log.info("the status of node %s is reported again", self._settings.node_name)
+
+    def _failed(self, error: Exception | None) -> None:
+        self.failures += 1
+        if str(error) not in self._causes and len(self._causes) < MOST_CAUSES:
+            self._causes.add(str(error))
+            name = self._settings.node_name
+            log.warning("cannot report the status of node %s, trying on: %s", name, error)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait until `pause_s` has passed or somebody wakes the loop."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._wake.wait()
+        self._wake.clear()
+
+    def _update_s(self) -> float:
+        return self._times.update_s * (1 + self._times.rand() * JITTER)

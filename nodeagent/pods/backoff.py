@@ -1,0 +1,104 @@
+"""The failed steps of one pod: what went wrong, and when to try again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from nodeagent.pods.actions import Trouble
+from nodeagent.pods.decide.plan import SANDBOX
+from nodeagent.runtime.base import RuntimeCallError, RuntimeUnavailable
+from orch.component.process.loops import Backoff
+
+_PULL_REASONS = ("ErrImagePull", "RegistryUnavailable")
+_FRESH_S = 3.0  # so long the error itself is shown, then that its repetition waits
+
+
+class StepFailed(Exception):
+    """A step for `subject` (a container's name, `SANDBOX` for the pod as a whole) failed.
+
+    With `awaits`, the path of a file that is missing, its appearance ends the waiting.
+    """
+
+    def __init__(self, subject: str, reason: str, message: str, *, awaits: str = "") -> None:
+        super().__init__(message)
+        self.subject = subject
+        self.reason = reason
+        self.awaits = awaits
+
+
+@dataclass
+class _Failure:
+    reason: str
+    message: str
+    since_s: float
+    until_s: float
+    awaits: str
+
+
+@contextlib.asynccontextmanager
+async def failing_as(reason: str, subject: str = SANDBOX) -> AsyncIterator[None]:
+    """Turn what the runtime refuses into a StepFailed; a runtime that is away stays one."""
+    try:
+        yield
+    except RuntimeUnavailable:
+        raise
+    except RuntimeCallError as error:
+        raise StepFailed(subject, reason, str(error)) from error
+
+
+class Troubles:
+    """Failures by subject; times are the event loop's."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, _Failure] = {}
+        self._backoffs: dict[str, Backoff] = {}
+
+    def note(self, failed: StepFailed, now_s: float) -> bool:
+        """Remember a failure; True when it is news, False when it is the same again."""
+        backoff = self._backoffs.setdefault(failed.subject, _backoff(failed.subject))
+        before = self._failures.get(failed.subject)
+        known = before is not None and (before.reason, before.message) == (
+            failed.reason,
+            str(failed),
+        )
+        self._failures[failed.subject] = _Failure(
+            failed.reason, str(failed), now_s, now_s + backoff.next(), failed.awaits
+        )
+        return not known
+
+    def clear(self, subject: str) -> None:
+        """The step succeeded."""
+        self._failures.pop(subject, None)
+        self._backoffs.pop(subject, None)
+
+    def awaited(self) -> list[str]:
+        """Files whose appearance makes a new try worthwhile."""
+        return [failure.awaits for failure in self._failures.values() if failure.awaits]
+
+    def retry(self, path: str) -> None:
+        """The file is there: try again at once what waited for it."""
+        for failure in self._failures.values():
+            if failure.awaits == path:
+                failure.until_s = failure.since_s
+                failure.awaits = ""
+
+    def active(self, now_s: float) -> dict[str, Trouble]:
+        """What failed last and has not succeeded since; to be tried again after `remaining_s`."""
+        return {subject: _shown(failure, now_s) for subject, failure in self._failures.items()}
+
+
+def _backoff(subject: str) -> Backoff:
+    return Backoff(1.0, 2.0, 60.0) if subject == SANDBOX else Backoff(10.0, 2.0, 300.0)
+
+
+def _shown(failure: _Failure, now_s: float) -> Trouble:
+    """A failed pull is shown as such at first, then as a back-off."""
+    remaining_s = max(0.0, failure.until_s - now_s)
+    fresh_s = failure.since_s + _FRESH_S - now_s
+    if failure.reason not in _PULL_REASONS:
+        return Trouble(failure.reason, failure.message, remaining_s)
+    if fresh_s > 0:
+        return Trouble(failure.reason, failure.message, min(remaining_s, fresh_s))
+    return Trouble("ImagePullBackOff", f"Back-off pulling image: {failure.message}", remaining_s)

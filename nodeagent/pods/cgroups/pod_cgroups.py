@@ -1,0 +1,180 @@
+"""The cgroups of pods, in every hierarchy the host has: made with the pod, gone with it.
+
+Works on cgroup v1, hybrid and v2 below an injected root. Containers' own cgroups are the
+runtime's; this module makes their parents, `<parent>[/burstable|/besteffort]/pod<uid>`, and sets
+what bounds each pod as a whole and what the classes of service share. Not being allowed to is no
+reason not to run the pod: it is logged once.
+
+What bounds a pod as a whole: cgroup file → value, for cgroup v1 and v2; pure.
+
+The pod gets the sum of what its containers ask for, and is limited only when each of them is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from nodeagent.pods import counts
+from nodeagent.pods.cgroups import tree
+from nodeagent.pods.cgroups.tree import CgroupError as CgroupError
+from nodeagent.pods.counts import Timings
+from nodeagent.pods.spec import qos, spec
+from orch.wire import quantity
+from orch.wire.records.pods import Pod
+
+log = logging.getLogger(__name__)
+
+
+def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
+    """The files to write in the pod's cgroup; those a hierarchy does not have are for another."""
+    limits = [qos.limits(c) for c in pod.spec.containers]
+    shares = spec.cpu_shares(_requested_milli(pod))
+    bounds = share_bound(shares, unified=unified)
+    if all("cpu" in one for one in limits):
+        quota = spec.cpu_quota_usec(sum(quantity.to_milli(one["cpu"]) for one in limits))
+        if quota and unified:
+            bounds["cpu.max"] = f"{quota} {spec.CFS_PERIOD_USEC}"
+        elif quota:
+            bounds["cpu.cfs_period_us"] = str(spec.CFS_PERIOD_USEC)
+            bounds["cpu.cfs_quota_us"] = str(quota)
+    if all("memory" in one for one in limits):
+        total_bytes = sum(quantity.to_bytes(one["memory"]) for one in limits)
+        bounds["memory.max" if unified else "memory.limit_in_bytes"] = str(total_bytes)
+    return bounds
+
+
+def class_shares(pods: Iterable[Pod]) -> dict[str, int]:
+    """cpu shares of the classes that have a cgroup of their own: BestEffort gets the least."""
+    burstable = (pod for pod in pods if qos.qos_class(pod) == qos.BURSTABLE)
+    return {
+        qos.BURSTABLE: spec.cpu_shares(sum(map(_requested_milli, burstable))),
+        qos.BEST_EFFORT: spec.MIN_CPU_SHARES,
+    }
+
+
+def share_bound(shares: int, *, unified: bool) -> dict[str, str]:
+    """The file that gives a cgroup its cpu shares."""
+    return {"cpu.weight": str(cpu_weight(shares))} if unified else {"cpu.shares": str(shares)}
+
+
+def _requested_milli(pod: Pod) -> int:
+    return sum(quantity.to_milli(qos.requests(c).get("cpu", 0)) for c in pod.spec.containers)
+
+
+def cpu_weight(shares: int) -> int:
+    """cpu.weight 1 to 10000 for shares 2 to 262144, as runtimes convert it."""
+    return 1 + (shares - spec.MIN_CPU_SHARES) * 9999 // (spec.MAX_CPU_SHARES - spec.MIN_CPU_SHARES)
+
+
+_TRIES = 20
+_PAUSE_S = 0.1
+
+T = TypeVar("T")
+
+
+class PodCgroups:
+    """`parent` is the cgroup that holds all pods, `/orchpods`; `root` where hierarchies are.
+
+    What takes how long is told to `times`.
+    """
+
+    def __init__(self, parent: str, times: Timings, *, root: str = "/sys/fs/cgroup") -> None:
+        self._parent = parent.strip("/")
+        self._root = Path(root)
+        self._times = times
+        self._refused = ""
+        self._shares: Mapping[str, int] = {}  # of the classes, as last written
+        self._balanced: tuple[Pod, ...] = ()  # what they were written for
+
+    async def ensure(self, pod: Pod) -> None:
+        """Make the pod's cgroup where it is not, and set its bounds where they differ."""
+        with self._timed("create"):
+            await self._try(self._ensure, pod)
+
+    async def balance(self, pods: Iterable[Pod]) -> None:
+        """Give each class of service its share of the processor: what its pods ask for."""
+        pods, known = tuple(pods), self._balanced
+        if self._shares and len(pods) == len(known) and all(map(operator.is_, pods, known)):
+            return
+        shares = class_shares(pods)
+        if shares != self._shares:
+            with self._timed("update"):
+                if not await self._try(self._set_shares, shares):
+                    return
+        self._shares, self._balanced = shares, pods
+
+    async def remove(self, uid: str) -> None:
+        """Remove the pod's cgroup and all below it, killing what is left in them.
+
+        CgroupError when it stays all the same.
+        """
+        if not uid or "/" in uid:
+            raise CgroupError(f"{uid!r} is not a pod uid")
+        with self._timed("destroy"):
+            for attempt in range(_TRIES):
+                if await asyncio.to_thread(self._remove, f"pod{uid}"):
+                    return
+                await asyncio.sleep(_PAUSE_S * (attempt > 0))
+        raise CgroupError(f"cgroup {self._parent}/pod{uid} still holds processes that do not end")
+
+    async def remove_parent(self) -> None:
+        """Remove the cgroups of all pods where they are empty."""
+        await asyncio.to_thread(self._remove_parent)
+
+    @contextlib.contextmanager
+    def _timed(self, operation: str) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            yield
+        finally:
+            self._times.observe(counts.CGROUPS, loop.time() - began_s, operation)
+
+    async def _try(self, work: Callable[[T], None], about: T) -> bool:
+        try:
+            await asyncio.to_thread(work, about)
+        except OSError as error:
+            if str(error) != self._refused:
+                self._refused = str(error)
+                log.warning("pods run without bounds of their own: %s", error)
+            return False
+        return True
+
+    def _ensure(self, pod: Pod) -> None:
+        below = qos.cgroup_path(self._parent, qos.qos_class(pod), pod.metadata.uid or "")
+        for name, hierarchy in tree.hierarchies(self._root).items():
+            directory = hierarchy / below
+            tree.make(name, hierarchy, directory)
+            tree.set_bounds(directory, pod_bounds(pod, unified=name == "unified"))
+
+    def _set_shares(self, shares: Mapping[str, int]) -> None:
+        for name, hierarchy in tree.hierarchies(self._root).items():
+            for qos_class, amount in shares.items():
+                directory = hierarchy / self._parent / qos.CGROUPS[qos_class]
+                tree.make(name, hierarchy, directory)
+                bound = share_bound(amount, unified=name == "unified")
+                tree.set_bounds(directory, bound)
+
+    def _remove(self, name: str) -> bool:
+        gone = True
+        for hierarchy in tree.hierarchies(self._root).values():
+            for of_class in qos.CGROUPS.values():
+                gone &= tree.remove_tree(hierarchy / self._parent / of_class / name)
+        return gone
+
+    def _remove_parent(self) -> None:
+        self._shares = {}
+        for hierarchy in tree.hierarchies(self._root).values():
+            for below in (*filter(None, qos.CGROUPS.values()), ""):
+                try:
+                    (hierarchy / self._parent / below).rmdir()
+                except OSError as error:
+                    if error.errno not in (errno.ENOENT, errno.EBUSY, errno.ENOTEMPTY):
+                        raise

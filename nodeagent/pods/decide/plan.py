@@ -1,0 +1,181 @@
+"""Desired pod and observed state → the next step; pure.
+
+One step at a time: after each the state is read anew, so that an agent killed anywhere goes on
+from what it finds. The rules are the reference agent's (kuberuntime computePodActions): a new
+sandbox when the old one is dead, init containers in order, restarts by policy with back-off.
+How containers restart is in `restarts`; nothing here does I/O or keeps state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodeagent.pods.actions import (
+    NO_SIGNS,
+    Action,
+    CreateSandbox,
+    Plan,
+    RemoveContainer,
+    RemoveSandbox,
+    Signs,
+    StopContainers,
+    StopSandbox,
+    Trouble,
+    Waiting,
+)
+from nodeagent.pods.decide import restarts
+from nodeagent.pods.decide.phase import FINAL_PHASES
+from nodeagent.pods.decide.restarts import Verdict
+from nodeagent.pods.observed import ObservedPod, is_active, is_ready
+from nodeagent.runtime.base import SandboxDetail
+from orch.wire.records.pods import Container, Pod
+
+SANDBOX = ""  # the key of a sandbox's trouble among those of containers
+KEPT_INSTANCES = 2  # of one container: the newest and the one before it (lastState, its log)
+
+_WAITING = Waiting("ContainerCreating")
+_WAITING_FOR_INIT = Waiting("PodInitializing")
+
+
+def next_step(
+    pod: Pod,
+    seen: ObservedPod,
+    troubles: Mapping[str, Trouble],
+    now_ns: int,
+    vitals: Signs = NO_SIGNS,
+) -> Plan:
+    """What to do now for a pod that should run.
+
+    `troubles` are failed steps not yet made good, by container name (`SANDBOX` for the sandbox);
+    `now_ns` is wall time, compared with the runtime's stamps; `vitals` is what probes say.
+    """
+    stale = _stop_stale(seen)
+    if is_finished(pod, seen):
+        return Plan(stale or _wind_down(seen) or _tidy(seen), finished=True)
+    if stale:
+        return Plan(stale, _all_waiting(pod))
+    sandbox = seen.sandbox
+    if sandbox is None or not is_ready(sandbox):
+        return _new_sandbox(pod, sandbox, troubles)
+    return _run_containers(pod, seen, restarts.Judge(pod, seen, troubles, now_ns, vitals))
+
+
+def removal_step(seen: ObservedPod, *, grace_s: int | None = None) -> Action | None:
+    """What to do now for a pod that should be gone; None when the runtime holds nothing of it."""
+    if seen.active:
+        ids = tuple(detail.container.id for detail in seen.active)
+        return StopContainers(ids, "the pod is being removed", grace_s)
+    for sandbox in seen.sandboxes:
+        if is_ready(sandbox):
+            return StopSandbox(sandbox.sandbox.id)
+    if seen.sandboxes:
+        return RemoveSandbox(seen.sandboxes[-1].sandbox.id)
+    if seen.containers:
+        return RemoveContainer(seen.containers[-1].container.id)
+    return None
+
+
+def is_finished(pod: Pod, seen: ObservedPod) -> bool:
+    """Whether every container has ended for good; a phase the API holds as final stays so."""
+    if pod.status.phase in FINAL_PHASES:
+        return True
+    policy = restarts.pod_policy(pod)
+    if policy == "Always":
+        return False
+    failed_init = any(
+        restarts.has_failed_for_good(c, seen.latest(c.name), policy)
+        for c in pod.spec.initContainers or ()
+        if not restarts.is_sidecar(c)
+    )
+    return failed_init or all(
+        restarts.has_ended_for_good(c, seen.latest(c.name), policy) for c in pod.spec.containers
+    )
+
+
+def _stop_stale(seen: ObservedPod) -> Action | None:
+    """Sandboxes that are not the one in use must hold no process."""
+    for index, detail in enumerate(seen.sandboxes):
+        if index == 0 and is_ready(detail):
+            continue
+        sandbox_id = detail.sandbox.id
+        holds = any(c.container.sandbox_id == sandbox_id for c in seen.active)
+        if is_ready(detail) or holds:
+            return StopSandbox(sandbox_id)
+    return None
+
+
+def _wind_down(seen: ObservedPod) -> Action | None:
+    if seen.active:
+        ids = tuple(detail.container.id for detail in seen.active)
+        return StopContainers(ids, "the pod has finished")
+    if seen.sandbox and is_ready(seen.sandbox):
+        return StopSandbox(seen.sandbox.sandbox.id)
+    return None
+
+
+def _new_sandbox(pod: Pod, dead: SandboxDetail | None, troubles: Mapping[str, Trouble]) -> Plan:
+    waiting = _all_waiting(pod)
+    if trouble := troubles.get(SANDBOX):
+        shown = Waiting(_WAITING.reason, f"{trouble.reason}: {trouble.message}")
+        waiting = dict.fromkeys(waiting, shown)
+        if trouble.remaining_s > 0:
+            return Plan(None, waiting, trouble.remaining_s)
+    if dead is None:
+        return Plan(CreateSandbox(attempt=0), waiting)
+    return Plan(CreateSandbox(dead.sandbox.attempt + 1, replaces=dead.sandbox.id), waiting)
+
+
+def _run_containers(pod: Pod, seen: ObservedPod, judge: restarts.Judge) -> Plan:
+    verdicts: dict[str, Verdict] = {}
+    blocked = False  # a container that must end or start first keeps the later ones waiting
+    for container in _in_order(pod, seen):
+        if blocked:
+            verdicts[container.name] = Verdict(waiting=_WAITING_FOR_INIT)
+            continue
+        verdicts[container.name] = judge.verdict(container)
+        blocked = judge.blocks_later_ones(container)
+    for container in pod.spec.ephemeralContainers or ():
+        verdicts[container.name] = judge.verdict_on_ephemeral(container)
+    action = next((v.action for v in verdicts.values() if v.action), None)
+    wakes = [v.wake_in_s for v in verdicts.values() if v.wake_in_s is not None]
+    return Plan(
+        action=action or _tidy(seen),
+        waiting={name: v.waiting for name, v in verdicts.items() if v.waiting},
+        wake_in_s=min(wakes, default=None),
+    )
+
+
+def _in_order(pod: Pod, seen: ObservedPod) -> list[Container]:
+    """Init containers first; once an app container was made in this sandbox they are over."""
+    app_names = {c.name for c in pod.spec.containers}
+    sandbox_id = seen.sandbox.sandbox.id if seen.sandbox else ""
+    initialized = any(
+        c.container.sandbox_id == sandbox_id and c.container.name in app_names
+        for c in seen.containers
+    )
+    inits = [c for c in pod.spec.initContainers or () if restarts.is_sidecar(c) or not initialized]
+    return [*inits, *pod.spec.containers]
+
+
+def _all_waiting(pod: Pod) -> dict[str, Waiting]:
+    inits = [c.name for c in pod.spec.initContainers or ()]
+    waiting = dict.fromkeys(inits, _WAITING_FOR_INIT)
+    later = _WAITING_FOR_INIT if inits else _WAITING
+    ephemeral = [c.name for c in pod.spec.ephemeralContainers or ()]
+    waiting |= dict.fromkeys((c.name for c in pod.spec.containers), later)
+    return {**waiting, **dict.fromkeys(ephemeral, _WAITING)}
+
+
+def _tidy(seen: ObservedPod) -> Action | None:
+    """Remove instances beyond the kept ones, then sandboxes that hold nothing any more."""
+    kept: dict[str, int] = {}
+    for detail in seen.containers:
+        name = detail.container.name
+        kept[name] = kept.get(name, 0) + 1
+        if kept[name] > KEPT_INSTANCES and not is_active(detail):
+            return RemoveContainer(detail.container.id)
+    used = {c.container.sandbox_id for c in seen.containers}
+    for old in seen.sandboxes[1:]:
+        if old.sandbox.id not in used:
+            return RemoveSandbox(old.sandbox.id)
+    return None

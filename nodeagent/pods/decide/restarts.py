@@ -1,0 +1,215 @@
+"""Whether and when a container is started, started again or stopped; pure.
+
+Back-off is 10 s doubling to 5 min and starts over after 10 min of running (reference agent,
+`maxContainerBackOff`). The step a container was started with is kept in its annotations, so an
+agent that restarts goes on counting where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodeagent.pods.actions import (
+    NO_SIGNS,
+    Action,
+    RemoveContainer,
+    Signs,
+    StartContainer,
+    StopContainers,
+    Trouble,
+    Waiting,
+)
+from nodeagent.pods.observed import ObservedPod, recorded_hash, recorded_step
+from nodeagent.pods.spec import identity
+from nodeagent.runtime.base import ContainerDetail, ContainerState
+from orch.wire import times
+from orch.wire.records.pods import Container, Pod
+
+BACKOFF_INITIAL_S = 10.0
+BACKOFF_MAX_S = 300.0
+BACKOFF_RESET_S = 600.0  # having run for so long, a container counts as healthy
+
+_NS = 1_000_000_000
+_LAST_STEP = 6  # 10 s x 2^5 is above the maximum
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one container needs: nothing, a step, or to wait (`wake_in_s`: at most so long)."""
+
+    action: Action | None = None
+    waiting: Waiting | None = None
+    wake_in_s: float | None = None
+
+
+def pod_policy(pod: Pod) -> str:
+    return pod.spec.restartPolicy or "Always"
+
+
+def is_sidecar(container: Container) -> bool:
+    """An init container that keeps running beside the others."""
+    return container.restartPolicy == "Always"
+
+
+def is_changed(container: Container, detail: ContainerDetail) -> bool:
+    """Whether an instance was made from another definition than the present one."""
+    return recorded_hash(detail) != identity.container_hash(container)
+
+
+def has_ended_for_good(container: Container, latest: ContainerDetail | None, policy: str) -> bool:
+    """Exited, and nothing asks for a new start; a changed definition does."""
+    if latest is None or latest.container.state is not ContainerState.EXITED:
+        return False
+    if is_changed(container, latest):
+        return False
+    return policy == "Never" or (policy == "OnFailure" and latest.exit_code == 0)
+
+
+def has_failed_for_good(container: Container, latest: ContainerDetail | None, policy: str) -> bool:
+    ended = has_ended_for_good(container, latest, policy)
+    return ended and latest is not None and latest.exit_code != 0
+
+
+def delay_s(step: int) -> float:
+    """How long to wait before the restart that follows `step`: 0, 10, 20, … 300 s."""
+    if step <= 0:
+        return 0.0
+    return min(BACKOFF_INITIAL_S * 2.0 ** (min(step, _LAST_STEP) - 1), BACKOFF_MAX_S)
+
+
+def ran_long(detail: ContainerDetail) -> bool:
+    ran_ns = detail.finished_at_ns - detail.started_at_ns
+    return detail.started_at_ns > 0 and ran_ns >= BACKOFF_RESET_S * _NS
+
+
+class Judge:
+    """The verdicts on the containers of one pod whose sandbox is ready."""
+
+    def __init__(
+        self,
+        pod: Pod,
+        seen: ObservedPod,
+        troubles: Mapping[str, Trouble],
+        now_ns: int,
+        signs: Signs = NO_SIGNS,
+    ) -> None:
+        self._pod = pod
+        self._seen = seen
+        self._sandbox_id = seen.sandbox.sandbox.id if seen.sandbox else ""
+        self._troubles = troubles
+        self._signs = signs
+        self._now_ns = now_ns
+        self._init_names = {c.name for c in pod.spec.initContainers or ()}
+
+    def verdict(self, container: Container) -> Verdict:
+        latest = self._seen.latest(container.name)
+        if latest is None:
+            return self._start(container, attempt=0, step=0)
+        here = latest.container.sandbox_id == self._sandbox_id
+        match latest.container.state:
+            case ContainerState.EXITED:
+                return self._ended(container, latest, here=here)
+            case ContainerState.CREATED:
+                return self._created(container, latest, here=here)
+            case ContainerState.UNKNOWN:
+                why = "the runtime lost track of it"
+                return _stop(latest, why, grace_s=0)
+        if is_changed(container, latest):
+            return _stop(latest, "its definition changed")
+        if unhealthy := self._signs.unhealthy.get(latest.container.id):
+            return _stop(latest, unhealthy.why, unhealthy.grace_s)
+        return Verdict()
+
+    def verdict_on_ephemeral(self, container: Container) -> Verdict:
+        """Started once, whatever the others do, and never again."""
+        latest = self._seen.latest(container.name)
+        if latest is None:
+            return self._start(container, attempt=0, step=0)
+        here = latest.container.sandbox_id == self._sandbox_id
+        if latest.container.state is ContainerState.CREATED and here:
+            return self._created(container, latest, here=here)
+        return Verdict()
+
+    def blocks_later_ones(self, container: Container) -> bool:
+        """Whether containers after this one must wait: for an init container not yet done."""
+        if container.name not in self._init_names:
+            return False
+        latest = self._seen.latest(container.name)
+        if latest is None or latest.container.sandbox_id != self._sandbox_id:
+            return True
+        if is_sidecar(container):
+            running = latest.container.state is ContainerState.RUNNING
+            return not running or latest.container.id in self._signs.unstarted
+        return latest.container.state is not ContainerState.EXITED or latest.exit_code != 0
+
+    def _created(self, container: Container, latest: ContainerDetail, *, here: bool) -> Verdict:
+        if not here or is_changed(container, latest):
+            return Verdict(RemoveContainer(latest.container.id), Waiting("ContainerCreating"))
+        attempt, step = latest.container.attempt, recorded_step(latest)
+        start = StartContainer(container.name, attempt, step, created_id=latest.container.id)
+        return self._unless_in_trouble(container.name, start)
+
+    def _ended(self, container: Container, latest: ContainerDetail, *, here: bool) -> Verdict:
+        if not self._starts_again(container, latest, here=here):
+            return Verdict()
+        attempt = latest.container.attempt + 1
+        if is_changed(container, latest):
+            return self._start_again(container, attempt, step=0)
+        step = 0 if ran_long(latest) else recorded_step(latest)
+        remaining_s = self._remaining_s(latest, delay_s(step))
+        if remaining_s > 0:
+            return Verdict(waiting=self._crash_loop(container, step), wake_in_s=remaining_s)
+        return self._start_again(container, attempt, min(step + 1, _LAST_STEP))
+
+    def _starts_again(self, container: Container, latest: ContainerDetail, *, here: bool) -> bool:
+        if is_sidecar(container):
+            return True
+        policy = pod_policy(self._pod)
+        if container.name in self._init_names:
+            # An init container runs again in every new sandbox, and until it succeeds.
+            return not here or latest.exit_code != 0
+        return not has_ended_for_good(container, latest, policy)
+
+    def _start(self, container: Container, attempt: int, step: int) -> Verdict:
+        return self._unless_in_trouble(
+            container.name, StartContainer(container.name, attempt, step)
+        )
+
+    def _start_again(self, container: Container, attempt: int, step: int) -> Verdict:
+        """At once: until it runs, its end is what there is to show, unless the start failed."""
+        verdict = self._start(container, attempt, step)
+        if container.name in self._troubles:
+            return verdict
+        return Verdict(verdict.action)
+
+    def _unless_in_trouble(self, name: str, start: StartContainer) -> Verdict:
+        trouble = self._troubles.get(name)
+        if trouble is None:
+            return Verdict(start, self._not_yet(name))
+        shown = Waiting(trouble.reason, trouble.message)  # also while it is tried once more
+        if trouble.remaining_s <= 0:
+            return Verdict(start, shown)
+        return Verdict(None, shown, trouble.remaining_s)
+
+    def _not_yet(self, name: str) -> Waiting:
+        waits_for_init = self._init_names and name not in self._init_names
+        return Waiting("PodInitializing" if waits_for_init else "ContainerCreating")
+
+    def _remaining_s(self, latest: ContainerDetail, wait_s: float) -> float:
+        """0 as well when the clock was set back behind the container's end."""
+        passed_ns = self._now_ns - latest.finished_at_ns
+        return max(0.0, wait_s - passed_ns / _NS) if passed_ns >= 0 else 0.0
+
+    def _crash_loop(self, container: Container, step: int) -> Waiting:
+        meta = self._pod.metadata
+        shown = times.format_duration(delay_s(step))
+        return Waiting(
+            "CrashLoopBackOff",
+            f"back-off {shown} restarting failed container={container.name} "
+            f"pod={meta.name}_{meta.namespace}({meta.uid})",
+        )
+
+
+def _stop(latest: ContainerDetail, why: str, grace_s: int | None = None) -> Verdict:
+    return Verdict(StopContainers((latest.container.id,), why, grace_s))

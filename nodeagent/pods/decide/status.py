@@ -1,0 +1,228 @@
+"""Observed pod → PodStatus as `kubectl` users know it; pure.
+
+Container states and their reasons are made here; what follows for the whole pod is in `phase` and
+`conditions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from nodeagent.pods.actions import NO_SIGNS, Plan, Signs, Waiting
+from nodeagent.pods.decide import conditions
+from nodeagent.pods.decide.conditions import Moment
+from nodeagent.pods.decide.phase import DISRUPTED, FAILED, FINAL_PHASES, is_done, pod_phase
+from nodeagent.pods.decide.restarts import is_sidecar
+from nodeagent.pods.observed import ObservedPod, is_ready
+from nodeagent.pods.spec import qos
+from nodeagent.runtime.base import ContainerDetail, ContainerState
+from orch.wire import times
+from orch.wire.records.pods import (
+    Container,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodIP,
+    PodStatus,
+)
+from orch.wire.records.pods import ContainerState as State
+
+_CREATING = Waiting("ContainerCreating")
+_UNKNOWN = Waiting("ContainerStatusUnknown", "the runtime does not know the container's state")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a status is made of besides the pod and its observed state."""
+
+    now: str
+    host_ip: str = ""
+    runtime_name: str = "containerd"
+    signs: Signs = NO_SIGNS
+    messages: Mapping[str, str] = field(default_factory=dict)  # by id of an ended container
+    plan: Plan = field(default_factory=Plan)
+
+
+def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | None) -> PodStatus:
+    """The whole status; `previous` keeps start, addresses and the times of conditions."""
+    before = previous or pod.status
+    records = pod.spec.initContainers or []
+    over = _statuses_of_the_past(pod, before)
+    inits = [_init_status(c, _container_status(c, seen, facts, over)) for c in records]
+    apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
+    if pod.status.phase in FINAL_PHASES and seen.empty and not over:
+        return before  # it never had a container here: refused, or ended before its time
+    phase = pod_phase(pod, inits, apps)
+    ips = _addresses(pod, seen, facts, before)
+    moment = Moment(
+        phase=phase,
+        sandbox_ready=bool(seen.sandbox and is_ready(seen.sandbox)),
+        incomplete_inits=tuple(
+            status.name
+            for container, status in zip(records, inits, strict=True)
+            if not is_done(container, status)
+        ),
+        apps=tuple(apps),
+    )
+    return PodStatus(
+        phase=phase,
+        conditions=conditions.pod_conditions(moment, _known_conditions(pod, before), facts.now),
+        hostIP=facts.host_ip or None,
+        podIP=ips[0] if ips else None,
+        podIPs=[PodIP(ip=ip) for ip in ips] or None,
+        startTime=before.startTime or _started(seen) or facts.now,
+        initContainerStatuses=inits or None,
+        containerStatuses=apps,
+        ephemeralContainerStatuses=[
+            _container_status(c, seen, facts, over) for c in pod.spec.ephemeralContainers or ()
+        ]
+        or None,
+        qosClass=qos.qos_class(pod),
+        reason=pod.status.reason,
+        message=pod.status.message,
+    )
+
+
+def refused_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
+    """The status of a pod that this node does not take."""
+    return PodStatus(
+        phase=FAILED,
+        reason=reason,
+        message=message,
+        startTime=pod.status.startTime or now,
+        qosClass=qos.qos_class(pod),
+    )
+
+
+def _known_conditions(pod: Pod, before: PodStatus) -> list[PodCondition]:
+    """Those of the last status, and what the pod's end added to them."""
+    known = list(before.conditions or ())
+    if any(one.type == DISRUPTED for one in known):
+        return known
+    return [*known, *(one for one in pod.status.conditions or () if one.type == DISRUPTED)]
+
+
+def _statuses_of_the_past(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus]:
+    """How the containers of a pod that is over were last seen, for those nobody holds any more."""
+    if pod.status.phase not in FINAL_PHASES:
+        return {}
+    listed = (
+        before.initContainerStatuses,
+        before.containerStatuses,
+        before.ephemeralContainerStatuses,
+    )
+    return {status.name: status for statuses in listed for status in statuses or ()}
+
+
+def _container_status(
+    container: Container,
+    seen: ObservedPod,
+    facts: Facts,
+    over: Mapping[str, ContainerStatus],
+) -> ContainerStatus:
+    instances = seen.instances(container.name)
+    latest = instances[0] if instances else None
+    waiting = _waiting(latest, facts.plan.waiting.get(container.name))
+    if latest is None and container.name in over:
+        return over[container.name]
+    if latest is None:
+        return ContainerStatus(
+            name=container.name, image=container.image, started=False, state=_waits(waiting)
+        )
+    former = instances[1] if len(instances) > 1 else None
+    ended_before = latest if waiting and _has_ended(latest) else former
+    running = latest.container.state is ContainerState.RUNNING
+    started = running and latest.container.id not in facts.signs.unstarted
+    return ContainerStatus(
+        name=container.name,
+        state=_waits(waiting) if waiting else _state(latest, facts),
+        lastState=_last_state(ended_before, facts),
+        ready=started and latest.container.id not in facts.signs.unready,
+        started=started,
+        restartCount=latest.container.attempt,
+        image=latest.container.image or container.image,
+        imageID=latest.container.image_ref,
+        containerID=f"{facts.runtime_name}://{latest.container.id}",
+    )
+
+
+def _waiting(latest: ContainerDetail | None, planned: Waiting | None) -> Waiting | None:
+    """Why the container waits; None when it runs or has ended."""
+    if latest is None:
+        return planned or _CREATING
+    match latest.container.state:
+        case ContainerState.RUNNING:
+            return None
+        case ContainerState.EXITED:
+            return planned
+        case ContainerState.CREATED:
+            return planned or _CREATING
+    return _UNKNOWN
+
+
+def _init_status(container: Container, status: ContainerStatus) -> ContainerStatus:
+    """An init container is ready once it has succeeded; a sidecar while it runs."""
+    if is_sidecar(container) or status.state is None:
+        return status
+    ended = status.state.terminated
+    return status.model_copy(update={"ready": ended is not None and ended.exitCode == 0})
+
+
+def _state(latest: ContainerDetail, facts: Facts) -> State:
+    if latest.container.state is ContainerState.RUNNING:
+        return State(running=ContainerStateRunning(startedAt=_time(latest.started_at_ns)))
+    return State(terminated=_terminated(latest, facts))
+
+
+def _waits(waiting: Waiting | None) -> State:
+    shown = waiting or _CREATING
+    return State(waiting=ContainerStateWaiting(reason=shown.reason, message=shown.message or None))
+
+
+def _last_state(detail: ContainerDetail | None, facts: Facts) -> State | None:
+    if detail is None or not _has_ended(detail):
+        return None
+    return State(terminated=_terminated(detail, facts))
+
+
+def _terminated(detail: ContainerDetail, facts: Facts) -> ContainerStateTerminated:
+    # what never started has no times of its own, and clients show their absence as the year 1
+    finished_ns = detail.finished_at_ns if detail.finished_at_ns > 0 else detail.started_at_ns
+    finished_ns = finished_ns if finished_ns > 0 else detail.container.created_at_ns
+    started_ns = detail.started_at_ns if detail.started_at_ns > 0 else finished_ns
+    return ContainerStateTerminated(
+        exitCode=detail.exit_code,
+        reason=detail.reason or ("Error" if detail.exit_code else "Completed"),
+        message=facts.messages.get(detail.container.id) or detail.message or None,
+        startedAt=_time(started_ns),
+        finishedAt=_time(finished_ns),
+        containerID=f"{facts.runtime_name}://{detail.container.id}",
+    )
+
+
+def _has_ended(detail: ContainerDetail) -> bool:
+    return detail.container.state is ContainerState.EXITED
+
+
+def _addresses(pod: Pod, seen: ObservedPod, facts: Facts, before: PodStatus) -> list[str]:
+    if pod.spec.hostNetwork:
+        return [facts.host_ip] if facts.host_ip and seen.sandbox else []
+    ips = list(seen.sandbox.ips) if seen.sandbox else []
+    kept = [ip.ip for ip in before.podIPs or ()]
+    return ips or (kept if facts.plan.finished else [])
+
+
+def _started(seen: ObservedPod) -> str | None:
+    return _time(seen.sandboxes[-1].sandbox.created_at_ns) if seen.sandboxes else None
+
+
+def _time(at_ns: int) -> str | None:
+    """None for a time the runtime has not set."""
+    if at_ns <= 0:
+        return None
+    return times.format_time(datetime.fromtimestamp(at_ns / 1e9, UTC))

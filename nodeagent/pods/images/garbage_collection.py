@@ -1,0 +1,206 @@
+"""Removes images nobody uses: when the disk that holds them is nearly full, or when they are old.
+
+Thresholds and order are the reference agent's (pkg/kubelet/images/image_gc_manager): above the high
+one, what was used longest ago goes first, until the low one is reached. An image is used while a
+container was made from it or a pod that should run names it; the runtime's own (pinned) are never
+touched, and none before it has been known for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec import spec
+from nodeagent.runtime.base import (
+    ContainerRuntime,
+    Image,
+    RuntimeCallError,
+    RuntimeUnavailable,
+)
+from orch.component.process.loops import Periodic
+from orch.component.process.threads import run_aside
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 300.0
+_STATVFS_DEADLINE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBounds:
+    """Percentages of the disk; `max_age_s` 0: images do not grow too old."""
+
+    high_percent: int = 85
+    low_percent: int = 80
+    min_age_s: float = 120.0
+    max_age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    capacity_bytes: int
+    available_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Since when an image is known, and when it was used last (loop time)."""
+
+    since_s: float
+    used_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Removable:
+    image: Image
+    reason: str  # space | age
+
+
+def removable(
+    images: Sequence[Image],
+    known: Mapping[str, Known],
+    used: frozenset[str],
+    disk: Disk | None,
+    bounds: ImageBounds,
+    now_s: float,
+) -> list[Removable]:
+    """What to remove, in this order; `used` are ids, tags and digests. Pure.
+
+    Without `disk` only age counts.
+    """
+    idle = [image for image in images if not image.pinned and not used & _names(image)]
+    idle = [i for i in idle if now_s - known[i.id].since_s >= bounds.min_age_s]
+    idle.sort(key=lambda image: (known[image.id].used_s, known[image.id].since_s))
+    chosen = [
+        Removable(image, "age")
+        for image in idle
+        if bounds.max_age_s and now_s - known[image.id].used_s > bounds.max_age_s
+    ]
+    freed = sum(one.image.size_bytes for one in chosen)
+    old = {one.image.id for one in chosen}
+    wanted = excess_bytes(disk, bounds)
+    for image in idle:
+        if freed >= wanted:
+            break
+        if image.id not in old:
+            chosen.append(Removable(image, "space"))
+            freed += image.size_bytes
+    return chosen
+
+
+def excess_bytes(disk: Disk | None, bounds: ImageBounds) -> int:
+    """How much must go for the low threshold to be reached; 0 below the high one."""
+    if disk is None or disk.capacity_bytes <= 0:
+        return 0
+    used_bytes = disk.capacity_bytes - disk.available_bytes
+    if used_bytes * 100 < bounds.high_percent * disk.capacity_bytes:
+        return 0
+    return used_bytes - disk.capacity_bytes * bounds.low_percent // 100
+
+
+class ImageCollection:
+    """Looks every five minutes; the first time five minutes after the start."""
+
+    def __init__(
+        self, runtime: ContainerRuntime, registry: PodRegistry, bounds: ImageBounds
+    ) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._bounds = bounds
+        self._known: dict[str, Known] = {}
+        self._trouble = ""
+
+    async def run(self) -> None:
+        interval_s = INTERVAL_S
+        await Periodic(
+            "pods.images", self.step, interval_s=interval_s, initial_delay_s=interval_s
+        ).run()
+
+    async def step(self) -> None:
+        """Look once; what the runtime or the disk does not tell is logged when it changes."""
+        try:
+            images = await self._runtime.images()
+            disk = await self._disk()
+            now_s = asyncio.get_running_loop().time()
+            used = self._used()
+            self._learn(images, used, now_s)
+            found = removable(images, self._known, used, disk, self._bounds, now_s)
+            stuck = await self._remove_all(found)
+        except (RuntimeCallError, OSError, TimeoutError) as error:
+            why = str(error) or "their disk does not answer"
+            self._say(f"images are not looked after: {why}")
+            return
+        wanted = excess_bytes(disk, self._bounds)
+        freed = sum(one.image.size_bytes for one in found)
+        short = wanted - freed
+        scarce = (
+            f"the disk of the images is above {self._bounds.high_percent} %, and {short} bytes "
+            "more than all unused images hold must be freed"
+        )
+        self._say(stuck or (scarce if short > 0 else ""))
+
+    def _learn(self, images: Sequence[Image], used: frozenset[str], now_s: float) -> None:
+        before = self._known
+        self._known = {}
+        for image in images:
+            known = before.get(image.id) or Known(now_s, now_s)
+            in_use = bool(used & _names(image))
+            self._known[image.id] = Known(known.since_s, now_s if in_use else known.used_s)
+
+    def _used(self) -> frozenset[str]:
+        held = [c.container for view in self._registry.views().values() for c in view.containers]
+        desired = self._registry.all_desired()
+        wanted = [c for pod in desired for c in spec.all_containers(pod)]
+        return frozenset(
+            {
+                *(container.image for container in held),
+                *(container.image_ref for container in held),
+                *(container.image for container in wanted),
+                *(image.reference for pod in desired for image in spec.image_volumes(pod).values()),
+            }
+        )
+
+    async def _remove_all(self, found: Sequence[Removable]) -> str:
+        """Why one of them stays, which keeps no other; "" when none does."""
+        problem = ""
+        for one in found:
+            try:
+                await self._remove(one)
+            except RuntimeUnavailable:
+                raise
+            except RuntimeCallError as error:
+                problem = f"image {_shown(one.image)} cannot be removed: {error}"
+        return problem
+
+    async def _remove(self, one: Removable) -> None:
+        await self._runtime.remove_image(one.image.id)
+        self._registry.counts.images_removed[one.reason] += 1
+        why = "it is old" if one.reason == "age" else "its disk is nearly full"
+        log.info("removed image %s (%d bytes): %s", _shown(one.image), one.image.size_bytes, why)
+
+    async def _disk(self) -> Disk | None:
+        filesystems = await self._runtime.image_filesystems()
+        if not filesystems:
+            return None
+        path = filesystems[0].mountpoint
+        async with asyncio.timeout(_STATVFS_DEADLINE_S):
+            found = await run_aside(lambda: os.statvfs(path), name="statvfs of images")
+        return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def _say(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            log.warning("%s", trouble)
+        self._trouble = trouble
+
+
+def _names(image: Image) -> set[str]:
+    return {image.id, *image.tags, *image.digests, *(f"docker.io/library/{t}" for t in image.tags)}
+
+
+def _shown(image: Image) -> str:
+    return next(iter((*image.tags, *image.digests)), image.id)

@@ -1,0 +1,107 @@
+"""Pods that use more disk than they said they would: found here, evicted by the keeper.
+
+The bounds are the reference agent's (eviction manager, localStorageEviction): the size limit of an
+emptyDir, the ephemeral-storage limit of a container, and of all containers together. What is used
+comes from the latest sample; directories are measured about once a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nodeagent.pods.decide.phase import FINAL_PHASES
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec import qos, spec
+from nodeagent.stats.samples import FsSample, PodSample, Sample, is_own_on_disk
+from orch.component.process.loops import Periodic
+from orch.wire import quantity
+from orch.wire.records.pods import Pod
+
+INTERVAL_S = 10.0
+RESOURCE = "ephemeral-storage"
+
+Evict = Callable[[str, str], None]  # uid, message
+
+
+def excess(pod: Pod, sample: PodSample) -> str:
+    """What the pod uses too much of, as its status says it; "" when it keeps to its bounds."""
+    return _volume_excess(pod, sample) or _pod_excess(pod, sample) or _container_excess(pod, sample)
+
+
+def is_bounded(pod: Pod) -> bool:
+    """Whether there is anything the pod could use too much of."""
+    volumes = (volume.emptyDir for volume in pod.spec.volumes or ())
+    return any(directory and directory.sizeLimit for directory in volumes) or any(
+        RESOURCE in qos.limits(container) for container in spec.all_containers(pod)
+    )
+
+
+class LocalStorage:
+    """Compares each sample once; `sampled` gives the latest, None before the first."""
+
+    def __init__(
+        self, registry: PodRegistry, sampled: Callable[[], Sample | None], evict: Evict
+    ) -> None:
+        self._registry = registry
+        self._sampled = sampled
+        self._evict = evict
+        self._bounded: dict[str, tuple[Pod, bool]] = {}  # uid → whether that pod has any bound
+
+    async def run(self) -> None:
+        await Periodic("pods.localstorage", self.step, interval_s=INTERVAL_S).run()
+
+    async def step(self) -> None:
+        sample = self._sampled()
+        bounded: dict[str, tuple[Pod, bool]] = {}
+        for one in sample.pods if sample else ():
+            uid = one.target.uid
+            pod, shown = self._registry.desired(uid), self._registry.status(uid)
+            if pod is None:
+                continue
+            known = self._bounded.get(uid)
+            bounded[uid] = known if known and known[0] is pod else (pod, is_bounded(pod))
+            if not bounded[uid][1] or (shown is not None and shown.phase in FINAL_PHASES):
+                continue
+            if message := excess(pod, one):
+                self._evict(uid, message)
+        self._bounded = bounded
+
+
+def _volume_excess(pod: Pod, sample: PodSample) -> str:
+    used = {volume.target.name: volume.fs.used_bytes for volume in sample.volumes}
+    for volume in pod.spec.volumes or ():
+        limit = volume.emptyDir and volume.emptyDir.sizeLimit
+        if limit and 0 < quantity.to_bytes(limit) < (used.get(volume.name) or 0):
+            return f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
+    return ""
+
+
+def _pod_excess(pod: Pod, sample: PodSample) -> str:
+    limits = [limit for c in pod.spec.containers if (limit := qos.limits(c).get(RESOURCE))]
+    if not limits or len(limits) < len(pod.spec.containers):
+        return ""
+    total = sum(map(quantity.to_bytes, limits))
+    own = [v.fs for v in sample.volumes if is_own_on_disk(v.target)]
+    used = _used(sample.logs, *own) + sum(_container_bytes(sample).values())
+    if used <= total:
+        return ""
+    return f"Pod ephemeral local storage usage exceeds the total limit of containers {total}. "
+
+
+def _container_excess(pod: Pod, sample: PodSample) -> str:
+    used = _container_bytes(sample)
+    for container in spec.all_containers(pod):
+        limit = qos.limits(container).get(RESOURCE)
+        if limit and used.get(container.name, 0) > quantity.to_bytes(limit):
+            return (
+                f'Container {container.name} exceeded its local ephemeral storage limit "{limit}". '
+            )
+    return ""
+
+
+def _container_bytes(sample: PodSample) -> Mapping[str, int]:
+    return {c.target.name: _used(c.rootfs, c.logs) for c in sample.containers}
+
+
+def _used(*parts: FsSample | None) -> int:
+    return sum(part.used_bytes or 0 for part in parts if part)

@@ -1,0 +1,138 @@
+"""Keeps container logs within bounds: a log that grew too large is set aside and begun anew.
+
+The newest file set aside stays as it is, older ones are compressed, and the oldest beyond the
+number of files go (reference agent, `container_log_manager`). The runtime is told to reopen its
+log; when it does not, or the agent ends before it has, the log gets its name back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.runtime.base import (
+    ContainerDetail,
+    ContainerRuntime,
+    ContainerState,
+    RuntimeCallError,
+)
+from orch.component.process import clock
+from orch.component.process.clock import Now
+from orch.component.process.loops import Periodic
+
+log = logging.getLogger(__name__)
+
+_GZIP = ".gz"
+_UNFINISHED = ".tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """`max_files` counts the log being written."""
+
+    max_bytes: int = 10 * 1024 * 1024
+    max_files: int = 5
+    interval_s: float = 10.0
+
+
+class LogRotation:
+    """Looks at the logs of all running containers, one after the other."""
+
+    def __init__(
+        self,
+        runtime: ContainerRuntime,
+        registry: PodRegistry,
+        bounds: LogBounds = LogBounds(),
+        *,
+        now: Now = clock.utc_now,
+    ) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._bounds = bounds
+        self._now = now
+        self._troubles: dict[str, str] = {}
+
+    async def run(self) -> None:
+        await Periodic("pods.logs", self.step, interval_s=self._bounds.interval_s).run()
+
+    async def step(self) -> None:
+        """Rotate what is too large; a failure is logged when it is new, and tried again."""
+        running = [
+            detail
+            for view in self._registry.views().values()
+            for detail in view.containers
+            if detail.container.state is ContainerState.RUNNING and detail.log_path
+        ]
+        for detail in await asyncio.to_thread(self._too_large, running):
+            container_id = detail.container.id
+            try:
+                await self._rotate(detail)
+                self._troubles.pop(container_id, None)
+            except (OSError, RuntimeCallError) as error:
+                if self._troubles.get(container_id) != str(error):
+                    log.warning("cannot rotate the log %s: %s", detail.log_path, error)
+                self._troubles[container_id] = str(error)
+        ids = {detail.container.id for detail in running}
+        self._troubles = {k: text for k, text in self._troubles.items() if k in ids}
+
+    def _too_large(self, details: list[ContainerDetail]) -> list[ContainerDetail]:
+        return [detail for detail in details if _size(detail.log_path) > self._bounds.max_bytes]
+
+    async def _rotate(self, detail: ContainerDetail) -> None:
+        path = Path(detail.log_path)
+        await asyncio.to_thread(_make_room, path, keep=max(self._bounds.max_files - 2, 0))
+        aside = path.with_name(f"{path.name}.{self._now().strftime('%Y%m%d-%H%M%S.%f')}")
+        await asyncio.to_thread(path.rename, aside)
+        try:
+            await self._runtime.reopen_log(detail.container.id)
+        except (RuntimeCallError, asyncio.CancelledError):
+            await asyncio.to_thread(_put_back, aside, path)
+            raise
+        if self._bounds.max_files < 2:
+            await asyncio.to_thread(aside.unlink)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0  # the container went meanwhile
+
+
+def _put_back(aside: Path, path: Path) -> None:
+    """The runtime writes on to this log, unless it has begun a new one and only did not say so."""
+    if not path.exists():
+        aside.rename(path)
+
+
+def _make_room(path: Path, *, keep: int) -> None:
+    """Delete unfinished files and all but the newest `keep` set aside; compress those."""
+    aside = sorted(path.parent.glob(f"{path.name}.*"))
+    for unfinished in [one for one in aside if one.suffix == _UNFINISHED]:
+        unfinished.unlink()
+        aside.remove(unfinished)
+    for old in aside[: len(aside) - keep] if keep else aside:
+        old.unlink()
+    for kept in aside[len(aside) - keep :] if keep else ():
+        if kept.suffix != _GZIP and kept.exists():
+            _compress(kept)
+
+
+def _compress(path: Path) -> None:
+    """Whole or not at all: the compressed file appears under its name when it is complete."""
+    unfinished = path.with_name(path.name + _UNFINISHED)
+    try:
+        with path.open("rb") as source, gzip.open(unfinished, "wb") as target:
+            shutil.copyfileobj(source, target)
+        unfinished.chmod(path.stat().st_mode & 0o777)
+        unfinished.rename(path.with_name(path.name + _GZIP))
+    except OSError:
+        unfinished.unlink(missing_ok=True)  # on a full disk it would hold the last room there is
+        raise
+    path.unlink()

@@ -1,0 +1,90 @@
+"""What containers leave to be said about their end: the termination message.
+
+A file of the agent's is mounted at `terminationMessagePath`; what the container wrote there is read
+once it has ended. With FallbackToLogsOnError an empty message of a failed container becomes the end
+of its log. Limits are the reference agent's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from nodeagent.pods.logs import reader
+from nodeagent.pods.logs.reader import LogFile
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.runtime.base import ContainerDetail, ContainerState, Mount
+from orch.wire.records.pods import Container
+
+DEFAULT_PATH = "/dev/termination-log"
+MAX_BYTES = 4096
+_LOG_LINES, _LOG_BYTES = 80, 2048
+_FALLBACK = "FallbackToLogsOnError"
+
+
+class TerminationMessages:
+    """`root_dir` is the agent's; messages are kept until their pod is gone."""
+
+    def __init__(self, root_dir: str) -> None:
+        self._root = Path(root_dir)
+        self._known: dict[str, str] = {}  # container id → message
+
+    def path(self, uid: str, container: str, attempt: int) -> Path:
+        return self._root / "pods" / uid / "containers" / container / f"{attempt}.message"
+
+    async def mount(self, uid: str, container: Container, attempt: int) -> Mount:
+        """Make the file of an instance, and where the container sees it."""
+        path = self.path(uid, container.name, attempt)
+        await asyncio.to_thread(_make, path)
+        return Mount(str(path), container.terminationMessagePath or DEFAULT_PATH)
+
+    async def of(self, seen: ObservedPod, containers: Iterable[Container]) -> Mapping[str, str]:
+        """Container id → message, for every ended instance that left one."""
+        policies = {c.name: c.terminationMessagePolicy for c in containers}
+        ended = [c for c in seen.containers if c.container.state is ContainerState.EXITED]
+        unread = [detail for detail in ended if detail.container.id not in self._known]
+        for detail in unread:
+            fallback = policies.get(detail.container.name) == _FALLBACK
+            text = await asyncio.to_thread(self._read, seen.uid, detail, fallback)
+            self._known[detail.container.id] = text
+        ids = [detail.container.id for detail in ended]
+        return {one: self._known[one] for one in ids if self._known[one]}
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """These containers are gone."""
+        for one in ids:
+            self._known.pop(one, None)
+
+    def _read(self, uid: str, detail: ContainerDetail, fallback: bool) -> str:
+        path = self.path(uid, detail.container.name, detail.container.attempt)
+        data = b""
+        try:
+            with path.open("rb") as stream:
+                data = stream.read(MAX_BYTES)
+        except OSError:
+            data = b""  # made by an agent that kept no messages, or gone with the pod's directory
+        if not data and fallback and detail.exit_code != 0 and detail.log_path:
+            data = _end_of_log(detail.log_path)
+        return data.decode(errors="replace")
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o666)
+    os.fchmod(descriptor, 0o666)  # whoever the container's user is
+    os.close(descriptor)
+
+
+def _end_of_log(path: str) -> bytes:
+    shown = reader.LogFilter(reader.LogOptions())
+    text = b""
+    try:
+        with LogFile(path) as log:
+            log.seek_tail(_LOG_LINES)
+            while data := log.read():
+                text = (text + shown.feed(data))[-_LOG_BYTES:]
+    except OSError:
+        return text
+    return text

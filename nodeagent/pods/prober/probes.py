@@ -1,0 +1,165 @@
+"""Does one probe of a container: a command in it, an HTTP request or a connection to it.
+
+True and False are results; what the runtime refuses or cannot answer is no result at all (None).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+
+from nodeagent.pods.prober import grpc, results
+from nodeagent.runtime.base import (
+    ContainerRuntime,
+    RuntimeCallError,
+    RuntimeTimeout,
+    RuntimeUnavailable,
+)
+from orch.wire.records.pods import (
+    Container,
+    ExecAction,
+    GRPCAction,
+    HTTPGetAction,
+    Probe,
+    TCPSocketAction,
+)
+
+USER_AGENT = "orch-probe/1.35"
+_MAX_BODY_BYTES = 10 * 1024
+_MAX_REDIRECTS = 10
+_SHOWN = 200
+_HANGS_AFTER_S = 5.0  # a runtime that works says at once that the time of a command is over
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A running container; `address` is its pod's."""
+
+    container_id: str
+    container: Container
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`good` None: the probe could not be made, and nothing follows from it.
+
+    `text` says why; "" then means that the runtime is away or hangs, which others tell of.
+    """
+
+    good: bool | None
+    text: str = ""
+
+
+class Prober:
+    """Makes probes; `close` it at the end."""
+
+    def __init__(self, runtime: ContainerRuntime) -> None:
+        self._runtime = runtime
+        self._session: aiohttp.ClientSession | None = None
+
+    async def check(self, target: Target, probe: Probe) -> Outcome:
+        """Probe once, within the probe's own time limit."""
+        timeout_s = results.timeout_s(probe)
+        try:
+            if probe.exec is not None:
+                return await self._exec(target, probe.exec, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                if probe.httpGet is not None:
+                    return await self._http(target, probe.httpGet)
+                if probe.tcpSocket is not None:
+                    return await _tcp(target, probe.tcpSocket)
+                if probe.grpc is not None:
+                    return await _grpc(target, probe.grpc, timeout_s)
+        except TimeoutError:
+            return Outcome(False, f"no answer within {timeout_s} s")
+        except ValueError as error:
+            return Outcome(None, str(error))
+        asked = ", ".join(key for key in probe.to_wire() if not key.endswith("onds")) or "nothing"
+        supported = "exec, httpGet, tcpSocket or grpc"
+        return Outcome(None, f"the probe {asked} is not supported; use {supported}")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _exec(self, target: Target, action: ExecAction, timeout_s: int) -> Outcome:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            result = await self._runtime.exec_sync(
+                target.container_id, action.command, timeout_s=timeout_s
+            )
+        except RuntimeTimeout:
+            if loop.time() - began_s > timeout_s + _HANGS_AFTER_S:
+                return Outcome(None)
+            return Outcome(False, f"the command did not end within {timeout_s} s")
+        except RuntimeUnavailable:
+            return Outcome(None)
+        except RuntimeCallError as error:
+            return Outcome(None, str(error))
+        said = (result.stdout or result.stderr)[:_SHOWN].decode(errors="replace").strip()
+        return Outcome(result.exit_code == 0, said or f"exit code {result.exit_code}")
+
+    async def _http(self, target: Target, action: HTTPGetAction) -> Outcome:
+        port = results.port_number(action.port, target.container)
+        host = action.host or target.address
+        scheme = (action.scheme or "HTTP").lower()
+        path = action.path or "/"
+        shown = f"[{host}]" if ":" in host else host
+        url = f"{scheme}://{shown}:{port}{path if path.startswith('/') else '/' + path}"
+        headers = {"User-Agent": USER_AGENT, "Accept": "*/*"}
+        headers.update((h.name, h.value) for h in action.httpHeaders or ())
+        try:
+            return await self._get(url, headers)
+        except (aiohttp.ClientError, OSError) as error:
+            return Outcome(False, f"Get {url}: {error}")
+
+    async def _get(self, url: str, headers: dict[str, str]) -> Outcome:
+        """Follow redirects on the same host; one to another host counts as a success."""
+        host = urlsplit(url).hostname
+        for _ in range(_MAX_REDIRECTS):
+            async with self._client().get(
+                url, headers=headers, allow_redirects=False, ssl=False
+            ) as response:
+                await response.content.read(_MAX_BODY_BYTES)
+                if not 200 <= response.status < 400:
+                    return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
+                location = response.headers.get("Location")
+                if response.status < 300 or not location:
+                    return Outcome(True)
+                url = urljoin(url, location)
+            if urlsplit(url).hostname != host:
+                return Outcome(True, f"redirected to {url}")
+        return Outcome(False, f"stopped after {_MAX_REDIRECTS} redirects")
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(force_close=True, limit=0)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=aiohttp.ClientTimeout(total=None)
+            )
+        return self._session
+
+
+async def _grpc(target: Target, action: GRPCAction, timeout_s: int) -> Outcome:
+    port = results.port_number(action.port, target.container)
+    problem = await grpc.check(target.address, port, action.service or "", timeout_s)
+    return Outcome(not problem, problem)
+
+
+async def _tcp(target: Target, action: TCPSocketAction) -> Outcome:
+    port = results.port_number(action.port, target.container)
+    host = action.host or target.address
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError as error:
+        return Outcome(False, f"dial {host}:{port}: {error.strerror or error}")
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return Outcome(True)

@@ -1,0 +1,148 @@
+"""What probes said last of running containers, kept on disk for the next agent.
+
+An agent that restarts must not take a serving pod out of service, nor wait again for a start that
+was long ago; with static pods and no API server nobody else remembers. One small file per pod,
+gone with the pod's directory; without it, or where it cannot be read, probes begin anew.
+
+When a probe's results change what is thought of a container; pure.
+
+Thresholds and defaults are the reference's (prober/worker.go, core/v1 defaults).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from orch.wire.records.pods import Container, Probe
+
+log = logging.getLogger(__name__)
+
+_FILE = "probes.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of one running container."""
+
+    started: bool
+    ready: bool
+
+
+class VerdictFiles:
+    """`root_dir` is the agent's."""
+
+    def __init__(self, root_dir: str) -> None:
+        self._pods = Path(root_dir) / "pods"
+        self._trouble = ""  # why the last verdicts were not kept
+
+    async def load(self, uid: str) -> Mapping[str, Verdict]:
+        """Container id → verdict; empty when nothing is known."""
+        return await asyncio.to_thread(self._load, uid)
+
+    async def save(self, uid: str, verdicts: Mapping[str, Verdict]) -> None:
+        """Replace what is known of a pod; not being able to is logged when it begins."""
+        await asyncio.to_thread(self._save, uid, verdicts)
+
+    def _load(self, uid: str) -> Mapping[str, Verdict]:
+        try:
+            data = json.loads((self._pods / uid / _FILE).read_text())
+            return {
+                key: Verdict(one["started"] is True, one["ready"] is True)
+                for key, one in data.items()
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def _save(self, uid: str, verdicts: Mapping[str, Verdict]) -> None:
+        data = {key: {"started": v.started, "ready": v.ready} for key, v in verdicts.items()}
+        path = self._pods / uid / _FILE
+        unfinished = path.with_suffix(".new")
+        try:
+            unfinished.write_text(json.dumps(data))  # its directory is the pod's: gone, it is over
+            unfinished.replace(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            trouble = error.strerror or str(error)
+            if trouble != self._trouble:
+                log.warning(
+                    "what probes say is not kept for the next agent: cannot write %s: %s",
+                    path,
+                    trouble,
+                )
+            self._trouble = trouble
+        else:
+            self._trouble = ""
+
+
+PERIOD_S = 10
+TIMEOUT_S = 1
+SUCCESSES = 1
+FAILURES = 3
+
+
+class Kind(Enum):
+    STARTUP = "Startup"
+    LIVENESS = "Liveness"
+    READINESS = "Readiness"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """`good` is what is thought now (None: nothing yet); `streak` equal results so far."""
+
+    good: bool | None = None
+    last: bool | None = None
+    streak: int = 0
+
+
+def count(tally: Tally, result: bool, probe: Probe) -> Tally:
+    """The tally after one more result."""
+    streak = tally.streak + 1 if tally.last is result else 1
+    needed = successes(probe) if result else failures(probe)
+    return Tally(result if streak >= needed else tally.good, result, streak)
+
+
+def period_s(probe: Probe) -> int:
+    return max(probe.periodSeconds or PERIOD_S, 1)
+
+
+def timeout_s(probe: Probe) -> int:
+    return max(probe.timeoutSeconds or TIMEOUT_S, 1)
+
+
+def successes(probe: Probe) -> int:
+    return max(probe.successThreshold or SUCCESSES, 1)
+
+
+def failures(probe: Probe) -> int:
+    return max(probe.failureThreshold or FAILURES, 1)
+
+
+def probes_of(container: Container) -> dict[Kind, Probe]:
+    asked = {
+        Kind.STARTUP: container.startupProbe,
+        Kind.LIVENESS: container.livenessProbe,
+        Kind.READINESS: container.readinessProbe,
+    }
+    return {kind: probe for kind, probe in asked.items() if probe is not None}
+
+
+def port_number(port: int | str, container: Container) -> int:
+    """The number of a port that may be given by its name; ValueError when there is none."""
+    if isinstance(port, int) or port.isdecimal():
+        number = int(port)
+    else:
+        named = {p.name: p.containerPort for p in container.ports or () if p.name}
+        if port not in named:
+            raise ValueError(f"container {container.name} has no port named {port!r}")
+        number = named[port]
+    if not 1 <= number <= 65535:
+        raise ValueError(f"port {number} is not between 1 and 65535")
+    return number

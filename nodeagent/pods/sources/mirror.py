@@ -1,0 +1,162 @@
+"""Mirror pods: what the API shows of static pods, which it cannot change.
+
+One per static pod, marked with the static pod's hash and owned by the Node; made again when
+someone deletes it, deleted when the static pod is gone or another. Without an API there are none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.sources import manifests
+from nodeagent.pods.sources.source import ApiSource
+from orch.client.resources import ApiClient
+from orch.client.transport import TransportError
+from orch.component.process.loops import Periodic
+from orch.wire import names
+from orch.wire.errors import ApiError
+from orch.wire.records.core import Node
+from orch.wire.records.meta import OwnerReference
+from orch.wire.records.pods import Pod, PodStatus
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 2.0
+_WAIT_FOR_NODE_S = 30.0  # after that, mirror pods are made without an owner
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPlan:
+    create: tuple[Pod, ...]  # static pods without a mirror
+    delete: tuple[Pod, ...]  # mirror pods that stand for nothing any more
+
+
+def plan_mirrors(static: Iterable[Pod], mirrors: Iterable[Pod]) -> MirrorPlan:
+    """What to create and to delete; a mirror to be made anew is deleted first."""
+    wanted = {pod.key: pod for pod in static}
+    kept: set[str] = set()
+    delete: list[Pod] = []
+    for mirror in mirrors:
+        pod = wanted.get(mirror.key)
+        same = pod is not None and _hash(pod) == mirror.metadata.annotation(
+            names.ANNOTATION_CONFIG_MIRROR
+        )
+        if not same or mirror.metadata.deletionTimestamp:
+            delete.append(mirror)
+        kept.add(mirror.key)
+    create = tuple(pod for key, pod in wanted.items() if key not in kept)
+    return MirrorPlan(create, tuple(delete))
+
+
+def mirror_of(pod: Pod, node: Node | None) -> Pod:
+    """The object to create for a static pod; owned by its node where that is known."""
+    meta = pod.metadata
+    owner = None
+    if node and node.metadata.uid:
+        owner = [
+            OwnerReference(
+                apiVersion="v1",
+                kind="Node",
+                name=node.metadata.name,
+                uid=node.metadata.uid,
+                controller=True,
+            )
+        ]
+    annotations = {**(meta.annotations or {}), names.ANNOTATION_CONFIG_MIRROR: _hash(pod)}
+    metadata = meta.model_copy(
+        update={"uid": None, "annotations": annotations, "ownerReferences": owner}
+    )
+    return pod.model_copy(update={"metadata": metadata, "status": PodStatus()})
+
+
+class MirrorPods:
+    """Keeps the mirror pods of one node in step with its static pods."""
+
+    def __init__(
+        self, client: ApiClient, registry: PodRegistry, source: ApiSource, node_name: str
+    ) -> None:
+        self._client = client
+        self._registry = registry
+        self._source = source
+        self._node_name = node_name
+        self._trouble = ""
+        self._waiting_since_s: float | None = None
+        self._settled: tuple[Pod, ...] = ()  # what there was when nothing was left to do
+
+    async def run(self) -> None:
+        await Periodic("pods.mirror", self.step, interval_s=INTERVAL_S).run()
+
+    async def step(self) -> None:
+        """Compare once, and create and delete what differs; trouble is logged when it changes."""
+        if not (self._source.ready and self._registry.complete):
+            return
+        found = (*self._registry.all_desired(), *self._source.listed())
+        if len(found) == len(self._settled) and all(map(operator.is_, found, self._settled)):
+            return
+        static = [pod for pod in self._registry.all_desired() if manifests.is_static(pod)]
+        mirrors = self._source.mirrors()
+        self._registry.mirrors = len(mirrors)
+        planned = plan_mirrors(static, mirrors)
+        self._settled = () if planned.create or planned.delete else found
+        try:
+            for mirror in planned.delete:
+                await self._delete(mirror)
+            if planned.create:
+                await self._create_all(planned.create)
+        except (ApiError, TransportError) as error:
+            if str(error) != self._trouble:
+                log.warning("cannot keep the mirror pods: %s", error)
+            self._trouble = str(error)
+            return
+        self._trouble = ""
+
+    async def _create_all(self, pods: Iterable[Pod]) -> None:
+        node = await self._node()
+        if node is None and not self._waited_for_node():
+            return
+        refused: ApiError | None = None
+        for pod in pods:
+            try:
+                await self._client.create(mirror_of(pod, node))
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    refused = error  # the others do not wait for it
+            else:
+                log.info("pod %s: made its mirror pod", pod.key)
+        if refused:
+            raise refused
+
+    async def _delete(self, mirror: Pod) -> None:
+        meta = mirror.metadata
+        try:
+            await self._client.delete(
+                Pod, meta.name, meta.namespace or "", grace_period_s=0, uid=meta.uid
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):  # gone, or already another pod
+                raise
+        else:
+            log.info("pod %s: deleted its mirror pod", mirror.key)
+
+    async def _node(self) -> Node | None:
+        try:
+            return await self._client.get(Node, self._node_name)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def _waited_for_node(self) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        return now_s - self._waiting_since_s >= _WAIT_FOR_NODE_S
+
+
+def _hash(pod: Pod) -> str:
+    return pod.metadata.annotation(names.ANNOTATION_CONFIG_HASH)

@@ -1,0 +1,183 @@
+"""Static pods from a web address: one Pod or a PodList, asked for again and again.
+
+What the server sends last that can be read is what counts: an error, an answer other than 200 or
+content that is wrong or cut short keeps the pods of before. An empty answer means no pods, as it
+does for the reference agent (config/http.go). Identical content is not read twice. Logs name the
+address without what may be secret in it, and the headers never follow a redirect to another origin.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import aiohttp
+from yarl import URL
+
+from nodeagent.config.fields import web_address
+from nodeagent.pods.sources import manifests
+from nodeagent.pods.sources.manifests import ManifestError, Origin
+from nodeagent.pods.sources.source import Changed
+from orch.component import yaml_file
+from orch.component.process import clock
+from orch.component.process.clock import Now
+from orch.component.process.loops import Periodic
+from orch.component.secret import Secret
+from orch.component.yaml_file import Document, YamlError
+from orch.wire.records.pods import Pod
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 20.0
+TIMEOUT_S = 10.0
+_MAX_REDIRECTS = 10
+
+
+class UrlSource:
+    """`headers` may have several values under one name."""
+
+    name = manifests.URL
+
+    def __init__(
+        self,
+        url: str,
+        node_name: str,
+        *,
+        headers: Mapping[str, Sequence[Secret]] | None = None,
+        interval_s: float = INTERVAL_S,
+        now: Now = clock.utc_now,
+    ) -> None:
+        self._url = web_address(url)
+        self._shown = shown_address(self._url)
+        self._node_name = node_name
+        self._headers = headers or {}
+        self._interval_s = interval_s
+        self._now = now
+        self._pods: tuple[Pod, ...] = ()
+        self._content: bytes | None = None  # as read last; None before the first good answer
+        self._problem = ""
+
+    @property
+    def ready(self) -> bool:
+        return self._content is not None
+
+    @property
+    def doubtful(self) -> bool:
+        return False  # not ready covers it: nothing is removed before the first good answer
+
+    def pods(self) -> Sequence[Pod]:
+        return self._pods
+
+    async def run(self, changed: Changed) -> None:
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+
+            async def step() -> None:
+                if await self._ask(session):
+                    changed()
+
+            await Periodic("pods.url", step, interval_s=self._interval_s).run()
+
+    async def _ask(self, session: aiohttp.ClientSession) -> bool:
+        """Ask once; True when there is something new, the first answer included."""
+        try:
+            content = await self._fetch(session)
+            pods = self._pods if content == self._content else self._read(content)
+        except ManifestError as error:
+            return self._say(f"pods from {self._shown} are ignored: {error}")
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            return self._say(f"cannot ask {self._shown} for pods: {_said(error)}")
+        if not content.strip():
+            self._say(f"{self._shown} answers with nothing: no pods are taken from there")
+        elif self._problem:
+            log.info("%s answers with pods again", self._shown)
+            self._problem = ""
+        is_new = content != self._content
+        self._pods, self._content = pods, content
+        return is_new
+
+    async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
+        url = self._url
+        for _ in range(_MAX_REDIRECTS):
+            async with self._get(session, url) as response:
+                if location := _redirection(response):
+                    url = url.join(URL(location))
+                    continue
+                if response.status != 200:
+                    raise ManifestError(f"the server answers {response.status} {response.reason}")
+                return await _content(response)
+        raise ManifestError(f"the server redirects more than {_MAX_REDIRECTS} times")
+
+    def _get(
+        self, session: aiohttp.ClientSession, url: URL
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """What is secret goes to the configured origin alone."""
+        if url.origin() != self._url.origin():
+            return session.get(url.with_user(None), allow_redirects=False)
+        listed = [(k, v.reveal()) for k, values in self._headers.items() for v in values]
+        if self._url.user is not None:
+            auth = aiohttp.encode_basic_auth(self._url.user, self._url.password or "")
+            listed.append(("Authorization", auth))
+        return session.get(url.with_user(None), headers=listed, allow_redirects=False)
+
+    def _read(self, content: bytes) -> tuple[Pod, ...]:
+        if not content.strip():
+            return ()
+        try:
+            document = yaml_file.parse_yaml(content, source=self._shown)
+        except YamlError as error:
+            raise ManifestError(str(error)) from None
+        origin = Origin(manifests.URL, self._shown, self._node_name, self._now())
+        value = document.value
+        if not isinstance(value, dict) or value.get("kind") != "PodList":
+            return (manifests.static_pod(document, origin),)
+        return tuple(
+            manifests.static_pod(_item(document, index, item), origin)
+            for index, item in enumerate(value.get("items") or ())
+        )
+
+    def _say(self, problem: str) -> bool:
+        if problem != self._problem:
+            log.error("%s", problem)
+        self._problem = problem
+        return False
+
+
+def _item(document: Document, index: int, item: object) -> Document:
+    """One pod of a list as a document of its own; its lines are those of the list."""
+    prefix = ("items", index)
+    lines = {path[2:]: line for path, line in document.lines.items() if path[:2] == prefix}
+    if isinstance(item, dict):
+        item = {"apiVersion": "v1", "kind": "Pod", **item}
+    return Document(document.source, item, lines)
+
+
+def shown_address(url: URL) -> str:
+    """The address without user, password and query, which may be secret."""
+    plain = url.with_user(None).with_fragment(None)
+    return f"{plain.with_query(None)}?…" if plain.query_string else str(plain)
+
+
+def _said(error: BaseException) -> str:
+    """What happened; an error that would repeat the whole address tells only its kind."""
+    if isinstance(error, ValueError):
+        return "it redirects to what is no address"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is not HTTP: {error.message.splitlines()[0]}"
+    return str(error) or "no answer in time"
+
+
+def _redirection(response: aiohttp.ClientResponse) -> str:
+    location = response.headers.get("Location", "")
+    return location if response.status in (301, 302, 303, 307, 308) else ""
+
+
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    """All of the body; ClientPayloadError when it ends before it should."""
+    content = bytearray()
+    async for piece in response.content.iter_any():
+        content += piece
+        if len(content) > yaml_file.MAX_BYTES:
+            raise ManifestError(f"more than {yaml_file.MAX_BYTES // 2**20} MiB")
+    return bytes(content)

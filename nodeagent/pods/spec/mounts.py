@@ -1,0 +1,117 @@
+"""Which host paths a container sees where; pure.
+
+Volumes are already on the host; this module joins sub-paths and refuses what would lead out of
+them. Links inside a volume are the concern of `volumes`, which looks at the real files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from nodeagent.pods.spec import env
+from nodeagent.pods.spec.env import SpecError
+from nodeagent.runtime.base import Mount
+from orch.wire.records.pods import Container, VolumeMount
+
+_WRITTEN = ("downward-api", "configmap", "secret", "projected")
+_PROPAGATION = {
+    "": "private",
+    "None": "private",
+    "HostToContainer": "host_to_container",
+    "Bidirectional": "bidirectional",
+}
+
+
+def container_mounts(
+    container: Container,
+    volumes: Mapping[str, str],
+    images: Mapping[str, str],
+    values: Mapping[str, str],
+    *,
+    recursive_possible: bool = True,
+) -> tuple[Mount, ...]:
+    """One mount per volumeMount.
+
+    `volumes` gives paths on the host, `images` references, both by the volume's name; `values` are
+    the container's environment (for subPathExpr).
+    """
+    return tuple(
+        _image_mount(container, mount, images[mount.name])
+        if mount.name in images
+        else _mount(container, mount, volumes, values, recursive_possible)
+        for mount in container.volumeMounts or ()
+    )
+
+
+def sub_path(mount: VolumeMount, values: Mapping[str, str]) -> str:
+    """The path below the volume, "" for the volume itself; SpecError when it leads out of it."""
+    expression = mount.subPathExpr
+    path = env.expand(expression, values) if expression else mount.subPath or ""
+    if path.startswith("/") or ".." in PurePosixPath(path).parts:
+        raise SpecError(f"subPath {path!r} must be relative and must not contain '..'")
+    return path
+
+
+def _mount(
+    container: Container,
+    mount: VolumeMount,
+    volumes: Mapping[str, str],
+    values: Mapping[str, str],
+    recursive_possible: bool,
+) -> Mount:
+    source = volumes.get(mount.name)
+    if source is None:
+        raise SpecError(f"container {container.name}: volume {mount.name!r} is not in spec.volumes")
+    below = sub_path(mount, values)
+    # what the agent itself writes there must not be turned against the host by a container
+    readonly = bool(mount.readOnly) or any(f"/volumes/{kind}/" in source for kind in _WRITTEN)
+    return Mount(
+        host_path=str(PurePosixPath(source, below)) if below else source,
+        container_path=mount.mountPath,
+        readonly=readonly,
+        propagation=_propagation(container, mount),
+        recursive_readonly=_is_recursive(container, mount, possible=recursive_possible),
+    )
+
+
+def _image_mount(container: Container, mount: VolumeMount, reference: str) -> Mount:
+    if mount.subPath or mount.subPathExpr or mount.mountPropagation not in (None, "", "None"):
+        raise SpecError(
+            f"container {container.name}: volumeMount {mount.mountPath}: an image volume is "
+            "mounted whole and by itself; leave out subPath, subPathExpr and mountPropagation"
+        )
+    return Mount("", mount.mountPath, readonly=True, image=reference)
+
+
+def _is_recursive(container: Container, mount: VolumeMount, *, possible: bool) -> bool:
+    """Whether mounts below the volume are to be read-only, too; SpecError where they must and
+    cannot be."""
+    asked = mount.recursiveReadOnly or "Disabled"
+    where = f"container {container.name}: volumeMount {mount.mountPath}: recursiveReadOnly {asked}"
+    if asked not in ("Disabled", "IfPossible", "Enabled"):
+        raise SpecError(f"{where} is not one of Disabled, IfPossible, Enabled")
+    if asked == "Disabled":
+        return False
+    if not mount.readOnly:
+        raise SpecError(f"{where} needs readOnly: true")
+    if mount.mountPropagation not in (None, "", "None"):
+        raise SpecError(f"{where} needs mountPropagation None")
+    if asked == "Enabled" and not possible:
+        raise SpecError(f"{where} needs kernel 5.12 (mount_setattr)")
+    return possible
+
+
+def _propagation(container: Container, mount: VolumeMount) -> str:
+    asked = mount.mountPropagation or ""
+    if asked not in _PROPAGATION:
+        raise SpecError(
+            f"container {container.name}: mountPropagation {asked!r} is not one of None, "
+            "HostToContainer, Bidirectional"
+        )
+    security = container.securityContext
+    if asked == "Bidirectional" and not (security and security.privileged):
+        raise SpecError(
+            f"container {container.name}: mountPropagation Bidirectional needs privileged: true"
+        )
+    return _PROPAGATION[asked]

@@ -1,0 +1,287 @@
+"""A pod as the API writes it → what the runtime is asked for; pure.
+
+Names, labels, cgroups, logs, resources and the security context. Where volumes are on the host,
+which addresses the pod has and which seccomp profile applies is given, not looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodeagent.pods.actions import StartContainer
+from nodeagent.pods.spec import env, identity, mounts, qos, sysctls
+from nodeagent.pods.spec.env import SpecError
+from nodeagent.pods.spec.references import Objects
+from nodeagent.runtime.base import (
+    ContainerSpec,
+    LinuxResources,
+    PortMapping,
+    SandboxSpec,
+    SeccompKind,
+    SeccompSetting,
+)
+from orch.wire import names, quantity
+from orch.wire.records.pods import (
+    Container,
+    EnvVarSource,
+    ImageVolume,
+    Pod,
+    PodSecurityContext,
+    SecurityContext,
+)
+
+CFS_PERIOD_USEC = 100_000
+MIN_CFS_QUOTA_USEC = 1_000  # the kernel takes no less
+MIN_CPU_SHARES = 2
+MAX_CPU_SHARES = 262_144
+DEFAULT_GRACE_S = 30
+HOSTNAME_MAX = 63
+KERNEL_WITH_RECURSIVE_READONLY = (5, 12)
+UNCONFINED = SeccompSetting(SeccompKind.UNCONFINED)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSettings:
+    """What all pods of this node share; directories are absolute."""
+
+    node_name: str
+    root_dir: str
+    pod_logs_dir: str
+    cgroup_parent: str = "/orchpods"
+    host_ip: str = ""
+    memory_capacity_bytes: int = 0
+    kernel_version: str = ""
+    allocatable: Mapping[str, str] = field(default_factory=dict)  # of the node, once it is known
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerContext:
+    """What is known of the pod when one of its containers is made."""
+
+    volumes: Mapping[str, str] = field(default_factory=dict)  # volume name → path on the host
+    pod_ips: Sequence[str] = ()
+    seccomp: SeccompSetting = UNCONFINED
+    objects: Objects = field(default_factory=dict)
+
+
+def log_directory(settings: PodSettings, namespace: str, name: str, uid: str) -> str:
+    return f"{settings.pod_logs_dir}/{namespace}_{name}_{uid}"
+
+
+def cgroup_path(settings: PodSettings, pod: Pod) -> str:
+    """Below the root of every hierarchy: `/orchpods/burstable/pod<uid>`."""
+    return qos.cgroup_path(settings.cgroup_parent, qos.qos_class(pod), pod.metadata.uid or "")
+
+
+def grace_period_s(pod: Pod) -> int:
+    """How long a graceful stop may take; a deletion under way has set its own."""
+    for asked in (
+        pod.metadata.deletionGracePeriodSeconds,
+        pod.spec.terminationGracePeriodSeconds,
+    ):
+        if asked is not None:
+            return max(asked, 0)
+    return DEFAULT_GRACE_S
+
+
+def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpec:
+    meta, spec = pod.metadata, pod.spec
+    namespace, uid = meta.namespace or "", meta.uid or ""
+    security = spec.securityContext or PodSecurityContext()
+    host_network = bool(spec.hostNetwork)
+    return SandboxSpec(
+        name=meta.name,
+        namespace=namespace,
+        uid=uid,
+        attempt=attempt,
+        hostname="" if host_network else (spec.hostname or meta.name)[:HOSTNAME_MAX].rstrip("-."),
+        log_directory=log_directory(settings, namespace, meta.name, uid),
+        cgroup_parent=cgroup_path(settings, pod),
+        labels={**(meta.labels or {}), **_identity(pod, settings)},
+        annotations={
+            **(meta.annotations or {}),
+            names.RUNTIME_ANNOTATION_GRACE_PERIOD: str(grace_period_s(pod)),
+            names.RUNTIME_ANNOTATION_CGROUP_PARENT: cgroup_path(settings, pod),
+        },
+        port_mappings=() if host_network else _port_mappings(pod),
+        sysctls={s.name: s.value for s in security.sysctls or ()},
+        host_network=host_network,
+        host_pid=bool(spec.hostPID),
+        host_ipc=bool(spec.hostIPC),
+        privileged=any(_is_privileged(c) for c in all_containers(pod)),
+        run_as_user=security.runAsUser,
+        run_as_group=security.runAsGroup,
+        supplemental_groups=_groups(security),
+    )
+
+
+def container_spec(
+    pod: Pod,
+    container: Container,
+    start: StartContainer,
+    settings: PodSettings,
+    context: ContainerContext,
+) -> ContainerSpec:
+    """SpecError when the container asks for what cannot be given."""
+    variables = _variables(pod, container, settings, context)
+    known = dict(variables)
+    pod_security = pod.spec.securityContext or PodSecurityContext()
+    security = container.securityContext or SecurityContext()
+    user = _first(security.runAsUser, pod_security.runAsUser)
+    _check_user(container, user, _first(security.runAsNonRoot, pod_security.runAsNonRoot))
+    capabilities = security.capabilities
+    return ContainerSpec(
+        name=container.name,
+        attempt=start.attempt,
+        image=container.image,
+        command=tuple(env.expand(part, known) for part in container.command or ()),
+        args=tuple(env.expand(part, known) for part in container.args or ()),
+        working_dir=container.workingDir or "",
+        env=variables,
+        mounts=mounts.container_mounts(
+            container,
+            context.volumes,
+            {name: image.reference for name, image in image_volumes(pod).items()},
+            known,
+            recursive_possible=sysctls.is_at_least(
+                settings.kernel_version, KERNEL_WITH_RECURSIVE_READONLY
+            ),
+        ),
+        labels={
+            **_identity(pod, settings),
+            names.RUNTIME_LABEL_CONTAINER_NAME: container.name,
+        },
+        annotations={
+            names.RUNTIME_ANNOTATION_CONTAINER_HASH: identity.container_hash(container),
+            names.RUNTIME_ANNOTATION_RESTART_COUNT: str(start.attempt),
+            names.RUNTIME_ANNOTATION_BACKOFF_STEP: str(start.backoff_step),
+        },
+        log_path=f"{container.name}/{start.attempt}.log",
+        stdin=bool(container.stdin),
+        tty=bool(container.tty),
+        resources=container_resources(pod, container, settings.memory_capacity_bytes),
+        seccomp=context.seccomp,
+        privileged=_is_privileged(container),
+        no_new_privileges=security.allowPrivilegeEscalation is False,
+        readonly_rootfs=bool(security.readOnlyRootFilesystem),
+        run_as_user=user,
+        run_as_group=_first(security.runAsGroup, pod_security.runAsGroup),
+        supplemental_groups=_groups(pod_security),
+        add_capabilities=tuple((capabilities and capabilities.add) or ()),
+        drop_capabilities=tuple((capabilities and capabilities.drop) or ()),
+    )
+
+
+def _variables(
+    pod: Pod, container: Container, settings: PodSettings, context: ContainerContext
+) -> tuple[tuple[str, str], ...]:
+    """The container's environment."""
+    addresses = _addresses(pod, settings, context.pod_ips)
+
+    def value_from(source: EnvVarSource) -> str | None:
+        if source.fieldRef is not None:
+            return env.pod_field(pod, source.fieldRef.fieldPath, addresses)
+        if source.resourceFieldRef is not None:
+            return env.resource_field(container, source.resourceFieldRef, settings.allocatable)
+        return None
+
+    return env.environment(container, value_from, context.objects)
+
+
+def container_resources(
+    pod: Pod, container: Container, memory_capacity_bytes: int = 0
+) -> LinuxResources:
+    """Shares from the cpu request, quota from its limit, the memory limit, the OOM adjustment."""
+    limits, requests = qos.limits(container), qos.requests(container)
+    return LinuxResources(
+        cpu_shares=cpu_shares(quantity.to_milli(requests.get("cpu", 0))),
+        cpu_quota_usec=cpu_quota_usec(quantity.to_milli(limits["cpu"]))
+        if "cpu" in limits
+        else None,
+        cpu_period_usec=CFS_PERIOD_USEC if "cpu" in limits else None,
+        memory_limit_bytes=quantity.to_bytes(limits["memory"]) if "memory" in limits else None,
+        oom_score_adj=qos.oom_score_adjustment(pod, container, memory_capacity_bytes),
+    )
+
+
+def cpu_shares(milli: int) -> int:
+    return min(max(milli * 1024 // 1000, MIN_CPU_SHARES), MAX_CPU_SHARES)
+
+
+def cpu_quota_usec(milli: int) -> int | None:
+    """None for a limit of zero, which means no limit."""
+    return max(milli * CFS_PERIOD_USEC // 1000, MIN_CFS_QUOTA_USEC) if milli else None
+
+
+def all_containers(pod: Pod) -> list[Container]:
+    spec = pod.spec
+    return [*(spec.initContainers or ()), *spec.containers, *(spec.ephemeralContainers or ())]
+
+
+def image_volumes(pod: Pod) -> dict[str, ImageVolume]:
+    """The pod's volumes that are images, by name."""
+    return {v.name: v.image for v in pod.spec.volumes or () if v.image is not None}
+
+
+def container_type(pod: Pod | None, name: str) -> str:
+    """`container`, `init_container` or `ephemeral_container`, as metrics name them."""
+    if any(c.name == name for c in (pod and pod.spec.initContainers) or ()):
+        return "init_container"
+    if any(c.name == name for c in (pod and pod.spec.ephemeralContainers) or ()):
+        return "ephemeral_container"
+    return "container"
+
+
+def find_container(pod: Pod, name: str) -> Container | None:
+    return next((c for c in all_containers(pod) if c.name == name), None)
+
+
+def _identity(pod: Pod, settings: PodSettings) -> dict[str, str]:
+    return {
+        names.RUNTIME_LABEL_POD_NAME: pod.metadata.name,
+        names.RUNTIME_LABEL_POD_NAMESPACE: pod.metadata.namespace or "",
+        names.RUNTIME_LABEL_POD_UID: pod.metadata.uid or "",
+        names.RUNTIME_LABEL_NODE_NAME: settings.node_name,
+    }
+
+
+def _addresses(pod: Pod, settings: PodSettings, pod_ips: Sequence[str]) -> dict[str, str]:
+    own = [settings.host_ip] if pod.spec.hostNetwork else list(pod_ips)
+    return {
+        "status.hostIP": settings.host_ip,
+        "status.hostIPs": settings.host_ip,
+        "status.podIP": own[0] if own else "",
+        "status.podIPs": ",".join(own),
+    }
+
+
+def _port_mappings(pod: Pod) -> tuple[PortMapping, ...]:
+    return tuple(
+        PortMapping(
+            port.containerPort, port.hostPort or 0, port.protocol or "TCP", port.hostIP or ""
+        )
+        for container in all_containers(pod)
+        for port in container.ports or ()
+    )
+
+
+def _groups(security: PodSecurityContext) -> tuple[int, ...]:
+    own = [security.fsGroup] if security.fsGroup is not None else []
+    return (*own, *(security.supplementalGroups or ()))
+
+
+def _is_privileged(container: Container) -> bool:
+    return bool(container.securityContext and container.securityContext.privileged)
+
+
+def _first(own: int | None, inherited: int | None) -> int | None:
+    return inherited if own is None else own
+
+
+def _check_user(container: Container, user: int | None, must_not_be_root: int | None) -> None:
+    if must_not_be_root and user == 0:
+        raise SpecError(
+            f"container {container.name}: runAsUser is 0, but runAsNonRoot forbids root; "
+            "set another user"
+        )

@@ -1,0 +1,159 @@
+"""A directory whose files change all at once: readers see the old set or the new one; blocking.
+
+As the reference agent writes it (pkg/volume/util/atomic_writer): the files lie in a directory of
+their own, `..data` is a link to it that is replaced in one step, and what readers open are links
+through `..data`. An agent killed anywhere leaves the old set or the new one in force.
+
+Directories with the mode they are to have, whatever the umask of the process; blocking.
+
+The shipped unit runs the agent with umask 0077: what containers and log readers of other users
+must reach has to be opened on purpose.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from nodeagent.pods.spec.volume_files import VolumeFile
+
+log = logging.getLogger(__name__)
+
+
+def make(path: Path, mode: int = 0o755) -> bool:
+    """Make a directory and its missing parents with `mode`; True when it was not there. OSError."""
+    missing: list[Path] = []
+    current = path
+    while not current.exists():
+        missing.append(current)
+        current = current.parent
+    if not missing and not path.is_dir():
+        raise NotADirectoryError(20, "not a directory", str(path))
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(mode)
+    return bool(missing)
+
+
+def give_to(path: Path, group: int | None) -> int | None:
+    """Make a directory `group`'s; the group, None when there is none or it may not be. OSError."""
+    if group is None or path.stat().st_gid == group:
+        return group
+    try:
+        os.chown(path, -1, group)
+    except PermissionError:
+        log.warning("%s cannot be given to group %d: the agent lacks CAP_CHOWN", path, group)
+        return None
+    return group
+
+
+DATA = "..data"
+_NEW_DATA = "..data_new"
+
+
+def is_written(directory: Path) -> bool:
+    """Whether a whole set of files was ever put there."""
+    return (directory / DATA).is_dir()
+
+
+def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = None) -> bool:
+    """Put exactly these files there; True when something changed. OSError.
+
+    With `group` the files belong to it and it may read them.
+    """
+    make(directory)
+    group = give_to(directory, group)
+    if _is_current(directory, files, group):
+        _clear(directory, files)
+        return False
+    made = Path(tempfile.mkdtemp(prefix="..", dir=directory))
+    try:
+        made.chmod(0o755)
+        for file in files:
+            _write_file(made, file, group)
+        (directory / _NEW_DATA).unlink(missing_ok=True)
+        (directory / _NEW_DATA).symlink_to(made.name)
+        (directory / _NEW_DATA).replace(directory / DATA)
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)  # else every try would fill a full disk further
+        raise
+    for name in _top_names(files):
+        _link(directory, name)
+    _clear(directory, files)
+    return True
+
+
+def _write_file(root: Path, file: VolumeFile, group: int | None) -> None:
+    path = root / file.path
+    make(path.parent)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as stream:
+        stream.write(file.content)
+        if group is not None:
+            os.fchown(stream.fileno(), -1, group)
+        os.fchmod(stream.fileno(), _mode(file, group))
+
+
+def _mode(file: VolumeFile, group: int | None) -> int:
+    return file.mode if group is None else file.mode | 0o440
+
+
+def _top_names(files: Sequence[VolumeFile]) -> set[str]:
+    return {PurePosixPath(file.path).parts[0] for file in files}
+
+
+def _link(directory: Path, name: str) -> None:
+    """Make `name` a link through `..data`, whatever lies there."""
+    path, target = directory / name, f"{DATA}/{name}"
+    with contextlib.suppress(OSError):
+        if os.readlink(path) == target:
+            return
+    unfinished = directory / f"..{name}.link"[:255]
+    unfinished.unlink(missing_ok=True)
+    unfinished.symlink_to(target)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    unfinished.replace(path)
+
+
+def _clear(directory: Path, files: Sequence[VolumeFile]) -> None:
+    """Remove former sets, and links to files that are no more."""
+    kept = {DATA, os.readlink(directory / DATA), *_top_names(files)}
+    for name in sorted(set(os.listdir(directory)) - kept):
+        path = directory / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _is_current(directory: Path, files: Sequence[VolumeFile], group: int | None) -> bool:
+    """Whether the set in force is this one, and every link to it is there."""
+    if not is_written(directory):
+        return False
+    root = Path(os.path.realpath(directory / DATA))
+    found = {
+        str(Path(parent, name).relative_to(root))
+        for parent, _, names in os.walk(root)
+        for name in names
+    }
+    if found != {file.path for file in files}:
+        return False
+    links = all((directory / name).is_symlink() for name in _top_names(files))
+    return links and all(_is_same(root / file.path, file, group) for file in files)
+
+
+def _is_same(path: Path, file: VolumeFile, group: int | None) -> bool:
+    found = path.lstat()
+    return (
+        stat.S_ISREG(found.st_mode)
+        and stat.S_IMODE(found.st_mode) == _mode(file, group)
+        and (group is None or found.st_gid == group)
+        and path.read_bytes() == file.content
+    )

@@ -1,0 +1,81 @@
+"""ConfigMaps and Secrets as the API has them, for the pods of this node that refer to them.
+
+Read anew whenever a container starts and now and then while its files show them; the last known
+content counts while the API is away. Nothing is read that no pod refers to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterable
+
+from nodeagent.pods.spec import references
+from nodeagent.pods.spec.references import CONFIG_MAP, ObjectData, Objects, Reference
+from orch.client.resources import ApiClient
+from orch.client.transport import TransportError
+from orch.wire.errors import ApiError
+from orch.wire.records.configuration import ConfigMap, Secret
+from orch.wire.records.pods import Pod
+
+REFRESH_S = 60.0  # how often the files of a running pod are compared with the API
+
+
+class PodObjects:
+    """`client` None: there is no API server, and so no objects."""
+
+    def __init__(self, client: ApiClient | None, *, refresh_s: float = REFRESH_S) -> None:
+        self.refresh_s = refresh_s
+        self._client = client
+        self._known: dict[str, dict[Reference, ObjectData]] = {}  # by uid of the pod
+
+    async def of(self, pod: Pod) -> Objects:
+        """What the pod refers to, as it is now or was last known; never raises."""
+        return await self._read(pod, references.references(pod))
+
+    async def shown_in_volumes(self, pod: Pod) -> Objects:
+        """The part of it that the files of volumes are made of."""
+        return await self._read(pod, references.shown_in_volumes(pod))
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._known.pop(uid, None)
+
+    async def _read(self, pod: Pod, wanted: Iterable[Reference]) -> Objects:
+        listed = list(wanted)
+        if not listed:
+            return {}
+        namespace = pod.metadata.namespace or ""
+        found = await asyncio.gather(*(self._fetch(namespace, one) for one in listed))
+        known = self._known.setdefault(pod.metadata.uid or "", {})
+        for reference, data in zip(listed, found, strict=True):
+            if not data.problem or reference not in known:
+                known[reference] = data
+        return dict(known)
+
+    async def _fetch(self, namespace: str, reference: Reference) -> ObjectData:
+        if self._client is None:
+            return ObjectData(problem=f"{reference} cannot be read: there is no API server")
+        try:
+            if reference.kind == CONFIG_MAP:
+                return _config_data(await self._client.get(ConfigMap, reference.name, namespace))
+            return _secret_data(await self._client.get(Secret, reference.name, namespace))
+        except ApiError as error:
+            if error.code == 404:
+                return ObjectData(absent=True)
+            return ObjectData(problem=f"{reference} cannot be read: {error}")
+        except TransportError as error:
+            return ObjectData(problem=f"{reference} cannot be read: {error}")
+
+
+def _config_data(found: ConfigMap) -> ObjectData:
+    text = {key: value.encode() for key, value in (found.data or {}).items()}
+    return ObjectData({**text, **_decoded(found.binaryData)})
+
+
+def _secret_data(found: Secret) -> ObjectData:
+    return ObjectData(_decoded(found.data))
+
+
+def _decoded(data: dict[str, str] | None) -> dict[str, bytes]:
+    return {key: base64.b64decode(value) for key, value in (data or {}).items()}

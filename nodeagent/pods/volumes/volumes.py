@@ -1,0 +1,233 @@
+"""The volumes of pods on this host: made before the containers, gone after them.
+
+`<root>/pods/<uid>/volumes/<kind>/<name>`; a Memory emptyDir is a tmpfs mounted there, and so is a
+secret where the agent may mount. Blocking work runs in one thread per call. What containers do with
+their mounts is in `mounts`, what the files say in `payload`.
+
+hostPath volumes: what must be there, and what is made when it is not; blocking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nodeagent.pods.spec import volume_files
+from nodeagent.pods.spec.env import SpecError
+from nodeagent.pods.spec.references import NotThere, Objects
+from nodeagent.pods.volumes import directories, kernel_mounts, subpaths
+from nodeagent.pods.volumes.subpaths import SubPathError
+from nodeagent.runtime.base import Mount
+from orch.wire import quantity
+from orch.wire.records.pods import EmptyDirVolume, HostPathVolume, Pod, PodSecurityContext, Volume
+
+log = logging.getLogger(__name__)
+
+_FILE_TESTS: Mapping[str, tuple[Callable[[int], bool], str]] = {
+    "Directory": (stat.S_ISDIR, "a directory"),
+    "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
+    "File": (stat.S_ISREG, "a file"),
+    "FileOrCreate": (stat.S_ISREG, "a file"),
+    "Socket": (stat.S_ISSOCK, "a socket"),
+    "CharDevice": (stat.S_ISCHR, "a character device"),
+    "BlockDevice": (stat.S_ISBLK, "a block device"),
+}
+
+
+def prepare(volume: HostPathVolume) -> str:
+    """The path, once it is what `type` says; ValueError, OSError."""
+    kind, path = volume.type or "", Path(volume.path)
+    if not kind:
+        return volume.path
+    if kind not in _FILE_TESTS:
+        raise ValueError(f"hostPath.type {kind!r} is not one of {', '.join(_FILE_TESTS)}")
+    if kind == "DirectoryOrCreate" and not path.exists():
+        directories.make(path)
+    if kind == "FileOrCreate" and not path.exists():
+        path.touch()
+        path.chmod(0o644)
+    fits, shown = _FILE_TESTS[kind]
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise ValueError(f"hostPath {volume.path} does not exist, and type is {kind}") from None
+    if not fits(mode):
+        raise ValueError(f"hostPath {volume.path} is not {shown}")
+    return volume.path
+
+
+# Volume source → directory below `volumes`
+KINDS = {
+    "emptyDir": "empty-dir",
+    "downwardAPI": "downward-api",
+    "configMap": "configmap",
+    "secret": "secret",
+    "projected": "projected",
+}
+_SUB_PATHS = "volume-subpaths"
+_SETGID_DIRECTORY = 0o2777
+
+
+class VolumeError(Exception):
+    """A volume cannot be made or removed; the text names it and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What files of volumes may show: the node's allocatable amounts, and objects of the API."""
+
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    objects: Objects = field(default_factory=dict)
+
+
+class VolumeStore:
+    """The volumes below one root directory (absolute)."""
+
+    def __init__(self, root_dir: str) -> None:
+        self._root = Path(root_dir)
+        self._secrets_on_disk = False
+
+    def pod_dir(self, uid: str) -> Path:
+        return self._root / "pods" / uid
+
+    def volume_dir(self, uid: str, kind: str, name: str) -> Path:
+        return self.pod_dir(uid) / "volumes" / kind / name
+
+    async def prepare(self, pod: Pod, known: Knowledge | None = None) -> dict[str, str]:
+        """Make what is missing; volume name → path on the host. VolumeError names the volume.
+
+        Files that show fields of the pod or objects of the API are brought up to date.
+        """
+        return await asyncio.to_thread(self._prepare, pod, known or Knowledge())
+
+    async def bind_sub_paths(
+        self, uid: str, container: str, mounts: Sequence[Mount], volumes: Mapping[str, str]
+    ) -> tuple[Mount, ...]:
+        """The mounts as the runtime is to make them; VolumeError when a link leads one astray."""
+        if all(mount.image or mount.host_path in volumes.values() for mount in mounts):
+            return tuple(mounts)
+        return await asyncio.to_thread(self._bind, uid, container, mounts, set(volumes.values()))
+
+    async def remove(self, uid: str) -> None:
+        """Unmount and delete everything of a pod; VolumeError when something keeps it."""
+        await asyncio.to_thread(self._remove, uid)
+
+    async def uids(self) -> list[str]:
+        """Pods that have a directory here."""
+        return await asyncio.to_thread(self._uids)
+
+    def _prepare(self, pod: Pod, known: Knowledge) -> dict[str, str]:
+        places: dict[str, str] = {}
+        try:
+            directories.make(self.pod_dir(pod.metadata.uid or ""))  # first of all traces, and last
+        except OSError as error:
+            raise VolumeError(f"the directory of the pod: {error}") from error
+        for volume in pod.spec.volumes or ():
+            if volume.image is not None:
+                continue  # the runtime mounts it
+            try:
+                places[volume.name] = self._make(pod, volume, known)
+            except (OSError, ValueError, SpecError, NotThere) as error:
+                raise VolumeError(f"volume {volume.name!r}: {error}") from error
+        return places
+
+    def _make(self, pod: Pod, volume: Volume, known: Knowledge) -> str:
+        if volume.hostPath is not None:
+            return prepare(volume.hostPath)
+        kind = next((key for key in KINDS if getattr(volume, key) is not None), "")
+        if not kind:
+            asked = ", ".join(key for key in volume.to_wire() if key != "name") or "nothing"
+            supported = ", ".join(["hostPath", "image", *KINDS])
+            raise ValueError(f"the source {asked} is not supported; use one of {supported}")
+        path = self.volume_dir(pod.metadata.uid or "", KINDS[kind], volume.name)
+        group = (pod.spec.securityContext or PodSecurityContext()).fsGroup
+        if volume.emptyDir is not None:
+            return _empty_dir(path, volume.emptyDir, group)
+        files = volume_files.files(pod, volume, known.objects, known.allocatable)
+        if volume.secret is not None or volume.projected is not None:
+            self._keep_in_memory(path)
+        directories.write(path, files, group=group)
+        return str(path)
+
+    def _keep_in_memory(self, path: Path) -> None:
+        """A secret's files never reach a disk, where the agent may see to that."""
+        directories.make(path)
+        try:
+            _mount_tmpfs(path, None)
+        except PermissionError as error:
+            if not self._secrets_on_disk:
+                log.warning("secrets of pods lie on disk below %s: %s", self._root, error.strerror)
+            self._secrets_on_disk = True
+
+    def _bind(
+        self, uid: str, container: str, mounts: Sequence[Mount], roots: set[str]
+    ) -> tuple[Mount, ...]:
+        made = []
+        for index, mount in enumerate(mounts):
+            if mount.image or mount.host_path in roots:
+                made.append(mount)
+                continue
+            path = mount.host_path
+            volume = max((r for r in roots if path.startswith(f"{r.rstrip('/')}/")), key=len)
+            place = self.pod_dir(uid) / _SUB_PATHS / container / str(index)
+            try:
+                made.append(replace(mount, host_path=subpaths.bind(volume, path, place)))
+            except (OSError, SubPathError) as error:
+                raise VolumeError(str(error)) from error
+        return tuple(made)
+
+    def _remove(self, uid: str) -> None:
+        if not uid or "/" in uid or uid in (".", ".."):
+            raise VolumeError(f"{uid!r} is not a pod uid")
+        directory = self.pod_dir(uid)
+        try:
+            subpaths.unbind(directory / _SUB_PATHS)
+            for mount in kernel_mounts.mounts_below(os.path.realpath(directory)):
+                if mount.filesystem != "tmpfs":
+                    raise VolumeError(
+                        f"{mount.path} has a {mount.filesystem} mounted on it that the agent did "
+                        "not mount; unmount it, and the pod's directory is removed"
+                    )
+                kernel_mounts.unmount(mount.path)
+            if directory.exists():
+                shutil.rmtree(directory)
+        except OSError as error:
+            raise VolumeError(f"cannot remove {directory}: {error}") from error
+
+    def _uids(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self._root / "pods"))
+        except FileNotFoundError:
+            return []
+
+
+def is_in_memory(volume: Volume) -> bool:
+    """Whether its place is a tmpfs, as that of an emptyDir may be and those of secrets are."""
+    secrets = volume.secret is not None or volume.projected is not None
+    return secrets or (volume.emptyDir is not None and volume.emptyDir.medium == "Memory")
+
+
+def _empty_dir(path: Path, volume: EmptyDirVolume, group: int | None) -> str:
+    if volume.medium not in (None, "", "Memory"):
+        raise ValueError(f'emptyDir.medium {volume.medium!r} is neither "" nor Memory')
+    directories.make(path.parent)
+    directories.make(path, 0o777)
+    if volume.medium == "Memory":
+        size = quantity.to_bytes(volume.sizeLimit) if volume.sizeLimit else None
+        _mount_tmpfs(path, size)
+    if group is not None and path.stat().st_gid != group:
+        directories.give_to(path, group)
+        path.chmod(_SETGID_DIRECTORY)  # what is made in it is the group's, too
+    return str(path)
+
+
+def _mount_tmpfs(path: Path, size_bytes: int | None) -> None:
+    real = os.path.realpath(path)
+    if not any(mount.path == real for mount in kernel_mounts.mounts_below(real)):
+        kernel_mounts.mount_tmpfs(real, size_bytes)

@@ -1,0 +1,76 @@
+"""Puts the status of one pod where everyone can see it: in the registry, and in events.
+
+How long the start of a pod took, by the stamps of the API and of the runtime; pure.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from nodeagent.pods.actions import Plan
+from nodeagent.pods.decide import status
+from nodeagent.pods.decide.restarts import is_sidecar
+from nodeagent.pods.decide.status import Facts
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.sources import manifests
+from nodeagent.pods.spec import spec
+from nodeagent.pods.worker.services import PodServices
+from nodeagent.runtime.base import ContainerState
+from orch.wire import times
+from orch.wire.records.pods import Pod
+
+
+class Display:
+    """Shows nothing of a pod that is no longer desired."""
+
+    def __init__(self, uid: str, services: PodServices) -> None:
+        self._uid = uid
+        self._services = services
+        self._registry = services.registry
+
+    async def show(self, pod: Pod, seen: ObservedPod, decided: Plan) -> None:
+        """Compute the status from what is seen and planned, and show it."""
+        if self._registry.desired(self._uid) is None:
+            return
+        facts = Facts(
+            now=times.format_time(self._services.now()),
+            host_ip=self._services.settings.host_ip,
+            plan=decided,
+            signs=self._services.vitals.signs(self._uid),
+            messages=await self._services.messages.of(seen, spec.all_containers(pod)),
+        )
+        self._services.events.crash_loops(pod, _crash_looping(seen, decided))
+        self._services.events.pull_backoffs(pod, _waiting_for_pulls(pod, decided))
+        before = self._registry.status(self._uid)
+        self._registry.set_status(self._uid, status.pod_status(pod, seen, facts, before))
+
+
+def _crash_looping(seen: ObservedPod, decided: Plan) -> dict[str, int]:
+    """Containers that wait for their next start, with the attempt that ended."""
+    names = [name for name, w in decided.waiting.items() if w.reason == "CrashLoopBackOff"]
+    latest = {name: seen.latest(name) for name in names}
+    return {name: detail.container.attempt for name, detail in latest.items() if detail}
+
+
+def _waiting_for_pulls(pod: Pod, decided: Plan) -> dict[str, str]:
+    """Containers that wait for another pull, with their image."""
+    names = {name for name, w in decided.waiting.items() if w.reason == "ImagePullBackOff"}
+    return {c.name: c.image for c in spec.all_containers(pod) if c.name in names}
+
+
+def age_s(pod: Pod, now: datetime) -> float:
+    """Since its creation in the API, to the second; 0 for a static pod, which begins when seen."""
+    created = pod.metadata.creationTimestamp
+    if not created or manifests.is_static(pod):
+        return 0.0
+    return (now - times.parse_time(created)).total_seconds()
+
+
+def initialising_s(pod: Pod, seen: ObservedPod) -> float:
+    """How long its init containers ran, every try of them; sidecars run beside the others."""
+    first = {c.name for c in pod.spec.initContainers or () if not is_sidecar(c)}
+    return sum(
+        (one.finished_at_ns - one.started_at_ns) / 1e9
+        for one in seen.containers
+        if one.container.name in first and one.container.state is ContainerState.EXITED
+    )

@@ -1,0 +1,169 @@
+"""Starts one container: image, host side, creation, start, postStart hook."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from nodeagent.pods import counts as pods_counts
+from nodeagent.pods.actions import StartContainer
+from nodeagent.pods.backoff import StepFailed, failing_as
+from nodeagent.pods.images import pulling
+from nodeagent.pods.images.pulling import ImageProblem
+from nodeagent.pods.logs import termination_messages
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.prober.probes import Target
+from nodeagent.pods.spec import spec
+from nodeagent.pods.spec.env import SpecError
+from nodeagent.pods.spec.spec import ContainerContext
+from nodeagent.pods.volumes import directories
+from nodeagent.pods.volumes.volumes import VolumeError
+from nodeagent.pods.worker import stopping
+from nodeagent.pods.worker.services import PodServices
+from nodeagent.runtime.base import ContainerSpec, RuntimeCallError, SandboxDetail, SandboxSpec
+from orch.wire.records.pods import Container, Pod
+
+
+class Starting:
+    """Starts the containers of one pod; StepFailed with the waiting reason users know."""
+
+    def __init__(self, uid: str, services: PodServices) -> None:
+        self.pulled_s = 0.0
+        self._uid = uid
+        self._services = services
+        self._runtime = services.runtime
+
+    async def start(self, action: StartContainer, pod: Pod, seen: ObservedPod) -> None:
+        """Do nothing when the pod changed since the step was planned."""
+        container = spec.find_container(pod, action.name)
+        sandbox = seen.sandbox
+        if container is None or sandbox is None:
+            return
+        made = action.created_id or await self._create(action, pod, container, sandbox)
+        async with failing_as("RunContainerError", container.name):
+            try:
+                await self._runtime.start_container(made)
+            finally:
+                await self._services.observer.refresh(self._uid, containers=(made,))
+        self._services.events.normal(pod, "Started", f"Started container {container.name}")
+        await self._after_start(made, pod, container, sandbox)
+
+    async def _create(
+        self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
+    ) -> str:
+        try:
+            await self._ensure_image(pod, container.image, container.imagePullPolicy)
+            await self._ensure_image_volumes(pod, container)
+        except ImageProblem as error:
+            raise StepFailed(container.name, error.reason, str(error)) from error
+        try:
+            wanted = await self._specify(action, pod, container, sandbox)
+        except (SpecError, VolumeError, ValueError, OSError) as error:
+            reason = "CreateContainerConfigError"
+            raise StepFailed(container.name, reason, str(error)) from error
+        attempt = sandbox.sandbox.attempt
+        in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
+        async with failing_as("CreateContainerError", container.name):
+            made = await self._create_mounting(sandbox, wanted, in_sandbox)
+            await self._services.observer.refresh(
+                self._uid, containers=(made,), made_in=sandbox.sandbox.id
+            )
+        self._services.events.normal(pod, "Created", f"Created container: {container.name}")
+        return made
+
+    async def _specify(
+        self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
+    ) -> ContainerSpec:
+        services = self._services
+        known = await services.knowledge(pod)
+        context = ContainerContext(
+            volumes=await services.volumes.prepare(pod, known),
+            pod_ips=sandbox.ips,
+            seccomp=await services.seccomp_of(pod, container),
+            objects=known.objects,
+        )
+        wanted = spec.container_spec(pod, container, action, services.settings, context)
+        bound = await services.volumes.bind_sub_paths(
+            self._uid, container.name, wanted.mounts, context.volumes
+        )
+        wanted = replace(wanted, mounts=bound)
+        log_dir = Path(
+            spec.log_directory(
+                services.settings, pod.metadata.namespace or "", pod.metadata.name, self._uid
+            ),
+            container.name,
+        )
+        await asyncio.to_thread(directories.make, log_dir)
+        if any(m.container_path == _message_path(container) for m in wanted.mounts):
+            return wanted
+        message = await services.messages.mount(self._uid, container, action.attempt)
+        return replace(wanted, mounts=(*wanted.mounts, message))
+
+    async def _create_mounting(
+        self, sandbox: SandboxDetail, wanted: ContainerSpec, in_sandbox: SandboxSpec
+    ) -> str:
+        """Create the container; what becomes of its image volumes is counted."""
+        volumes = sum(1 for mount in wanted.mounts if mount.image)
+        counts = self._services.registry.counts
+        try:
+            made = await self._runtime.create_container(sandbox.sandbox.id, wanted, in_sandbox)
+        except RuntimeCallError:
+            counts.image_volume_errors += volumes
+            raise
+        counts.image_volumes_mounted += volumes
+        return made
+
+    async def _ensure_image_volumes(self, pod: Pod, container: Container) -> None:
+        counts, volumes = self._services.registry.counts, spec.image_volumes(pod)
+        mounted = [volumes[m.name] for m in container.volumeMounts or () if m.name in volumes]
+        counts.image_volumes_requested += len(mounted)
+        try:
+            for image in mounted:
+                await self._ensure_image(pod, image.reference, image.pullPolicy)
+        except ImageProblem:
+            counts.image_volume_errors += len(mounted)
+            raise
+
+    async def _ensure_image(self, pod: Pod, image: str, policy: str | None) -> None:
+        events = self._services.events
+        if not await pulling.must_pull(self._runtime, image, policy):
+            events.normal(pod, "Pulled", f'Container image "{image}" already present on machine')
+            return
+        events.normal(pod, "Pulling", f'Pulling image "{image}"')
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await pulling.pull(self._runtime, image)
+        took_s = loop.time() - began_s
+        self.pulled_s += took_s
+        size_bytes = await pulling.size_bytes(self._runtime, image)
+        counts = self._services.registry.counts
+        counts.timings.observe(pods_counts.IMAGE_PULL, took_s, pods_counts.size_class(size_bytes))
+        text = f'Successfully pulled image "{image}" in {took_s:.3f}s'
+        events.normal(pod, "Pulled", f"{text}. Image size: {size_bytes} bytes.")
+
+    async def _after_start(
+        self, container_id: str, pod: Pod, container: Container, sandbox: SandboxDetail
+    ) -> None:
+        """Run the postStart hook; a container whose hook fails is stopped."""
+        handler = container.lifecycle and container.lifecycle.postStart
+        if not handler:
+            return
+        address = sandbox.ips[0] if sandbox.ips else self._services.settings.host_ip
+        target = Target(container_id, container, address)
+        outcome = await stopping.run_hook(
+            self._services.prober, target, handler, limit_s=stopping.NO_LIMIT_S
+        )
+        if outcome.good:
+            return
+        text = f"PostStartHook failed: {outcome.text}"
+        self._services.events.warning(pod, "FailedPostStartHook", text)
+        async with failing_as("PostStartHookError", container.name):
+            grace_s = spec.grace_period_s(pod)
+            await self._runtime.stop_container(container_id, timeout_s=grace_s)
+            await self._services.observer.refresh(self._uid, containers=(container_id,))
+        raise StepFailed(container.name, "PostStartHookError", text)
+
+
+def _message_path(container: Container) -> str:
+    return container.terminationMessagePath or termination_messages.DEFAULT_PATH

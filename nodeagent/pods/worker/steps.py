@@ -1,0 +1,147 @@
+"""Does one planned step on the runtime and the host; the thin side of `plan`.
+
+Each step can be repeated: what it makes is recognised when it is already there. After a step the
+observer reads what was touched, so that the next plan sees it. Failures become StepFailed with the
+waiting reason that users know; a runtime that is away stays RuntimeUnavailable.
+
+Removes what a pod leaves on the host once the runtime holds nothing of it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+from nodeagent.pods.actions import (
+    Action,
+    CreateSandbox,
+    RemoveContainer,
+    RemoveSandbox,
+    StartContainer,
+    StopContainers,
+    StopSandbox,
+)
+from nodeagent.pods.backoff import StepFailed, failing_as
+from nodeagent.pods.cgroups.pod_cgroups import CgroupError
+from nodeagent.pods.decide import plan
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.spec import spec
+from nodeagent.pods.volumes import directories
+from nodeagent.pods.volumes.volumes import VolumeError
+from nodeagent.pods.worker.services import PodServices
+from nodeagent.pods.worker.starting import Starting
+from nodeagent.pods.worker.stopping import Stopping
+from nodeagent.runtime.base import ContainerDetail
+from orch.wire.records.pods import Pod
+
+
+class Steps:
+    """The steps of one pod; `pod` is None for what the runtime holds of a pod nobody wants."""
+
+    def __init__(self, uid: str, services: PodServices) -> None:
+        self._uid = uid
+        self._services = services
+        self._runtime = services.runtime
+        self._starting = Starting(uid, services)
+        self._stopping = Stopping(uid, services)
+
+    @property
+    def pulled_s(self) -> float:
+        """How long the pod's images took to pull, in all."""
+        return self._starting.pulled_s
+
+    async def perform(self, action: Action, pod: Pod | None, seen: ObservedPod) -> None:
+        """StepFailed, RuntimeUnavailable."""
+        match action:
+            case CreateSandbox() if pod:
+                await self._create_sandbox(action, pod)
+            case StartContainer() if pod:
+                await self._starting.start(action, pod, seen)
+            case StopContainers():
+                await self._stopping.stop(action, pod, seen)
+            case StopSandbox():
+                await self._stop_sandbox(action.sandbox_id, seen)
+            case RemoveContainer():
+                await self._remove_container(action.container_id, seen)
+            case RemoveSandbox():
+                await self._remove_sandbox(action.sandbox_id, seen)
+
+    async def _create_sandbox(self, action: CreateSandbox, pod: Pod) -> None:
+        wanted = spec.sandbox_spec(pod, self._services.settings, attempt=action.attempt)
+        try:
+            await self._services.volumes.prepare(pod, await self._services.knowledge(pod))
+            await asyncio.to_thread(directories.make, Path(wanted.log_directory))
+        except (VolumeError, OSError) as error:
+            raise StepFailed(plan.SANDBOX, "FailedMount", str(error)) from error
+        await self._services.cgroups.ensure(pod)
+        async with failing_as("FailedCreatePodSandBox"):
+            if action.replaces:
+                text = "Pod sandbox changed, it will be killed and re-created."
+                self._services.events.normal(pod, "SandboxChanged", text)
+                await self._runtime.stop_sandbox(action.replaces)
+            made = await self._runtime.run_sandbox(wanted)
+            await self._services.observer.refresh(self._uid, sandboxes=(made,))
+
+    async def _stop_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
+        async with failing_as("FailedKillPod"):
+            await self._runtime.stop_sandbox(sandbox_id)
+            await self._services.observer.refresh(
+                self._uid, sandboxes=(sandbox_id,), containers=_held(sandbox_id, seen)
+            )
+
+    async def _remove_container(self, container_id: str, seen: ObservedPod) -> None:
+        async with failing_as("FailedRemoveContainer"):
+            await self._runtime.remove_container(container_id)
+            self._services.observer.forget(self._uid, container_id)
+        self._services.messages.forget((container_id,))
+        gone = next((c for c in seen.containers if c.container.id == container_id), None)
+        if gone and gone.log_path:
+            await asyncio.to_thread(_remove_log, gone)
+
+    async def _remove_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
+        async with failing_as("FailedRemoveSandbox"):
+            await self._runtime.remove_sandbox(sandbox_id)
+            self._services.observer.forget(self._uid, sandbox_id, *_held(sandbox_id, seen))
+        self._services.messages.forget(_held(sandbox_id, seen))
+
+
+def _held(sandbox_id: str, seen: ObservedPod) -> list[str]:
+    """Ids of the containers of a sandbox."""
+    return [c.container.id for c in seen.containers if c.container.sandbox_id == sandbox_id]
+
+
+def _remove_log(detail: ContainerDetail) -> None:
+    """The log of a container that is gone, and what rotation made of it."""
+    path = Path(detail.log_path)
+    for rotated in path.parent.glob(f"{path.name}*"):
+        rotated.unlink(missing_ok=True)
+
+
+async def remove_traces(uid: str, services: PodServices) -> None:
+    """Volumes, cgroups and logs; StepFailed names what would not go.
+
+    The pod's directory goes last: by it the next agent knows that something is left.
+    """
+    try:
+        await services.cgroups.remove(uid)
+        await asyncio.to_thread(_remove_logs, services.settings.pod_logs_dir, uid)
+        await services.volumes.remove(uid)
+    except (VolumeError, CgroupError, OSError) as error:
+        raise StepFailed(plan.SANDBOX, "FailedCleanup", str(error)) from error
+
+
+async def exists(path: str) -> bool:
+    return await asyncio.to_thread(os.path.exists, path)
+
+
+def _remove_logs(pod_logs_dir: str, uid: str) -> None:
+    """Found by its ending, so that a pod whose name nobody knows any more leaves none either."""
+    try:
+        entries = os.listdir(pod_logs_dir)
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if uid and entry.endswith(f"_{uid}"):
+            shutil.rmtree(os.path.join(pod_logs_dir, entry))

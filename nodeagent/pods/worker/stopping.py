@@ -1,0 +1,100 @@
+"""Stops containers gracefully: preStop hook, then the signal, then the end of patience.
+
+Lifecycle hooks: what runs after a container's start and before its graceful stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from nodeagent.pods.actions import StopContainers
+from nodeagent.pods.backoff import failing_as
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.pods.prober.probes import Outcome, Prober, Target
+from nodeagent.pods.spec import spec
+from nodeagent.pods.worker.services import PodServices
+from nodeagent.runtime.base import ContainerDetail, ContainerState
+from orch.wire.records.pods import Container, LifecycleHandler, Pod, Probe
+
+NO_LIMIT_S = 3600  # of a postStart hook, which has none of its own
+
+
+async def run_hook(
+    prober: Prober, target: Target, handler: LifecycleHandler, *, limit_s: int
+) -> Outcome:
+    """Run one hook to its end, within `limit_s`; what cannot be run counts as failed."""
+    if handler.sleep is not None:
+        await asyncio.sleep(min(max(handler.sleep.seconds, 0), limit_s))
+        return Outcome(True)
+    action = Probe(
+        exec=handler.exec,
+        httpGet=handler.httpGet,
+        tcpSocket=handler.tcpSocket,
+        timeoutSeconds=limit_s,
+    )
+    outcome = await prober.check(target, action)
+    if outcome.good is None:
+        return Outcome(False, outcome.text or "the container runtime gave no answer")
+    return outcome
+
+
+_LEAST_GRACE_S = 2  # what a hook leaves at least of the grace period
+
+
+class Stopping:
+    """Stops containers of one pod; `pod` is None for what nobody wants any more."""
+
+    def __init__(self, uid: str, services: PodServices) -> None:
+        self._uid = uid
+        self._services = services
+
+    async def stop(self, action: StopContainers, pod: Pod | None, seen: ObservedPod) -> None:
+        """Stop all of the step side by side. StepFailed names the first that would not."""
+        grace_s = action.grace_s
+        if grace_s is None:
+            grace_s = spec.grace_period_s(pod) if pod else seen.grace_period_s()
+        chosen = [detail for detail in seen.containers if detail.container.id in action.ids]
+        for detail in chosen:
+            told = f"Stopping container {detail.container.name}: {action.why}"
+            self._services.events.normal(pod, "Killing", told)
+        stops = (self._stop_one(detail, pod, seen, grace_s) for detail in chosen)
+        results = await asyncio.gather(*stops, return_exceptions=True)
+        async with failing_as("FailedKillPod"):
+            await self._services.observer.refresh(self._uid, containers=action.ids)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+
+    async def _stop_one(
+        self, detail: ContainerDetail, pod: Pod | None, seen: ObservedPod, grace_s: int
+    ) -> None:
+        container = spec.find_container(pod, detail.container.name) if pod else None
+        left_s = grace_s
+        if pod and container and detail.container.state is ContainerState.RUNNING and grace_s > 0:
+            used_s = await self._before_stop(detail, pod, container, seen, grace_s)
+            left_s = max(grace_s - int(used_s), min(_LEAST_GRACE_S, grace_s))
+        await self._services.runtime.stop_container(detail.container.id, timeout_s=left_s)
+
+    async def _before_stop(
+        self,
+        detail: ContainerDetail,
+        pod: Pod,
+        container: Container,
+        seen: ObservedPod,
+        limit_s: int,
+    ) -> float:
+        """Run the preStop hook; how long it took, in seconds."""
+        handler = container.lifecycle and container.lifecycle.preStop
+        if not handler:
+            return 0.0
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        address = self._services.settings.host_ip
+        if seen.sandbox and seen.sandbox.ips:
+            address = seen.sandbox.ips[0]
+        target = Target(detail.container.id, container, address)
+        outcome = await run_hook(self._services.prober, target, handler, limit_s=limit_s)
+        if not outcome.good:
+            text = f"PreStopHook failed: {outcome.text}"
+            self._services.events.warning(pod, "FailedPreStopHook", text)
+        return loop.time() - began_s

@@ -1,0 +1,157 @@
+"""What is wrong with a seccomp profile, before a container is given it; pure.
+
+A profile is the `seccomp` object of the OCI runtime specification (config-linux.md), as spec.md
+"Seccomp profile selection" restricts it. An error keeps containers from starting, or makes a rule
+something else than what it says; a warning is what a reader should look at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from nodeagent.profiles.rules import (
+    ALLOWING,
+    DENYING,
+    NOTIFY,
+    Finding,
+    Rule,
+    action_findings,
+    errno_findings,
+    error,
+    known_as,
+    rule_findings,
+    warning,
+)
+
+_TOP = {
+    "defaultAction": str,
+    "defaultErrnoRet": int,
+    "architectures": list,
+    "flags": list,
+    "listenerPath": str,
+    "listenerMetadata": str,
+    "syscalls": list,
+}
+_OTHER_TOOLS = {"archMap", "includes", "excludes", "comment"}
+_FLAGS = {
+    "SECCOMP_FILTER_FLAG_TSYNC",
+    "SECCOMP_FILTER_FLAG_LOG",
+    "SECCOMP_FILTER_FLAG_SPEC_ALLOW",
+    "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV",
+}
+_START = "execve"  # called under the filter, before the container's program runs
+
+
+def lint(text: bytes, names: dict[str, frozenset[str]], architecture: str) -> list[Finding]:
+    """Everything found in one profile, in its order.
+
+    `names` are the system calls and the architectures that have them; `architecture` is the one
+    that the profile is for.
+    """
+    try:
+        profile = json.loads(text, object_pairs_hook=_without_duplicates)
+    except _Duplicate as duplicate:
+        return [error("", f"the key {duplicate.args[0]!r} is given twice")]
+    except (ValueError, RecursionError) as problem:
+        return [error("", f"it is no JSON: {problem}")]
+    if not isinstance(profile, dict):
+        return [error("", "it is no JSON object")]
+    return list(_findings(profile, names, architecture))
+
+
+def _findings(
+    profile: dict[str, Any], names: dict[str, frozenset[str]], architecture: str
+) -> Iterator[Finding]:
+    wrong = list(_top_findings(profile))
+    yield from wrong
+    default = profile.get("defaultAction")
+    if isinstance(default, str):
+        yield from action_findings(default, "defaultAction")
+        if known_as(default) == NOTIFY:
+            yield error("defaultAction", f"{NOTIFY} cannot be the default action")
+    yield from errno_findings(profile, "defaultErrnoRet", "defaultErrnoRet", default)
+    listed = profile.get("syscalls")
+    rules: list[Rule] = []
+    for index, value in enumerate(listed if isinstance(listed, list) else ()):
+        found, rule = rule_findings(value, f"syscalls[{index}]", names, architecture)
+        yield from found
+        rules += [rule] if rule else []
+    yield from _duplicates(rules)
+    if any(known_as(rule.action) == NOTIFY for rule in rules) and not profile.get("listenerPath"):
+        yield warning("listenerPath", f"{NOTIFY} needs a listener; runc refuses the profile")
+    if isinstance(default, str) and not wrong:
+        yield from _denies_everything(known_as(default), rules)
+
+
+def _top_findings(profile: dict[str, Any]) -> Iterator[Finding]:
+    for key, value in profile.items():
+        if key in _OTHER_TOOLS:
+            yield error(key, "it is of another tool's format, and runtimes do not act upon it")
+        elif key not in _TOP:
+            yield error(key, f"no such key; there are {', '.join(_TOP)}")
+        elif not isinstance(value, _TOP[key]) or isinstance(value, bool):
+            yield error(key, f"it must be {_WORDS[_TOP[key]]}, not {_shown(value)}")
+    if "defaultAction" not in profile:
+        yield error("defaultAction", "it is missing")
+    yield from _listed(profile, "architectures", lambda text: text.startswith("SCMP_ARCH_"))
+    yield from _listed(profile, "flags", lambda text: text in _FLAGS)
+
+
+def _listed(profile: dict[str, Any], key: str, good: Any) -> Iterator[Finding]:
+    values = profile.get(key)
+    for index, value in enumerate(values if isinstance(values, list) else ()):
+        if not isinstance(value, str) or not good(value):
+            yield error(f"{key}[{index}]", f"{_shown(value)} is none of the {key} that there are")
+
+
+def _duplicates(rules: Iterable[Rule]) -> Iterator[Finding]:
+    """Names with two rules that apply always: one of them does nothing."""
+    first: dict[str, Rule] = {}
+    for rule in rules:
+        if rule.conditional:
+            continue
+        for name in dict.fromkeys(rule.names):
+            other = first.setdefault(name, rule)
+            if other is rule:
+                continue
+            same = known_as(other.action) == known_as(rule.action)
+            what = "again" if same else f"with another action than there, {other.action}"
+            yield error(f"{rule.where}.names", f"{name!r} is in {other.where} too, {what}")
+
+
+def _denies_everything(default: str, rules: Collection[Rule]) -> Iterator[Finding]:
+    """A container starts with execve; a profile that never allows it denies everything."""
+    allowed = any(_START in rule.names and known_as(rule.action) in ALLOWING for rule in rules)
+    denied = any(
+        _START in rule.names and known_as(rule.action) in DENYING and not rule.conditional
+        for rule in rules
+    )
+    if default in DENYING and not any(
+        rule.names and known_as(rule.action) in ALLOWING for rule in rules
+    ):
+        text = "it denies everything: the default action denies and no rule allows anything"
+        yield error("", text)
+    elif denied or (default in DENYING and not allowed):
+        yield error("", f"it denies everything: no program can start without {_START}")
+
+
+class _Duplicate(Exception):
+    """A key that a JSON object has twice."""
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Duplicate(key)
+        found[key] = value
+    return found
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value)[:60]
+
+
+_WORDS = {str: "a string", int: "an integer", list: "a list"}

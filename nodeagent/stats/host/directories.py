@@ -1,0 +1,240 @@
+"""How much directories use: last good values, refreshed at a slow cadence of their own.
+
+A directory whose walk exceeds its budget keeps its old value and is walked less often from then
+on, up to a sixteenth. One refresh has a budget of its own too: what it does not reach is first in
+the next one. In between those are walked that are new. Values are read from the sampling thread
+while a refresh replaces them one by one.
+
+What a directory uses, found by walking it in this process, never by a forked `du`.
+
+A walk has a budget of time and inodes and is given up beyond it. Its author may be hostile (the
+directories are written by containers): it goes from descriptor to descriptor, never follows a
+symbolic link, never leaves the file system, and goes no deeper than a fixed number of levels.
+Blocks are counted, as `du` does, and a file with several names counts once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nodeagent.stats.samples import FsSample
+from orch.component.process import clock
+
+log = logging.getLogger(__name__)
+
+_BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own
+_MAX_DEPTH = 128  # every level keeps a descriptor open
+_INODES_PER_LOOK = 1000  # how often the clock is asked
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class DirectoryUse(NamedTuple):
+    used_bytes: int
+    inodes_used: int
+
+
+@dataclass(frozen=True, slots=True)
+class WalkBudget:
+    time_s: float = 2.0
+    inodes: int = 500_000
+
+
+class BudgetSpent(Exception):
+    """The walk was given up; the text says why."""
+
+
+def measure_directory(
+    path: str,
+    budget: WalkBudget,
+    *,
+    recursive: bool = True,
+    monotonic_s: Callable[[], float] = time.monotonic,
+) -> DirectoryUse | None:
+    """What `path` and everything below it uses; None when it is no directory that can be read.
+
+    Not recursive: only the plain files directly in it, as for log directories. BudgetSpent when
+    the budget does not suffice. What vanishes during the walk, or may not be read, is not counted.
+    """
+    try:
+        fd = os.open(path, _DIRECTORY)
+    except OSError:
+        return None
+    try:
+        root = os.fstat(fd)
+        walk = _Walk(budget, root.st_dev, monotonic_s)
+        if recursive:
+            walk.count(root)
+            walk.enter(fd)
+        else:
+            for entry in _entries(fd):
+                if stat.S_ISREG(entry.status.st_mode):
+                    walk.count(entry.status)
+    finally:
+        os.close(fd)
+    return DirectoryUse(walk.used_bytes, walk.inodes)
+
+
+class _Frame(NamedTuple):
+    name: str
+    status: os.stat_result
+
+
+class _Walk:
+    def __init__(self, budget: WalkBudget, device: int, monotonic_s: Callable[[], float]) -> None:
+        self.used_bytes = 0
+        self.inodes = 0
+        self._budget = budget
+        self._device = device
+        self._monotonic_s = monotonic_s
+        self._end_s = monotonic_s() + budget.time_s
+        self._linked: set[int] = set()
+
+    def count(self, status: os.stat_result) -> None:
+        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+            if status.st_ino in self._linked:
+                return
+            self._linked.add(status.st_ino)
+        self.used_bytes += status.st_blocks * _BLOCK_BYTES
+        self.inodes += 1
+        if self.inodes > self._budget.inodes:
+            raise BudgetSpent(f"it has more than {self._budget.inodes} inodes")
+        if self.inodes % _INODES_PER_LOOK == 0:
+            self._look_at_the_clock()
+
+    def enter(self, fd: int, depth: int = 0) -> None:
+        """Count everything below the open directory; the descriptor stays the caller's."""
+        self._look_at_the_clock()
+        if depth > _MAX_DEPTH:
+            raise BudgetSpent(f"it is deeper than {_MAX_DEPTH} levels")
+        directories = []
+        for entry in _entries(fd):
+            if entry.status.st_dev != self._device:
+                continue
+            self.count(entry.status)
+            if stat.S_ISDIR(entry.status.st_mode):
+                directories.append(entry.name)
+        for name in directories:
+            try:
+                inner = os.open(name, _DIRECTORY, dir_fd=fd)
+            except OSError:
+                continue  # gone, unreadable, or no directory any more
+            try:
+                if os.fstat(inner).st_dev == self._device:
+                    self.enter(inner, depth + 1)
+            finally:
+                os.close(inner)
+
+    def _look_at_the_clock(self) -> None:
+        if self._monotonic_s() > self._end_s:
+            raise BudgetSpent(f"{self._budget.time_s} s passed after {self.inodes} inodes")
+
+
+def _entries(fd: int) -> Iterator[_Frame]:
+    try:
+        entries = os.scandir(fd)
+    except OSError:
+        return
+    with entries:
+        for entry in entries:
+            try:
+                yield _Frame(entry.name, entry.stat(follow_symlinks=False))
+            except OSError:
+                continue
+
+
+REFRESH_BUDGET_S = 20.0
+_MAX_SKIPPED = 15
+
+
+@dataclass(slots=True)
+class _Entry:
+    value: FsSample | None = None
+    skip: int = 0  # refreshes to leave out before the next walk
+    next_skip: int = 1
+
+
+class DirectoryUsage:
+    """`spent` counts walks given up; `duration_s` is that of the last refresh of all."""
+
+    def __init__(
+        self,
+        *,
+        budget: WalkBudget | None = None,
+        refresh_budget_s: float = REFRESH_BUDGET_S,
+        wall_ns: Callable[[], int] = clock.wall_ns,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.spent = 0
+        self.duration_s = 0.0
+        self._budget = budget or WalkBudget()
+        self._refresh_budget_s = refresh_budget_s
+        self._wall_ns = wall_ns
+        self._monotonic_s = monotonic_s
+        self._entries: dict[str, _Entry] = {}
+        self._late = False
+
+    def latest(self, path: str) -> FsSample | None:
+        """The last good value with the stamp of its walk; None before the first."""
+        entry = self._entries.get(path)
+        return entry.value if entry else None
+
+    def refresh(self, wanted: Mapping[str, bool]) -> None:
+        """Walk the wanted directories (path → whether recursively) and forget all others."""
+        for path in self._entries.keys() - wanted.keys():
+            del self._entries[path]
+        begun_s = self._monotonic_s()
+        unreached = self._walk(sorted(wanted, key=self._age), wanted)
+        if unreached and not self._late:
+            log.warning(
+                "measuring all directories takes more than %g s: disk use is shown with an older"
+                " stamp, that of %s first",
+                self._refresh_budget_s,
+                unreached,
+            )
+        self._late = bool(unreached)
+        self.duration_s = self._monotonic_s() - begun_s
+
+    def refresh_new(self, wanted: Mapping[str, bool]) -> None:
+        """Walk those of the wanted directories that were never tried; same budget, others stay."""
+        self._walk([path for path in wanted if path not in self._entries], wanted)
+
+    def _walk(self, paths: Iterable[str], wanted: Mapping[str, bool]) -> str:
+        """The first of the paths that the budget does not reach; "" when all were reached."""
+        begun_s = self._monotonic_s()
+        for path in paths:
+            if self._monotonic_s() - begun_s > self._refresh_budget_s:
+                return path
+            self._measure(path, self._entries.setdefault(path, _Entry()), wanted[path])
+        return ""
+
+    def _age(self, path: str) -> int:
+        value = self.latest(path)
+        return value.time_ns if value else 0
+
+    def _measure(self, path: str, entry: _Entry, recursive: bool) -> None:
+        if entry.skip:
+            entry.skip -= 1
+            return
+        time_ns = self._wall_ns()
+        try:
+            use = measure_directory(
+                path, self._budget, recursive=recursive, monotonic_s=self._monotonic_s
+            )
+        except BudgetSpent as error:
+            self.spent += 1
+            if entry.next_skip == 1:  # the first time in a row
+                log.warning("giving up measuring %s: %s; its last value is kept", path, error)
+            entry.skip = entry.next_skip
+            entry.next_skip = min(entry.next_skip * 2, _MAX_SKIPPED)
+            return
+        entry.next_skip = 1
+        if use is None:
+            entry.value = None
+        else:
+            entry.value = FsSample(time_ns, used_bytes=use.used_bytes, inodes_used=use.inodes_used)

@@ -1,0 +1,245 @@
+"""The machine: what never changes while it runs, and its own counters of the moment.
+
+Facts are read once at the start; load, swap and pressure once per sampling pass. Every root is a
+parameter. A file that is missing or unreadable leaves its fact empty; nothing here raises.
+
+Huge pages set aside by the kernel, from /sys/kernel/mm/hugepages under an injected root.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent import psi
+from nodeagent.psi import Pressure
+from nodeagent.stats.cgroup import values
+from nodeagent.stats.samples import RlimitSample, SwapSample
+
+_NSEC_PER_S = 1_000_000_000
+_GO_ARCHITECTURES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "armv7l": "arm",
+    "armv6l": "arm",
+    "i386": "386",
+    "i686": "386",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What stays as it is while the machine runs; empty text and 0 mean "unknown"."""
+
+    cpu_count: int
+    memory_bytes: int
+    swap_bytes: int
+    boot_id: str
+    machine_id: str
+    system_uuid: str
+    kernel_version: str
+    os_image: str
+    architecture: str  # as image indexes write it: amd64, arm64, …
+    operating_system: str
+    hostname: str
+    boot_time_ns: int
+    pid_max: int
+    physical_cores: int = 0
+    sockets: int = 0
+
+
+def raise_open_files(wanted: int) -> int:
+    """Let this process open `wanted` files, as far as the hard limit allows; the limit then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    reachable = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= reachable:
+        return soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
+    return reachable
+
+
+def read_host_facts(
+    proc_root: str = "/proc", sys_root: str = "/sys", etc_root: str = "/etc"
+) -> HostFacts:
+    """Read everything once; the machine architecture is asked from the kernel itself."""
+    proc, system, etc = Path(proc_root), Path(sys_root), Path(etc_root)
+    meminfo = read_meminfo(proc_root)
+    machine = os.uname().machine
+    cores, sockets = _topology(system)
+    return HostFacts(
+        cpu_count=count_cpus(_text(system / "devices/system/cpu/online")) or os.cpu_count() or 1,
+        memory_bytes=meminfo.get("MemTotal", 0),
+        swap_bytes=meminfo.get("SwapTotal", 0),
+        boot_id=_text(proc / "sys/kernel/random/boot_id"),
+        machine_id=_text(etc / "machine-id"),
+        system_uuid=_text(system / "class/dmi/id/product_uuid"),
+        kernel_version=_text(proc / "sys/kernel/osrelease"),
+        os_image=_os_image(etc),
+        architecture=_GO_ARCHITECTURES.get(machine, machine),
+        operating_system="linux",
+        hostname=_text(proc / "sys/kernel/hostname"),
+        boot_time_ns=read_boot_time_ns(proc_root),
+        pid_max=_number(proc / "sys/kernel/pid_max") or 0,
+        physical_cores=cores,
+        sockets=sockets,
+    )
+
+
+def read_boot_time_ns(proc_root: str) -> int:
+    """When the machine started, to the second, in nanoseconds since the epoch; 0 when unknown."""
+    for line in _text(Path(proc_root, "stat")).splitlines():
+        if line.startswith("btime "):
+            return (values.parse_number(line[6:].encode()) or 0) * _NSEC_PER_S
+    return 0
+
+
+def read_meminfo(proc_root: str) -> dict[str, int]:
+    """/proc/meminfo in bytes; lines that are no amounts are left out."""
+    amounts = {}
+    for line in _text(Path(proc_root, "meminfo")).splitlines():
+        key, _, rest = line.partition(":")
+        words = rest.split()
+        value = values.parse_number(words[0].encode()) if words else None
+        if value is not None:
+            amounts[key] = value * 1024 if words[1:] == ["kB"] else value
+    return amounts
+
+
+_VMSTAT = values.LineNumbers("oom_kill")
+
+
+def read_oom_kills(proc_root: str) -> int | None:
+    """How many processes the kernel killed for want of memory, in whichever cgroup; None before
+    Linux 4.13."""
+    return _VMSTAT(read_bytes(proc_root, "vmstat"))[0]
+
+
+def swap_of(meminfo: dict[str, int], time_ns: int) -> SwapSample | None:
+    """Swap of the machine; None when meminfo does not tell."""
+    total, free = meminfo.get("SwapTotal"), meminfo.get("SwapFree")
+    if total is None or free is None:
+        return None
+    return SwapSample(time_ns, total, max(total - free, 0))
+
+
+def cgroup_of(proc_root: str = "/proc", pid: int | str = "self") -> str | None:
+    """The cgroup of a process; None without one, or where it is that of everything else.
+
+    On hosts with version 1 every hierarchy has its own; they must agree on the cpu's and memory's.
+    """
+    paths = set()
+    for line in _text(Path(proc_root, str(pid), "cgroup")).splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" or {"cpuacct", "memory"} & set(controllers.split(",")):
+            paths.add((number == "0", path))
+    of_v1 = {path for is_v2, path in paths if not is_v2}
+    of_v2 = {path for is_v2, path in paths if is_v2}
+    found = of_v1 or of_v2
+    if len(found) != 1:
+        return None
+    (path,) = found
+    return path if path not in ("", "/") and ".." not in path else None
+
+
+def read_rlimit(proc_root: str, time_ns: int) -> RlimitSample:
+    """How many tasks there may be and are; the smaller of pid_max and threads-max counts."""
+    kernel = Path(proc_root, "sys/kernel")
+    limits = [_number(kernel / "pid_max"), _number(kernel / "threads-max")]
+    known = [limit for limit in limits if limit is not None]
+    return RlimitSample(
+        time_ns, min(known, default=None), count_tasks(_text(Path(proc_root, "loadavg")))
+    )
+
+
+def count_tasks(loadavg: str) -> int | None:
+    """`0.01 0.02 0.03 2/345 6789` → 345; None when the text is not of that form."""
+    words = loadavg.split()
+    if len(words) < 5:
+        return None
+    return values.parse_number(words[3].partition("/")[2].encode())
+
+
+def read_bytes(root: str, name: str) -> bytes:
+    """A file below `root`; empty when it cannot be read."""
+    try:
+        return Path(root, name).read_bytes()
+    except OSError:
+        return b""
+
+
+def read_pressure(proc_root: str, kind: str) -> tuple[Pressure | None, str]:
+    """The machine's pressure, and whether the kernel offers it: supported, disabled or absent.
+
+    `kind` is cpu, memory or io.
+    """
+    try:
+        with Path(proc_root, "pressure", kind).open("rb", buffering=0) as file:
+            pressure = psi.parse_pressure(file.read(4096) or b"")
+    except OSError as error:
+        return None, "disabled" if error.errno == errno.EOPNOTSUPP else "absent"
+    return pressure, "supported" if pressure is not None else "absent"
+
+
+def count_cpus(online: str) -> int:
+    """`0-3,5` → 5; 0 when the text is not such a list."""
+    count = 0
+    for part in online.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or (last and not last.isdecimal()):
+            return 0
+        count += max(int(last or first) - int(first) + 1, 0)
+    return count
+
+
+def _topology(system: Path) -> tuple[int, int]:
+    """Physical cores and sockets; 0 where sysfs does not tell."""
+    cores = set()
+    for cpu in (system / "devices/system/cpu").glob("cpu[0-9]*/topology"):
+        package, core = _text(cpu / "physical_package_id"), _text(cpu / "core_id")
+        if package and core:
+            cores.add((package, core))
+    return len(cores), len({package for package, _ in cores})
+
+
+def _os_image(etc: Path) -> str:
+    for line in _text(etc / "os-release").splitlines():
+        key, _, value = line.partition("=")
+        if key == "PRETTY_NAME":
+            return value.strip().strip("\"'")
+    return ""
+
+
+def _number(path: Path) -> int | None:
+    return values.parse_number(_text(path).encode())
+
+
+def _text(path: Path) -> str:
+    """The content without surrounding blanks; empty when it cannot be read."""
+    return read_bytes(str(path.parent), path.name).decode("utf-8", "replace").strip()
+
+
+_FOLDER = re.compile(r"hugepages-([0-9]+)kB")
+
+
+def read_hugepages(sys_root: str = "/sys") -> dict[int, int]:
+    """Page size in bytes → bytes of all pages of that size; {} where the kernel has none."""
+    found = {}
+    for folder in Path(sys_root, "kernel/mm/hugepages").glob("hugepages-*"):
+        match = _FOLDER.fullmatch(folder.name)
+        pages = _pages(folder / "nr_hugepages")
+        if match and pages is not None:
+            size_bytes = int(match[1]) * 1024
+            found[size_bytes] = pages * size_bytes
+    return found
+
+
+def _pages(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None

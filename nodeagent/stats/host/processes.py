@@ -1,0 +1,167 @@
+"""What the processes of a container hold open: descriptors, sockets, and how many they may.
+
+Only /proc tells, process by process and descriptor by descriptor, so this is refreshed at the slow
+cadence of directory walks and within a budget of time; a container that did not run since has
+opened and closed nothing and is not asked. Values carry their own stamp; what the budget does not
+reach keeps its last one. A process that ends meanwhile is not counted; where one may not be looked
+into, there is no sum at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from nodeagent.stats.cgroup import values
+from nodeagent.stats.samples import CgroupSample, ProcessUse
+from orch.component.process import clock
+
+log = logging.getLogger(__name__)
+
+REFRESH_BUDGET_S = 5.0
+_OPEN_FILES = "Max open files"
+
+
+class Container(NamedTuple):
+    """Its cgroup.procs file, and its cgroup as read before that file is."""
+
+    procs_file: str
+    cgroup: CgroupSample
+
+
+class ProcessUsage:
+    """`duration_s` is that of the last refresh of all."""
+
+    def __init__(
+        self,
+        proc_root: str = "/proc",
+        *,
+        budget_s: float = REFRESH_BUDGET_S,
+        wall_ns: Callable[[], int] = clock.wall_ns,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.duration_s = 0.0
+        self._proc_root = proc_root
+        self._budget_s = budget_s
+        self._wall_ns = wall_ns
+        self._monotonic_s = monotonic_s
+        self._values: dict[str, ProcessUse] = {}
+        self._ran_nsec: dict[str, int | None] = {}  # the cpu time before a value was read
+        self._late = False
+
+    def latest(self, container_id: str) -> ProcessUse | None:
+        """None before the first refresh that reached the container."""
+        return self._values.get(container_id)
+
+    def refresh(self, containers: Mapping[str, Container]) -> None:
+        """Read all of them that ran since, by id, the longest unread first."""
+        for gone in self._values.keys() - containers.keys():
+            del self._values[gone], self._ran_nsec[gone]
+        begun_s = self._monotonic_s()
+        late = not self._read(sorted(containers, key=self._age), containers)
+        if late and not self._late:
+            log.warning(
+                "counting all open files takes more than %g s: they are shown with an older stamp",
+                self._budget_s,
+            )
+        self._late = late
+        self.duration_s = self._monotonic_s() - begun_s
+
+    def refresh_new(self, containers: Mapping[str, Container]) -> None:
+        """Read those that were never read, within the same budget; the others stay."""
+        self._read([each for each in containers if each not in self._values], containers)
+
+    def _read(self, ids: Iterable[str], containers: Mapping[str, Container]) -> bool:
+        """False when the budget does not reach all of them."""
+        begun_s = self._monotonic_s()
+        for container_id in ids:
+            if self._monotonic_s() - begun_s > self._budget_s:
+                return False
+            self._values[container_id] = self._use(container_id, containers[container_id])
+        return True
+
+    def _use(self, container_id: str, container: Container) -> ProcessUse:
+        known, cpu = self._values.get(container_id), container.cgroup.cpu
+        before_nsec = self._ran_nsec.get(container_id)
+        self._ran_nsec[container_id] = cpu.usage_nsec if cpu else None
+        if known and cpu and cpu.usage_nsec == before_nsec:
+            return known._replace(time_ns=max(known.time_ns, container.cgroup.time_ns))
+        pids = read_pids(container.procs_file)
+        return read_process_use(self._proc_root, pids, self._wall_ns())
+
+    def _age(self, container_id: str) -> int:
+        value = self._values.get(container_id)
+        return value.time_ns if value else 0
+
+
+def read_pids(procs_file: str) -> list[int]:
+    """The processes of a cgroup; empty when it is gone."""
+    try:
+        lines = Path(procs_file).read_bytes().split()
+    except OSError:
+        return []
+    return [int(line) for line in lines if line.isdigit()]
+
+
+def read_process_use(proc_root: str, pids: Iterable[int], time_ns: int) -> ProcessUse:
+    """Sums over the processes; the limit is that of the first one that can be asked."""
+    descriptors: int | None = 0
+    sockets: int | None = 0
+    limit: int | None = None
+    for pid in pids:
+        directory = f"{proc_root}/{pid}"
+        try:
+            opened, of_them_sockets = _count(f"{directory}/fd")
+        except PermissionError:
+            descriptors = sockets = None
+        if descriptors is not None and sockets is not None:
+            descriptors += opened
+            sockets += of_them_sockets
+        limit = _open_files_limit(directory) if limit is None else limit
+    return ProcessUse(time_ns, descriptors, sockets, limit)
+
+
+def parse_open_files_limit(limits: str) -> int | None:
+    """The soft limit in /proc/<pid>/limits; -1 for none at all, None when it is not there."""
+    for line in limits.splitlines():
+        if line.startswith(_OPEN_FILES):
+            words = line.removeprefix(_OPEN_FILES).split()
+            if words and words[0] == "unlimited":
+                return -1
+            return values.parse_number(words[0].encode()) if words else None
+    return None
+
+
+def _count(directory: str) -> tuple[int, int]:
+    """Descriptors, and how many of them are sockets; PermissionError where one may not look."""
+    descriptors = sockets = 0
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                descriptors += 1
+                sockets += _is_socket(entry.path)
+    except PermissionError:
+        raise
+    except OSError:
+        pass  # the process ended: what was counted until then stands
+    return descriptors, sockets
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return os.readlink(path).startswith("socket:")
+    except PermissionError:
+        raise
+    except OSError:
+        return False
+
+
+def _open_files_limit(directory: str) -> int | None:
+    try:
+        return parse_open_files_limit(Path(directory, "limits").read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,69 @@
+"""The agent's access control, built from its configuration and what it can ask.
+
+An API server makes the difference: with one, tokens and rights are reviewed there; without one, a
+client certificate's group decides (`authorization.BuiltInGroups`) and tokens are nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodeagent.auth import access, authorization
+from nodeagent.auth.access import Access
+from nodeagent.auth.authentication import Authentication, Tokens
+from nodeagent.auth.authorization import Authorizer
+from nodeagent.auth.reviews import ApiReviews
+from nodeagent.config.current import CurrentConfig
+from nodeagent.config.types import NodeAgentConfiguration
+from orch.client.resources import ApiClient
+from orch.component.flags.features import Features
+
+
+def build_access(
+    current: CurrentConfig,
+    features: Features,
+    client: ApiClient | None,
+    *,
+    node_name: str,
+) -> Access:
+    """Who may use the secure port of this node's agent."""
+    reviews = ApiReviews(client, node_name) if client else None
+    known = current.value.authentication
+    tokens = None
+    if reviews and known.webhook.enabled:
+        tokens = Tokens(reviews, keep_s=lambda: current.value.authentication.webhook.cacheTTL)
+    return Access(
+        Authentication(tokens=tokens, anonymous=known.anonymous.enabled),
+        _authorizer(current, reviews),
+        fine_grained=features.enabled(access.FINE_GRAINED),
+    )
+
+
+def missing_access(config: NodeAgentConfiguration, *, standalone: bool) -> Iterator[str]:
+    """What of the access control is open or closed in a way that surprises, one phrase each."""
+    known = config.authentication
+    tokens = known.webhook.enabled and not standalone
+    if not (known.x509.clientCAFile or tokens or known.anonymous.enabled):
+        yield (
+            "nobody can use the secure port: there is no client CA"
+            " (authentication.x509.clientCAFile) and no API server to review tokens"
+        )
+    if known.anonymous.enabled:
+        yield "anonymous callers are let in (authentication.anonymous.enabled)"
+    if config.authorization.mode == "AlwaysAllow":
+        yield "whoever is authenticated may do everything (authorization.mode is AlwaysAllow)"
+    if config.readOnlyPort:
+        yield f"statistics and pods are open to everyone on port {config.readOnlyPort}"
+
+
+def _authorizer(current: CurrentConfig, reviews: ApiReviews | None) -> Authorizer:
+    if current.value.authorization.mode == "AlwaysAllow":
+        return authorization.AlwaysAllow()
+    if reviews is None:
+        return authorization.BuiltInGroups()
+
+    def keep_s(allowed: bool) -> float:
+        times = current.value.authorization.webhook
+        return times.cacheAuthorizedTTL if allowed else times.cacheUnauthorizedTTL
+
+    return authorization.Reviewed(reviews, keep_s=keep_s)

@@ -1,0 +1,66 @@
+"""What every program's metrics page says of the program itself: build, version, features, log."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from orch.component.flags.features import Features
+from orch.component.flags.stability import CURRENT, Release
+from orch.component.process.log import dropped_lines
+from orch.wire import names
+
+
+class FrameworkMetrics(Collector):
+    """`orch_build_info`, `version_info`, `orch_feature_enabled`, `orch_log_lines_dropped_total`.
+
+    Register it once.
+    """
+
+    def __init__(self, features: Features, *, emulated: Release = CURRENT) -> None:
+        self._features = features
+        self._emulated = emulated
+
+    def collect(self) -> Iterator[Metric]:
+        yield _build_info()
+        versions = GaugeMetricFamily(
+            "version_info",
+            "[ALPHA] The versions of this program: its own, and the one it emulates.",
+            labels=["binary", "component", "emulation", "min_compat"],
+        )
+        oldest = f"{self._emulated.major}.{self._emulated.minor - 1}"
+        binary = f"{names.MAJOR}.{names.MINOR}"
+        versions.add_metric([binary, "orch", str(self._emulated), oldest], 1)
+        yield versions
+        enabled = GaugeMetricFamily(
+            "orch_feature_enabled",
+            "[BETA] 1 for a feature that is on, 0 for one that is off.",
+            labels=["name", "stage"],
+        )
+        for gate, on in self._features.all():
+            enabled.add_metric([gate.name, gate.stage.value], int(on))
+        yield enabled
+        yield CounterMetricFamily(
+            "orch_log_lines_dropped",
+            "[ALPHA] Log lines that were refused, or dropped because their reader did not keep up.",
+            value=dropped_lines(),
+        )
+
+
+def _build_info() -> Metric:
+    labels = {
+        "major": names.MAJOR,
+        "minor": names.MINOR,
+        "git_version": names.VERSION,
+        "go_version": f"python{platform.python_version()}",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"linux/{platform.machine()}",
+    }
+    build = GaugeMetricFamily(
+        "orch_build_info", "[ALPHA] What this program was built as.", labels=list(labels)
+    )
+    build.add_metric(list(labels.values()), 1)
+    return build

@@ -1,0 +1,252 @@
+"""Health endpoints: named checks behind /healthz, /livez and /readyz.
+
+Bodies are those of the reference system: `ok`, a list with `?verbose`, always the list on failure,
+and never the reason of a failure, which goes to the log. Every check has its own deadline and all
+run at once, so that one that hangs neither hides nor delays the others.
+
+Health as metrics (`/metrics/slis`): the last result of each check, and counts of all results.
+
+Names, labels and texts are the specification's; the label sets never change. Written only when an
+aggregate health endpoint is asked, so the page is empty of checks before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from orch.component.http.responses import render_text
+from orch.component.process import clock
+
+log = logging.getLogger(__name__)
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_GAUGE = "orch_healthcheck"
+_GAUGE_HEAD = (
+    f"# HELP {_GAUGE} [ALPHA] This metric records the result of a single healthcheck.\n"
+    f"# TYPE {_GAUGE} gauge\n"
+)
+_COUNTER = "orch_healthchecks_total"
+_COUNTER_HEAD = (
+    f"# HELP {_COUNTER} [STABLE] This metric records the results of all healthcheck.\n"
+    f"# TYPE {_COUNTER} counter\n"
+)
+_START = "process_start_time_seconds"
+_START_HEAD = (
+    f"# HELP {_START} [ALPHA] Start time of the process since unix epoch in seconds.\n"
+    f"# TYPE {_START} gauge\n"
+)
+
+
+class SliMetrics:
+    """Counts per check, endpoint (healthz, livez, readyz) and result, since the last reset."""
+
+    def __init__(self, *, process_start_s: float | None = None) -> None:
+        start_s = clock.process_start_s() if process_start_s is None else process_start_s
+        self._start = f"{_START_HEAD}{_START} {start_s:.2f}\n"
+        self._last: dict[tuple[str, str], bool] = {}
+        self._totals: dict[tuple[str, str, str], int] = {}
+
+    def record(self, name: str, endpoint: str, ok: bool) -> None:
+        self._last[name, endpoint] = ok
+        key = (name, "success" if ok else "error", endpoint)
+        self._totals[key] = self._totals.get(key, 0) + 1
+
+    def reset(self) -> None:
+        self._last.clear()
+        self._totals.clear()
+
+    def render(self) -> bytes:
+        """The page as Prometheus text; check names need no escaping, they are path segments."""
+        lines = []
+        if self._last:
+            lines.append(_GAUGE_HEAD)
+            for (name, endpoint), ok in sorted(self._last.items()):
+                lines.append(f'{_GAUGE}{{name="{name}",type="{endpoint}"}} {int(ok)}\n')
+            lines.append(_COUNTER_HEAD)
+            for (name, status, endpoint), count in sorted(self._totals.items()):
+                labels = f'name="{name}",status="{status}",type="{endpoint}"'
+                lines.append(f"{_COUNTER}{{{labels}}} {count}\n")
+        lines.append(self._start)
+        return "".join(lines).encode()
+
+
+__all__ = ["CheckFailed", "CheckResult", "HealthChecks", "SliMetrics", "render_results"]
+
+ENDPOINTS = ("healthz", "livez", "readyz")
+CHECK_TIMEOUT_S = 5.0
+_NUMBER = re.compile(r"\d+")
+
+Check = Callable[[], Awaitable[None] | None]
+
+
+class CheckFailed(Exception):
+    """What a check raises when what it checks is not healthy; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """`message` is empty when `ok`; an excluded check was not run and counts as ok."""
+
+    name: str
+    ok: bool
+    message: str = ""
+    excluded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    name: str
+    check: Check
+    endpoints: Collection[str]
+    timeout_s: float
+
+
+class HealthChecks:
+    """The checks of one program, in the order in which they were added."""
+
+    def __init__(self, slis: SliMetrics) -> None:
+        self._slis = slis
+        self._checks: list[_Registered] = []
+        self._failing: dict[tuple[str, str], str] = {}
+
+    def add(
+        self,
+        name: str,
+        check: Check,
+        *,
+        endpoints: Collection[str] = ENDPOINTS,
+        timeout_s: float = CHECK_TIMEOUT_S,
+    ) -> None:
+        """Check what `check` checks on these endpoints; it raises CheckFailed to fail."""
+        self._checks.append(_Registered(name, check, tuple(endpoints), timeout_s))
+
+    def names(self, endpoint: str) -> list[str]:
+        return [check.name for check in self._of(endpoint)]
+
+    async def run(self, endpoint: str, exclude: Collection[str] = ()) -> list[CheckResult]:
+        """Run all checks of an endpoint that are not excluded, and count the results."""
+        begun = [
+            CheckResult(check.name, True, excluded=True) if check.name in exclude else _begin(check)
+            for check in self._of(endpoint)
+        ]
+        waiting = [one for one in begun if not isinstance(one, CheckResult)]
+        ended = iter(await asyncio.gather(*waiting) if waiting else ())
+        results = [one if isinstance(one, CheckResult) else next(ended) for one in begun]
+        for result in results:
+            if not result.excluded:
+                self._slis.record(result.name, endpoint, result.ok)
+                self._log_change(endpoint, result)
+        return results
+
+    async def run_one(self, endpoint: str, name: str) -> CheckResult | None:
+        """Run one check without counting it; None when the endpoint has none of that name."""
+        for check in self._of(endpoint):
+            if check.name == name:
+                begun = _begin(check)
+                return begun if isinstance(begun, CheckResult) else await begun
+        return None
+
+    def handler(self, endpoint: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """The handler of `/<endpoint>` and, with a path variable `check`, of its single checks."""
+
+        async def handle(request: web.Request) -> web.Response:
+            name = request.match_info.get("check")
+            if name is not None:
+                return await self._answer_one(endpoint, name)
+            excluded = request.query.getall("exclude", [])
+            results = await self.run(endpoint, excluded)
+            unknown = [name for name in dict.fromkeys(excluded) if name not in self.names(endpoint)]
+            return render_results(
+                endpoint, results, unknown=unknown, verbose="verbose" in request.query
+            )
+
+        return handle
+
+    def handlers(self, endpoints: Sequence[str] = ENDPOINTS) -> list[web.RouteDef]:
+        """Routes of the endpoints and of their single checks."""
+        routes = []
+        for endpoint in endpoints:
+            handler = self.handler(endpoint)
+            routes.append(web.get(f"/{endpoint}", handler))
+            routes.append(web.get(f"/{endpoint}/{{check:.+}}", handler))
+        return routes
+
+    async def _answer_one(self, endpoint: str, name: str) -> web.Response:
+        result = await self.run_one(endpoint, name)
+        if result is None:
+            return render_text("404 page not found\n", status=404)
+        if result.ok:
+            return render_text("ok")
+        return render_text(f"internal server error: {result.message}\n", status=500)
+
+    def _of(self, endpoint: str) -> list[_Registered]:
+        return [check for check in self._checks if endpoint in check.endpoints]
+
+    def _log_change(self, endpoint: str, result: CheckResult) -> None:
+        before = self._failing.pop((endpoint, result.name), None)
+        if not result.ok:
+            self._failing[endpoint, result.name] = result.message
+            if before is None or not _is_same_reason(before, result.message):
+                log.warning("%s check %s fails: %s", endpoint, result.name, result.message)
+        elif before is not None:
+            log.info("%s check %s passes again", endpoint, result.name)
+
+
+def _is_same_reason(before: str, now: str) -> bool:
+    """But for numbers: how long something has been wrong is no news each time somebody asks."""
+    return _NUMBER.sub("", before) == _NUMBER.sub("", now)
+
+
+def _begin(check: _Registered) -> CheckResult | Awaitable[CheckResult]:
+    """The result, or who waits for it: most checks only look at what is known, and never wait."""
+    try:
+        pending = check.check()
+    except Exception as error:
+        return _failure(check, error)
+    return CheckResult(check.name, True) if pending is None else _result(check, pending)
+
+
+async def _result(check: _Registered, pending: Awaitable[None]) -> CheckResult:
+    try:
+        async with asyncio.timeout(check.timeout_s):
+            await pending
+    except TimeoutError:
+        return CheckResult(check.name, False, f"no result within {check.timeout_s:g} s")
+    except Exception as error:
+        return _failure(check, error)
+    return CheckResult(check.name, True)
+
+
+def _failure(check: _Registered, error: Exception) -> CheckResult:
+    if isinstance(error, CheckFailed):
+        return CheckResult(check.name, False, str(error))
+    log.error("the health check %s itself failed", check.name, exc_info=error)
+    return CheckResult(check.name, False, f"{type(error).__name__}: {error}")
+
+
+def render_results(
+    endpoint: str, results: Sequence[CheckResult], *, unknown: Sequence[str], verbose: bool
+) -> web.Response:
+    """The answer of an aggregate endpoint; `unknown` are exclusions that match no check."""
+    failed = any(not result.ok for result in results)
+    if not failed and not verbose:
+        return render_text("ok")
+    lines = [_line(result) for result in results]
+    if unknown:
+        quoted = ", ".join(f'"{name}"' for name in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}\n")
+    lines.append(f"{endpoint} check {'failed' if failed else 'passed'}\n")
+    return render_text("".join(lines), status=500 if failed else 200)
+
+
+def _line(result: CheckResult) -> str:
+    if result.excluded:
+        return f"[+]{result.name} excluded: ok\n"
+    return f"[+]{result.name} ok\n" if result.ok else f"[-]{result.name} failed: reason withheld\n"

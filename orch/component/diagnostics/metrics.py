@@ -1,0 +1,272 @@
+"""A program's own metrics: prometheus-client behind stability-marked HELP texts.
+
+The tier of a metric comes from the catalogue of promised names; with a policy, what operators
+disabled or a deprecation hides is withheld, and three counters tell what became of all metrics.
+Hot pages (container metrics, health SLIs) are written by their own renderers, not from here.
+
+Label values kept within lists that operators give, so that no label can grow without bound.
+
+A value outside its list becomes `unexpected`, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from orch.component.flags.stability import UNEXPECTED, MetricPolicy
+from orch.component.http import negotiation
+from orch.wire import metric_catalogue
+
+Allowed = Mapping[str, frozenset[str]]  # label → the values it may have
+
+
+class Bounded:
+    """Checks the values before the metric sees them."""
+
+    allowed: Allowed
+    on_unexpected: Callable[[], None]
+
+    def labels(self, *values: Any, **named: Any) -> Any:
+        given = {**dict(zip(self._labelnames, values, strict=False)), **named}  # type: ignore[attr-defined]
+        checked = {name: bounded(self, name, str(value)) for name, value in given.items()}
+        return super().labels(**checked)  # type: ignore[misc]
+
+
+def bounded(metric: Bounded, label: str, value: str) -> str:
+    """The value, or `unexpected` when the label has a list without it."""
+    values = metric.allowed.get(label)
+    if values is None or value in values:
+        return value
+    metric.on_unexpected()
+    return UNEXPECTED
+
+
+class BoundedCounter(Bounded, Counter):
+    """A counter with lists of label values."""
+
+
+class BoundedGauge(Bounded, Gauge):
+    """A gauge with lists of label values."""
+
+
+class BoundedHistogram(Bounded, Histogram):
+    """A histogram with lists of label values."""
+
+
+def bounded_kind(kind: type[M]) -> type[M]:
+    """The same kind of metric with lists of label values; they are set on it once it is made."""
+    kinds: dict[Any, Any] = {
+        Counter: BoundedCounter,
+        Gauge: BoundedGauge,
+        Histogram: BoundedHistogram,
+    }
+    return cast(type[M], kinds[kind])
+
+
+def bound_family(family: Metric, allowed: Allowed, on_unexpected: Callable[[], None]) -> Metric:
+    """A computed family with its values in the lists; series that become one are added up."""
+    result = Metric(family.name, family.documentation, family.type, family.unit)
+    result.samples = list(_added_up(_within(family.samples, allowed, on_unexpected)))
+    return result
+
+
+def _within(
+    samples: Iterable[Sample], allowed: Allowed, on_unexpected: Callable[[], None]
+) -> Iterator[Sample]:
+    for sample in samples:
+        labels = dict(sample.labels)
+        for label, values in allowed.items():
+            if labels.get(label, next(iter(values), "")) not in values:
+                labels[label] = UNEXPECTED
+                on_unexpected()
+        yield sample._replace(labels=labels)
+
+
+def _added_up(samples: Iterable[Sample]) -> Iterable[Sample]:
+    merged: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
+    for sample in samples:
+        key = (sample.name, tuple(sorted(sample.labels.items())))
+        known = merged.get(key)
+        merged[key] = sample._replace(value=known.value + sample.value) if known else sample
+    return merged.values()
+
+
+# `_created` series would double the page for nothing.
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+
+Labels = Sequence[str]
+M = TypeVar("M", Counter, Gauge, Histogram)
+
+
+class Registry:
+    """One page of metrics; each program makes its own, nothing is global.
+
+    `stability` is INTERNAL, ALPHA, BETA or STABLE, and the catalogue's word where it is not given;
+    `deprecated` is the release since which a metric is. A withheld metric can be written to as any
+    other.
+    """
+
+    def __init__(self, policy: MetricPolicy | None = None) -> None:
+        self._registry = CollectorRegistry(auto_describe=True)
+        self._policy = policy or MetricPolicy()
+        self._record = _Record(self._policy)
+        if policy is not None:
+            self._registry.register(self._record)
+
+    def counter(
+        self,
+        name: str,
+        text: str,
+        labels: Labels = (),
+        stability: str | None = None,
+        *,
+        deprecated: str = "",
+    ) -> Counter:
+        """A counter; `name` ends in `_total`."""
+        return self._make(Counter, (name, text, labels), stability, deprecated)
+
+    def gauge(
+        self,
+        name: str,
+        text: str,
+        labels: Labels = (),
+        stability: str | None = None,
+        *,
+        deprecated: str = "",
+    ) -> Gauge:
+        return self._make(Gauge, (name, text, labels), stability, deprecated)
+
+    def histogram(
+        self,
+        name: str,
+        text: str,
+        labels: Labels = (),
+        stability: str | None = None,
+        *,
+        deprecated: str = "",
+        buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS,
+    ) -> Histogram:
+        """A histogram; `buckets` are upper bounds without +Inf."""
+        described = (name, text, labels)
+        return self._make(Histogram, described, stability, deprecated, buckets=tuple(buckets))
+
+    def register(self, collector: Collector) -> None:
+        """Add what computes its metrics when the page is asked for."""
+        self._registry.register(_Governed(collector, self._policy, self._record))
+
+    def add_process_metrics(self) -> None:
+        """The `process_*` family of this process, and the interpreter's collections."""
+        prometheus_client.ProcessCollector(registry=self._registry)
+        prometheus_client.GCCollector(registry=self._registry)
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """The page in the format that an Accept header prefers, and its content type."""
+        if negotiation.wants_openmetrics(accept):
+            page = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
+            return page, negotiation.OPENMETRICS_TYPE
+        return prometheus_client.generate_latest(self._registry), negotiation.TEXT_TYPE
+
+    def _make(
+        self,
+        kind: type[M],
+        described: tuple[str, str, Labels],
+        stability: str | None,
+        deprecated: str,
+        **more: Any,
+    ) -> M:
+        name, text, labels = described
+        level = stability or metric_catalogue.tier_of(name)
+        fate = self._policy.fate(name, level, deprecated)
+        self._record.add(fate, level, deprecated)
+        allowed = self._policy.allowed.get(name)
+        chosen = bounded_kind(kind) if allowed else kind
+        registry = self._registry if fate == "shown" else None
+        made = chosen(name, _help(text, level, deprecated), labels, registry=registry, **more)
+        if isinstance(made, Bounded) and allowed:
+            made.allowed, made.on_unexpected = allowed, self._record.count_unexpected
+        return made
+
+
+class _Record(Collector):
+    """What became of the metrics of one page, as metrics."""
+
+    def __init__(self, policy: MetricPolicy) -> None:
+        self._disabled = len(policy.disabled)
+        self._registered: Tally[tuple[str, str]] = Tally()
+        self._hidden = 0
+        self._unexpected = 0
+
+    def add(self, fate: str, level: str, deprecated: str) -> None:
+        if fate == "shown":
+            self._registered[level, deprecated] += 1
+        elif fate == "hidden":
+            self._hidden += 1
+
+    def count_unexpected(self) -> None:
+        self._unexpected += 1
+
+    def collect(self) -> Iterator[Metric]:
+        registered = CounterMetricFamily(
+            "registered_metrics",
+            "[BETA] The count of registered metrics broken by stability level and deprecation"
+            " version.",
+            labels=["stability_level", "deprecated_version"],
+        )
+        for key, count in sorted(self._registered.items()):
+            registered.add_metric(key, count)
+        yield registered
+        yield CounterMetricFamily(
+            "disabled_metrics", "[BETA] The count of disabled metrics.", value=self._disabled
+        )
+        yield CounterMetricFamily(
+            "hidden_metrics", "[BETA] The count of hidden metrics.", value=self._hidden
+        )
+        yield CounterMetricFamily(
+            "cardinality_enforcement_unexpected_categorizations",
+            "[ALPHA] The count of label values outside their list.",
+            value=self._unexpected,
+        )
+
+
+class _Governed(Collector):
+    """A collector whose families keep to the policy; each is counted when it is first seen."""
+
+    def __init__(self, collector: Collector, policy: MetricPolicy, record: _Record) -> None:
+        self._collector = collector
+        self._policy = policy
+        self._record = record
+        self._seen: set[str] = set()
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._collector.collect():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            level = _level_in(family.documentation) or metric_catalogue.tier_of(name)
+            fate = self._policy.fate(name, level, "")
+            if name not in self._seen:
+                self._seen.add(name)
+                self._record.add(fate, level, "")
+            if fate == "shown":
+                allowed = self._policy.allowed.get(name)
+                unexpected = self._record.count_unexpected
+                yield bound_family(family, allowed, unexpected) if allowed else family
+
+
+def _help(text: str, level: str, deprecated: str) -> str:
+    if deprecated:
+        return f"[{level}] (Deprecated since {deprecated}) {text}"
+    return f"[{level}] {text}"
+
+
+def _level_in(text: str) -> str:
+    """The level that a HELP text begins with; "" when it names none."""
+    level, found, _ = text.removeprefix("[").partition("] ")
+    return level if found and text.startswith("[") else ""

@@ -1,0 +1,190 @@
+"""`/statusz`, `/flagz` and `/configz`: what runs here, since when, and with which settings.
+
+The text forms are for people, and their delimiter is random so that nobody parses them; the
+structured forms are records of config.orch.io/v1alpha1. Secrets show as CLASSIFIED because of
+their type (`secret.Secret`). Which requests get here is the programs' own decision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import platform
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from orch.component.flags.features import Features
+from orch.component.flags.stability import CURRENT, Release
+from orch.component.http import negotiation
+from orch.component.http.responses import render_status, render_text
+from orch.component.process import clock
+from orch.component.process.clock import Now
+from orch.wire import names as wire_names
+from orch.wire import times
+from orch.wire.errors import ApiError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_DELIMITERS = (":", ": ", "=", " ")
+_WARNING = (
+    "Warning: this page is for people who debug; its form changes from one request to the next."
+)
+# What /statusz names: pages that only read. The rest of a program's paths are its interface.
+_PAGES = ("configz", "debug", "flagz", "healthz", "livez", "logs", "metrics", "readyz", "version")
+_TERMINALS = ("curl/", "Wget/", "Mozilla/")
+
+
+class ZPages:
+    """The pages of one program; `flags` are all its flags with their values as text."""
+
+    def __init__(
+        self,
+        name: str,
+        flags: Mapping[str, str],
+        *,
+        start_s: float | None = None,
+        now: Now = clock.utc_now,
+        emulated: Release = CURRENT,
+    ) -> None:
+        self.name = name
+        self._emulated = str(emulated)
+        self._flags = dict(sorted(flags.items()))
+        start_s = clock.process_start_s() if start_s is None else start_s
+        self._started = datetime.fromtimestamp(start_s, UTC)
+        self._now = now
+        self._flags_text = ""
+
+    def routes(self, features: Features) -> list[web.RouteDef]:
+        """The routes of the pages that are switched on."""
+        routes = []
+        if features.enabled("ComponentFlagz"):
+            routes.append(web.get("/flagz", self.flagz))
+        if features.enabled("ComponentStatusz"):
+            routes.append(web.get("/statusz", self.statusz))
+        return routes
+
+    async def statusz(self, request: web.Request) -> web.Response:
+        paths = debugging_paths(request.app)
+        return self._answer(
+            request,
+            "Statusz",
+            text=lambda: self._status_text(paths),
+            fields=lambda: self._status_fields(paths),
+        )
+
+    async def flagz(self, request: web.Request) -> web.Response:
+        return self._answer(
+            request, "Flagz", text=self._flags_page, fields=lambda: {"flags": self._flags}
+        )
+
+    def _answer(
+        self,
+        request: web.Request,
+        kind: str,
+        *,
+        text: Callable[[], str],
+        fields: Callable[[], dict[str, Any]],
+    ) -> web.Response:
+        form = negotiation.choose(request.headers.get("Accept", ""), kind)
+        if form == "text":
+            return render_text(text())
+        if form == "json":
+            return self._record(request, kind, fields())
+        # A Status record also where a program's other errors are text.
+        types = negotiation.accepted_types(kind)
+        message = f"only the following media types are accepted: {types}"
+        return render_status(ApiError(406, "NotAcceptable", message))
+
+    def _record(self, request: web.Request, kind: str, fields: dict[str, Any]) -> web.Response:
+        metadata = {"name": self.name}
+        record = {"kind": kind, "apiVersion": negotiation.API_VERSION, "metadata": metadata}
+        agent = request.headers.get("User-Agent", "")
+        pretty = agent.startswith(_TERMINALS) or request.query.get("pretty") in ("1", "true")
+        body = orjson.dumps({**record, **fields}, option=orjson.OPT_INDENT_2 if pretty else None)
+        return web.Response(body=body, headers={"Content-Type": negotiation.structured_type(kind)})
+
+    def _uptime_s(self) -> int:
+        return max(int((self._now() - self._started).total_seconds()), 0)
+
+    def _status_fields(self, paths: list[str]) -> dict[str, Any]:
+        return {
+            "startTime": times.format_time(self._started),
+            "uptimeSeconds": self._uptime_s(),
+            "goVersion": _runtime(),
+            "binaryVersion": wire_names.VERSION,
+            "emulationVersion": self._emulated,
+            "paths": paths,
+        }
+
+    def _status_text(self, paths: list[str]) -> str:
+        minutes, seconds = divmod(self._uptime_s(), 60)
+        hours, minutes = divmod(minutes, 60)
+        lines = {
+            "Started": self._started.strftime("%a %b %e %H:%M:%S UTC %Y"),
+            "Up": f"{hours} hr {minutes:02} min {seconds:02} sec",
+            "Go version": _runtime(),
+            "Binary version": wire_names.VERSION,
+            "Emulation version": self._emulated,
+            "Paths": " ".join(paths),
+        }
+        delimiter = secrets.choice(_DELIMITERS)
+        body = "".join(f"{key}{delimiter} {_escaped(text)}\n" for key, text in lines.items())
+        return f"\n{self.name} statusz\n{_WARNING}\n\n{body}"
+
+    def _flags_page(self) -> str:
+        if not self._flags_text:
+            delimiter = secrets.choice(_DELIMITERS)
+            lines = "".join(f"{key}{delimiter}{text}\n" for key, text in self._flags.items())
+            self._flags_text = f"\n{self.name} flagz\n{_WARNING}\n\n{lines}"
+        return self._flags_text
+
+
+def configz(name: str, record: Callable[[], Mapping[str, Any]]) -> web.RouteDef:
+    """The route that shows the effective configuration under `name`; secrets are typed as such."""
+
+    async def handle(_request: web.Request) -> web.Response:
+        headers = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+        return web.Response(body=orjson.dumps({name: record()}), headers=headers)
+
+    return web.get("/configz", handle)
+
+
+def flags_of(parser: argparse.ArgumentParser, values: argparse.Namespace) -> dict[str, str]:
+    """Every flag of a parser by its long name, with its value; the empty text where it has none."""
+    flags = {}
+    for action in parser._actions:
+        names = [name[2:] for name in action.option_strings if name.startswith("--")]
+        if names and action.default != argparse.SUPPRESS:  # not --help, --version
+            flags[names[0]] = _flag_text(getattr(values, action.dest, None))
+    return flags
+
+
+def debugging_paths(app: web.Application) -> list[str]:
+    """The program's pages that only read, without /statusz itself."""
+    first = {resource.canonical.split("/")[1] for resource in app.router.resources()}
+    return [f"/{name}" for name in _PAGES if name in first]
+
+
+def _flag_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={_flag_text(one)}" for key, one in sorted(value.items()))
+    if isinstance(value, list | tuple):
+        return ",".join(map(_flag_text, value))
+    return str(value)
+
+
+def _runtime() -> str:
+    return f"python{platform.python_version()}"
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text).replace("+", "&#43;")

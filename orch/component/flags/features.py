@@ -1,0 +1,127 @@
+"""Feature gates: what is still in development, who may switch it, and since when.
+
+A gate is alpha (off), beta (on unless said otherwise) or stable (always on), and which of these
+may differ in the release that is emulated. `AllAlpha` and `AllBeta` switch a whole stage; a gate
+named by itself wins over them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from orch.component.flags.stability import CURRENT, Release, parse_release
+
+
+class Stage(Enum):
+    """The value is what metrics and pages show; a stable feature shows nothing."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    STABLE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A feature as one release has it."""
+
+    name: str
+    stage: Stage
+    default: bool
+    since: str  # release of this stage
+
+
+_History = tuple[tuple[str, Stage, bool], ...]  # release, stage, default; oldest first
+
+
+def _alpha_beta(alpha: str, beta: str = "", stable: str = "") -> _History:
+    """Off while alpha, on from beta on."""
+    steps = ((alpha, Stage.ALPHA, False), (beta, Stage.BETA, True), (stable, Stage.STABLE, True))
+    return tuple(step for step in steps if step[0])
+
+
+# spec.md, "Versioning" and "Resources"; older stages as in the reference system. This project's own
+# is NodeAgentPSITriggers; InPlacePodVerticalScaling can only be named, there is nothing to switch.
+_HISTORIES: Mapping[str, _History] = {
+    "ComponentFlagz": _alpha_beta("1.32"),
+    "ComponentSLIs": _alpha_beta("1.26", "1.27", "1.32"),
+    "ComponentStatusz": _alpha_beta("1.32"),
+    "ContainerCheckpoint": _alpha_beta("1.25", "1.30"),
+    "InPlacePodVerticalScaling": _alpha_beta("1.27", "1.33", "1.35"),
+    "NodeAgentFineGrainedAuthz": _alpha_beta("1.32", "1.33"),
+    "NodeAgentPSI": _alpha_beta("1.33", "1.34"),
+    "NodeAgentPSITriggers": _alpha_beta("1.35"),
+    "NodeDeclaredFeatures": _alpha_beta("1.35"),
+    "PodAndContainerStatsFromCRI": _alpha_beta("1.23"),
+}
+_STAGES = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+
+
+def gates_at(release: Release) -> tuple[Gate, ...]:
+    """Every gate that release has, as it has it."""
+    gates = []
+    for name, history in _HISTORIES.items():
+        steps = [step for step in history if _is_within(step[0], release)]
+        if steps:
+            since, stage, default = steps[-1]
+            gates.append(Gate(name, stage, default, since))
+    return tuple(gates)
+
+
+def _is_within(text: str, release: Release) -> bool:
+    since = parse_release(text)
+    return (since.major, since.minor) <= (release.major, release.minor)
+
+
+class FeatureError(ValueError):
+    """A gate that does not exist or cannot be switched; the text names it."""
+
+
+class Features:
+    """The gates of one program after configuration; `enabled` answers for each.
+
+    `release` is the one whose stages and defaults hold: this one, or an older that is emulated.
+    """
+
+    def __init__(self, settings: Mapping[str, bool], release: Release = CURRENT) -> None:
+        """Apply settings by name; FeatureError for the first that does not fit."""
+        self._gates = gates_at(release)
+        for name in settings:
+            self._check(name, settings[name], release)
+        self._enabled = dict.fromkeys(_HISTORIES, False)
+        self._enabled |= {gate.name: _decide(gate, settings) for gate in self._gates}
+
+    def enabled(self, name: str) -> bool:
+        """KeyError for a name that is no gate: a mistake of the program, not of the user."""
+        return self._enabled[name]
+
+    def all(self) -> Iterator[tuple[Gate, bool]]:
+        """Every gate and whether it is on."""
+        for gate in self._gates:
+            yield gate, self._enabled[gate.name]
+
+    def _check(self, name: str, value: bool, release: Release) -> None:
+        if name in _STAGES:
+            return
+        gate = next((gate for gate in self._gates if gate.name == name), None)
+        if gate is None and name in _HISTORIES:
+            emulated = f"{release.major}.{release.minor}"
+            raise FeatureError(
+                f"the feature {name} does not exist in {emulated}, which is emulated"
+            )
+        if gate is None:
+            near = difflib.get_close_matches(name, [*_HISTORIES, *_STAGES], n=1, cutoff=0.0)[0]
+            raise FeatureError(f"there is no feature gate {name}; did you mean {near}?")
+        if gate.stage is Stage.STABLE and value != gate.default:
+            raise FeatureError(f"the feature {name} is stable and can no longer be switched")
+
+
+def _decide(gate: Gate, settings: Mapping[str, bool]) -> bool:
+    if gate.name in settings:
+        return settings[gate.name]
+    for name, stage in _STAGES.items():
+        if gate.stage is stage and name in settings:
+            return settings[name]
+    return gate.default

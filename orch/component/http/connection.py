@@ -1,0 +1,149 @@
+"""One server connection: aiohttp's protocol, without its version banner and its verbose errors.
+
+What a client sends that is not HTTP is the client's business: it gets a short 400 and one debug
+line. Keeps the identity of the TLS client certificate, so that it is read once per connection.
+
+A way past aiohttp's router, for requests that all end at one route anyway.
+
+Looking for that route, and telling each request of its application, costs as much as a handler.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
+
+from orch.wire.records.authentication import Identity
+
+log = logging.getLogger(__name__)
+
+_READS = ("GET", "HEAD")
+
+
+class BareResponse(web.Response):
+    """A response without a Server header."""
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        self.headers.pop("Server", None)
+
+
+class Connection(web.RequestHandler):
+    """One accepted connection; `peer` is None until asked for, then the cached answer: who the
+    client certificate names, and when its time is over (seconds since the epoch).
+    """
+
+    def __init__(self, manager: web.Server, **settings: Any) -> None:
+        super().__init__(manager, **settings)
+        self.peer: tuple[Identity | None, float] | None = None
+        self.on_end: Callable[[], None] | None = None
+        self.cut: Callable[[], None] | None = None  # closes the socket at once, TLS or not
+        self.ended = False
+        self.only_for_client = False  # what is being done ends when nobody waits for its answer
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing was asked that is not answered."""
+        return self._current_request is None and not self._messages
+
+    def drop(self) -> None:
+        """Cut the connection without another word."""
+        if self.cut is not None:
+            self.cut()
+        self.end()
+
+    def data_received(self, data: bytes) -> None:
+        """Also while the server stops, for a request whose body is still on its way."""
+        if not (self._close or self._force_close):
+            super().data_received(data)
+            return
+        request = self._current_request
+        if request is None or request.content.is_eof():
+            return
+        stopping = self._close, self._force_close
+        self._close = self._force_close = False  # else aiohttp drops what comes
+        super().data_received(data)
+        self._close, self._force_close = stopping
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End what only the client wanted: a read or a watch stops, a write is carried through."""
+        request, task = self._current_request, self._task_handler
+        super().connection_lost(exc)
+        wanted = request is not None and request.method not in _READS and not self.only_for_client
+        if task is not None and not wanted:
+            task.cancel()
+        self.end()
+
+    def retire(self) -> None:
+        """End the connection, after the answer to a request that is under way."""
+        if self._current_request is None:
+            self.force_close()
+        else:
+            self.close()
+
+    def end(self) -> None:
+        """Tell whoever set `on_end`, once, that this connection is no more."""
+        if not self.ended and self.on_end is not None:
+            self.on_end()
+        self.ended = True
+
+    def handle_error(
+        self,
+        request: BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer broke off")
+        if isinstance(exc, ConnectionError):
+            log.debug("%s went away before it had said everything", request.remote)
+        elif status >= 500:
+            log.error("answering %s failed: %s", request.remote, exc, exc_info=exc)
+        else:
+            log.debug("refused a malformed request from %s: %s", request.remote, exc)
+        text = f"{status} Internal Server Error\n" if status == 500 else f"{status} Bad Request\n"
+        response = BareResponse(status=status, text=text)
+        response.force_close()
+        return response
+
+
+Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """Below each of `prefixes`, which end in a slash, `route` is the only one."""
+
+    prefixes: tuple[str, ...]
+    route: web.AbstractRoute
+
+    def beside(self, app: web.Application, routed: Answering) -> Answering:
+        """Answers like `routed`, the application's own way, which is left what needs a look."""
+        match = web.UrlMappingMatchInfo({}, self.route)
+        match.add_app(app)
+        match.current_app = app
+        match.freeze()
+        handler: Answering = self.route.handler
+        for middleware in reversed(app.middlewares):
+            handler = partial(middleware, handler=handler)
+        prefixes = self.prefixes
+
+        def answer(request: web.Request) -> Awaitable[web.StreamResponse]:
+            path = request.rel_url.raw_path
+            plain = path.startswith(prefixes) and "%" not in path and not path.endswith("/")
+            if not plain or "Expect" in request.headers:
+                return routed(request)
+            request._match_info = match  # by which the application's signals are found
+            return handler(request)
+
+        return answer
+
+
+SHORTCUT = web.AppKey("shortcut", Shortcut)

@@ -1,0 +1,275 @@
+"""HTTP servers of the programs: listeners with bounds, whole bodies, who the peer is.
+
+Handlers and routes are the programs' own. TLS settings are in `tls`, how an error becomes an
+answer in `responses`; their names are offered here too.
+
+Each request has a name, so that what the log says of it can be found from the client's side.
+
+The caller's own (`X-Request-Id`) where it is a plain word, else a new one; it goes back in the
+answer and into every log line written while the request is handled (`log`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.sslproto
+import math
+import os
+import random
+import re
+import ssl
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiohttp import http_parser, web
+
+from orch.component.http.connection import SHORTCUT, Connection
+from orch.component.http.connection_limit import Admission, Gate
+from orch.component.http.responses import (
+    answer_error,
+    api_errors,
+    refuse_odd_requests,
+    render_status,
+    render_text,
+    text_errors,
+)
+from orch.component.process import clock, loops
+from orch.component.process.daemon import SetupError
+from orch.component.process.log import request_name
+from orch.component.tls import load_certificate, server_context
+from orch.wire.errors import ApiError, unauthorized
+from orch.wire.names import GROUP_AUTHENTICATED
+from orch.wire.records.authentication import Identity
+
+HEADER = "X-Request-Id"
+
+_PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def current() -> str:
+    """The name of the request that is handled here; "" outside of any."""
+    return request_name.get()
+
+
+@web.middleware
+def named(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> Awaitable[web.StreamResponse]:
+    """Name the request; aiohttp gives each one a context of its own."""
+    request_name.set(_name(request.headers.get(HEADER, "")))
+    return handler(request)
+
+
+def show(response: web.StreamResponse) -> None:
+    """Tell the caller the name; before the headers are sent."""
+    if name := request_name.get():
+        response.headers[HEADER] = name
+
+
+def _name(asked: str) -> str:
+    if asked and _PLAIN.fullmatch(asked):
+        return asked
+    return f"{random.getrandbits(64):016x}"
+
+
+__all__ = [
+    "HttpServer",
+    "answer_error",
+    "api_errors",
+    "current_peer",
+    "identity_of",
+    "load_certificate",
+    "read_body",
+    "render_status",
+    "render_text",
+    "server_context",
+    "text_errors",
+]
+
+KEEPALIVE_S = 75.0
+BODY_TIMEOUT_S = 30.0
+MAX_CONNECTIONS = 4096
+_LINGER_S = 5.0
+_BODY = web.RequestKey("body", bytes)
+_TLS_BUFFER_BYTES = 16_384  # asyncio's own 256 KiB cost 284 kB per connection
+
+
+def current_peer(request: web.Request) -> Identity | None:
+    """Who the verified TLS client certificate names; None without one, or without a CN.
+
+    ApiError 401 when its time is over meanwhile: a connection may outlive it.
+    """
+    identity, end_s = _peer(request)
+    if clock.wall_ns() > end_s * 1e9:
+        raise unauthorized()
+    return identity
+
+
+def _peer(request: web.Request) -> tuple[Identity | None, float]:
+    connection, transport = request.protocol, request.transport
+    known = connection.peer if isinstance(connection, Connection) else None
+    if known is not None:
+        return known
+    certificate = transport.get_extra_info("peercert") if transport else None
+    end_s = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else math.inf
+    found = identity_of(certificate), end_s
+    if isinstance(connection, Connection) and transport is not None:
+        connection.peer = found
+    return found
+
+
+def identity_of(certificate: Mapping[str, Any] | None) -> Identity | None:
+    """The subject of a certificate as `ssl` shows it: CN is the name, each O a group."""
+    if not certificate:
+        return None
+    attributes = [pair for rdn in certificate.get("subject", ()) for pair in rdn]
+    names = [value for key, value in attributes if key == "commonName"]
+    if not names or not names[-1]:
+        return None
+    groups = [value for key, value in attributes if key == "organizationName" and value]
+    return Identity(names[-1], tuple(dict.fromkeys((*groups, GROUP_AUTHENTICATED))))
+
+
+async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
+    """The whole body within the application's limit, also again; ApiError 408, 413 or 415."""
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise ApiError(
+            415, "UnsupportedMediaType", f"the content encoding {encoding!r} is not supported"
+        )
+    # Asking a request for what it does not hold costs an exception.
+    body = request.get(_BODY) if request.content.at_eof() else None
+    if body is None:
+        body = request[_BODY] = await _arrived(request, timeout_s)
+    return body
+
+
+async def _arrived(request: web.Request, timeout_s: float) -> bytes:
+    content, limit = request.content, request.client_max_size
+    try:
+        if content.is_eof() and content.total_bytes <= limit:
+            return content.read_nowait()  # all there: nothing to wait for, and most often so
+        async with asyncio.timeout(timeout_s):
+            return await request.read()
+    except TimeoutError:
+        message = f"the request body did not arrive within {timeout_s:g} s"
+        raise ApiError(408, "Timeout", message) from None
+    except web.HTTPRequestEntityTooLarge:
+        message = f"Request entity too large: limit is {limit}"
+        raise ApiError(413, "RequestEntityTooLarge", message) from None
+
+
+class HttpServer:
+    """One listener with its own application; `ssl_context` makes it HTTPS.
+
+    At `max_connections` (one address: half of it) an idle connection gives its place to a new one.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        *,
+        host: str,
+        port: int,
+        ssl_context: ssl.SSLContext | None = None,
+        name: str,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        self.name = name
+        self.ssl_context = ssl_context
+        self.admission = Admission(
+            name, limit=max_connections, limit_per_address=max(max_connections // 2, 1)
+        )
+        self._app = app
+        self._host = host
+        self._port = port
+        self._manager: web.Server | None = None
+        self._listener: asyncio.Server | None = None
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+    async def start(self) -> int:
+        """Listen and return the bound port; SetupError (try again later) when it cannot be had."""
+        _require_c_parser()
+        if not self._app.frozen:  # it is when an earlier start found the port taken
+            self._app.on_response_prepare.append(_complete_headers)
+            self._app.middlewares[:0] = [named, refuse_odd_requests]
+        runner = web.AppRunner(self._app, access_log=None)
+        await runner.setup()
+        assert runner.server is not None  # noqa: S101 - setup makes it
+        shortcut = self._app.get(SHORTCUT)
+        if shortcut is not None:
+            manager: Any = runner.server
+            manager.request_handler = shortcut.beside(self._app, manager.request_handler)
+        try:
+            self._listener = await self._listen(runner.server)
+        except OSError as error:
+            await runner.cleanup()
+            cause = os.strerror(error.errno) if error.errno else str(error)
+            raise SetupError(
+                f"{self.name}: cannot listen on {self._host}:{self._port}: {cause.lower()}"
+            ) from error
+        self._manager = runner.server
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def _listen(self, manager: web.Server) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        if self.ssl_context is not None:
+            asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
+
+        def make_connection() -> Connection:
+            made = Connection(
+                manager,
+                loop=loop,
+                access_log=None,
+                keepalive_timeout=KEEPALIVE_S,
+                lingering_time=_LINGER_S,
+                auto_decompress=False,
+            )
+            self._connections.add(made)
+            return made
+
+        return await loop.create_server(
+            lambda: Gate(self.admission, make_connection, self.ssl_context),
+            self._host,
+            self._port,
+            backlog=1024,
+        )
+
+    def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
+        """Use another context from now on, or also end what was let in by the one before.
+
+        A request that runs is finished first.
+        """
+        self.ssl_context = context
+        if end_connections:
+            for connection in list(self._connections):
+                connection.retire()
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Stop accepting, let running requests end within `grace_s`, then cut the rest."""
+        if self._listener is None or self._manager is None:
+            return
+        listener, manager = self._listener, self._manager
+        self._listener = self._manager = None
+        listener.close()
+        await loops.cancel(*self.admission.handshakes)
+        await asyncio.sleep(0)  # requests already read get to their handlers
+        manager.pre_shutdown()
+        await self._app.shutdown()
+        await manager.shutdown(grace_s)
+        await self._app.cleanup()
+
+
+async def _complete_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """The application's last signal before they are sent."""
+    response.headers.pop("Server", None)
+    show(response)
+
+
+def _require_c_parser() -> None:
+    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
+        raise SetupError(
+            "aiohttp's C parser is missing, and its Python parser accepts malformed requests:"
+            " reinstall aiohttp from a wheel and unset AIOHTTP_NO_EXTENSIONS"
+        )

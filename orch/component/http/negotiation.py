@@ -1,0 +1,114 @@
+"""Which form of a diagnostics page an Accept header asks for; pure.
+
+Text is for people. The structured form is given only for the exact triple of group, version and
+kind, so that nobody depends on it by accident (nodeagent.md §6.2).
+
+What a client of a metrics page prefers, from its Accept headers; pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from orch.wire.names import DIAGNOSTICS_GROUP
+
+VERSION = "v1alpha1"
+API_VERSION = f"{DIAGNOSTICS_GROUP}/{VERSION}"
+
+Form = Literal["text", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    media_type: str
+    parameters: dict[str, str]
+    weight: float
+
+    def asks_for_a_record(self) -> bool:
+        return any(name in self.parameters for name in ("g", "v", "as"))
+
+
+def structured_type(kind: str) -> str:
+    """The media type of the structured form of a page, as asked for and as answered."""
+    return f"application/json;v={VERSION};g={DIAGNOSTICS_GROUP};as={kind}"
+
+
+def accepted_types(kind: str) -> str:
+    """What may be asked for, for the text of an error."""
+    return f"{structured_type(kind)}, text/plain"
+
+
+def choose(accept: str, kind: str) -> Form | None:
+    """The form to answer with; None when nothing that is asked for can be given (406)."""
+    if not accept.strip():
+        return "text"
+    wanted = {"g": DIAGNOSTICS_GROUP, "v": VERSION, "as": kind}
+    for clause in sorted(_clauses(accept), key=lambda one: -one.weight):
+        if clause.asks_for_a_record():
+            given = {name: clause.parameters.get(name) for name in wanted}
+            if given == wanted and clause.media_type in (
+                "application/json",
+                "application/*",
+                "*/*",
+            ):
+                return "json"
+        elif clause.media_type in ("text/plain", "text/*", "*/*"):
+            return "text"
+    return None
+
+
+def _clauses(accept: str) -> Iterator[_Clause]:
+    for text in accept.split(","):
+        media_type, *rest = (part.strip() for part in text.split(";"))
+        pairs = (part.partition("=") for part in rest)
+        parameters = {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
+        weight = _weight(parameters.pop("q", "1"))
+        if media_type and weight > 0:
+            yield _Clause(media_type.lower(), parameters, weight)
+
+
+def _weight(text: str) -> float:
+    """A quality between 0 and 1; what is no number counts as 0, that is, as not asked for."""
+    try:
+        weight = float(text)
+    except ValueError:
+        return 0.0
+    return weight if 0 <= weight <= 1 else 0.0
+
+
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+def wants_openmetrics(accept: str) -> bool:
+    """Whether the Accept header prefers OpenMetrics 1.0 to plain text."""
+    wanted = _qualities(accept)
+    best = wanted.get("application/openmetrics-text", 0.0)
+    return best > wanted.get("text/plain", 0.0)
+
+
+def wants_gzip(accept_encoding: str) -> bool:
+    """Whether the Accept-Encoding header names gzip, and not to refuse it."""
+    return _qualities(accept_encoding).get("gzip", 0.0) > 0
+
+
+def _qualities(header: str) -> dict[str, float]:
+    """What an Accept header names, in lower case, with how much it is wanted: 0 to 1."""
+    best: dict[str, float] = {}
+    for item in header.split(","):
+        kind, *parameters = (part.strip() for part in item.lower().split(";"))
+        best[kind] = max(best.get(kind, 0.0), _quality(parameters))
+    return best
+
+
+def _quality(parameters: Iterable[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0

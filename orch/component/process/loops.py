@@ -1,0 +1,139 @@
+"""Periodic work: loops of a fixed rate that can be woken and that show when they last beat.
+
+The only module that starts tasks (`spawn`); a program's root lists them in `daemon.supervise`.
+All times are the running loop's, so tests move them with a clock that jumps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from orch.component.process.threads import NoThreadError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_held: set[asyncio.Task[Any]] = set()
+
+
+def spawn(coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+    """Start a task and hold it until it is done; an error nobody collects is logged by asyncio."""
+    task = asyncio.create_task(coro, name=name)
+    _held.add(task)
+    task.add_done_callback(_held.discard)
+    return task
+
+
+async def cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until they have ended; the errors of their last moments are dropped."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Loop(Protocol):
+    """What a program's root runs for as long as it lives."""
+
+    name: str
+
+    async def run(self) -> None: ...
+
+
+class Backoff:
+    """Growing delays: `initial_s`, then `factor` times the last, never above `max_s`."""
+
+    def __init__(self, initial_s: float, factor: float, max_s: float) -> None:
+        self._initial_s = initial_s
+        self._factor = factor
+        self._max_s = max_s
+        self._next_s = initial_s
+
+    def next(self) -> float:
+        """The delay before the coming try, in seconds."""
+        delay_s = min(self._next_s, self._max_s)
+        self._next_s = min(delay_s * self._factor, self._max_s)
+        return delay_s
+
+    def reset(self) -> None:
+        """Start again from `initial_s`: the last try succeeded."""
+        self._next_s = self._initial_s
+
+
+class Periodic:
+    """A step run at a fixed rate, counted from the planned time, never twice at once.
+
+    A step that outlasts its interval is followed at once by the next, and the plan starts anew
+    from there: missed rounds are dropped, not made up for. `jitter` lengthens each interval by a
+    random share of it (0.04 = up to 4 %). `wake()` adds a step without moving the plan.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], Awaitable[None]],
+        *,
+        interval_s: float,
+        jitter: float = 0.0,
+        initial_delay_s: float = 0.0,
+    ) -> None:
+        self.name = name
+        self.interval_s = interval_s
+        self.last_beat_s: float | None = None  # loop time; None before the first step
+        self.beats = 0
+        self._step = step
+        self._jitter = jitter
+        self._initial_delay_s = initial_delay_s
+        self._stirred = asyncio.Event()
+        self._woken = False
+        self._lacks_thread = False  # as was said
+
+    def wake(self) -> None:
+        """Run the step now, or once more after the running one; several calls count as one."""
+        self._woken = True
+        self._stirred.set()
+
+    async def run(self) -> None:
+        """Run for ever; an error of the step ends the loop with it, but for a lack of threads."""
+        loop = asyncio.get_running_loop()
+        planned_s = loop.time() + self._initial_delay_s
+        while True:
+            woken = await self._wait_until(planned_s)
+            self._woken = False
+            self._stirred.clear()
+            await self._take_step()
+            now_s = loop.time()
+            self.last_beat_s = now_s
+            self.beats += 1
+            if not woken or planned_s <= now_s:
+                planned_s = max(planned_s + self._interval(), now_s)
+
+    async def _take_step(self) -> None:
+        try:
+            await self._step()
+        except NoThreadError as error:
+            if not self._lacks_thread:
+                log.warning("%s: %s; trying on", self.name, error.strerror)
+            self._lacks_thread = True
+        else:
+            self._lacks_thread = False
+
+    def _interval(self) -> float:
+        return self.interval_s * (1 + random.random() * self._jitter)  # noqa: S311
+
+    async def _wait_until(self, planned_s: float) -> bool:
+        """True when woken before the planned time."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= planned_s and not self._woken:
+            await asyncio.sleep(0)  # a step that never waits must not keep the loop to itself
+            return False
+        timer = loop.call_at(planned_s, self._stirred.set)  # a timeout cancels: three times the CPU
+        try:
+            await self._stirred.wait()
+        finally:
+            timer.cancel()
+        return self._woken

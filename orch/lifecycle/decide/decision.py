@@ -1,0 +1,199 @@
+"""The node lifecycle decision: memory and view in, new memory and actions out; pure.
+
+Judges by the controller's own clock, and judges nobody while its own view is stale; after such a
+time every node gets its whole grace anew. Applying the actions and deciding again gives nothing
+new. Source: pkg/controller/nodelifecycle, and the defects reported against it.
+
+What is left of nodes that are gone: their pods and Leases, removed after a quarantine; pure.
+
+Nobody else would: no agent ends these pods, and no node owns them, so that the API server, which
+collects what is owned, leaves them; Leases without an owner that it knows are removed here too. The
+quarantine outlasts a node that is deleted and registers again. Source: pkg/controller/podgc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from orch.lifecycle.decide import heartbeats, zones
+from orch.lifecycle.decide import pods as decide_pods
+from orch.lifecycle.decide.heartbeats import Judgement
+from orch.lifecycle.decide.records import (
+    Action,
+    Bucket,
+    Decision,
+    Memory,
+    NodeMemory,
+    Note,
+    RemoveLease,
+    RemoveOrphan,
+    Settings,
+    UpdateNode,
+    View,
+)
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Node, Taint
+from orch.wire.records.meta import ApiObject, ObjectMeta
+from orch.wire.records.pods import Pod
+
+
+@dataclass(slots=True)
+class OrphanPlan:
+    actions: list[Action] = field(default_factory=list)
+    first_seen_s: dict[str, float] = field(default_factory=dict)  # by uid
+
+
+def plan_orphans(memory: Memory, view: View, settings: Settings) -> OrphanPlan:
+    """Remove what has been without its node for the whole quarantine."""
+    plan = OrphanPlan()
+    now_s = view.stamp.now_s
+    for obj in _orphans(view):
+        uid = obj.metadata.uid or ""
+        first_s = plan.first_seen_s[uid] = memory.orphans.get(uid, now_s)
+        if now_s - first_s < settings.orphan_quarantine_s:
+            continue
+        if isinstance(obj, Pod):
+            plan.actions.append(RemoveOrphan(obj))
+        elif isinstance(obj, Lease):
+            plan.actions.append(RemoveLease(obj))
+    return plan
+
+
+def _orphans(view: View) -> Iterator[ApiObject]:
+    for name, pods in view.pods.items():
+        if name not in view.nodes:
+            yield from pods
+    for name, lease in view.leases.items():
+        if name not in view.nodes and _belongs_to_node(lease):
+            yield lease
+
+
+def _belongs_to_node(lease: Lease) -> bool:
+    return any(owner.kind == "Node" for owner in lease.metadata.ownerReferences or ())
+
+
+def decide(memory: Memory, view: View, settings: Settings) -> Decision:
+    """What to do now. The memory returned must be given to the next decision."""
+    if view.age_s > settings.max_view_age_s:
+        return Decision(replace(memory, blind=True))
+    memory = _woken(memory, view, settings)
+    judgements = {
+        name: heartbeats.judge(
+            memory.nodes.get(name), node, view.leases.get(name), view.stamp, settings
+        )
+        for name, node in view.nodes.items()
+    }
+    plan = _Plan(memory, view, settings, judgements)
+    updates = plan.node_updates()
+    pods = decide_pods.decide(memory, view, judgements)
+    gone = plan_orphans(memory, view, settings)
+    after = Memory(
+        looked_s=view.stamp.now_s,
+        nodes=plan.node_memories(),
+        buckets=plan.buckets,
+        disrupted=plan.disrupted,
+        unmarked=frozenset(pods.unmarked),
+        timers=pods.timers,
+        orphans=gone.first_seen_s,
+    )
+    notes = _notes(memory, view, judgements)
+    return Decision(after, (*notes, *updates, *pods.actions, *gone.actions))
+
+
+def _woken(memory: Memory, view: View, settings: Settings) -> Memory:
+    """The memory, with every probe begun anew if the controller could not see for a while."""
+    now_s = view.stamp.now_s
+    slept = memory.looked_s is not None and now_s - memory.looked_s > settings.max_view_age_s
+    if not (memory.blind or slept):
+        return memory
+    return replace(memory, blind=False, nodes=_anew(memory.nodes, now_s))
+
+
+def _anew(nodes: Mapping[str, NodeMemory], now_s: float) -> dict[str, NodeMemory]:
+    return {name: replace(node, alive_s=now_s) for name, node in nodes.items()}
+
+
+def _notes(memory: Memory, view: View, judgements: Mapping[str, Judgement]) -> list[Action]:
+    """Events about nodes that came, went, or stopped being ready."""
+    notes: list[Action] = []
+    for name, node in view.nodes.items():
+        before = memory.nodes.get(name)
+        if memory.looked_s is not None and (before is None or before.uid != node.metadata.uid):
+            text = f"Registered Node {name} in Controller"
+            notes.append(Note(node, "Normal", "RegisteredNode", text))
+        if judgements[name].turned:
+            text = f"Node {name} status is now: NodeNotReady"
+            notes.append(Note(node, "Normal", "NodeNotReady", text))
+    for name, before in memory.nodes.items():
+        if name not in view.nodes:
+            gone = Node(metadata=ObjectMeta(name=name, uid=before.uid))
+            text = f"Removing Node {name} from Controller"
+            notes.append(Note(gone, "Normal", "RemovingNode", text))
+    return notes
+
+
+_ROUNDING = 1e-9  # of tokens that drip in by fractions
+
+
+class _Plan:
+    """Conditions and taints of all nodes in one decision; spends the tokens of their zones."""
+
+    def __init__(
+        self, memory: Memory, view: View, settings: Settings, judgements: Mapping[str, Judgement]
+    ) -> None:
+        self._view = view
+        self._settings = settings
+        self._judgements = judgements
+        ready = {name: judgement.ready == "True" for name, judgement in judgements.items()}
+        states = zones.survey(view.nodes, ready, settings)
+        self.disrupted = zones.all_down(states)
+        self._leaving = memory.disrupted and not self.disrupted
+        self._rates = {zone: zones.rate(state, settings) for zone, state in states.items()}
+        self.buckets: dict[str, Bucket] = {
+            zone: zones.refill(memory.buckets.get(zone), rate, view.stamp.now_s, settings)
+            for zone, rate in self._rates.items()
+        }
+
+    def node_updates(self) -> list[Action]:
+        """One write for every node that is not as it should be, longest not ready first."""
+        order = sorted(self._view.nodes, key=lambda n: (self._judgements[n].memory.not_ready_s, n))
+        updates = (self._update(self._view.nodes[name], self._judgements[name]) for name in order)
+        return [update for update in updates if update is not None]
+
+    def node_memories(self) -> dict[str, NodeMemory]:
+        """When the cluster comes back from being all down, every node gets its grace anew."""
+        nodes = {name: judgement.memory for name, judgement in self._judgements.items()}
+        return _anew(nodes, self._view.stamp.now_s) if self._leaving else nodes
+
+    def _update(self, node: Node, judgement: Judgement) -> UpdateNode | None:
+        before = heartbeats.of_node(node)
+        wanted = self._evicting(node, judgement, heartbeats.mirrored(node, judgement))
+        conditions = judgement.conditions
+        changed = conditions != tuple(node.status.conditions or ())
+        if not changed and wanted == before:
+            return None
+        return UpdateNode(
+            node,
+            conditions=conditions if changed else None,
+            taints=wanted if wanted != before else None,
+            evicting=heartbeats.has_evicting(wanted) and not heartbeats.has_evicting(before),
+            zone=zones.zone_of(node),
+        )
+
+    def _evicting(
+        self, node: Node, judgement: Judgement, others: tuple[Taint, ...]
+    ) -> tuple[Taint, ...]:
+        """With the NoExecute taint the node should have; a new one costs a token of its zone."""
+        now = self._view.stamp.now
+        key = "" if self.disrupted else heartbeats.evicting_key(judgement.ready)
+        if not key or heartbeats.has_evicting(others) or self._spend(zones.zone_of(node)):
+            return heartbeats.with_evicting(others, key, now)
+        return others
+
+    def _spend(self, zone: str) -> bool:
+        bucket = self.buckets.get(zone)
+        if bucket is None or self._rates[zone] <= 0 or bucket.tokens < 1 - _ROUNDING:
+            return False
+        self.buckets[zone] = replace(bucket, tokens=bucket.tokens - 1)
+        return True

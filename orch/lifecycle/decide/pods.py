@@ -1,0 +1,129 @@
+"""What becomes of the pods on nodes that are not ready or tainted: marked, and evicted; pure.
+
+Which pods must leave a tainted node, and when; pure.
+
+A pod leaves at once unless it tolerates every NoExecute taint, and else when the shortest of the
+tolerations it uses runs out. Source: pkg/controller/tainteviction. A pod that says nothing about
+the controller's own two taints tolerates them for five minutes, as admission would have written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orch.lifecycle.decide import heartbeats
+from orch.lifecycle.decide.heartbeats import Judgement
+from orch.lifecycle.decide.records import (
+    Action,
+    EvictPod,
+    MarkPodNotReady,
+    Memory,
+    Note,
+    Timer,
+    View,
+)
+from orch.wire import names
+from orch.wire.records.core import Node, Taint
+from orch.wire.records.pods import Pod, Toleration
+
+DEFAULT_TOLERATION_S = 300
+_DEFAULT_KEYS = (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE)
+
+
+def evicting_taints(node_taints: Sequence[Taint]) -> tuple[Taint, ...]:
+    return tuple(taint for taint in node_taints if taint.effect == heartbeats.NO_EXECUTE)
+
+
+def tolerated_s(pod: Pod, node_taints: Sequence[Taint]) -> float:
+    """How long the pod may stay under these NoExecute taints: 0 not at all, inf for ever."""
+    if pod.metadata.annotation(names.ANNOTATION_CONFIG_MIRROR):
+        return math.inf  # a static pod's reflection: deleting it stops nothing
+    return min((_tolerated_s(pod, taint) for taint in node_taints), default=math.inf)
+
+
+def next_timer(before: Timer | None, stay_s: float, now_s: float) -> Timer | None:
+    """The timer of a pod that may stay `stay_s`; None when it may stay for ever.
+
+    A timer that runs keeps its start, and is never made longer.
+    """
+    if math.isinf(stay_s):
+        return None
+    started_s = before.started_s if before else now_s
+    due_s = started_s + stay_s
+    return Timer(started_s, min(due_s, before.due_s) if before else due_s)
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """core/v1 Toleration.ToleratesTaint; empty effect and key match every one."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    if toleration.operator not in (None, "", "Equal") or not toleration.key:
+        return False
+    return (toleration.value or "") == (taint.value or "")
+
+
+def _tolerated_s(pod: Pod, taint: Taint) -> float:
+    used = [t for t in pod.spec.tolerations or () if tolerates(t, taint)]
+    if not used:
+        return DEFAULT_TOLERATION_S if taint.key in _DEFAULT_KEYS else 0.0
+    limits = [t.tolerationSeconds for t in used if t.tolerationSeconds is not None]
+    return max(0.0, min(limits, default=math.inf))
+
+
+@dataclass(slots=True)
+class PodPlan:
+    """Actions, and what to remember: pods still to be marked, and timers of those that may stay."""
+
+    actions: list[Action] = field(default_factory=list)
+    unmarked: set[str] = field(default_factory=set)
+    timers: dict[str, Timer] = field(default_factory=dict)
+
+
+def decide(memory: Memory, view: View, judgements: Mapping[str, Judgement]) -> PodPlan:
+    """Look at every pod of a known node."""
+    plan = PodPlan()
+    for name, judgement in judgements.items():
+        for pod in view.pods.get(name, ()):
+            _mark(plan, memory, pod, judgement)
+            _evict(plan, memory, pod, view.nodes[name], view.stamp.now_s)
+    return plan
+
+
+def is_ready(pod: Pod) -> bool:
+    return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ())
+
+
+def _mark(plan: PodPlan, memory: Memory, pod: Pod, judgement: Judgement) -> None:
+    """Pods of a node that turned are marked until that is done, those of a silent one always.
+
+    An agent that is alive but not ready may find its pods ready again: it is not argued with.
+    """
+    if judgement.ready == "True" or not is_ready(pod):
+        return
+    uid = pod.metadata.uid or ""
+    if judgement.turned or judgement.silent or uid in memory.unmarked:
+        plan.actions.append(MarkPodNotReady(pod))
+        plan.unmarked.add(uid)
+
+
+def _evict(plan: PodPlan, memory: Memory, pod: Pod, node: Node, now_s: float) -> None:
+    if pod.metadata.deletionTimestamp:
+        return
+    uid = pod.metadata.uid or ""
+    before = memory.timers.get(uid)
+    evicting = evicting_taints(heartbeats.of_node(node))
+    timer = next_timer(before, tolerated_s(pod, evicting), now_s)
+    if timer is None:
+        if before is not None:
+            text = f"Cancelling deletion of Pod {pod.key}"
+            plan.actions.append(Note(pod, "Normal", "TaintManagerEviction", text))
+        return
+    plan.timers[uid] = timer
+    if now_s >= timer.due_s:
+        plan.actions.append(EvictPod(pod))

@@ -1,0 +1,154 @@
+"""Values of the node lifecycle decision: what it is told, what it remembers, what it wants done.
+
+All frozen, all pure. Moments ending in `_s` are seconds of the controller's own monotonic clock;
+wall-clock stamps appear only inside what is written to the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orch.wire.records.configuration import Lease
+from orch.wire.records.core import Node, NodeCondition, Taint
+from orch.wire.records.meta import ApiObject
+from orch.wire.records.pods import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Defaults of the reference controller; rates are nodes per second and zone."""
+
+    period_s: float = 5.0
+    grace_s: float = 50.0
+    startup_grace_s: float = 60.0
+    eviction_rate: float = 0.1
+    secondary_eviction_rate: float = 0.01
+    large_zone_size: int = 50
+    unhealthy_zone_threshold: float = 0.55
+    max_view_age_s: float = 15.0  # a view older than this judges nobody
+    orphan_quarantine_s: float = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """One moment: by the controller's own clock, and as it is written to the API server."""
+
+    now_s: float
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The cluster as the controller sees it at `stamp`.
+
+    `age_s` is how old the view may be: since when a change could have gone unseen.
+    """
+
+    nodes: Mapping[str, Node]
+    leases: Mapping[str, Lease]  # by node name
+    pods: Mapping[str, Sequence[Pod]]  # by node name
+    stamp: Stamp
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """`sign` is what changed last when the node was alive: Ready's heartbeat and the Lease."""
+
+    uid: str
+    sign: tuple[str, str]
+    alive_s: float  # when `sign` was last seen to change
+    ready: str  # status of Ready when last looked at; "" before the first report
+    not_ready_s: float  # since when it is not "True"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Tokens of a zone: each lets one node be tainted NoExecute."""
+
+    tokens: float
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A pod that tolerates its node's taints until `due_s`."""
+
+    started_s: float
+    due_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the controller carries from one decision to the next; empty at its start."""
+
+    looked_s: float | None = None  # when it last saw a fresh view
+    blind: bool = False
+    nodes: Mapping[str, NodeMemory] = field(default_factory=dict)
+    buckets: Mapping[str, Bucket] = field(default_factory=dict)  # by zone
+    disrupted: bool = False  # every zone is down: nobody is evicted
+    unmarked: frozenset[str] = frozenset()  # uids of pods still to be marked not ready
+    timers: Mapping[str, Timer] = field(default_factory=dict)  # by pod uid
+    orphans: Mapping[str, float] = field(default_factory=dict)  # uid of pod or lease → first seen
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event to tell; `obj` is the node or pod it is about."""
+
+    obj: ApiObject
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNode:
+    """Write conditions (status) and taints (spec) of a node, if it is still as it was seen.
+
+    None leaves that part as it is. `evicting` says that a NoExecute taint is new.
+    """
+
+    node: Node
+    conditions: tuple[NodeCondition, ...] | None = None
+    taints: tuple[Taint, ...] | None = None
+    evicting: bool = False
+    zone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkPodNotReady:
+    """Set the pod's Ready condition to False; the event is told when that succeeded."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Delete a pod because of its node's taints; it gets its grace period."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOrphan:
+    """Remove a pod at once because its node is gone."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveLease:
+    """Remove a Lease whose node is gone."""
+
+    lease: Lease
+
+
+Action = Note | UpdateNode | MarkPodNotReady | EvictPod | RemoveOrphan | RemoveLease
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    memory: Memory
+    actions: tuple[Action, ...] = ()

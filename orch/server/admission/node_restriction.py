@@ -1,0 +1,220 @@
+"""Permissions that depend on what is sent or found: who creates by a PUT, what a node may write.
+
+The authorizer has let a node at its own Node, Lease, events and pods; here the bodies are held to
+the same: its own names, mirror pods of itself only, no labels or taints by which a node could draw
+other work to itself (as the reference's NodeRestriction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from orch.server.authz import node_graph
+from orch.server.authz.authorizer import Authorizer, forbidden
+from orch.server.objects.backend import Target
+from orch.server.objects.document import Document
+from orch.server.request.attributes import request_about
+from orch.server.strategy.base import text_at
+from orch.server.strategy.pods import node_of
+from orch.wire import names
+from orch.wire.errors import forbidden_object
+from orch.wire.records.authentication import node_name_of
+
+# Keys under the service's own domain that a node may give itself; others are the cluster's.
+_OWN_LABELS = frozenset(
+    (
+        names.LABEL_ARCH,
+        names.LABEL_HOSTNAME,
+        names.LABEL_OS,
+        names.LABEL_INSTANCE_TYPE,
+        names.LABEL_REGION,
+        names.LABEL_ZONE,
+    )
+)
+_OWN_LABEL_PREFIXES = ("nodeagent.orch.io/", "node.orch.io/")
+_DOMAIN = "orch.io"
+
+
+class CreationGuard:
+    """`check` is a `resources.backend.Admission`: a PUT that makes its object is a creation."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def check(self, target: Target, _new: Document, old: Document | None) -> None:
+        """ApiError 403 unless who was authorized to update may create as well."""
+        if old is not None or not target.name:
+            return
+        info = request_about("create", target.strategy.resource, target.namespace, target.name)
+        decision = self._authorizer.decide(target.identity, info)
+        if not decision.allowed:
+            raise forbidden(target.identity, info, decision.reason)
+
+
+class NodeRestriction:
+    """`check` is a `resources.backend.Admission`; it has no opinion on anyone but nodes.
+
+    `uid_of_node`: that of the Node of a name, "" when there is none.
+    """
+
+    def __init__(self, uid_of_node: Callable[[str], str]) -> None:
+        self._uid_of_node = uid_of_node
+        self._rules: Mapping[str, Callable[[str, Target, Document, Document | None], str]] = {
+            "nodes": _check_node,
+            "leases": _check_lease,
+            "pods": self._check_pod,
+        }
+
+    def check(self, target: Target, new: Document, old: Document | None) -> None:
+        """ApiError 403 with the rule that a node's write breaks."""
+        node = node_name_of(target.identity)
+        rule = self._rules.get(target.strategy.resource.plural)
+        if node is None or rule is None:
+            return
+        _require(target, new["metadata"].get("name", ""), rule(node, target, new, old))
+
+    def _check_pod(self, node: str, target: Target, new: Document, old: Document | None) -> str:
+        if old is not None:
+            return _check_bound_pod(node, target, new, old)
+        problem = _check_mirror(node, new)
+        if problem or not _owners(new):
+            return problem
+        uid = self._uid_of_node(node)
+        said = _owners(new)[0]["uid"]
+        if not uid:
+            return f'its owner, node "{node}", does not exist'
+        return "" if said == uid else f'node "{node}" UID mismatch: expected {uid}, got {said}'
+
+    def check_deletion(self, target: Target, old: Document) -> None:
+        """ApiError 403 when a node deletes what is not its own.
+
+        The authorizer judged the name; a pod of that name may have been bound elsewhere, or made,
+        since then. `old` is the state that is deleted, or the deletion is tried again.
+        """
+        node = node_name_of(target.identity)
+        rule = _DELETIONS.get(target.strategy.resource.plural)
+        if node is not None and rule is not None:
+            _require(target, target.name, rule(node, old))
+
+
+def _require(target: Target, name: str, problem: str) -> None:
+    if not problem:
+        return
+    resource = target.strategy.resource
+    raise forbidden_object(resource.plural, name, problem, resource.group)
+
+
+def _check_node(node: str, _target: Target, new: Document, old: Document | None) -> str:
+    if new["metadata"]["name"] != node:
+        return f'node "{node}" is not allowed to modify node "{new["metadata"]["name"]}"'
+    if new["metadata"].get("ownerReferences") != _metadata(old).get("ownerReferences"):
+        return f'node "{node}" is not allowed to modify ownerReferences'
+    if old is not None and _taints(new) != _taints(old):
+        return f'node "{node}" is not allowed to modify taints'
+    before, after = _metadata(old).get("labels") or {}, new["metadata"].get("labels") or {}
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    refused = sorted(key for key in changed if not _may_label(key))
+    if refused:
+        return f'node "{node}" is not allowed to modify labels: {", ".join(refused)}'
+    return ""
+
+
+def _may_label(key: str) -> bool:
+    prefix, slash, _ = key.rpartition("/")
+    if not slash or not (prefix == _DOMAIN or prefix.endswith(f".{_DOMAIN}")):
+        return True
+    return key in _OWN_LABELS or key.startswith(_OWN_LABEL_PREFIXES)
+
+
+def _check_lease(node: str, _target: Target, new: Document, _old: Document | None) -> str:
+    return _check_own_lease(node, new["metadata"])
+
+
+def _check_own_lease(node: str, metadata: Document) -> str:
+    if metadata["namespace"] == names.NODE_LEASE_NAMESPACE and metadata["name"] == node:
+        return ""
+    return f'node "{node}" can only use the lease of its own name in {names.NODE_LEASE_NAMESPACE}'
+
+
+def _check_bound_pod(node: str, target: Target, new: Document, old: Document) -> str:
+    if target.subresource == "ephemeralcontainers":
+        return f'node "{node}" may not add containers to a pod'
+    if new["metadata"].get("labels") != old["metadata"].get("labels"):
+        return f'node "{node}" cannot change the labels of a pod through its status'
+    return "" if node_of(old) == node else f'the pod is not bound to node "{node}"'
+
+
+def _check_mirror(node: str, new: Document) -> str:
+    annotations = new["metadata"].get("annotations") or {}
+    if names.ANNOTATION_CONFIG_MIRROR not in annotations:
+        return (
+            f'pod does not have the annotation {names.ANNOTATION_CONFIG_MIRROR}, node "{node}"'
+            " can only create mirror pods"
+        )
+    if node_of(new) != node:
+        return f'node "{node}" can only create pods with spec.nodeName set to itself'
+    owners = _owners(new)
+    if owners and not (len(owners) == 1 and _is_own_node(node, owners[0])):
+        return f'node "{node}" can only create pods whose one owner and controller is itself'
+    return _references(new)
+
+
+def _owners(document: Document) -> list[Document]:
+    return document["metadata"].get("ownerReferences") or []
+
+
+def _is_own_node(node: str, owner: Document) -> bool:
+    """Its deletion never waits for a mirror: the agent makes that anew as long as it runs."""
+    wanted = {"apiVersion": "v1", "kind": "Node", "name": node, "controller": True}
+    said = {name: owner.get(name) for name in wanted}
+    return said == wanted and owner.get("blockOwnerDeletion") is not True
+
+
+def _references(pod: Document) -> str:
+    """A mirror pod stands for a file on the node: it may not reach for what the API holds."""
+    spec = pod.get("spec") or {}
+    if text_at(spec, "serviceAccountName"):
+        return "a mirror pod may not reference a service account"
+    for volume in spec.get("volumes") or ():
+        if _reaches_for_objects(volume):
+            return f"a mirror pod may not reference API objects (volume {volume['name']})"
+    for container in node_graph.referring_containers(spec):
+        return f"a mirror pod may not reference API objects (container {container})"
+    return ""
+
+
+def _reaches_for_objects(volume: Document) -> bool:
+    """What is projected may tell of the pod itself, and of nothing else."""
+    if any(volume.get(source) for source in ("secret", "configMap", "persistentVolumeClaim")):
+        return True
+    projected = volume.get("projected")
+    if not projected:
+        return False
+    return any(set(source) != {"downwardAPI"} for source in projected.get("sources") or ())
+
+
+def _metadata(document: Document | None) -> Document:
+    return document["metadata"] if document else {}
+
+
+def _taints(document: Document) -> list[Document]:
+    return (document.get("spec") or {}).get("taints") or []
+
+
+def _delete_pod(node: str, old: Document) -> str:
+    return "" if node_of(old) == node else f'the pod is not bound to node "{node}"'
+
+
+def _delete_lease(node: str, old: Document) -> str:
+    return _check_own_lease(node, old["metadata"])
+
+
+def _delete_node(node: str, _old: Document) -> str:
+    return f'node "{node}" may not delete nodes'
+
+
+_DELETIONS: Mapping[str, Callable[[str, Document], str]] = {
+    "nodes": _delete_node,
+    "leases": _delete_lease,
+    "pods": _delete_pod,
+}

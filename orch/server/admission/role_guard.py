@@ -1,0 +1,101 @@
+"""Nobody gives away what they do not hold: checks on writes of roles and bindings; pure.
+
+As apiserver §3.3. Exempt are the administrators' group, and who may `escalate` the role or `bind`
+it. It sees the very object that is stored, so what a patch makes of a role is judged too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from orch.server.authz import cover
+from orch.server.authz.authorizer import Authorizer
+from orch.server.authz.cover import TooManyParts
+from orch.server.authz.index import RbacIndex
+from orch.server.authz.rules import ALL, Rule, role_key_of, rules_of
+from orch.server.objects.backend import Target
+from orch.server.objects.document import Document
+from orch.server.request.attributes import request_about
+from orch.wire import errors
+from orch.wire.errors import ApiError
+from orch.wire.names import GROUP_MASTERS, RBAC_GROUP
+from orch.wire.records.authentication import Identity
+from orch.wire.records.kinds import CLUSTER_ROLES, ROLES, Resource
+
+_EVERYTHING = (Rule((ALL,), (ALL,), (ALL,)), Rule((ALL,), urls=(ALL,)))
+_HOUSEKEEPING = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
+
+
+class RoleGuard:
+    """`check` is a `resources.backend.Admission`."""
+
+    def __init__(self, authorizer: Authorizer, index: RbacIndex) -> None:
+        self._authorizer = authorizer
+        self._index = index
+
+    def check(self, target: Target, new: Document, old: Document | None) -> None:
+        """ApiError 403 for what the caller would grant without holding it; 404 for no such role."""
+        resource = target.strategy.resource
+        if resource.group != RBAC_GROUP or GROUP_MASTERS in target.identity.groups:
+            return
+        if old is not None and _substance(new) == _substance(old):
+            return
+        if resource in (CLUSTER_ROLES, ROLES):
+            self._check_role(target, new, old)
+        else:
+            self._check_binding(target, new)
+
+    def _check_role(self, target: Target, new: Document, old: Document | None) -> None:
+        if self._may(target, "escalate", target.strategy.resource, target.name):
+            return
+        self._require_held(target, new, rules_of(new))
+        if _aggregates(new) or _aggregates(old):
+            self._require_held(target, new, _EVERYTHING)
+
+    def _check_binding(self, target: Target, new: Document) -> None:
+        role = role_key_of(new)
+        resource = ROLES if role.namespace else CLUSTER_ROLES
+        if self._may(target, "bind", resource, role.name):
+            return
+        rules = self._index.role(role)
+        if rules is None:
+            raise errors.not_found(resource.plural, role.name, resource.group)
+        self._require_held(target, new, rules)
+
+    def _may(self, target: Target, verb: str, resource: Resource, name: str) -> bool:
+        info = request_about(verb, resource, target.namespace, name)
+        return self._authorizer.decide(target.identity, info).allowed
+
+    def _require_held(self, target: Target, new: Document, rules: Sequence[Rule]) -> None:
+        held = self._index.held(target.identity, target.namespace)
+        try:
+            lacking = cover.missing(held.rules, rules)
+        except TooManyParts as error:
+            raise _refusal(target, new, str(error)) from None
+        if not lacking:
+            return
+        text = _who(target.identity) + " is attempting to grant RBAC permissions not currently held"
+        text += f":\n{cover.text_of(lacking)}"
+        if held.errors:
+            text += f"; resolution errors: {cover.quoted(held.errors)}"
+        raise _refusal(target, new, text)
+
+
+def _refusal(target: Target, new: Document, text: str) -> ApiError:
+    resource, name = target.strategy.resource, str(new["metadata"].get("name") or "")
+    return errors.forbidden_object(resource.plural, name, text, resource.group)
+
+
+def _who(identity: Identity) -> str:
+    return f'user "{identity.name}" (groups={cover.quoted(identity.groups)})'
+
+
+def _aggregates(role: Document | None) -> bool:
+    return role is not None and role.get("aggregationRule") is not None
+
+
+def _substance(document: Document) -> dict[str, Any]:
+    """All but what a collector of garbage changes."""
+    metadata = {k: v for k, v in document["metadata"].items() if k not in _HOUSEKEEPING}
+    return {**document, "metadata": metadata}

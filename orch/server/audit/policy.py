@@ -1,0 +1,173 @@
+"""Which requests are written down, and how much of them: the audit policy; its decisions are pure.
+
+The first rule that matches a request decides its level; without one it is not written down. A rule
+matches when every list it gives matches; lists it leaves out match everything. Rules and file
+format as in the reference, whose policies can be used as they are: its names of groups, and of the
+namespace of Leases, are those of this service too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from orch.component import yaml_file
+from orch.component.process.daemon import SetupError
+from orch.component.yaml_file import YamlError
+from orch.server.request.attributes import RequestInfo
+from orch.wire.names import AUDIT_GROUP
+from orch.wire.records import aliases
+from orch.wire.records.authentication import Identity
+
+LevelName = Literal["None", "Metadata", "Request", "RequestResponse"]
+Stage = Literal["RequestReceived", "ResponseStarted", "ResponseComplete", "Panic"]
+
+
+class Level(IntEnum):
+    """Each has what those before it have."""
+
+    NONE = 0
+    METADATA = 1
+    REQUEST = 2
+    REQUEST_RESPONSE = 3
+
+
+_LEVELS: dict[LevelName, Level] = {
+    "None": Level.NONE,
+    "Metadata": Level.METADATA,
+    "Request": Level.REQUEST,
+    "RequestResponse": Level.REQUEST_RESPONSE,
+}
+LEVEL_NAMES = {level: name for name, level in _LEVELS.items()}
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GroupResources(_Record):
+    """`resources`: `pods`, `pods/log`, `pods/*` (all its subresources), `*/log`, `*`."""
+
+    group: str = ""
+    resources: tuple[str, ...] = ()
+    resourceNames: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_need_resources(self) -> GroupResources:
+        if self.resourceNames and not self.resources:
+            raise ValueError("resourceNames need resources that they are names of")
+        return self
+
+
+class Rule(_Record):
+    level: LevelName
+    users: tuple[str, ...] = ()
+    userGroups: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
+    resources: tuple[GroupResources, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    nonResourceURLs: tuple[str, ...] = ()
+    omitStages: tuple[Stage, ...] = ()
+    omitManagedFields: bool = True
+
+    @model_validator(mode="after")
+    def _one_kind_of_request(self) -> Rule:
+        if self.nonResourceURLs and (self.resources or self.namespaces):
+            raise ValueError("a rule is for resources or for nonResourceURLs, not for both")
+        for url in self.nonResourceURLs:
+            if url != "*" and (not url.startswith("/") or "*" in url[:-1]):
+                raise ValueError(f"{url!r} is not a path, a path ending in *, or *")
+        return self
+
+    def matches(self, identity: Identity | None, info: RequestInfo) -> bool:
+        """`identity` None: nobody could be authenticated."""
+        return (
+            _among("" if identity is None else identity.name, self.users)
+            and (
+                not self.userGroups
+                or (identity is not None and not set(identity.groups).isdisjoint(self.userGroups))
+            )
+            and _among(info.verb, self.verbs)
+            and self._is_about(info)
+        )
+
+    def _is_about(self, info: RequestInfo) -> bool:
+        if self.resources or self.namespaces:
+            return (
+                info.is_resource
+                and self._is_in(aliases.names_of_namespace(info.namespace))
+                and (not self.resources or any(_names(one, info) for one in self.resources))
+            )
+        if self.nonResourceURLs:
+            return not info.is_resource and any(
+                _is_path(info.path, url) for url in self.nonResourceURLs
+            )
+        return True
+
+    def _is_in(self, namespaces: Iterable[str]) -> bool:
+        return any(_among(one, self.namespaces) for one in namespaces)
+
+
+class Policy(_Record):
+    apiVersion: Literal["audit.orch.io/v1", "audit.k8s.io/v1"]
+    kind: Literal["Policy"]
+    rules: tuple[Rule, ...]
+    omitStages: tuple[Stage, ...] = ()
+    omitManagedFields: bool = True
+    metadata: dict[str, Any] = {}
+
+    def decide(
+        self, identity: Identity | None, info: RequestInfo
+    ) -> tuple[Level, frozenset[Stage]]:
+        """How much is written down, and the stages that are left out."""
+        for rule in self.rules:
+            if rule.matches(identity, info):
+                return _LEVELS[rule.level], frozenset((*self.omitStages, *rule.omitStages))
+        return Level.NONE, frozenset()
+
+
+def read_policy(path: Path) -> Policy:
+    """SetupError names the file, the line and the field that is wrong."""
+    try:
+        document = yaml_file.read_yaml_file(path)
+        return Policy.model_validate(document.value)
+    except OSError as error:
+        raise SetupError(f"cannot read --audit-policy-file {path}: {error.strerror}") from error
+    except YamlError as error:
+        raise SetupError(f"--audit-policy-file: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = document.place(first["loc"])
+        shown = yaml_file.show_path(first["loc"]) or "the file"
+        raise SetupError(f"--audit-policy-file: {place}: {shown}: {first['msg']}") from error
+
+
+def _among(value: str, wanted: Iterable[str]) -> bool:
+    return not wanted or value in wanted
+
+
+def _names(wanted: GroupResources, info: RequestInfo) -> bool:
+    if wanted.group not in (info.group, aliases.UPSTREAM_BY_OWN.get(info.group)):
+        return False
+    if not wanted.resources:
+        return True
+    if wanted.resourceNames and info.name not in wanted.resourceNames:
+        return False
+    full = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+    patterns = {"*", full}
+    if info.subresource:
+        patterns |= {f"{info.resource}/*", f"*/{info.subresource}"}
+    return not patterns.isdisjoint(wanted.resources)
+
+
+def _is_path(path: str, pattern: str) -> bool:
+    if pattern.endswith("*"):
+        return path.startswith(pattern[:-1])
+    return path == pattern
+
+
+AUDIT_API_VERSION = f"{AUDIT_GROUP}/v1"

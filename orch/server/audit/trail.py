@@ -1,0 +1,204 @@
+"""The trail of a request through the audit log: who asked for what, when, and how it ended.
+
+A `Trail` is begun when it is known who asks, and told what becomes of the request; the policy says
+which stages are written and how much of each. At level Metadata no part of any object is written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+import orjson
+from aiohttp import web
+
+from orch.component.http import httpd
+from orch.component.http.sliced_response import Data, body_of
+from orch.component.process.clock import Now, utc_now
+from orch.server.audit.policy import AUDIT_API_VERSION, LEVEL_NAMES, Level, Policy, Stage
+from orch.server.request import bodies
+from orch.server.request.attributes import RequestInfo
+from orch.wire.errors import ApiError
+from orch.wire.records.authentication import Identity, user_info
+from orch.wire.times import format_micro_time
+
+HEADER = "Audit-Id"
+_ID_MAX = 64
+
+
+class Counts(Protocol):
+    """What the metrics page says about auditing."""
+
+    def count_audited(self, level: str) -> None: ...
+
+    def count_audit_event(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Auditor:
+    """`write` takes the lines; without a policy nothing is ever written down."""
+
+    policy: Policy | None = None
+    write: Callable[[bytes], None] = lambda _line: None
+    counts: Counts | None = None
+    now: Now = utc_now
+
+    def begin(
+        self, request: web.Request, info: RequestInfo, caller: Identity | None
+    ) -> Trail | None:
+        """None when this request is not written down; `caller` None: nobody could be known."""
+        if self.policy is None:
+            return None
+        level, omitted = self.policy.decide(caller, info)
+        if self.counts is not None:
+            self.counts.count_audited(LEVEL_NAMES[level])
+        if level is Level.NONE:
+            return None
+        trail = Trail(self, request, info, level, omitted, caller, self.now())
+        request[TRAIL] = trail
+        trail.emit("RequestReceived")
+        return trail
+
+
+@dataclass(slots=True)
+class Trail:
+    """What is known of one request so far."""
+
+    auditor: Auditor
+    request: web.Request
+    info: RequestInfo
+    level: Level
+    omitted: frozenset[Stage]
+    caller: Identity | None
+    received: datetime
+    id: str = ""
+    acting_as: Identity | None = None
+    annotations: dict[str, str] = field(default_factory=dict)
+    panicked: bool = False
+
+    def __post_init__(self) -> None:
+        given = self.request.headers.get(HEADER, "")
+        self.id = given if given.isprintable() and 0 < len(given) <= _ID_MAX else str(uuid.uuid4())
+
+    def impersonated(self, identity: Identity) -> None:
+        if identity is not self.caller:
+            self.acting_as = identity
+
+    def decided(self, *, allowed: bool, reason: str) -> None:
+        self.annotations["authorization.orch.io/decision"] = "allow" if allowed else "forbid"
+        self.annotations["authorization.orch.io/reason"] = reason
+
+    def started(self, response: web.StreamResponse) -> None:
+        """The answer begins; of those that last this is an event of its own."""
+        response.headers[HEADER] = self.id
+        if self.info.is_long_running:
+            self.emit("ResponseStarted", {"responseStatus": {"code": response.status}})
+
+    async def ended(self, response: web.StreamResponse | None) -> None:
+        """None: the client left before it was answered."""
+        more: dict[str, Any] = {"responseStatus": self._status_of(response)}
+        if self.level >= Level.REQUEST:
+            sent = await _request_object(self.request)
+            if sent is not None:
+                more["requestObject"] = sent
+        if self.level >= Level.REQUEST_RESPONSE:
+            answered = _response_object(response)
+            if answered is not None:
+                more["responseObject"] = answered
+        self.emit("Panic" if self.panicked else "ResponseComplete", more)
+
+    def _status_of(self, response: web.StreamResponse | None) -> dict[str, Any]:
+        """The code; of a refusal also its reason, and its text, which may quote what was sent."""
+        if response is None:
+            return {"code": 0, "message": "the client left before it was answered"}
+        status: dict[str, Any] = {"code": response.status}
+        if response.status >= 400:
+            told = _response_object(response) or {}
+            shown = ("status", "reason", "message")[: 3 if self.level >= Level.REQUEST else 2]
+            status |= {name: told[name] for name in shown if told.get(name)}
+        return status
+
+    def emit(self, stage: Stage, more: Mapping[str, Any] | None = None) -> None:
+        """Write one event, unless the policy leaves its stage out."""
+        if stage in self.omitted:
+            return
+        event = {
+            "kind": "Event",
+            "apiVersion": AUDIT_API_VERSION,
+            "level": LEVEL_NAMES[self.level],
+            "auditID": self.id,
+            "stage": stage,
+            "requestURI": self.request.raw_path,
+            "verb": self.info.verb,
+            "user": _user(self.caller),
+            **({"impersonatedUser": _user(self.acting_as)} if self.acting_as else {}),
+            "sourceIPs": [self.request.remote or ""],
+            "userAgent": self.request.headers.get("User-Agent", ""),
+            **({"objectRef": _object_ref(self.info)} if self.info.is_resource else {}),
+            **(more or {}),
+            "requestReceivedTimestamp": format_micro_time(self.received),
+            "stageTimestamp": format_micro_time(self.auditor.now()),
+            **({"annotations": self.annotations} if self.annotations else {}),
+        }
+        self.auditor.write(orjson.dumps(event, default=str) + b"\n")
+        if self.auditor.counts is not None:
+            self.auditor.counts.count_audit_event()
+
+
+TRAIL = web.RequestKey("trail", Trail)
+
+
+async def on_prepare(request: web.Request, response: web.StreamResponse) -> None:
+    """The application's signal that an answer begins."""
+    trail = request.get(TRAIL)
+    if trail is not None:
+        trail.started(response)
+
+
+def _user(identity: Identity | None) -> dict[str, Any]:
+    return {} if identity is None else user_info(identity).model_dump(exclude_none=True)
+
+
+def _object_ref(info: RequestInfo) -> dict[str, str]:
+    named = {
+        "resource": info.resource,
+        "namespace": info.namespace,
+        "name": info.name,
+        "apiGroup": info.group,
+        "apiVersion": info.version,
+        "subresource": info.subresource,
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+async def _request_object(request: web.Request) -> dict[str, Any] | None:
+    """What the handler read of the body, as an object; None for what is none."""
+    if not request.content.at_eof():
+        return None
+    try:
+        body = await httpd.read_body(request)  # all there: what the handler read is kept
+    except ApiError:
+        return None
+    try:
+        return bodies.decode_object(body, request.headers.get("Content-Type", "")) if body else None
+    except ApiError:
+        return _as_object(body)
+
+
+def _response_object(response: web.StreamResponse | None) -> dict[str, Any] | None:
+    body = body_of(response)
+    return None if body is None else _as_object(body)
+
+
+def _as_object(body: Data) -> dict[str, Any] | None:
+    """Objects, and the lists of patches under `patch`."""
+    try:
+        data = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if isinstance(data, list):
+        return {"patch": data}
+    return data if isinstance(data, dict) else None

@@ -1,0 +1,193 @@
+"""Passwords: kept as scrypt hashes, checked aside of the event loop, one at a time.
+
+An entry of the file is `scrypt$LN$R$P$SALT$HASH` (salt and hash in base64; LN the binary logarithm
+of the cost), as `orch-apiserver hash-password` prints it for a password on its standard input. A
+password that was right is remembered for a while under a key of this process, so that a client with
+many requests is not hashed for each.
+
+Credentials in files: static bearer tokens, and passwords as hashes.
+
+Both are CSV with the columns secret, user, uid and, optionally, groups in quotes separated by
+commas (`--token-auth-file`, `--basic-auth-file`), read once at the start. A line that cannot be
+understood ends the start; a message names the line and never its secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import csv
+import hashlib
+import hmac
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from orch.component.process.daemon import SetupError
+from orch.server.authn.tokens import Holder, TokenAuthenticator
+from orch.wire.errors import unauthorized
+from orch.wire.records.authentication import Identity, known
+
+log = logging.getLogger(__name__)
+
+
+def read_tokens(path: Path) -> TokenAuthenticator:
+    """The holders of the tokens in a file. Digests are kept and compared, not the tokens."""
+    holders: dict[bytes, Holder] = {}
+    for number, secret, identity in rows(path):
+        if not secret:
+            log.warning("%s line %d has no token and is passed over", path, number)
+            continue
+        digest = _digest(secret)
+        if digest in holders:
+            log.warning("%s line %d repeats a token: the last one counts", path, number)
+        holders[digest] = Holder(identity)
+    return lambda token: holders.get(_digest(token))
+
+
+def rows(path: Path) -> Iterator[tuple[int, str, Identity]]:
+    """Line number, secret and whose it is; SetupError."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file, skipinitialspace=True)
+            for row in reader:
+                if row:
+                    yield reader.line_num, row[0], _identity(path, reader.line_num, row)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        cause = getattr(error, "strerror", None) or str(error)
+        raise SetupError(f"cannot read the credentials in {path}: {cause}") from error
+
+
+def _identity(path: Path, number: int, row: list[str]) -> Identity:
+    if len(row) < 3:
+        raise SetupError(
+            f"{path} line {number}: at least three columns are needed (secret, user, uid),"
+            f" there are {len(row)}"
+        )
+    groups = (group.strip() for group in (row[3] if len(row) > 3 else "").split(","))
+    if not row[1]:
+        raise SetupError(f"{path} line {number}: the user is empty")
+    return Identity(row[1], tuple(group for group in groups if group), row[2])
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+SCHEME = "scrypt"
+REMEMBERED_S = 60.0
+_LN, _R, _P = 15, 8, 1
+_MAX_LN = 20  # a gibibyte
+_MEMORY = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """A password's hash and how it was made."""
+
+    ln: int
+    r: int
+    p: int
+    salt: bytes
+    hash: bytes
+
+    def fits(self, password: str) -> bool:
+        """Takes as long as the entry's cost says: not for the event loop's thread."""
+        return hmac.compare_digest(_scrypt(password, self), self.hash)
+
+    def __str__(self) -> str:
+        parts = (SCHEME, self.ln, self.r, self.p, _base64(self.salt), _base64(self.hash))
+        return "$".join(str(part) for part in parts)
+
+
+def hash_password(password: str) -> str:
+    """An entry for the file."""
+    made = Hashed(_LN, _R, _P, os.urandom(16), bytes(32))
+    return str(Hashed(_LN, _R, _P, made.salt, _scrypt(password, made)))
+
+
+def parse_hash(text: str) -> Hashed:
+    """ValueError says what is wrong, without the entry."""
+    scheme, *parts = text.split("$")
+    if scheme != SCHEME or len(parts) != 5:
+        raise ValueError(f"the password is not hashed as {SCHEME}$LN$R$P$SALT$HASH")
+    try:
+        ln, r, p = (int(part) for part in parts[:3])
+        salt, hashed = (base64.b64decode(part, validate=True) for part in parts[3:])
+    except (ValueError, binascii.Error):
+        raise ValueError("the numbers or the base64 of the hash cannot be read") from None
+    if not (0 < ln <= _MAX_LN and 0 < r <= 64 and 0 < p <= 16 and salt and len(hashed) >= 16):
+        raise ValueError("the parameters of the hash are out of bounds")
+    return Hashed(ln, r, p, salt, hashed)
+
+
+class Passwords:
+    """The entries of a file; `authenticate` is an `authn.Authenticator` for the scheme Basic."""
+
+    def __init__(self, path: Path) -> None:
+        self._entries: dict[str, tuple[Hashed, Identity]] = {}
+        for number, secret, identity in rows(path):
+            try:
+                self._entries[identity.name] = (parse_hash(secret), known(identity))
+            except ValueError as error:
+                raise SetupError(f"{path} line {number}: {error}") from None
+        self._key = os.urandom(32)
+        self._right: dict[str, tuple[bytes, float]] = {}  # by user: which password, until when
+        self._turn = asyncio.Semaphore()
+        self._nobody = parse_hash(hash_password(""))  # as slow for a user that does not exist
+
+    async def authenticate(self, request: web.Request) -> Identity | None:
+        """ApiError 401, with what is asked for, when user and password do not fit."""
+        scheme, _, credential = request.headers.get("Authorization", "").strip().partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        user, password = _decode(credential)
+        if not request.secure or not await self._fits(user, password):
+            raise unauthorized()
+        return self._entries[user][1]
+
+    async def _fits(self, user: str, password: str) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        digest = hmac.digest(self._key, f"{user}\0{password}".encode(), "sha256")
+        remembered, until_s = self._right.get(user, (b"", 0.0))
+        if now_s < until_s and hmac.compare_digest(remembered, digest):
+            return True
+        hashed = self._entries[user][0] if user in self._entries else self._nobody
+        async with self._turn:  # one at a time: each takes tens of milliseconds and megabytes
+            fits = await asyncio.to_thread(hashed.fits, password)
+        if not fits or user not in self._entries:
+            return False
+        self._right[user] = (digest, now_s + REMEMBERED_S)
+        return True
+
+
+def _decode(credential: str) -> tuple[str, str]:
+    try:
+        text = base64.b64decode(credential, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        raise unauthorized() from None
+    user, colon, password = text.partition(":")
+    if not colon:
+        raise unauthorized()
+    return user, password
+
+
+def _scrypt(password: str, how: Hashed) -> bytes:
+    return hashlib.scrypt(
+        password.encode(),
+        salt=how.salt,
+        n=2**how.ln,
+        r=how.r,
+        p=how.p,
+        maxmem=_MEMORY,
+        dklen=len(how.hash),
+    )
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

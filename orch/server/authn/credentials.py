@@ -1,0 +1,135 @@
+"""Every way a caller can prove who it is but by a certificate, put together from the flags.
+
+In order, and after the client certificate: password, bearer token (static, service account,
+bootstrap). Who presents nothing may ask for health, if that.
+
+Who sends a request without a client certificate: whoever a token names, or nobody at all.
+
+A chain: each authenticator knows an identity, knows nothing (None), or
+finds a credential that is not good (ApiError 401). Who presents nothing is anonymous, which is
+enough for asking whether the server is well, if that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from orch.component.process.clock import Now
+from orch.server.authn import credential_files, tokens
+from orch.server.authn.credential_files import Passwords
+from orch.server.authn.flags import AuthFlags
+from orch.server.authn.tokens import TokenAuthenticator, Tokens
+from orch.server.objects.document import decode, key_of
+from orch.server.storage.base import Storage
+from orch.wire import times
+from orch.wire.errors import unauthorized
+from orch.wire.names import GROUP_UNAUTHENTICATED, SYSTEM_NAMESPACE, USER_ANONYMOUS
+from orch.wire.records.authentication import Identity
+from orch.wire.records.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
+
+if TYPE_CHECKING:
+    from orch.server.authn.service_account_tokens import AccountTokens, Lookup
+
+ANONYMOUS = Identity(USER_ANONYMOUS, (GROUP_UNAUTHENTICATED,))
+# What is answered without credentials, unless that is switched off.
+HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
+
+Authenticator = Callable[[web.Request], Awaitable[Identity | None]]
+Authenticate = Callable[[web.Request], Awaitable[Identity]]
+
+
+def by_bearer(tokens: Tokens) -> Authenticator:
+    """The holder of the bearer token; any other credential that got this far is wrong: 401.
+
+    A secret that came in the clear is refused too: whoever listened has it now.
+    """
+
+    async def authenticate(request: web.Request) -> Identity | None:
+        sent = request.headers.get("Authorization")
+        if sent is None:
+            return None
+        scheme, _, credential = sent.strip().partition(" ")
+        if scheme.lower() != "bearer" or not request.secure:
+            raise unauthorized()
+        return tokens.authenticate(credential.strip())
+
+    return authenticate
+
+
+def chain(*authenticators: Authenticator) -> Authenticate:
+    """The first identity found; ANONYMOUS when no credential was presented at all."""
+
+    async def authenticate(request: web.Request) -> Identity:
+        for authenticator in authenticators:
+            identity = await authenticator(request)
+            if identity is not None:
+                return identity
+        return ANONYMOUS
+
+    return authenticate
+
+
+_BY_PLURAL = {one.plural: one for one in (SERVICE_ACCOUNTS, PODS, SECRETS, NODES)}
+_BASIC = 'Basic realm="orch-apiserver"'
+
+
+class Credentials:
+    """`authenticate` is for requests, `tokens` for reviews; `accounts` (None: no key) makes tokens.
+
+    `open_paths` are answered without any; `challenge` is what a refused caller is asked for.
+    """
+
+    def __init__(self, flags: AuthFlags, storage: Storage, now: Now) -> None:
+        self._storage = storage
+        self.accounts = _account_tokens(flags, self._lookup, now)
+        bootstrap = tokens.authenticator(self._secret, now)
+        static: list[TokenAuthenticator] = []
+        if flags.token_file is not None:
+            static.append(credential_files.read_tokens(flags.token_file))
+        if self.accounts is not None:
+            static.append(self.accounts.authenticate)
+        self.tokens = Tokens((*static, bootstrap), flags.audiences)
+        by_password = []
+        if flags.password_file is not None:
+            by_password.append(Passwords(flags.password_file).authenticate)
+        self.challenge = _BASIC if by_password else ""
+        self.open_paths = HEALTH_PATHS if flags.anonymous_health else frozenset[str]()
+        self.authenticate: Authenticate = chain(
+            *by_password,
+            by_bearer(self.tokens),
+        )
+
+    def _lookup(self, plural: str, namespace: str, name: str) -> tuple[str, datetime | None] | None:
+        """The uid and the deletion time of an object, read once per revision."""
+        stored = self._storage.get(key_of(_BY_PLURAL[plural], namespace, name)) if name else None
+        if stored is None:
+            return None
+        if "life" not in stored.memo:
+            metadata = decode(stored)["metadata"]
+            deleted = metadata.get("deletionTimestamp")
+            stored.memo["life"] = (metadata["uid"], times.parse_time(deleted) if deleted else None)
+        life: tuple[str, datetime | None] = stored.memo["life"]
+        return life
+
+    def _secret(self, name: str) -> Mapping[str, Any] | None:
+        stored = self._storage.get(key_of(SECRETS, SYSTEM_NAMESPACE, name))
+        return None if stored is None else decode(stored)
+
+
+def _account_tokens(flags: AuthFlags, lookup: Lookup, now: Now) -> AccountTokens | None:
+    """SetupError for keys that cannot be used. What is signed here is also accepted here."""
+    signing = flags.signing_key_file
+    files = [*flags.key_files, *([signing] if signing is not None else [])]
+    if not files:
+        return None
+    from orch.server.authn import (
+        service_account_tokens,  # with cryptography: 16 MiB and a part of the start
+    )
+
+    signing_key = None if signing is None else service_account_tokens.read_signing_key(signing)
+    keys = service_account_tokens.read_public_keys(files)
+    return service_account_tokens.AccountTokens(flags.issuer, keys, signing_key, lookup, now)

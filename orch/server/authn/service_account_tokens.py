@@ -1,0 +1,239 @@
+"""Tokens of service accounts: signed here, bound to an audience, a time and often to an object.
+
+A token is good while its account, and the pod, secret or node it is bound to, exist under the same
+uid. The only module that knows how a JSON Web Token is signed; imported only where there are keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from orch.component.process.daemon import SetupError
+from orch.server.authn.tokens import Bound, Holder, TokenRefused
+from orch.wire import names
+from orch.wire.records.authentication import Identity
+
+CLAIM = "orch.io"
+_EXTRA = "authentication.orch.io"
+_REMEMBERED = 4096
+_GRACE_AFTER_DELETION_S = 60.0
+_SKEW_S = 10.0
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+_BOUND = ("pod", "node", "secret")
+
+Claims = dict[str, Any]
+# Plural, namespace and name → uid and deletion time of an object; None when there is none.
+Lookup = Callable[[str, str, str], tuple[str, datetime | None] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key with the algorithm that fits it; `id` is in the token's header."""
+
+    key: Any
+    algorithm: str
+    id: str
+
+
+def read_public_keys(paths: Sequence[Path]) -> list[Key]:
+    """The keys tokens are verified with, from PEM files of public or private keys; SetupError."""
+    return [_key(path, _public(_load(path))) for path in paths]
+
+
+def read_signing_key(path: Path) -> Key:
+    """SetupError when the file has no private key that tokens can be signed with."""
+    loaded = _load(path)
+    if not isinstance(loaded, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise SetupError(f"{path} holds no private key to sign tokens with")
+    public = _key(path, _public(loaded))
+    return Key(loaded, public.algorithm, public.id)
+
+
+class AccountTokens:
+    """Makes and knows tokens; `authenticate` is a `tokens.TokenAuthenticator`."""
+
+    def __init__(
+        self,
+        issuer: str,
+        keys: Sequence[Key],
+        signing_key: Key | None,
+        lookup: Lookup,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._issuer = issuer
+        self._keys = {key.id: key for key in keys}
+        self._signing_key = signing_key
+        self._lookup = lookup
+        self._now = now
+        self._verified: dict[bytes, Claims] = {}
+
+    @property
+    def can_sign(self) -> bool:
+        return self._signing_key is not None
+
+    def sign(self, bound: Bound, audiences: Sequence[str], lifetime: timedelta) -> str:
+        if self._signing_key is None:
+            raise AssertionError("asked to sign without a key")
+        now = self._now()
+        own: Claims = {
+            "namespace": bound.namespace,
+            "serviceaccount": {"name": bound.account, "uid": bound.account_uid},
+        }
+        own |= {kind: {"name": name, "uid": uid} for kind, name, uid in bound.objects}
+        claims = {
+            "iss": self._issuer,
+            "sub": f"{names.USER_SERVICE_ACCOUNT_PREFIX}{bound.namespace}:{bound.account}",
+            "aud": list(audiences),
+            "iat": int(now.timestamp()),
+            "nbf": int(now.timestamp()),
+            "exp": int((now + lifetime).timestamp()),
+            "jti": str(uuid.uuid4()),
+            CLAIM: own,
+        }
+        key = self._signing_key
+        return jwt.encode(claims, key.key, algorithm=key.algorithm, headers={"kid": key.id})
+
+    def authenticate(self, token: str) -> Holder | None:
+        """None for what is no token of this issuer; TokenRefused for one that is not good."""
+        if token.count(".") != 2:
+            return None
+        claims = self._claims(token)
+        if claims is None:
+            return None
+        self._check_times(claims)
+        own = claims.get(CLAIM)
+        if not isinstance(own, dict):
+            raise TokenRefused("the token names no service account")
+        return Holder(self._identity(claims, own), tuple(_audiences(claims)))
+
+    def _claims(self, token: str) -> Claims | None:
+        """The claims of a token whose signature is right; remembered, for it stays right."""
+        digest = hashlib.sha256(token.encode()).digest()
+        found = self._verified.get(digest)
+        if found is not None:
+            return found
+        try:
+            unverified = jwt.decode(token, options={"verify_signature": False})
+            if unverified.get("iss") != self._issuer:
+                return None
+            key = self._keys.get(jwt.get_unverified_header(token).get("kid", ""))
+            if key is None:
+                raise TokenRefused("the token was signed with a key that is not trusted here")
+            claims: Claims = jwt.decode(
+                token,
+                _public(key.key),
+                algorithms=[key.algorithm],
+                options={
+                    "verify_aud": False, "verify_exp": False, "verify_nbf": False,
+                    "verify_iat": False, "require": ["iss", "sub", "exp", "iat", "aud"],
+                },
+            )  # fmt: skip
+        except jwt.PyJWTError as error:
+            raise TokenRefused(f"the token is not valid: {error}") from None
+        if len(self._verified) >= _REMEMBERED:
+            self._verified.clear()
+        self._verified[digest] = claims
+        return claims
+
+    def _check_times(self, claims: Claims) -> None:
+        now_s = self._now().timestamp()
+        if now_s >= _number(claims, "exp"):
+            raise TokenRefused("the token has expired")
+        if now_s + _SKEW_S < _number(claims, "nbf"):
+            raise TokenRefused("the token is not valid yet")
+
+    def _identity(self, claims: Claims, own: Claims) -> Identity:
+        namespace = _text(own.get("namespace"))
+        account, uid = _reference(own, "serviceaccount")
+        user = f"{names.USER_SERVICE_ACCOUNT_PREFIX}{namespace}:{account}"
+        if claims.get("sub") != user:
+            raise TokenRefused("the subject of the token is not the service account it names")
+        self._require("serviceaccounts", namespace, account, uid)
+        extra = {f"{_EXTRA}/credential-id": (f"JTI={claims.get('jti', '')}",)}
+        for kind in _BOUND:
+            if kind in own:
+                name, bound_uid = _reference(own, kind)
+                self._require(f"{kind}s", "" if kind == "node" else namespace, name, bound_uid)
+                if kind != "secret":
+                    extra[f"{_EXTRA}/{kind}-name"] = (name,)
+                    extra[f"{_EXTRA}/{kind}-uid"] = (bound_uid,)
+        groups = (
+            names.GROUP_SERVICE_ACCOUNTS, f"{names.GROUP_SERVICE_ACCOUNTS}:{namespace}",
+        )  # fmt: skip
+        return Identity(user, groups, uid, extra)
+
+    def _require(self, plural: str, namespace: str, name: str, uid: str) -> None:
+        """TokenRefused unless the object is there, is the same, and is not long deleted."""
+        found = self._lookup(plural, namespace, name)
+        shown = f"{plural} {namespace}/{name}" if namespace else f"{plural} {name}"
+        if found is None or found[0] != uid:
+            raise TokenRefused(f"{shown} does not exist any more")
+        deleted = found[1]
+        if deleted is not None and (
+            (self._now() - deleted).total_seconds() > _GRACE_AFTER_DELETION_S
+        ):
+            raise TokenRefused(f"{shown} was deleted")
+
+
+def _load(path: Path) -> Any:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SetupError(f"cannot read the key {path}: {error.strerror}") from error
+    try:
+        if b"PRIVATE KEY" in data:
+            return serialization.load_pem_private_key(data, password=None)
+        return serialization.load_pem_public_key(data)
+    except (ValueError, TypeError) as error:
+        raise SetupError(f"{path} is not a PEM key that can be used: {error}") from error
+
+
+def _public(key: Any) -> Any:
+    private = (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)
+    return key.public_key() if isinstance(key, private) else key
+
+
+def _key(path: Path, public: Any) -> Key:
+    if isinstance(public, rsa.RSAPublicKey):
+        algorithm = "RS256"
+    elif isinstance(public, ec.EllipticCurvePublicKey) and public.curve.name in _CURVES:
+        algorithm = _CURVES[public.curve.name]
+    else:
+        raise SetupError(f"{path}: only RSA keys and the curves {', '.join(_CURVES)} are used")
+    encoded = public.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return Key(public, algorithm, hashlib.sha256(encoded).hexdigest()[:43])
+
+
+def _reference(own: Claims, kind: str) -> tuple[str, str]:
+    record = own.get(kind)
+    if not isinstance(record, dict):
+        raise TokenRefused(f"the token does not say which {kind} it is of")
+    return _text(record.get("name")), _text(record.get("uid"))
+
+
+def _audiences(claims: Claims) -> list[str]:
+    audience = claims.get("aud")
+    return [audience] if isinstance(audience, str) else [_text(one) for one in audience or ()]
+
+
+def _number(claims: Claims, name: str) -> float:
+    value = claims.get(name, 0)
+    if not isinstance(value, int | float):
+        raise TokenRefused(f"the claim {name} of the token is no number")
+    return value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,161 @@
+"""Bearer tokens: which of the ways to know one knows this one, and whose it is.
+
+Each way is an authenticator of its own (file, service accounts, bootstrap); this is their order,
+and the answer to TokenReview. A token nobody knows is wrong, never anonymous.
+
+Bootstrap tokens: `abcdef.0123456789abcdef`, kept as Secrets, for machines that join a cluster.
+
+A token is the Secret `bootstrap-token-<id>` in the system namespace, as tools of the reference
+write it. It makes its bearer `system:bootstrap:<id>` in the group `system:bootstrappers`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from orch.wire import times
+from orch.wire.errors import unauthorized
+from orch.wire.names import GROUP_BOOTSTRAPPERS
+from orch.wire.records.authentication import Identity, TokenReviewStatus, known, user_info
+
+
+class TokenRefused(Exception):
+    """The token is of a kind that is known, but not good; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whose a token is; `audiences` are those it was made for, None when it was for no one's."""
+
+    identity: Identity
+    audiences: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a token is for: an account, and what it is bound to (kind in lower case, name, uid)."""
+
+    namespace: str
+    account: str
+    account_uid: str
+    objects: tuple[tuple[str, str, str], ...] = ()
+
+
+# None: not a token of this kind. May raise TokenRefused.
+TokenAuthenticator = Callable[[str], Holder | None]
+
+
+class Tokens:
+    """The authenticators in the order they are asked; `audiences` are the server's own names."""
+
+    def __init__(
+        self, authenticators: Sequence[TokenAuthenticator], audiences: Sequence[str]
+    ) -> None:
+        self._authenticators = tuple(authenticators)
+        self._audiences = tuple(audiences)
+
+    def authenticate(self, token: str) -> Identity:
+        """Who sends a request with this token; ApiError 401 without the reason, which is ours."""
+        try:
+            return self._check(token, self._audiences)[0]
+        except TokenRefused:
+            raise unauthorized() from None
+
+    async def review(self, token: str, audiences: Sequence[str]) -> TokenReviewStatus:
+        """For somebody who was shown the token; `audiences` are names of theirs, or none."""
+        try:
+            identity, matched = self._check(token, tuple(audiences) or self._audiences)
+        except TokenRefused as error:
+            return TokenReviewStatus(authenticated=False, error=str(error))
+        return TokenReviewStatus(
+            authenticated=True, user=user_info(identity), audiences=list(matched)
+        )
+
+    def _check(self, token: str, wanted: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]]:
+        """The first authenticator that knows it decides; TokenRefused."""
+        refusals = []
+        for authenticate in self._authenticators:
+            try:
+                holder = authenticate(token)
+            except TokenRefused as error:
+                refusals.append(str(error))
+                continue
+            if holder is not None:
+                return known(holder.identity), _matching(holder, wanted, self._audiences)
+        raise TokenRefused("; ".join(refusals) or "invalid bearer token")
+
+
+def _matching(holder: Holder, wanted: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
+    """The wanted audiences the token is good for; TokenRefused when there are none."""
+    good_for = own if holder.audiences is None else holder.audiences
+    matched = tuple(audience for audience in wanted if audience in good_for)
+    if not matched:
+        raise TokenRefused(
+            f"token audiences {list(good_for)} is invalid for the target audiences {list(wanted)}"
+        )
+    return matched
+
+
+TYPE = "bootstrap.kubernetes.io/token"
+PREFIX = "bootstrap-token-"
+_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+
+# The Secret of a name in the system namespace, as JSON data.
+FindSecret = Callable[[str], Mapping[str, Any] | None]
+
+
+def authenticator(find: FindSecret, now: Callable[[], datetime]) -> TokenAuthenticator:
+    def authenticate(token: str) -> Holder | None:
+        matched = _TOKEN.fullmatch(token)
+        if matched is None:
+            return None
+        token_id, secret = matched.groups()
+        stored = find(PREFIX + token_id)
+        if stored is None:
+            return None
+        return Holder(_identity(stored, token_id, secret, now()))
+
+    return authenticate
+
+
+def _identity(stored: Mapping[str, Any], token_id: str, secret: str, now: datetime) -> Identity:
+    """TokenRefused says why, without the secret."""
+    name = f"the bootstrap token {token_id}"
+    values = {key: _text(value) for key, value in (stored.get("data") or {}).items()}
+    if stored["metadata"].get("deletionTimestamp") or stored.get("type") != TYPE:
+        raise TokenRefused(f"{name} is not in force")
+    if values.get("token-id") != token_id or not hmac.compare_digest(
+        values.get("token-secret", "").encode(), secret.encode()
+    ):
+        raise TokenRefused("invalid bearer token")
+    if values.get("usage-bootstrap-authentication") != "true":
+        raise TokenRefused(f"{name} is not for authentication")
+    if "expiration" in values and _is_past(values["expiration"], now):
+        raise TokenRefused(f"{name} has expired")
+    groups = [one.strip() for one in values.get("auth-extra-groups", "").split(",") if one.strip()]
+    if not all(_GROUP.fullmatch(group) for group in groups):
+        raise TokenRefused(f"{name} names groups that are none of bootstrappers")
+    return Identity(f"system:bootstrap:{token_id}", (GROUP_BOOTSTRAPPERS, *groups))
+
+
+def _is_past(text: str, now: datetime) -> bool:
+    """An expiration that cannot be read has passed."""
+    try:
+        return times.parse_time(text) <= now
+    except ValueError:
+        return True
+
+
+def _text(value: Any) -> str:
+    try:
+        return base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
+        return ""

@@ -1,0 +1,101 @@
+"""What a default role or binding should become, given what is stored; pure. As apiserver §3.4.
+
+Nothing that somebody added is taken away; what is missing is put back, unless the object says
+`autoupdate: "false"`.
+
+The rules of a cluster role that is made of others; pure. As apiserver §3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from orch.server.authz.cover import missing
+from orch.server.authz.rules import Rule, rules_of
+from orch.wire.names import ANNOTATION_AUTOUPDATE
+from orch.wire.selectors import LabelSelector, label_selector_of
+
+Document = dict[str, Any]
+_FIELDS = ("verbs", "groups", "resources", "names", "urls")
+_WIRE = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+
+
+def is_protected(stored: Document) -> bool:
+    annotations = stored["metadata"].get("annotations") or {}
+    return bool(annotations.get(ANNOTATION_AUTOUPDATE) == "false")
+
+
+def role(stored: Document, wanted: Document) -> Document:
+    """The stored role with what it lacks of the wanted one; itself when it lacks nothing."""
+    if is_protected(stored):
+        return stored
+    result = _with_metadata(stored, wanted)
+    lacking = missing(rules_of(stored), rules_of(wanted))
+    if lacking:
+        result["rules"] = [*(stored.get("rules") or ()), *map(_record, lacking)]
+    if "aggregationRule" in wanted:
+        result["aggregationRule"] = _aggregation(stored, wanted)
+    else:
+        result.pop("aggregationRule", None)
+    return result
+
+
+def binding(stored: Document, wanted: Document) -> Document | None:
+    """The same for a binding; None when it must be made anew, for its role cannot be changed."""
+    if is_protected(stored):
+        return stored
+    if stored.get("roleRef") != wanted["roleRef"]:
+        return None
+    result = _with_metadata(stored, wanted)
+    subjects = list(stored.get("subjects") or ())
+    added = [one for one in wanted["subjects"] if one not in subjects]
+    if added:
+        result["subjects"] = [*subjects, *added]
+    return result
+
+
+def _with_metadata(stored: Document, wanted: Document) -> Document:
+    metadata = dict(stored["metadata"])
+    for name in ("labels", "annotations"):
+        metadata[name] = {**wanted["metadata"][name], **(metadata.get(name) or {})}
+    return {**stored, "metadata": metadata}
+
+
+def _aggregation(stored: Document, wanted: Document) -> Document:
+    existing = list((stored.get("aggregationRule") or {}).get("clusterRoleSelectors") or ())
+    needed = wanted["aggregationRule"]["clusterRoleSelectors"]
+    return {"clusterRoleSelectors": existing + [one for one in needed if one not in existing]}
+
+
+def _record(rule: Rule) -> Document:
+    values = {wire: list(getattr(rule, name)) for name, wire in zip(_FIELDS, _WIRE, strict=True)}
+    return {name: listed for name, listed in values.items() if listed}
+
+
+RoleDocument = Mapping[str, Any]
+
+
+def is_aggregated(role: RoleDocument) -> bool:
+    return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
+
+
+def aggregated_rules(role: RoleDocument, others: Iterable[RoleDocument]) -> list[Any]:
+    """The rules of all cluster roles that its selectors match, each rule once.
+
+    In the order of the selectors, then of names; `others` may include the role itself.
+    """
+    own = role["metadata"]["name"]
+    ordered = sorted(others, key=lambda one: str(one["metadata"]["name"]))
+    found: list[Any] = []
+    for selector in selectors_of(role):
+        for other in ordered:
+            metadata = other["metadata"]
+            if metadata["name"] != own and selector.matches(metadata.get("labels") or {}):
+                found.extend(rule for rule in other.get("rules") or () if rule not in found)
+    return found
+
+
+def selectors_of(role: RoleDocument) -> list[LabelSelector]:
+    """Of an aggregated role."""
+    return [label_selector_of(one) for one in role["aggregationRule"]["clusterRoleSelectors"]]

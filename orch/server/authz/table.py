@@ -1,0 +1,107 @@
+"""What one subject may do in one scope, ready to be asked; pure.
+
+A grant is one rule as one binding gives it; grants lie under the resource they are about, so that
+a request looks at few of them. Compiled when first asked for, and again when it was made stale.
+With many subjects a decision costs what it has to fetch from memory: so few objects are between a
+name and its grants, and sets that are equal are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from orch.server.authz.authorizer import Decision
+from orch.server.authz.rules import ALL, Binding, RoleKey, Rule, Subject, url_matches
+from orch.server.request.attributes import RequestInfo
+
+BindingKey = tuple[str, str]  # namespace ("" everywhere), name
+
+
+class Grant(NamedTuple):
+    """`verbs` and `groups` None: any; no `names`: any object. `decision` is what it leads to."""
+
+    verbs: frozenset[str] | None
+    groups: frozenset[str] | None
+    names: frozenset[str]
+    urls: tuple[str, ...]
+    decision: Decision
+
+
+# By what rules name: a resource (`pods`), a subresource (`pods/status`, `*/scale`), or `*`.
+Grants = dict[str, tuple[Grant, ...]]
+
+
+@dataclass(slots=True, eq=False)
+class Table:
+    """One subject of a scope: its bindings, and what they give on paths."""
+
+    subjects: dict[BindingKey, Subject] = field(default_factory=dict)
+    paths: tuple[Grant, ...] = ()
+
+    def compile(
+        self,
+        bindings: Mapping[BindingKey, Binding],
+        roles: Mapping[RoleKey, Sequence[Rule]],
+    ) -> Grants:
+        """What the bindings give on resources; `paths` is made as well."""
+        grants: Grants = {}
+        paths = []
+        for key in sorted(self.subjects):
+            binding = bindings[key]
+            decision = Decision(True, binding.reason(self.subjects[key]))
+            for rule in roles.get(binding.role, ()):
+                grant = _grant(rule, decision)
+                if rule.urls:
+                    paths.append(grant)
+                alone = (grant,)
+                for entry in dict.fromkeys(rule.resources):
+                    grants[entry] = grants[entry] + alone if entry in grants else alone
+        self.paths = tuple(paths)
+        return grants
+
+    def find_path(self, info: RequestInfo) -> Decision | None:
+        for grant in self.paths:
+            if (grant.verbs is None or info.verb in grant.verbs) and any(
+                url_matches(pattern, info.path) for pattern in grant.urls
+            ):
+                return grant.decision
+        return None
+
+
+def entries_for(info: RequestInfo) -> tuple[str, ...]:
+    """Under what a request's grants lie: its resource or subresource, then what is wider."""
+    if not info.subresource:
+        return (info.resource, ALL)
+    return (f"{info.resource}/{info.subresource}", ALL, f"*/{info.subresource}")
+
+
+def find(grants: Grants, info: RequestInfo, entries: Sequence[str]) -> Decision | None:
+    """The decision of the first grant whose verbs, groups and names fit the request."""
+    for entry in entries:
+        for verbs, groups, names, _, decision in grants.get(entry, ()):
+            if (
+                (verbs is None or info.verb in verbs)
+                and (groups is None or info.group in groups)
+                and (not names or info.name in names)
+            ):
+                return decision
+    return None
+
+
+def _grant(rule: Rule, decision: Decision) -> Grant:
+    return Grant(
+        None if ALL in rule.verbs else _set_of(frozenset(rule.verbs)),
+        None if ALL in rule.groups else _set_of(frozenset(rule.groups)),
+        _set_of(frozenset(rule.names)),
+        rule.urls,
+        decision,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _set_of(values: frozenset[str]) -> frozenset[str]:
+    """The same object for equal sets."""
+    return values

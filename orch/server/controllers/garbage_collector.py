@@ -1,0 +1,197 @@
+"""Collect what was owned by objects that are gone, and let owners go that wait for it.
+
+Runs beside the server on what is in memory, soon after a deletion and every 10 s. Whom an object
+belongs to is read once per revision and kept beside it; a round over many objects gives other work
+its turn, and every write is refused if its object has changed meanwhile. What `ownership` decides
+is done here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable
+from functools import partial
+
+from orch.component.process.loops import Periodic
+from orch.server.controllers.namespaces import SELF
+from orch.server.controllers.ownership import FOREGROUND, ORPHAN, Owned, Plan, Ref, State, plan
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.delete import delete
+from orch.server.objects.document import Document, decode, key_of, prefix_of
+from orch.server.objects.modify import Change, modify
+from orch.server.objects.options import DeleteOptions, WriteOptions
+from orch.server.storage.base import StorageFailed, Stored
+from orch.server.strategy.base import Strategy
+from orch.server.strategy.table import STRATEGIES
+from orch.wire.errors import ApiError
+from orch.wire.records import aliases
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 10.0
+_GATHER_S = 0.2
+_PER_TURN = 500
+_FINALIZERS = {State.WAITING: FOREGROUND, State.ORPHANING: ORPHAN}
+_STORED = tuple(s for s in STRATEGIES if s.resource.is_stored)
+_BY_PLURAL = {prefix_of(s.resource): s for s in _STORED}
+_BY_KIND = {(s.resource.api_version, s.resource.kind): s for s in _STORED}
+
+
+class Collector:
+    """`loop` must run beside the server; `wake` when something was deleted. `upstream`: owners
+    are found under the reference's group names, too.
+    """
+
+    def __init__(self, backend: Backend, *, upstream: bool = False) -> None:
+        self._backend = backend
+        self._upstream = upstream
+        self.loop = Periodic("dependents", self._step, interval_s=INTERVAL_S)
+
+    def wake(self) -> None:
+        self.loop.wake()
+
+    async def _step(self) -> None:
+        await asyncio.sleep(_GATHER_S)  # many deletions at once are one round's work
+        if await collect(self._backend, upstream=self._upstream):
+            self.wake()  # what was done may have made more to do
+
+
+async def collect(backend: Backend, *, upstream: bool = False) -> bool:
+    """One round; whether there was anything to do. What cannot be done now is for the next."""
+    owned: list[Owned] = []
+    going: dict[str, tuple[str, str]] = {}
+    async for stored in _objects(backend):
+        found = _owned(stored)
+        if found:
+            owned.append(found)
+        if b'"deletionTimestamp"' in stored.data:
+            uid, state = _standing(stored)
+            if state in _FINALIZERS:
+                going[uid] = (stored.key, _FINALIZERS[state])
+    if not (owned or going):
+        return False
+    planned = plan(owned, going, partial(_state, backend, upstream=upstream))
+    return await _carry_out(backend, planned)
+
+
+async def _objects(backend: Backend) -> AsyncIterator[Stored]:
+    for prefix in _BY_PLURAL:
+        for number, stored in enumerate(backend.storage.list(prefix).items):
+            if number % _PER_TURN == _PER_TURN - 1:
+                await asyncio.sleep(0)
+            yield stored
+
+
+def _owned(stored: Stored) -> Owned | None:
+    if "owned" not in stored.memo:
+        stored.memo["owned"] = _read_owners(stored)
+    found: Owned | None = stored.memo["owned"]
+    return found
+
+
+def _read_owners(stored: Stored) -> Owned | None:
+    if b'"ownerReferences":[' not in stored.data:
+        return None
+    metadata = decode(stored)["metadata"]
+    refs = tuple(
+        Ref(one["apiVersion"], one["kind"], one["name"], one["uid"],
+            one.get("blockOwnerDeletion") is True)
+        for one in metadata.get("ownerReferences") or ()
+    )  # fmt: skip
+    return Owned(stored.key, metadata["uid"], refs) if refs else None
+
+
+def _standing(stored: Stored) -> tuple[str, State]:
+    """The uid of an object, and what it is to what it owns; read once per revision."""
+    found: tuple[str, State] | None = stored.memo.get("standing")
+    if found is None:
+        metadata = decode(stored)["metadata"]
+        found = stored.memo["standing"] = (metadata["uid"], _state_of(metadata))
+    return found
+
+
+def _state_of(metadata: Document) -> State:
+    finalizers = metadata.get("finalizers") or ()
+    if metadata.get("deletionTimestamp"):
+        for state, name in _FINALIZERS.items():
+            if name in finalizers:
+                return state
+    return State.THERE
+
+
+def _state(backend: Backend, one: Owned, ref: Ref, *, upstream: bool) -> State:
+    api_version = aliases.own_api_version(ref.api_version) if upstream else ref.api_version
+    strategy = _BY_KIND.get((api_version, ref.kind))
+    if strategy is None:
+        return State.THERE  # not a kind of this server: nobody here can tell
+    namespace = _target(one.key).namespace if strategy.resource.namespaced else ""
+    if strategy.resource.namespaced and not namespace:
+        return State.THERE  # it does not say in which namespace: left alone, as by the reference
+    stored = backend.storage.get(key_of(strategy.resource, namespace, ref.name))
+    if stored is None:
+        return State.GONE
+    uid, state = _standing(stored)
+    return state if uid == ref.uid else State.GONE
+
+
+async def _carry_out(backend: Backend, planned: Plan) -> bool:
+    """Whether anything was done: what failed is tried again when the next round is due."""
+    steps = [
+        *((key, _change(backend, key, partial(_without, uids=uids)))
+          for key, uids in planned.let_go.items()),
+        *((key, _delete(backend, key, in_foreground=foreground))
+          for key, foreground in planned.delete.items()),
+        *((key, _change(backend, key, partial(_released, finalizer=finalizer)))
+          for key, finalizer in planned.release.items()),
+    ]  # fmt: skip
+    return any([await _tried(key, step) for key, step in steps])
+
+
+async def _tried(key: str, step: Awaitable[bool]) -> bool:
+    try:
+        return await step
+    except ApiError as error:
+        if error.code not in (404, 409):  # gone, or changed meanwhile
+            log.warning("%s cannot be collected yet: %s", key, error)
+    except StorageFailed as error:
+        log.debug("%s cannot be collected yet: %s", key, error)
+    return False
+
+
+def _target(key: str) -> Target:
+    *_, namespace, name = key.split("/")
+    strategy: Strategy = _BY_PLURAL[f"/{key.split('/')[1]}/"]
+    return Target(strategy, SELF, namespace if strategy.resource.namespaced else "", name)
+
+
+async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
+    stored = backend.storage.get(key)
+    if stored is None:
+        return False
+    propagation = "Foreground" if in_foreground else None
+    options = DeleteOptions(resource_version=str(stored.revision), propagation=propagation)
+    deleted = await delete(backend, _target(key), options)
+    if deleted.stored.revision == stored.revision:
+        return False  # it is on its way already
+    log.info("deleted %s: its owners are gone", key)
+    return True
+
+
+async def _change(backend: Backend, key: str, change: Change) -> bool:
+    await modify(backend, _target(key), change, WriteOptions())
+    return True
+
+
+def _without(document: Document, uids: frozenset[str]) -> Document:
+    """Without its references to these owners."""
+    metadata = dict(document["metadata"])
+    kept = [one for one in metadata.get("ownerReferences") or () if one["uid"] not in uids]
+    metadata["ownerReferences"] = kept
+    return {**document, "metadata": metadata}
+
+
+def _released(document: Document, finalizer: str) -> Document:
+    metadata = dict(document["metadata"])
+    metadata["finalizers"] = [one for one in metadata.get("finalizers") or () if one != finalizer]
+    return {**document, "metadata": metadata}

@@ -1,0 +1,117 @@
+"""Empty the namespaces that are being deleted, then let them go.
+
+A namespace is Terminating from its deletion on and takes no new objects. Each round deletes what
+is in it (pods with their grace, so that agents stop them) and, once nothing is left, takes the
+server's finalizer off, with which the namespace disappears.
+
+What must exist before the first request: the namespaces every cluster has.
+
+Give every namespace the service account `default`, which pods run as that name no other.
+
+A round looks at the namespaces only; one that is being deleted gets none any more.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.create import create
+from orch.server.objects.delete import delete_collection
+from orch.server.objects.document import Document, decode, prefix_of
+from orch.server.objects.modify import modify
+from orch.server.objects.options import DeleteOptions, WriteOptions
+from orch.server.objects.selection import Selection
+from orch.server.storage.base import StorageFailed
+from orch.server.strategy import namespaces, table
+from orch.server.strategy.base import Strategy
+from orch.server.strategy.table import STRATEGIES
+from orch.wire.errors import ApiError
+from orch.wire.names import DEFAULT_SERVICE_ACCOUNT, GROUP_MASTERS, USER_APISERVER
+from orch.wire.records.authentication import Identity
+from orch.wire.records.kinds import NAMESPACES
+
+log = logging.getLogger(__name__)
+
+SELF = Identity(USER_APISERVER, (GROUP_MASTERS,))
+
+
+async def make_namespaces(backend: Backend) -> None:
+    """Create those of the first namespaces that are missing."""
+    for name in namespaces.AT_START:
+        target = Target(namespaces.STRATEGY, SELF, name=name)
+        if backend.storage.get(target.key) is not None:
+            continue
+        try:
+            await create(backend, target, {"metadata": {"name": name}}, WriteOptions())
+        except ApiError as error:
+            if error.code != 409:
+                raise
+            continue  # another server on the same storage starts too
+        log.info("created the namespace %s", name)
+
+
+INTERVAL_S = 1.0
+
+
+async def empty_terminating(backend: Backend) -> None:
+    """One round over all namespaces; failures of storage are for the next round."""
+    for stored in backend.storage.list(prefix_of(NAMESPACES)).items:
+        if b'"deletionTimestamp"' not in stored.data:
+            continue
+        document = decode(stored)
+        if not namespaces.is_terminating(document):
+            continue
+        try:
+            await _empty(backend, document)
+        except StorageFailed as error:
+            log.debug("namespace %s is not empty yet: %s", document["metadata"]["name"], error)
+        except ApiError as error:
+            log.warning("namespace %s is not empty yet: %s", document["metadata"]["name"], error)
+
+
+async def _empty(backend: Backend, document: Document) -> None:
+    name = document["metadata"]["name"]
+    # Whatever was on its way into storage before the namespace closed is visible after this.
+    await backend.storage.check()
+    left = 0
+    for strategy in STRATEGIES:
+        if strategy.resource.namespaced and strategy.resource.is_stored:
+            left += await _delete_contents(backend, strategy, name)
+    if left:
+        return
+    target = Target(namespaces.STRATEGY, SELF, name=name, subresource="finalize")
+    if namespaces.FINALIZER in (document.get("spec") or {}).get("finalizers", ()):
+        await modify(backend, target, _without_finalizer, WriteOptions())
+        log.info("namespace %s is empty and deleted", name)
+
+
+async def _delete_contents(backend: Backend, strategy: Strategy, namespace: str) -> int:
+    """How many objects are still there afterwards."""
+    target = Target(strategy, SELF, namespace=namespace)
+    await delete_collection(backend, target, Selection(strategy), DeleteOptions())
+    return len(backend.storage.list(prefix_of(strategy.resource, namespace)).items)
+
+
+def _without_finalizer(document: Document) -> Document:
+    kept = [f for f in document["spec"]["finalizers"] if f != namespaces.FINALIZER]
+    return {**document, "spec": {**document["spec"], "finalizers": kept}}
+
+
+async def make_default_accounts(backend: Backend) -> None:
+    """One round; what cannot be made now is for the next."""
+    for stored in backend.storage.list(prefix_of(NAMESPACES)).items:
+        namespace = stored.key.rpartition("/")[2]
+        target = Target(
+            table.SERVICE_ACCOUNT_STRATEGY, SELF, namespace=namespace, name=DEFAULT_SERVICE_ACCOUNT
+        )
+        if backend.storage.get(target.key) or namespaces.is_terminating(decode(stored)):
+            continue
+        try:
+            await create(backend, target, {}, WriteOptions())
+        except StorageFailed as error:
+            log.debug("namespace %s has no service account yet: %s", namespace, error)
+        except ApiError as error:
+            if error.reason == "AlreadyExists":
+                continue  # another server of this cluster was quicker
+            log.warning("namespace %s has no service account yet: %s", namespace, error)

@@ -1,0 +1,154 @@
+"""Roles and bindings as the server keeps them: the index in step with storage, defaults in place.
+
+Start: what every cluster begins with is made or completed, aggregated roles are filled, then the
+index is loaded. Afterwards followers tell the index each change, and a loop fills aggregated roles
+again whenever any cluster role changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from orch.component.process.loops import Periodic
+from orch.server.authz import defaults, reconcile
+from orch.server.authz.index import RbacIndex
+from orch.server.authz.rules import RoleKey, binding_of, rules_of
+from orch.server.controllers.namespaces import SELF
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.create import create
+from orch.server.objects.delete import delete
+from orch.server.objects.document import Document, decode, prefix_of
+from orch.server.objects.informer import Follower
+from orch.server.objects.modify import modify
+from orch.server.objects.options import DeleteOptions, WriteOptions
+from orch.server.objects.selection import selectable
+from orch.server.storage.base import StorageFailed, Stored
+from orch.server.strategy.rbac import BINDING_STRATEGIES as BINDING_STRATEGIES
+from orch.server.strategy.rbac import ROLE_STRATEGIES as ROLE_STRATEGIES
+from orch.wire.errors import ApiError
+from orch.wire.records.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+
+log = logging.getLogger(__name__)
+
+AGGREGATION_INTERVAL_S = 300.0  # beside being woken
+_AGGREGATES = b'"aggregationRule"'
+_CLUSTER_ROLE, _CLUSTER_BINDING = ROLE_STRATEGIES[0], BINDING_STRATEGIES[0]
+
+
+class Roles:
+    """Feeds `index`, which answers; `followers` and `aggregation` are loops that must run."""
+
+    def __init__(self, backend: Backend, index: RbacIndex, *, upstream: bool = False) -> None:
+        """`upstream`: the defaults know the reference's labels too."""
+        self.index = index
+        self._defaults = defaults.roles(upstream=upstream)
+        self._backend = backend
+        storage = backend.storage
+        self.followers = [
+            Follower(storage, CLUSTER_ROLES, self._put_cluster_role),
+            Follower(storage, ROLES, self._put_role),
+            Follower(storage, CLUSTER_ROLE_BINDINGS, self._put_binding),
+            Follower(storage, ROLE_BINDINGS, self._put_binding),
+        ]
+        self.aggregation = Periodic(
+            "aggregation", self.aggregate, interval_s=AGGREGATION_INTERVAL_S
+        )
+
+    async def open(self) -> None:
+        """ApiError or StorageFailed when the defaults cannot be made."""
+        await asyncio.gather(*(self._make_role(role) for role in self._defaults))
+        await asyncio.gather(*(self._make_binding(one) for one in defaults.BINDINGS))
+        while await self._aggregate_once():
+            pass
+        for follower in self.followers:
+            follower.load()
+
+    async def aggregate(self) -> None:
+        """Fill every aggregated role; what storage refuses now is for the next change."""
+        try:
+            while await self._aggregate_once():
+                pass
+        except (ApiError, StorageFailed) as error:
+            log.warning("aggregated roles are not up to date: %s", error)
+
+    async def _aggregate_once(self) -> bool:
+        """Whether a role changed: others may be made of it in turn."""
+        stored = self._backend.storage.list(prefix_of(CLUSTER_ROLES)).items
+        documents = [decode(one) for one in stored if _AGGREGATES in one.data]
+        aggregated = [role for role in documents if reconcile.is_aggregated(role)]
+        selectors = [one for role in aggregated for one in reconcile.selectors_of(role)]
+        # Labels are kept beside each object: what nobody selects is not parsed again.
+        selected = [
+            decode(one)
+            for one in stored
+            if any(s.matches(selectable(_CLUSTER_ROLE, one).labels) for s in selectors)
+        ]
+        changed = False
+        for role in aggregated:
+            rules = reconcile.aggregated_rules(role, selected)
+            if rules != (role.get("rules") or []):
+                name = role["metadata"]["name"]
+                await self._change(Target(_CLUSTER_ROLE, SELF, name=name), partial(_set, rules))
+                changed = True
+        return changed
+
+    async def _make_role(self, wanted: Document) -> None:
+        target = Target(_CLUSTER_ROLE, SELF, name=wanted["metadata"]["name"])
+        if self._backend.storage.get(target.key) is None:
+            await self._create(target, wanted)
+        else:
+            await self._change(target, lambda stored: reconcile.role(stored, wanted))
+
+    async def _make_binding(self, wanted: Document) -> None:
+        target = Target(_CLUSTER_BINDING, SELF, name=wanted["metadata"]["name"])
+        stored = self._backend.storage.get(target.key)
+        if stored is not None:
+            result = reconcile.binding(decode(stored), wanted)
+            if result is not None:
+                await self._change(target, lambda now: reconcile.binding(now, wanted) or now)
+                return
+            uid = decode(stored)["metadata"]["uid"]
+            await delete(self._backend, target, DeleteOptions(uid=uid))
+        await self._create(target, wanted)
+
+    async def _create(self, target: Target, wanted: Document) -> None:
+        document = {**wanted, "metadata": dict(wanted["metadata"])}
+        try:
+            await create(self._backend, target, document, WriteOptions())
+        except ApiError as error:
+            if error.reason != "AlreadyExists":  # another server on the same storage was faster
+                raise
+
+    async def _change(self, target: Target, change: Callable[[Document], Document]) -> None:
+        await modify(self._backend, target, change, WriteOptions())
+
+    def _put_cluster_role(self, key: str, stored: Stored | None) -> None:
+        self._put_role(key, stored)
+        self.aggregation.wake()
+
+    def _put_role(self, key: str, stored: Stored | None) -> None:
+        role = _role_key(key)
+        if stored is None:
+            self.index.drop_role(role)
+        else:
+            self.index.put_role(role, rules_of(decode(stored)))
+
+    def _put_binding(self, key: str, stored: Stored | None) -> None:
+        if stored is None:
+            role = _role_key(key)
+            self.index.drop_binding((role.namespace, role.name))
+        else:
+            self.index.put_binding(binding_of(decode(stored)))
+
+
+def _role_key(key: str) -> RoleKey:
+    """Namespace ("" for cluster scope) and name in a storage key."""
+    _, _, *place = key.split("/")
+    return RoleKey(place[0] if len(place) == 2 else "", place[-1])
+
+
+def _set(rules: list[Document], role: Document) -> Document:
+    return {**role, "rules": rules}

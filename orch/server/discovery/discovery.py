@@ -1,0 +1,219 @@
+"""What this server serves, as clients discover it; pure, from the table of kinds.
+
+Two forms: the legacy documents per group and version, and the aggregated one (v2 and v2beta1),
+which a client must have asked for in so many words (reference/apiserver.md §1.1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from orch.server.request import media
+from orch.wire.names import AUTHENTICATION_GROUP
+from orch.wire.records.kinds import Resource
+
+_GROUP = "apidiscovery.k8s.io"
+_KIND = "APIGroupDiscoveryList"
+_VERSIONS = ("v2", "v2beta1")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """`api_version` and `kind` of what is exchanged at it."""
+
+    verbs: tuple[str, ...]
+    kind: str = ""  # "": that of the resource
+    api_version: str = ""
+
+
+_PART = Subresource(("get", "patch", "update"))
+SUBRESOURCES: Mapping[str, Subresource] = {
+    "status": _PART,
+    "ephemeralcontainers": _PART,
+    "finalize": Subresource(("update",)),
+    "binding": Subresource(("create",), "Binding", "v1"),
+    "eviction": Subresource(("create",), "Eviction", "policy/v1"),
+    "log": Subresource(("get",)),
+    "token": Subresource(("create",), "TokenRequest", f"{AUTHENTICATION_GROUP}/v1"),
+    "proxy": Subresource(("create", "delete", "get", "patch", "update"), "NodeProxyOptions", "v1"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One answer, ready to be sent."""
+
+    body: bytes
+    content_type: str = media.JSON
+    etag: str = ""
+
+
+class Discovery:
+    """The documents by path; `address` is where clients reach this server (`host:port`)."""
+
+    def __init__(self, resources: Sequence[Resource], address: str) -> None:
+        groups = _by_group_version(resources)
+        self._aggregated = {
+            (root, version): _aggregated(groups, root, version)
+            for root in ("/api", "/apis")
+            for version in _VERSIONS
+        }
+        self._legacy = {path: Document(body) for path, body in _legacy(groups, address).items()}
+
+    @property
+    def paths(self) -> Collection[str]:
+        return self._legacy.keys()
+
+    def find(self, path: str, accept: str) -> Document | None:
+        """The document at a path in the form the client prefers; None when there is none."""
+        path = path.rstrip("/")
+        for entry in media.parse_accept(accept):
+            wanted = entry.parameters
+            if wanted.get("as") == _KIND and wanted.get("g") == _GROUP:
+                found = self._aggregated.get((path, wanted.get("v", "")))
+                if found:
+                    return found
+            elif not wanted.get("as"):
+                break
+        return self._legacy.get(path)
+
+
+_Groups = Mapping[tuple[str, str], list[Resource]]
+
+
+def _by_group_version(resources: Sequence[Resource]) -> _Groups:
+    groups: dict[tuple[str, str], list[Resource]] = {}
+    for resource in resources:
+        groups.setdefault((resource.group, resource.version), []).append(resource)
+    return groups
+
+
+def _legacy(groups: _Groups, address: str) -> dict[str, bytes]:
+    documents: dict[str, Any] = {
+        "/api": {
+            "kind": "APIVersions",
+            "versions": [version for group, version in groups if not group],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+        },
+        "/apis": {
+            "kind": "APIGroupList",
+            "apiVersion": "v1",
+            "groups": [_api_group(group, groups) for group in _named(groups)],
+        },
+    }
+    for group in _named(groups):
+        described = _api_group(group, groups)
+        documents[f"/apis/{group}"] = {"kind": "APIGroup", "apiVersion": "v1", **described}
+    for (group, version), resources in groups.items():
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        documents[path] = {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": f"{group}/{version}" if group else version,
+            "resources": [entry for r in resources for entry in _api_resources(r)],
+        }
+    return {path: orjson.dumps(document) for path, document in documents.items()}
+
+
+def _named(groups: _Groups) -> list[str]:
+    return list(dict.fromkeys(group for group, _ in groups if group))
+
+
+def _api_group(group: str, groups: _Groups) -> dict[str, Any]:
+    versions = [
+        {"groupVersion": f"{group}/{version}", "version": version}
+        for name, version in groups
+        if name == group
+    ]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _api_resources(resource: Resource) -> list[dict[str, Any]]:
+    entry: dict[str, Any] = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    return [entry, *(_api_subresource(resource, name) for name in resource.subresources)]
+
+
+def _api_subresource(resource: Resource, name: str) -> dict[str, Any]:
+    subresource = SUBRESOURCES[name]
+    described = _response_kind(resource, subresource)
+    entry: dict[str, Any] = {
+        "name": f"{resource.plural}/{name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": described["kind"],
+        "verbs": list(subresource.verbs),
+    }
+    if (described["group"], described["version"]) != (resource.group, resource.version):
+        # Only what is of another group says so: a client finds by it what to send to an eviction.
+        entry |= {"group": described["group"], "version": described["version"]}
+    return entry
+
+
+def _aggregated(groups: _Groups, root: str, version: str) -> Document:
+    items = []
+    for group in [""] if root == "/api" else _named(groups):
+        versions = [
+            {
+                "version": v,
+                "resources": [_discovered(r) for r in resources],
+                "freshness": "Current",
+            }
+            for (name, v), resources in groups.items()
+            if name == group
+        ]
+        metadata = {"name": group, "creationTimestamp": None} if group else {}
+        items.append({"metadata": metadata, "versions": versions})
+    body = orjson.dumps(
+        {"kind": _KIND, "apiVersion": f"{_GROUP}/{version}", "metadata": {}, "items": items}
+    )
+    return Document(
+        body,
+        f"{media.JSON};g={_GROUP};v={version};as={_KIND}",
+        f'"{hashlib.sha512(body).hexdigest().upper()}"',
+    )
+
+
+def _discovered(resource: Resource) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "resource": resource.plural,
+        "responseKind": _response_kind(resource, Subresource(())),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if resource.subresources:
+        entry["subresources"] = [
+            {
+                "subresource": name,
+                "responseKind": _response_kind(resource, SUBRESOURCES[name]),
+                "verbs": list(SUBRESOURCES[name].verbs),
+            }
+            for name in resource.subresources
+        ]
+    return entry
+
+
+def _response_kind(resource: Resource, subresource: Subresource) -> dict[str, str]:
+    if subresource.kind:
+        group, _, version = subresource.api_version.rpartition("/")
+        return {"group": group, "version": version, "kind": subresource.kind}
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}

@@ -1,0 +1,123 @@
+"""What is served beside resources: discovery, OpenAPI, version, health, metrics."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Awaitable, Callable, Sequence
+
+import orjson
+from aiohttp import web
+
+from orch.component.diagnostics import health as diagnostics_health
+from orch.component.diagnostics.health import HealthChecks, SliMetrics
+from orch.server.discovery import openapi
+from orch.server.discovery.discovery import Discovery
+from orch.server.request import media
+from orch.wire.names import MAJOR, MINOR, VERSION
+from orch.wire.records.kinds import Resource
+
+Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def routes(
+    resources: Sequence[Resource],
+    discovery: Discovery,
+    health: HealthChecks,
+    sli: SliMetrics,
+    page: Callable[[str], Awaitable[tuple[bytes, str]]],
+) -> list[web.RouteDef]:
+    """Every route that is not a resource's; `page` renders the metrics for an Accept header."""
+    return [
+        *discovery_routes(discovery),
+        *openapi_routes(resources),
+        *_both("/version", _fixed(_version())),
+        *health.handlers(),
+        web.get("/metrics", _metrics(page)),
+        web.get("/metrics/slis", _slis(sli)),
+    ]
+
+
+def discovery_routes(discovery: Discovery) -> list[web.RouteDef]:
+    async def discover(request: web.Request) -> web.Response:
+        document = discovery.find(request.path, request.headers.get("Accept", ""))
+        if document is None:
+            raise web.HTTPNotFound
+        headers = {"Content-Type": document.content_type, "Vary": "Accept"}
+        if document.etag:
+            headers["ETag"] = document.etag
+            if request.headers.get("If-None-Match") == document.etag:
+                return web.Response(status=304, headers=headers)
+        return web.Response(body=document.body, headers=headers)
+
+    return [
+        route
+        for path in ("/api", "/api/{version}", "/apis", "/apis/{group}", "/apis/{group}/{version}")
+        for route in _both(path, discover)
+    ]
+
+
+def index(others: Sequence[web.RouteDef], discovery: Discovery) -> web.RouteDef:
+    """`GET /`: the paths of discovery and of these other routes, but for those with variables."""
+    served = {other.path for other in others if not other.path.startswith("/api")}
+    fixed = {path for path in served if "{" not in path and not path.endswith("/")}
+    return web.get("/", _fixed(orjson.dumps({"paths": sorted({*fixed, *discovery.paths})})))
+
+
+def openapi_routes(resources: Sequence[Resource]) -> list[web.RouteDef]:
+    v2_json = openapi.v2_json(resources)
+    v2_protobuf = openapi.v2_protobuf(resources)
+
+    async def v2(request: web.Request) -> web.Response:
+        if "openapi.spec.v2" in request.headers.get("Accept", ""):
+            headers = {"Content-Type": openapi.V2_PROTOBUF, "Vary": "Accept"}
+            return web.Response(body=v2_protobuf, headers=headers)
+        return web.Response(body=v2_json, headers={"Content-Type": media.JSON, "Vary": "Accept"})
+
+    documents = openapi.documents(resources)
+    v3 = [web.get(path, _fixed(body)) for path, body in documents.items()]
+    return [web.get("/openapi/v2", v2), *v3]
+
+
+def _both(path: str, handle: Handle) -> list[web.RouteDef]:
+    """With and without a slash at the end."""
+    return [web.get(path, handle), web.get(f"{path}/", handle)]
+
+
+def _fixed(body: bytes) -> Handle:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=body, headers={"Content-Type": media.JSON})
+
+    return answer
+
+
+def _version() -> bytes:
+    return orjson.dumps(
+        {
+            "major": MAJOR,
+            "minor": MINOR,
+            "gitVersion": VERSION,
+            "gitCommit": "",
+            "gitTreeState": "",
+            "buildDate": "",
+            "goVersion": f"python{platform.python_version()}",
+            "compiler": platform.python_implementation().lower(),
+            "platform": f"linux/{platform.machine()}",
+        }
+    )
+
+
+def _metrics(page: Callable[[str], Awaitable[tuple[bytes, str]]]) -> Handle:
+    async def answer(request: web.Request) -> web.Response:
+        body, content_type = await page(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return answer
+
+
+def _slis(sli: SliMetrics) -> Handle:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(
+            body=sli.render(), headers={"Content-Type": diagnostics_health.CONTENT_TYPE}
+        )
+
+    return answer

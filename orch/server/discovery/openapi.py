@@ -1,0 +1,140 @@
+"""The OpenAPI documents: v3 per group and version, and v2 for older clients; pure.
+
+v3 and the JSON form of v2 are complete: every path, and the schemas of every record. The protobuf
+form of v2 is as small as old clients need it to trust the server's own validation and dry run: a
+PATCH of each kind with these parameters (reference/apiserver.md §1.3); its field numbers are
+gnostic's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from orch.server.discovery.openapi_paths import paths_of
+from orch.server.discovery.openapi_schemas import GVK, Schemas
+from orch.wire.names import VERSION
+from orch.wire.records.kinds import Resource
+
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_TITLE = "orch"
+_SCOPE = "{namespace}"
+
+
+def documents(resources: Sequence[Resource]) -> dict[str, bytes]:
+    """`/openapi/v3`, and the document of each group version below it, as JSON by path."""
+    by_root: dict[str, list[Resource]] = {}
+    for resource in resources:
+        root = f"apis/{resource.group}/{resource.version}" if resource.group else "api/v1"
+        by_root.setdefault(root, []).append(resource)
+    bodies = {root: _v3(members) for root, members in by_root.items()}
+    index = {
+        root: {"serverRelativeURL": f"/openapi/v3/{root}?hash={_hash(body)}"}
+        for root, body in bodies.items()
+    }
+    result = {f"/openapi/v3/{root}": body for root, body in bodies.items()}
+    return {"/openapi/v3": orjson.dumps({"paths": index}), **result}
+
+
+def _v3(resources: Sequence[Resource]) -> bytes:
+    schemas = Schemas("#/components/schemas/")
+    paths = dict(pair for resource in resources for pair in paths_of(resource, schemas))
+    components = {"schemas": schemas.components}
+    document = {"openapi": "3.0.0", "info": _info(), "paths": paths, "components": components}
+    return orjson.dumps(document)
+
+
+def v2_json(resources: Sequence[Resource]) -> bytes:
+    """The older form: definitions in their own place, bodies and answers as it writes them."""
+    schemas = Schemas("#/definitions/")
+    paths = {}
+    for resource in resources:
+        for path, item in paths_of(resource, schemas):
+            paths[path] = {name: _older(value) for name, value in item.items()}
+    return orjson.dumps(
+        {"swagger": "2.0", "info": _info(), "paths": paths, "definitions": schemas.components}
+    )
+
+
+def _older(value: Any) -> Any:
+    """An operation, or the parameters of a path, in the words of v2."""
+    if isinstance(value, list):
+        return [_older_parameter(one) for one in value]
+    operation = dict(value)
+    parameters = [_older_parameter(one) for one in operation.get("parameters", ())]
+    body = operation.pop("requestBody", None)
+    if body:
+        operation["consumes"] = list(body["content"])
+        (schema, *_) = (one["schema"] for one in body["content"].values())
+        required = bool(body.get("required"))
+        parameters.append({"name": "body", "in": "body", "required": required, "schema": schema})
+    operation["parameters"] = parameters
+    operation["responses"] = {
+        code: _older_answer(one) for code, one in operation["responses"].items()
+    }
+    operation["produces"] = ["application/json"]
+    return operation
+
+
+def _older_parameter(parameter: dict[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in parameter.items() if name != "schema"}
+    return {**rest, **parameter["schema"]}
+
+
+def _older_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    (content, *_) = answer["content"].values()
+    return {"description": answer["description"], "schema": content["schema"]}
+
+
+def v2_protobuf(resources: Sequence[Resource]) -> bytes:
+    """The same as a gnostic `Document` message."""
+    info = _bytes(1, _TITLE.encode()) + _bytes(2, VERSION.encode())
+    paths = b"".join(_bytes(2, _named_path(resource)) for resource in resources)
+    return _bytes(1, b"2.0") + _bytes(2, info) + _bytes(8, paths) + _bytes(9, b"")
+
+
+def _info() -> dict[str, str]:
+    return {"title": _TITLE, "version": VERSION}
+
+
+def _hash(body: bytes) -> str:
+    return hashlib.sha512(body).hexdigest()[:32].upper()
+
+
+def _object_path(resource: Resource) -> str:
+    return resource.path(_SCOPE if resource.namespaced else "", "{name}")
+
+
+def _named_path(resource: Resource) -> bytes:
+    return _bytes(1, _object_path(resource).encode()) + _bytes(2, _bytes(8, _patch(resource)))
+
+
+def _patch(resource: Resource) -> bytes:
+    parameters = b"".join(_bytes(8, _query(name)) for name in (b"fieldValidation", b"dryRun"))
+    gvk = f"group: {resource.group!r}\nkind: {resource.kind}\nversion: {resource.version}\n"
+    extension = _bytes(1, GVK.encode()) + _bytes(2, _bytes(2, gvk.encode()))
+    operation_id = f"patch{resource.version.title()}{resource.kind}".encode()
+    return _bytes(5, operation_id) + parameters + _bytes(9, b"") + _bytes(13, extension)
+
+
+def _query(name: bytes) -> bytes:
+    return _bytes(
+        1, _bytes(2, _bytes(3, _bytes(2, b"query") + _bytes(4, name) + _bytes(6, b"string")))
+    )
+
+
+def _bytes(number: int, content: bytes) -> bytes:
+    """One length-delimited field."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

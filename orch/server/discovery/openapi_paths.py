@@ -1,0 +1,227 @@
+"""The paths of OpenAPI documents, made from the table of kinds; pure.
+
+Every path and verb that is served is here, with its parameters, bodies and answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from orch.server.discovery.discovery import SUBRESOURCES
+from orch.server.discovery.openapi_schemas import GVK, Schemas, gvk_of
+from orch.server.objects.modify import ACCEPTED as PATCH_MEDIA
+from orch.wire.records.kinds import Resource
+
+Json = dict[str, Any]
+
+_JSON = "application/json"
+_TEXT = "text/plain"
+_TEXTS = ("labelSelector", "fieldSelector", "continue", "resourceVersion", "resourceVersionMatch")
+_NUMBERS = ("limit", "timeoutSeconds")
+_FLAGS = ("watch", "allowWatchBookmarks", "sendInitialEvents")
+_STATUS = "io.orch.meta.Status"
+_DELETE_OPTIONS = "io.orch.meta.DeleteOptions"
+_ACTIONS = {"get": "get", "list": "list", "create": "post", "update": "put", "patch": "patch"}
+_METHODS = {**_ACTIONS, "list": "get", "delete": "delete", "deletecollection": "delete"}
+
+
+def paths_of(resource: Resource, schemas: Schemas) -> Iterator[tuple[str, Json]]:
+    """Every path of a kind with what may be done at it."""
+    maker = _Operations(resource, schemas)
+    scope = "{namespace}" if resource.namespaced else ""
+    collection = maker.item(("list", "create", "deletecollection"), name=False)
+    if collection:
+        yield resource.path(scope), collection
+    if resource.namespaced and "list" in resource.verbs:
+        yield resource.path(), maker.item(("list",), name=False, everywhere=True)
+    one = maker.item(("get", "update", "patch", "delete"), name=True)
+    if one:
+        yield resource.path(scope, "{name}"), one
+    for name in resource.subresources:
+        yield from maker.subresource(resource.path(scope, "{name}", name), name)
+
+
+class _Operations:
+    def __init__(self, resource: Resource, schemas: Schemas) -> None:
+        self._resource = resource
+        self._schemas = schemas
+        self._object = schemas.of_kind(resource)
+        self._list = schemas.of_list(resource) if "list" in resource.verbs else {}
+        self._status = schemas.plain(_STATUS, STATUS)
+
+    def item(self, verbs: tuple[str, ...], *, name: bool, everywhere: bool = False) -> Json:
+        """The operations of the kind at one path; {} when there are none."""
+        served = [verb for verb in verbs if verb in self._resource.verbs]
+        if not served:
+            return {}
+        suffix = "ForAllNamespaces" if everywhere else ""
+        item: Json = {_METHODS[verb]: self._operation(verb, suffix) for verb in served}
+        return {**item, "parameters": self._place(name=name, everywhere=everywhere)}
+
+    def subresource(self, path: str, name: str) -> Iterator[tuple[str, Json]]:
+        described = SUBRESOURCES[name]
+        place = self._place(name=True, everywhere=False)
+        if name == "proxy":
+            item: Json = {method: self._streamed(method, "Proxy") for method in
+                          ("get", "post", "put", "patch", "delete")}  # fmt: skip
+            yield path, {**item, "parameters": place}
+            rest = {"name": "path", "in": "path", "required": True, "schema": {"type": "string"}}
+            item = {method: self._streamed(method, "ProxyPath") for method in item}
+            yield f"{path}/{{path}}", {**item, "parameters": [*place, rest]}
+        elif name == "log":
+            yield path, {"get": self._streamed("get", "Log", _LOG), "parameters": place}
+        elif described.kind:
+            yield path, {"post": self._post(name, described.kind), "parameters": place}
+        else:
+            item = {_METHODS[v]: self._operation(v, name.title()) for v in described.verbs}
+            yield path, {**item, "parameters": place}
+
+    def _place(self, *, name: bool, everywhere: bool) -> list[Json]:
+        wanted = ["namespace"] if self._resource.namespaced and not everywhere else []
+        wanted += ["name"] if name else []
+        text = {"type": "string"}
+        return [{"name": one, "in": "path", "required": True, "schema": text} for one in wanted]
+
+    def _head(self, verb: str, suffix: str) -> Json:
+        resource = self._resource
+        group = "".join(part.title() for part in resource.group.split(".")[:-2]) or "Core"
+        operation_id = f"{verb}{group}{resource.version.title()}{resource.kind}{suffix}"
+        return {
+            "operationId": operation_id,
+            "tags": [f"{group.lower()}_{resource.version}"],
+            "x-kubernetes-action": _ACTIONS.get(verb, verb),
+            GVK: gvk_of(resource),
+        }
+
+    def _operation(self, verb: str, suffix: str) -> Json:
+        operation = {**self._head(verb, suffix), "parameters": _parameters(verb)}
+        answered = self._list if verb == "list" else self._object
+        codes = {
+            "create": ("200", "201", "202"),
+            "update": ("200", "201"),
+            "delete": ("200", "202"),
+        }
+        operation["responses"] = {
+            code: _content(_JSON, answered if verb not in _REMOVING else self._status)
+            for code in codes.get(verb, ("200",))
+        } | _refusals(self._status)
+        if verb in ("create", "update"):
+            operation["requestBody"] = {"required": True, **_content(_JSON, self._object)}
+        elif verb == "patch":
+            content = {media: {"schema": _PATCHES[media]} for media in PATCH_MEDIA}
+            operation["requestBody"] = {"required": True, "content": content}
+        elif verb in _REMOVING:
+            body = self._schemas.plain(_DELETE_OPTIONS, DELETE_OPTIONS)
+            operation["requestBody"] = _content(_JSON, body)
+        return operation
+
+    def _post(self, name: str, kind: str) -> Json:
+        described = self._schemas.plain(f"io.orch.subresources.{kind}", _posted(kind))
+        return {
+            **self._head("create", name.title()),
+            "parameters": _parameters("create"),
+            "requestBody": {"required": True, **_content(_JSON, described)},
+            "responses": {"201": _content(_JSON, self._status), **_refusals(self._status)},
+        }
+
+    def _streamed(self, method: str, suffix: str, parameters: list[Json] | None = None) -> Json:
+        content = {"*/*" if suffix != "Log" else _TEXT: {"schema": {"type": "string"}}}
+        answers: Json = {"200": {"description": "OK", "content": content}}
+        return {
+            **self._head(method, suffix),
+            "x-kubernetes-action": "connect" if suffix != "Log" else "get",
+            "parameters": parameters or [],
+            "responses": answers | _refusals(self._status),
+        }
+
+
+_REMOVING = ("delete", "deletecollection")
+
+
+def _content(media: str, schema: Json) -> Json:
+    return {"description": "OK", "content": {media: {"schema": schema}}}
+
+
+def _refusals(status: Json) -> Json:
+    content = {"content": {_JSON: {"schema": status}}}
+    return {
+        "401": {"description": "Unauthorized", **content},
+        "default": {"description": "Whatever is refused says why.", **content},
+    }
+
+
+def _query(name: str, kind: str, *choices: str) -> Json:
+    schema: Json = {"type": kind, **({"enum": list(choices)} if choices else {})}
+    return {"name": name, "in": "query", "schema": schema}
+
+
+def _parameters(verb: str) -> list[Json]:
+    pretty = _query("pretty", "string")
+    if verb in ("create", "update", "patch"):
+        return [
+            _query("dryRun", "string", "All"),
+            _query("fieldManager", "string"),
+            _query("fieldValidation", "string", "Ignore", "Warn", "Strict"),
+            pretty,
+        ]
+    deleting = [
+        _query("dryRun", "string", "All"),
+        _query("gracePeriodSeconds", "integer"),
+        _query("propagationPolicy", "string", "Orphan", "Background", "Foreground"),
+        pretty,
+    ]
+    listing = [
+        *(_query(name, "string") for name in _TEXTS),
+        *(_query(name, "integer") for name in _NUMBERS),
+        *(_query(name, "boolean") for name in _FLAGS),
+    ]
+    if verb == "deletecollection":
+        return [*deleting, *listing[:2]]
+    return {"delete": deleting, "list": [*listing, pretty]}.get(verb, [pretty])
+
+
+_LOG = [
+    _query("container", "string"),
+    *(_query(name, "boolean") for name in ("follow", "previous", "timestamps")),
+    *(_query(name, "integer") for name in ("sinceSeconds", "tailLines", "limitBytes")),
+    _query("sinceTime", "string"),
+]
+_OBJECT: Json = {"type": "object"}
+_PATCHES: Json = dict.fromkeys(PATCH_MEDIA, _OBJECT) | {
+    PATCH_MEDIA[0]: {"type": "array", "items": _OBJECT}
+}
+_META: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": _OBJECT}
+DELETE_OPTIONS: Json = {
+    "type": "object",
+    "description": "How an object is to be deleted.",
+    "properties": {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "gracePeriodSeconds": {"type": "integer", "format": "int64"},
+        "orphanDependents": {"type": "boolean"},
+        "propagationPolicy": {"type": "string"},
+        "preconditions": {
+            "type": "object",
+            "properties": {"uid": {"type": "string"}, "resourceVersion": {"type": "string"}},
+        },
+        "dryRun": {"type": "array", "items": {"type": "string"}},
+    },
+}
+STATUS: Json = {
+    "type": "object",
+    "description": "The answer to what gives no object, and every refusal.",
+    "properties": {
+        **_META,
+        "status": {"type": "string"},
+        "message": {"type": "string"},
+        "reason": {"type": "string"},
+        "code": {"type": "integer", "format": "int64"},
+        "details": _OBJECT,
+    },
+}
+
+
+def _posted(kind: str) -> Json:
+    target = {"Binding": {"target": _OBJECT}, "Eviction": {"deleteOptions": DELETE_OPTIONS}}
+    return {"type": "object", "properties": {**_META, **target.get(kind, {"spec": _OBJECT})}}

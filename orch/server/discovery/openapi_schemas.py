@@ -1,0 +1,163 @@
+"""The schemas of OpenAPI documents, made from the records; pure.
+
+A record becomes one component that others refer to. Fields that records leave out (see
+`orch.wire.records.fields`) are there without a type: they are kept, but nothing here knows their
+form. How lists merge is said as clients need it for `kubectl apply`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from orch.wire.patch import merge_keys
+from orch.wire.patch.strategic_patch import Schema as Merge
+from orch.wire.records import aliases
+from orch.wire.records.fields import ANY, INT_OR_STRING, Shape, fields_beyond, shapes_of
+from orch.wire.records.kinds import Resource
+from orch.wire.records.meta import ApiObject, WireModel
+
+GVK = "x-kubernetes-group-version-kind"
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+Json = dict[str, Any]
+
+_FORMATS = {"integer": "int64", "number": "double"}
+
+
+class Schemas:
+    """Components as they are asked for; `prefix` is what references begin with."""
+
+    def __init__(self, prefix: str) -> None:
+        self.components: Json = {}
+        self._prefix = prefix
+
+    def of_kind(self, resource: Resource) -> Json:
+        """A reference to an object of the kind."""
+        merge = merge_keys.schema_of(resource.api_version, resource.kind)
+        renamed = aliases.REVIEW_FIELDS if resource.group in aliases.OWN_BY_UPSTREAM else {}
+        reference = self._record(resource.model, merge, renamed)
+        self.components[name_of(resource.model)][GVK] = [gvk_of(resource)]
+        return reference
+
+    def of_list(self, resource: Resource) -> Json:
+        """A reference to a list of the kind."""
+        name = f"{name_of(resource.model)}List"
+        self.components[name] = {
+            "type": "object",
+            "description": f"A list of objects of the kind {resource.kind}.",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": {"$ref": self._reference("io.orch.meta.ListMeta")},
+                "items": {"type": "array", "items": self.of_kind(resource)},
+            },
+            GVK: [{**gvk_of(resource), "kind": f"{resource.kind}List"}],
+        }
+        self.components.setdefault("io.orch.meta.ListMeta", _LIST_META)
+        return {"$ref": self._reference(name)}
+
+    def plain(self, name: str, schema: Json) -> Json:
+        """A reference to a component that is made by hand."""
+        self.components.setdefault(name, schema)
+        return {"$ref": self._reference(name)}
+
+    def _reference(self, name: str) -> str:
+        return f"{self._prefix}{name}"
+
+    def _record(
+        self, model: type[WireModel], merge: Merge, renamed: Mapping[str, str] | None = None
+    ) -> Json:
+        name = name_of(model)
+        if name not in self.components:
+            self.components[name] = {}  # a record may contain itself
+            self.components[name] = self._component(model, merge, renamed or {})
+        return {"$ref": self._reference(name)}
+
+    def _component(self, model: type[WireModel], merge: Merge, renamed: Mapping[str, str]) -> Json:
+        own_to_theirs = {own: theirs for theirs, own in renamed.items()}
+        properties = {}
+        for name, shape in shapes_of(model).items():
+            schema = self._field(shape, merge.of(name), renamed)
+            properties[own_to_theirs.get(name, name)] = schema
+        beyond = fields_beyond(model)
+        for name in beyond or ():
+            properties.setdefault(name, self._beyond(merge.of(name)))
+        component: Json = {"type": "object", "properties": properties}
+        required = [n for n, field in model.model_fields.items() if field.is_required()]
+        if required:
+            component["required"] = required
+        if beyond is None:
+            component[PRESERVE] = True
+        text = model.__doc__ if "__doc__" in vars(model) else None
+        if text and model is not ApiObject:
+            component["description"] = inspect.cleandoc(text)
+        return component
+
+    def _field(self, shape: Shape, merge: Merge, renamed: Mapping[str, str]) -> Json:
+        if shape.kind == "record" and shape.model:
+            return {"allOf": [self._record(shape.model, merge, renamed)]}
+        if shape.kind == "array":
+            items = shape.item or ANY
+            if items.kind == "record" and items.model:
+                described: Json = self._record(items.model, merge, renamed)
+            else:
+                described = self._field(items, Merge(), renamed)
+            return {"type": "array", "items": described, **_merging(merge)}
+        if shape.kind == "map":
+            values = self._field(shape.item or ANY, Merge(), renamed)
+            return {"type": "object", "additionalProperties": values}
+        return _scalar(shape)
+
+    def _beyond(self, merge: Merge) -> Json:
+        if merge.merges_lists:
+            return {"type": "array", "items": {PRESERVE: True}, **_merging(merge)}
+        return {PRESERVE: True}
+
+
+def name_of(model: type[WireModel]) -> str:
+    """The component's name: that of the record and where it belongs."""
+    return f"io.orch.{model.__module__.rpartition('.')[2]}.{model.__name__}"
+
+
+def gvk_of(resource: Resource) -> dict[str, str]:
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+
+
+def _scalar(shape: Shape) -> Json:
+    if shape.kind == INT_OR_STRING:
+        return {"format": INT_OR_STRING, "oneOf": [{"type": "integer"}, {"type": "string"}]}
+    if shape is ANY or shape.kind == "any":
+        return {PRESERVE: True}
+    schema: Json = {"type": shape.kind}
+    if shape.kind in _FORMATS:
+        schema["format"] = _FORMATS[shape.kind]
+    if shape.choices:
+        schema["enum"] = list(shape.choices)
+    return schema
+
+
+def _merging(merge: Merge) -> Json:
+    """What a strategic merge patch does with a list."""
+    if merge.merge_key:
+        return {
+            "x-kubernetes-patch-merge-key": merge.merge_key,
+            "x-kubernetes-patch-strategy": "merge",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": [merge.merge_key],
+        }
+    if merge.merge_set:
+        return {"x-kubernetes-patch-strategy": "merge", "x-kubernetes-list-type": "set"}
+    return {"x-kubernetes-list-type": "atomic"}
+
+
+_LIST_META: Json = {
+    "type": "object",
+    "description": "How much of a list this is, and at which version it was read.",
+    "properties": {
+        "resourceVersion": {"type": "string"},
+        "continue": {"type": "string"},
+        "remainingItemCount": {"type": "integer", "format": "int64"},
+    },
+}

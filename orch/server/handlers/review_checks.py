@@ -1,0 +1,210 @@
+"""Is a review well formed, and which request does it ask about? Pure.
+
+Rules as apiserver §2: exactly one kind of attributes; a selector that cannot be understood never
+fails the review, it is left out of the question and noted in the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from orch.server.request.attributes import RequestInfo
+from orch.server.strategy import causes
+from orch.wire.errors import Cause
+from orch.wire.records.authorization import (
+    NonResourceAttributes,
+    ResourceAttributes,
+    SelectorAttributes,
+    SelectorRequirement,
+    SelfSubjectAccessReviewSpec,
+    SubjectAccessReviewSpec,
+)
+from orch.wire.selectors import parse_field_selector, parse_label_selector
+from orch.wire.validation import qualified_name_problems
+
+RESOURCE = "spec.resourceAuthorizationAttributes"
+NON_RESOURCE = "spec.nonResourceAuthorizationAttributes"
+_NO_VALUES = ("Exists", "DoesNotExist")
+
+
+def metadata_causes(metadata: Mapping[str, Any], *, allowed: Sequence[str] = ()) -> Iterator[Cause]:
+    """A review has no metadata of its own; `allowed` are fields its URL says as well."""
+    said = {key: value for key, value in metadata.items() if value}
+    if said.keys() - {"managedFields", *allowed}:
+        yield causes.invalid_value("metadata", said, "must be empty")
+
+
+def attribute_causes(spec: SelfSubjectAccessReviewSpec) -> Iterator[Cause]:
+    resource = spec.resourceAuthorizationAttributes
+    non_resource = spec.nonResourceAuthorizationAttributes
+    if resource is not None and non_resource is not None:
+        yield causes.invalid_value(
+            NON_RESOURCE,
+            non_resource.to_wire(),
+            "cannot be specified in combination with resourceAuthorizationAttributes",
+        )
+    if resource is None and non_resource is None:
+        text = (
+            "exactly one of nonResourceAuthorizationAttributes or "
+            "resourceAuthorizationAttributes must be specified"
+        )
+        yield causes.invalid_value(RESOURCE, None, text)
+    if resource is not None:
+        yield from _selector_causes(resource.fieldSelector, f"{RESOURCE}.fieldSelector", _field_key)
+        yield from _selector_causes(resource.labelSelector, f"{RESOURCE}.labelSelector", _label_key)
+
+
+def subject_causes(spec: SubjectAccessReviewSpec) -> Iterator[Cause]:
+    if not spec.user and not spec.groups:
+        yield causes.invalid_value(
+            "spec.user", spec.user, "at least one of user or group must be specified"
+        )
+
+
+def local_causes(
+    spec: SubjectAccessReviewSpec, namespace_names: Collection[str]
+) -> Iterator[Cause]:
+    """A local review is about resources of the namespace it is made in, by any of its names."""
+    if spec.nonResourceAuthorizationAttributes is not None:
+        yield causes.invalid_value(
+            NON_RESOURCE,
+            spec.nonResourceAuthorizationAttributes.to_wire(),
+            "disallowed on this kind of request",
+        )
+    resource = spec.resourceAuthorizationAttributes
+    if resource is not None and resource.namespace not in namespace_names:
+        yield causes.invalid_value(
+            f"{RESOURCE}.namespace", resource.namespace, "must match metadata.namespace"
+        )
+
+
+def _field_key(key: str) -> Sequence[str]:
+    return ()
+
+
+def _label_key(key: str) -> Sequence[str]:
+    return qualified_name_problems(key)
+
+
+def _selector_causes(
+    selector: SelectorAttributes | None, path: str, key_problems: Any
+) -> Iterator[Cause]:
+    if selector is None:
+        return
+    if selector.rawSelector and selector.requirements:
+        yield causes.invalid_value(
+            f"{path}.rawSelector", selector.rawSelector, "may not be specified at the same time"
+        )
+    if not selector.rawSelector and not selector.requirements:
+        yield causes.required(f"{path}.requirements", "when specified, it must not be empty")
+    for index, requirement in enumerate(selector.requirements):
+        at = f"{path}.requirements[{index}]"
+        if not requirement.key:
+            yield causes.required(f"{at}.key", "must be specified")
+        for problem in key_problems(requirement.key):
+            yield causes.invalid_value(f"{at}.key", requirement.key, problem)
+        yield from _value_causes(requirement, at)
+
+
+def _value_causes(requirement: SelectorRequirement, at: str) -> Iterator[Cause]:
+    if requirement.operator in ("In", "NotIn") and not requirement.values:
+        yield causes.required(
+            f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"
+        )
+    if requirement.operator in _NO_VALUES and requirement.values:
+        yield causes.forbidden(
+            f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        )
+
+
+def request_of(spec: SelfSubjectAccessReviewSpec) -> tuple[RequestInfo, str]:
+    """The request a valid spec asks about, and a note on what of it was left out ("": nothing)."""
+    if spec.nonResourceAuthorizationAttributes is not None:
+        return _path_request(spec.nonResourceAuthorizationAttributes), ""
+    if spec.resourceAuthorizationAttributes is None:
+        raise AssertionError("the spec was not checked")
+    return _resource_request(spec.resourceAuthorizationAttributes)
+
+
+def _path_request(asked: NonResourceAttributes) -> RequestInfo:
+    return RequestInfo(asked.verb, asked.path)
+
+
+def _resource_request(asked: ResourceAttributes) -> tuple[RequestInfo, str]:
+    fields, field_note = _field_selector(asked.fieldSelector)
+    labels, label_note = _label_selector(asked.labelSelector)
+    info = RequestInfo(
+        verb=asked.verb,
+        path="",
+        is_resource=True,
+        group=asked.group,
+        version=asked.version or "*",
+        namespace=asked.namespace,
+        resource=asked.resource,
+        name=asked.name,
+        subresource=asked.subresource,
+        field_selector=fields,
+        label_selector=labels,
+    )
+    return info, "; ".join(note for note in (field_note, label_note) if note)
+
+
+def _field_selector(selector: SelectorAttributes | None) -> tuple[str, str]:
+    """As a query parameter, and what was ignored."""
+    if selector is None:
+        return "", ""
+    if not selector.requirements:
+        return _raw(selector.rawSelector, parse_field_selector, "fieldSelector")
+    terms = [_field_term(requirement) for requirement in selector.requirements]
+    return ",".join(filter(None, terms)), _ignored(terms, "fieldSelector")
+
+
+def _field_term(requirement: SelectorRequirement) -> str:
+    """ "" for what a field selector cannot say."""
+    sign = {"In": "=", "NotIn": "!="}.get(requirement.operator)
+    if sign is None or len(requirement.values) != 1:
+        return ""
+    value = requirement.values[0]
+    for special in ("\\", ",", "="):
+        value = value.replace(special, f"\\{special}")
+    return f"{requirement.key}{sign}{value}"
+
+
+def _label_selector(selector: SelectorAttributes | None) -> tuple[str, str]:
+    if selector is None:
+        return "", ""
+    if not selector.requirements:
+        return _raw(selector.rawSelector, parse_label_selector, "labelSelector")
+    terms = [_label_term(requirement) for requirement in selector.requirements]
+    return ",".join(filter(None, terms)), _ignored(terms, "labelSelector")
+
+
+def _label_term(requirement: SelectorRequirement) -> str:
+    key, values = requirement.key, ",".join(requirement.values)
+    term = {
+        "In": f"{key} in ({values})",
+        "NotIn": f"{key} notin ({values})",
+        "Exists": key,
+        "DoesNotExist": f"!{key}",
+    }.get(requirement.operator, "")
+    return "" if _problem(term, parse_label_selector) else term
+
+
+def _raw(text: str, parse: Any, name: str) -> tuple[str, str]:
+    problem = _problem(text, parse)
+    return ("", f"{name} ignored due to parse error: {problem}") if problem else (text, "")
+
+
+def _problem(text: str, parse: Any) -> str:
+    try:
+        parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _ignored(terms: Sequence[str], name: str) -> str:
+    if all(terms):
+        return ""
+    return f"{name} {'partially' if any(terms) else 'fully'} ignored: unsupported requirements"

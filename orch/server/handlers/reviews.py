@@ -1,0 +1,180 @@
+"""The reviews: questions about access and identity, answered by the very authorizer of requests.
+
+A review is created like an object and comes back filled (201); nothing is stored. What it asks is
+read by `reviewcheck`; who may ask is decided at the gate like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from orch.component.process.clock import Now
+from orch.server.authz.authorizer import Authorizer
+from orch.server.handlers import answer, review_checks
+from orch.server.handlers.call import Call, read_object
+from orch.server.objects import metadata, options, validation
+from orch.server.objects.document import Document
+from orch.server.storage.base import Stored
+from orch.wire import times
+from orch.wire.errors import Cause, bad_request
+from orch.wire.records import aliases
+from orch.wire.records.authentication import (
+    Identity,
+    SelfSubjectReviewStatus,
+    TokenReview,
+    TokenReviewStatus,
+    user_info,
+)
+from orch.wire.records.authorization import (
+    LocalSubjectAccessReview,
+    SelfSubjectAccessReview,
+    SelfSubjectAccessReviewSpec,
+    SelfSubjectRulesReview,
+    SubjectAccessReview,
+    SubjectAccessReviewSpec,
+    SubjectRulesReviewStatus,
+)
+from orch.wire.records.kinds import (
+    LOCAL_ACCESS_REVIEWS,
+    SELF_ACCESS_REVIEWS,
+    SELF_REVIEWS,
+    SELF_RULES_REVIEWS,
+    SUBJECT_ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+)
+
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
+# The call, its body, and the body's record → the status, as JSON data.
+Answer = Callable[[Call, Document, Any], Awaitable[dict[str, Any]]]
+# Whose token is this, for one of these audiences (none: this server)? What the status says.
+TokenReviewer = Callable[[str, Sequence[str]], Awaitable[TokenReviewStatus]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reviews:
+    """`handlers` is what the application serves them by."""
+
+    authorizer: Authorizer
+    review_token: TokenReviewer
+    now: Now
+
+    def handlers(self) -> Mapping[tuple[str, str], Handler]:
+        """By plural and subresource."""
+        handlers: Mapping[str, Answer] = {
+            SUBJECT_ACCESS_REVIEWS.plural: self._subject_access,
+            LOCAL_ACCESS_REVIEWS.plural: self._local_access,
+            SELF_ACCESS_REVIEWS.plural: self._self_access,
+            SELF_RULES_REVIEWS.plural: self._self_rules,
+            TOKEN_REVIEWS.plural: self._token,
+            SELF_REVIEWS.plural: self._self,
+        }
+        return {(plural, ""): self._answering(handle) for plural, handle in handlers.items()}
+
+    def _answering(self, handle: Answer) -> Handler:
+        """Read the review, have it answered, send it back with its status."""
+
+        async def respond(call: Call) -> web.Response:
+            wanted = options.parse_write_options(call.request.query)
+            document, warnings = await read_object(call, wanted)
+            metadata.fit_to_endpoint(call.strategy.resource, call.info.namespace, document)
+            record = validation.check_shape(call.strategy, document)
+            document["status"] = await handle(call, document, record)
+            stored = Stored("", 0, orjson.dumps(document))
+            rendering = answer.rendering_of(call, self.now())
+            return answer.answer_object(call, rendering, stored, status=201, warnings=warnings)
+
+        return respond
+
+    async def _subject_access(
+        self, call: Call, document: Document, review: SubjectAccessReview
+    ) -> dict[str, Any]:
+        spec = review.spec
+        found = [
+            *review_checks.metadata_causes(document["metadata"]),
+            *review_checks.attribute_causes(spec),
+            *review_checks.subject_causes(spec),
+        ]
+        _require(call, found)
+        return self._status(_subject_of(spec), spec)
+
+    async def _local_access(
+        self, call: Call, document: Document, review: LocalSubjectAccessReview
+    ) -> dict[str, Any]:
+        spec = review.spec
+        namespace = document["metadata"]["namespace"]
+        # Of groups that have one name only a namespace is asked about as it is called.
+        known_as = aliases.names_of_namespace(namespace) if call.info.alias else (namespace,)
+        found = [
+            *review_checks.metadata_causes(document["metadata"], allowed=("namespace",)),
+            *review_checks.attribute_causes(spec),
+            *review_checks.subject_causes(spec),
+            *review_checks.local_causes(spec, known_as),
+        ]
+        _require(call, found)
+        return self._status(_subject_of(spec), spec)
+
+    async def _self_access(
+        self, call: Call, document: Document, review: SelfSubjectAccessReview
+    ) -> dict[str, Any]:
+        spec = review.spec
+        found = [
+            *review_checks.metadata_causes(document["metadata"]),
+            *review_checks.attribute_causes(spec),
+        ]
+        _require(call, found)
+        return self._status(call.identity, spec)
+
+    async def _self_rules(
+        self, call: Call, document: Document, review: SelfSubjectRulesReview
+    ) -> dict[str, Any]:
+        namespace = review.spec.namespace
+        if not namespace:
+            raise bad_request("no namespace on request")
+        rules = self.authorizer.rules(call.identity, namespace)
+        document["spec"] = {}
+        status = SubjectRulesReviewStatus(
+            resourceRules=list(rules.resources),
+            nonResourceRules=list(rules.paths),
+            incomplete=rules.incomplete,
+            evaluationError=", ".join(rules.errors) or None,
+        )
+        return status.to_wire()
+
+    async def _token(self, call: Call, document: Document, review: TokenReview) -> dict[str, Any]:
+        spec = review.spec
+        _require(call, list(review_checks.metadata_causes(document["metadata"])))
+        if not spec.token:
+            raise bad_request("token is required for TokenReview in authentication")
+        return (await self.review_token(spec.token, spec.audiences)).to_wire()
+
+    async def _self(self, call: Call, document: Document, _review: Any) -> dict[str, Any]:
+        document["metadata"] = {"creationTimestamp": times.format_time(self.now())}
+        return SelfSubjectReviewStatus(userInfo=user_info(call.identity)).to_wire()
+
+    def _status(self, identity: Identity, spec: SelfSubjectAccessReviewSpec) -> dict[str, Any]:
+        """A `SubjectAccessReviewStatus`; written down directly, for there are many of these."""
+        info, note = review_checks.request_of(spec)
+        decision = self.authorizer.decide(identity, info)
+        status: dict[str, Any] = {"allowed": decision.allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        if note:
+            status["evaluationError"] = note
+        return status
+
+
+def _require(call: Call, found: Iterable[Cause]) -> None:
+    """ApiError 422 with the causes found, if any; a review has no name."""
+    listed = tuple(found)
+    if listed:
+        raise validation.refusal(call.strategy, "", listed)
+
+
+def _subject_of(spec: SubjectAccessReviewSpec) -> Identity:
+    extra = {key: tuple(values) for key, values in spec.extra.items()}
+    return Identity(spec.user, tuple(spec.groups), spec.uid, extra)

@@ -1,0 +1,176 @@
+"""`serviceaccounts/token`: a token for an account, made on request and kept nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from aiohttp import web
+from pydantic import ValidationError
+
+from orch.server.authn.tokens import Bound
+from orch.server.handlers import answer
+from orch.server.handlers.call import Call, read_document
+from orch.server.objects import metadata, options, validation
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import Document, decode, key_of
+from orch.server.storage.base import Stored
+from orch.server.strategy import causes
+from orch.wire import errors, times
+from orch.wire.errors import Cause, bad_request, invalid
+from orch.wire.names import AUTHENTICATION_GROUP
+from orch.wire.records.authentication import TokenRequest, TokenRequestSpec, node_name_of
+from orch.wire.records.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
+
+if TYPE_CHECKING:
+    from orch.server.authn.service_account_tokens import AccountTokens
+
+DEFAULT_S, MIN_S, MAX_S = 3600, 600, 2**32
+# The group that clients of the reference have compiled in; answered as it was asked.
+_API_VERSIONS = (f"{AUTHENTICATION_GROUP}/v1", "authentication.k8s.io/v1")
+_BINDABLE: dict[str, Resource] = {"Pod": PODS, "Secret": SECRETS, "Node": NODES}
+
+
+class TokenRequests:
+    """`handle` is the connector of the subresource."""
+
+    def __init__(
+        self, backend: Backend, tokens: AccountTokens | None, audiences: tuple[str, ...]
+    ) -> None:
+        self._backend = backend
+        self._tokens = tokens
+        self._audiences = audiences
+
+    async def handle(self, call: Call) -> web.Response:
+        """ApiError 404, 409 when what it is bound to is another now, 422, 503 without a key."""
+        if call.info.verb != "create":
+            raise web.HTTPMethodNotAllowed(call.request.method, ("POST",))
+        wanted = options.parse_write_options(call.request.query)
+        document = await read_document(call)
+        request = _fitted(document, call)
+        found = tuple(_causes(request.spec))
+        if found:
+            raise invalid("TokenRequest", call.info.name, found, AUTHENTICATION_GROUP)
+        account = decode(self._backend.find(call.target()))
+        bound = self._bound(account, request.spec, call.info.namespace)
+        _restrict(call, bound, request.spec)
+        if self._tokens is None or not self._tokens.can_sign:
+            raise errors.service_unavailable(
+                "no tokens are issued: the server runs without --service-account-signing-key-file"
+            )
+        granted = self._granted(request.spec)
+        document["spec"] = granted.to_wire()
+        document["status"] = self._status(self._tokens, bound, granted, dry_run=wanted.dry_run)
+        body = orjson.dumps(document)
+        rendering = answer.rendering_of(call, self._backend.now())
+        return answer.answer(call, rendering, body, status=201)
+
+    def _granted(self, spec: TokenRequestSpec) -> TokenRequestSpec:
+        """With what was not asked for as it will be: clients tell from it when to ask anew."""
+        return spec.model_copy(
+            update={
+                "audiences": spec.audiences or list(self._audiences),
+                "expirationSeconds": spec.expirationSeconds or DEFAULT_S,
+            }
+        )
+
+    def _status(
+        self, tokens: AccountTokens, bound: Bound, spec: TokenRequestSpec, *, dry_run: bool
+    ) -> Document:
+        lifetime = timedelta(seconds=spec.expirationSeconds or DEFAULT_S)
+        expires = times.format_time(self._backend.now() + lifetime)
+        if dry_run:
+            return {"token": "", "expirationTimestamp": expires}
+        token = tokens.sign(bound, spec.audiences, lifetime)
+        return {"token": token, "expirationTimestamp": expires}
+
+    def _bound(self, account: Document, spec: TokenRequestSpec, namespace: str) -> Bound:
+        own = account["metadata"]
+        reference = spec.boundObjectRef
+        if reference is None:
+            return Bound(namespace, own["name"], own["uid"])
+        resource = _BINDABLE[reference.kind or ""]
+        stored = self._find(resource, namespace, reference.name or "")
+        target = decode(stored)
+        uid = target["metadata"]["uid"]
+        if reference.uid and reference.uid != uid:
+            raise errors.conflict(
+                resource.plural,
+                reference.name or "",
+                f"the UID in the bound object reference ({reference.uid}) does not match the UID"
+                f" in record ({uid})",
+            )
+        objects = [(resource.singular, target["metadata"]["name"], uid)]
+        if resource is PODS:
+            objects += self._pod_extras(target, own["name"])
+        return Bound(namespace, own["name"], own["uid"], tuple(objects))
+
+    def _pod_extras(self, pod: Document, account: str) -> Iterator[tuple[str, str, str]]:
+        """The node a pod runs on; ApiError 400 when the pod runs as another account."""
+        spec = pod.get("spec") or {}
+        if (spec.get("serviceAccountName") or "default") != account:
+            raise bad_request(
+                f"cannot bind token for serviceaccount {account!r} to a pod of another account"
+            )
+        node = spec.get("nodeName") or ""
+        stored = self._backend.storage.get(key_of(NODES, "", node)) if node else None
+        if stored is not None:
+            yield "node", node, decode(stored)["metadata"]["uid"]
+
+    def _find(self, resource: Resource, namespace: str, name: str) -> Stored:
+        stored = self._backend.storage.get(key_of(resource, namespace, name))
+        if stored is None:
+            raise errors.not_found(resource.plural, name)
+        return stored
+
+
+def _fitted(document: Document, call: Call) -> TokenRequest:
+    """ApiError 400 unless it is a TokenRequest for this account."""
+    metadata.fit_to_kind("TokenRequest", _API_VERSIONS, document)
+    record: Any = document.setdefault("metadata", {})
+    if not isinstance(record, dict):
+        raise bad_request("metadata: must be an object")
+    metadata.fit_to_name(call.info.name, document)
+    if record.setdefault("namespace", call.info.namespace) != call.info.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    try:
+        return TokenRequest.model_validate(document, strict=True)
+    except ValidationError as error:
+        problems = validation.shape_problems(error)
+        raise bad_request(f"TokenRequest cannot be handled: {problems}") from None
+
+
+def _restrict(call: Call, bound: Bound, spec: TokenRequestSpec) -> None:
+    """ApiError 403 unless a node asks for a token of one of its own pods, known by its uid."""
+    node = node_name_of(call.identity)
+    if node is None:
+        return
+    kinds = {kind: name for kind, name, _ in bound.objects}
+    reference = spec.boundObjectRef
+    if "pod" not in kinds or kinds.get("node") != node or not (reference and reference.uid):
+        raise errors.forbidden(
+            f'serviceaccounts "{call.info.name}" is forbidden: node "{node}" may only ask for'
+            " tokens bound to a pod that is bound to it, with the uid of the pod",
+            name=call.info.name,
+            kind=SERVICE_ACCOUNTS.plural,
+        )
+
+
+def _causes(spec: TokenRequestSpec) -> Iterator[Cause]:
+    seconds = spec.expirationSeconds
+    path = "spec.expirationSeconds"
+    if seconds is not None and seconds < MIN_S:
+        text = "may not specify a duration less than 10 minutes"
+        yield causes.invalid_value(path, seconds, text)
+    if seconds is not None and seconds > MAX_S:
+        text = "may not specify a duration larger than 2^32 seconds"
+        yield causes.invalid_value(path, seconds, text)
+    reference = spec.boundObjectRef
+    if reference is not None and reference.kind not in _BINDABLE:
+        yield causes.not_supported(
+            "spec.boundObjectRef.kind", reference.kind or "", tuple(_BINDABLE)
+        )

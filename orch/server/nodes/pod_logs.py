@@ -1,0 +1,118 @@
+"""`pods/{pod}/log`: a container's log, fetched from the agent of the pod's node and handed on.
+
+The options are checked here, so that a mistake is answered in the same words wherever the pod
+runs; the log itself is streamed untouched. What the agent refuses becomes a Status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from aiohttp import web
+
+from orch.client import answers
+from orch.server.handlers.call import Call
+from orch.server.nodes.proxy import NodeProxy, hand_on
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import Document, decode
+from orch.server.request.attributes import is_true
+from orch.server.strategy import causes
+from orch.server.strategy.pods import node_of
+from orch.wire.errors import ApiError, Cause, bad_request, invalid
+from orch.wire.times import parse_time
+
+_LISTS = ("containers", "initContainers", "ephemeralContainers")
+_SWITCHES = ("follow", "previous", "timestamps")
+_NUMBERS = {"sinceSeconds": 1, "tailLines": 0, "limitBytes": 1}  # with the least they may be
+_REASONS = {400: "BadRequest", 404: "NotFound"}
+_REFUSAL_MAX_BYTES = 64 * 1024
+
+
+class PodLogs:
+    """`handle` is the connector of `pods/log`."""
+
+    def __init__(self, backend: Backend, proxy: NodeProxy) -> None:
+        self._backend = backend
+        self._proxy = proxy
+
+    async def handle(self, call: Call) -> web.StreamResponse:
+        """ApiError 400, 404, 422, and 503 when the agent is out of reach."""
+        if call.info.verb != "get":
+            raise web.HTTPMethodNotAllowed(call.request.method, ("GET",))
+        query = log_query(call.info.name, call.request.query)
+        pod = decode(self._backend.find(call.target()))
+        container = container_of(pod, call.request.query.get("container", ""))
+        node = node_of(pod)
+        if not node:
+            return web.Response(text="")  # it has said nothing yet
+        place = "/".join(quote(p) for p in (call.info.namespace, call.info.name, container))
+        path = f"/containerLogs/{place}" + (f"?{query}" if query else "")
+        async with await self._proxy.ask(node, path) as upstream:
+            if upstream.status != 200:
+                raise await _refusal(upstream)
+            return await hand_on(call.request, upstream)
+
+
+def log_query(pod: str, query: Mapping[str, str]) -> str:
+    """The options as the agent takes them, encoded; ApiError 422 for what they cannot be."""
+    found = tuple(_option_causes(query))
+    if found:
+        raise invalid("PodLogOptions", pod, found)
+    wanted = {name: "true" for name in _SWITCHES if is_true(query.get(name))}
+    for name in (*_NUMBERS, "sinceTime"):
+        if query.get(name):
+            wanted[name] = query[name]
+    return urlencode(wanted)
+
+
+def _option_causes(query: Mapping[str, str]) -> Iterator[Cause]:
+    for name, least in _NUMBERS.items():
+        text = query.get(name, "")
+        if text and not _is_at_least(text, least):
+            yield causes.invalid_value(name, text, f"must be a whole number of at least {least}")
+    since = query.get("sinceTime", "")
+    if since and query.get("sinceSeconds"):
+        yield causes.forbidden("sinceSeconds", "at most one of sinceTime or sinceSeconds")
+    if since and not _is_time(since):
+        yield causes.invalid_value("sinceTime", since, "must be an RFC 3339 time")
+
+
+def _is_at_least(text: str, least: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least
+
+
+def _is_time(text: str) -> bool:
+    try:
+        parse_time(text)
+    except ValueError:
+        return False
+    return True
+
+
+def container_of(pod: Document, asked: str) -> str:
+    """The container that is meant: the one asked for, or the only one; ApiError 400."""
+    name = pod["metadata"]["name"]
+    spec = pod.get("spec") or {}
+    known: list[str] = [one["name"] for part in _LISTS for one in spec.get(part) or ()]
+    if asked:
+        if asked not in known:
+            raise bad_request(f"container {asked} is not valid for pod {name}")
+        return asked
+    first: Sequence[str] = [one["name"] for one in spec.get("containers") or ()]
+    if len(known) == 1:
+        return known[0]
+    text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(first)}]"
+    others = [one for one in known if one not in first]
+    raise bad_request(
+        text + (f" or one of the init containers: [{' '.join(others)}]" if others else "")
+    )
+
+
+async def _refusal(upstream: aiohttp.ClientResponse) -> ApiError:
+    body = await answers.beginning(upstream, _REFUSAL_MAX_BYTES)
+    text = body.decode(errors="replace").strip() or f"the node's agent answered {upstream.status}"
+    if upstream.status in _REASONS:
+        return ApiError(upstream.status, _REASONS[upstream.status], text)
+    return ApiError(500, "InternalError", f"the node's agent answered {upstream.status}: {text}")

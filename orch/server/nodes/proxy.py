@@ -1,0 +1,311 @@
+"""`nodes/{node}/proxy/…`: requests handed on to a node's agent, answers handed back, both streamed.
+
+The agent is reached over TLS it must prove itself on: its certificate comes from the agents' CA
+and names the node. The server shows its own client certificate; the caller's credentials go no
+further than here. Redirects are handed back, never followed; upgrades are refused.
+
+What the server shows node agents and verifies them by, as its files are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from orch.client.resolver import Resolver
+from orch.component import tls
+from orch.component.http import tcp
+from orch.component.http.connection import Connection
+from orch.component.process.daemon import SetupError
+from orch.component.tls import Renewable, TlsFiles, TlsRenewal
+from orch.server.controllers.namespaces import SELF
+from orch.server.handlers.call import Call
+from orch.server.nodes import address as nodes_address
+from orch.server.nodes.address import AgentEndpoint, ProxyId
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.document import decode
+from orch.server.strategy import nodes
+from orch.wire.errors import ApiError, bad_request, service_unavailable
+
+CONNECT_TIMEOUT_S = 10.0
+HEADERS_TIMEOUT_S = 300.0  # an agent may work long on a checkpoint before it answers
+_GONE_CHECK_S = 15.0  # an idle answer notices within this that its client has left
+_HOP_BY_HOP = (
+    "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+    "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Expect",
+)  # fmt: skip
+_CREDENTIALS = ("Authorization", "Cookie")
+_IDENTITY_PREFIXES = ("impersonate-", "x-remote-", "x-forwarded-")
+_SET_BY_CLIENT_LIBRARY = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+
+
+@dataclass(slots=True)
+class NodeProxy:
+    """`handle` is the connector of `nodes/proxy`; `close` lets go of kept connections."""
+
+    backend: Backend
+    tls: ssl.SSLContext | None
+    allow_local: bool = False
+    name: str = field(default="node proxy", init=False)
+    _resolver: Resolver = field(default_factory=Resolver, init=False)
+    _session: aiohttp.ClientSession | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
+
+    async def handle(self, call: Call) -> web.StreamResponse:
+        """ApiError 400, 404, 503; whatever the agent answers is handed back as it is."""
+        request, info = call.request, call.info
+        _refuse_what_is_not_proxied(request)
+        wanted = _parse(info.name)
+        endpoint = self._endpoint(wanted)
+        if not info.rest and request.method in ("GET", "HEAD"):
+            return _to_trailing_slash(request)
+        with _only_for_client(request):
+            return await self._forward(request, wanted, endpoint, info.rest or "/")
+
+    async def ask(self, node: str, path: str) -> aiohttp.ClientResponse:
+        """GET a path (with its query) of a node's agent, for the server itself.
+
+        The caller must close the answer. ApiError 400, 404, 503.
+        """
+        wanted = ProxyId(node)
+        endpoint = self._endpoint(wanted)
+        return await self._request("GET", wanted, endpoint, path)
+
+    def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
+        """Call agents so from now on, over new connections; answers under way go on."""
+        self.tls = context
+
+    async def close(self) -> None:
+        """Answers under way break off; what comes later is refused."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    def _endpoint(self, wanted: ProxyId) -> AgentEndpoint:
+        target = Target(nodes.NODE_STRATEGY, SELF, name=wanted.name)
+        endpoint = nodes_address.endpoint_of(decode(self.backend.find(target)), wanted)
+        if endpoint is None:
+            raise service_unavailable(
+                f'error trying to reach service: node "{wanted.name}" has not reported an address'
+            )
+        return endpoint
+
+    async def _forward(
+        self, request: web.Request, wanted: ProxyId, endpoint: AgentEndpoint, path: str
+    ) -> web.StreamResponse:
+        if request.query_string:
+            path += f"?{request.rel_url.raw_query_string}"
+        body = request.content if request.body_exists else None
+        headers = _forwarded_headers(request)
+        async with await self._request(
+            request.method, wanted, endpoint, path, data=body, headers=headers
+        ) as upstream:
+            return await hand_on(request, upstream)
+
+    async def _request(
+        self, method: str, wanted: ProxyId, endpoint: AgentEndpoint, path: str, **sent: Any
+    ) -> aiohttp.ClientResponse:
+        address = await self._resolve(endpoint)
+        host = f"[{address}]" if ":" in address else address
+        secure = endpoint.scheme == "https"
+        if secure and self.tls is None:
+            raise service_unavailable(
+                "error trying to reach service: this server has no CA to verify node agents with;"
+                " start it with --nodeagent-certificate-authority"
+            )
+        limit = asyncio.timeout(HEADERS_TIMEOUT_S)
+        try:
+            async with limit:
+                return await self._client().request(
+                    method,
+                    URL(f"{endpoint.scheme}://{host}:{endpoint.port}{path}", encoded=True),
+                    skip_auto_headers=_SET_BY_CLIENT_LIBRARY,
+                    allow_redirects=False,
+                    ssl=self.tls if secure and self.tls is not None else True,
+                    server_hostname=wanted.name if secure else None,
+                    **sent,
+                )
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if limit.expired():
+                text = f"it did not begin to answer within {HEADERS_TIMEOUT_S:g} s"
+                raise _unreachable(wanted, TimeoutError(text)) from error
+            raise _unreachable(wanted, error) from error
+
+    async def _resolve(self, endpoint: AgentEndpoint) -> str:
+        """An address that may be called; resolved here, so that what was checked is called."""
+        addresses = [endpoint.host]
+        if not nodes_address.is_address(endpoint.host):
+            addresses = await self._look_up(endpoint)
+        for address in addresses:
+            if nodes_address.is_allowed(address, allow_local=self.allow_local):
+                return address
+        raise bad_request(
+            f"address not allowed: {', '.join(addresses)} (loopback and link-local nodes need"
+            " --node-proxy-allow-loopback)"
+        )
+
+    async def _look_up(self, endpoint: AgentEndpoint) -> list[str]:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                found = await self._resolver.resolve(endpoint.host, endpoint.port, socket.AF_UNSPEC)
+        except OSError as error:
+            why = error.strerror or f"no answer within {CONNECT_TIMEOUT_S:g} s"
+            raise service_unavailable(
+                f"error trying to reach service: cannot resolve {endpoint.host}: {why}"
+            ) from error
+        return [one["host"] for one in found]
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise service_unavailable("error trying to reach service: this server is stopping")
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=60.0, socket_factory=tcp.make_socket
+                ),
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self._session
+
+
+def _parse(text: str) -> ProxyId:
+    try:
+        return nodes_address.parse_id(text)
+    except ValueError as error:
+        raise bad_request(f"invalid node request: {error}") from None
+
+
+def _refuse_what_is_not_proxied(request: web.Request) -> None:
+    if "dryRun" in request.query:
+        raise bad_request("the dryRun option is not supported by the proxy")
+    if "Upgrade" in request.headers:
+        raise bad_request("upgraded connections are not proxied to nodes")
+
+
+@contextlib.contextmanager
+def _only_for_client(request: web.Request) -> Iterator[None]:
+    """Meanwhile the request ends when its client leaves, whatever its method."""
+    connection = request.protocol
+    if isinstance(connection, Connection):
+        connection.only_for_client = True
+    try:
+        yield
+    finally:
+        if isinstance(connection, Connection):
+            connection.only_for_client = False
+
+
+def _to_trailing_slash(request: web.Request) -> web.Response:
+    query = request.rel_url.raw_query_string
+    location = f"{request.rel_url.raw_path}/" + (f"?{query}" if query else "")
+    return web.Response(status=301, headers={"Location": location})
+
+
+def _forwarded_headers(request: web.Request) -> CIMultiDict[str]:
+    headers = _end_to_end(request.headers)
+    for name in _CREDENTIALS:
+        headers.popall(name, None)
+    for name in list(headers):
+        if name.lower().startswith(_IDENTITY_PREFIXES):
+            headers.popall(name, None)
+    headers["X-Forwarded-Uri"] = request.rel_url.raw_path
+    headers["X-Forwarded-Host"] = request.host
+    headers["X-Forwarded-Proto"] = request.scheme
+    headers["X-Forwarded-For"] = request.remote or "unknown"
+    return headers
+
+
+def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """The headers without those of one connection, also those that Connection names."""
+    kept = CIMultiDict(headers)
+    named = [name.strip() for name in kept.get("Connection", "").split(",") if name.strip()]
+    for name in (*_HOP_BY_HOP, *named):
+        kept.popall(name, None)
+    return kept
+
+
+async def hand_on(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Stream the agent's answer; a break on either side breaks the other, never truncates it."""
+    headers = _end_to_end(upstream.headers)
+    if "Location" in headers:
+        headers["Location"] = _located(request, headers["Location"])
+    response = web.StreamResponse(status=upstream.status, headers=headers)
+    await response.prepare(request)
+    try:
+        while chunk := await _next_chunk(request, upstream):
+            await response.write(chunk)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise ConnectionError(f"the node's answer broke off: {error}") from error
+    await response.write_eof()
+    return response
+
+
+async def _next_chunk(request: web.Request, upstream: aiohttp.ClientResponse) -> bytes:
+    """What the agent sends next, b"" at its end; ConnectionError when the client has left."""
+    while True:
+        try:
+            async with asyncio.timeout(_GONE_CHECK_S):
+                return await upstream.content.readany()
+        except TimeoutError:
+            if request.transport is None or request.transport.is_closing():
+                raise ConnectionError("the client left before the answer ended") from None
+
+
+def _located(request: web.Request, location: str) -> str:
+    """A redirect within the agent, as seen through the proxy; one elsewhere stays as it is."""
+    if not location.startswith("/") or location.startswith("//"):
+        return location
+    before, proxy, _ = request.rel_url.raw_path.partition("/proxy")
+    return f"{before}{proxy}{location}"
+
+
+def _unreachable(wanted: ProxyId, error: Exception) -> ApiError:
+    cause = str(error) or type(error).__name__
+    return service_unavailable(f'error trying to reach service: node "{wanted.name}": {cause}')
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTls:
+    """`ca_file` None: agents cannot be verified, and are not called."""
+
+    ca_file: str | None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        """SetupError names the file that cannot be used."""
+        return None if self.ca_file is None else self._read(self.ca_file)
+
+    def files(self) -> TlsFiles:
+        """As they are now, before the context is made of them."""
+        pair = [file for file in (self.cert_file, self.key_file) if file]
+        return TlsFiles(pair, self.ca_file)
+
+    def renewal(self, user: Renewable, files: TlsFiles) -> TlsRenewal | None:
+        """What looks at the files for `user`; None where no agent is called."""
+        if (ca_file := self.ca_file) is None:
+            return None
+        words = "client certificate", "node agent CA"
+        return TlsRenewal(user, lambda: self._read(ca_file), files, words=words)
+
+    def _read(self, ca_file: str) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=ca_file)
+        except (OSError, ValueError) as error:
+            raise SetupError(f"cannot use the node agent CA {ca_file}: {error}") from error
+        if self.cert_file and self.key_file:
+            tls.load_certificate(context, self.cert_file, self.key_file)
+        return context

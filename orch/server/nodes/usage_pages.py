@@ -1,0 +1,138 @@
+"""`metrics.k8s.io`: the agents asked every 15 s what is used, and the answers served.
+
+Selectors are those of nodes and pods themselves. What no two readings tell of yet is not listed:
+clients say then that metrics are not available.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import aiohttp
+import orjson
+from aiohttp import web
+
+from orch.server.nodes import usage
+from orch.server.nodes.proxy import NodeProxy
+from orch.server.nodes.usage import NODE, Reading, Usage
+from orch.server.objects import list_watch, options
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import Document, decode, prefix_of
+from orch.server.objects.selection import parse_selection
+from orch.server.request import media
+from orch.server.request.attributes import RequestInfo
+from orch.server.request.media import Form
+from orch.server.request_filter import INFO
+from orch.server.strategy import nodes, pods
+from orch.server.strategy.base import Strategy
+from orch.wire.errors import ApiError, not_found
+from orch.wire.records.kinds import NODES
+from orch.wire.records.usage import API_VERSION, GROUP, VERSION
+from orch.wire.tables import tables
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 15.0
+_TIMEOUT_S = 10.0
+_AT_ONCE = 16
+_ROOT = f"/apis/{GROUP}/{VERSION}"
+
+
+class UsagePages:
+    """`refresh` is the step of a loop; `routes` what is served."""
+
+    def __init__(self, backend: Backend, proxy: NodeProxy) -> None:
+        self._backend = backend
+        self._proxy = proxy
+        self._readings: dict[str, Reading] = {}
+        self._usages: dict[str, Mapping[usage.Place, Usage]] = {}
+
+    async def refresh(self) -> None:
+        """Ask every agent once; of one that does not answer nothing is known any more."""
+        names = [
+            s.key.rpartition("/")[2] for s in self._backend.storage.list(prefix_of(NODES)).items
+        ]
+        for gone in self._readings.keys() - set(names):
+            del self._readings[gone]
+            self._usages.pop(gone, None)
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def ask(name: str) -> None:
+            async with turns:
+                await self._read(name)
+
+        await asyncio.gather(*(ask(name) for name in names))
+
+    async def _read(self, node: str) -> None:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                async with await self._proxy.ask(node, "/metrics/resource") as answer:
+                    answer.raise_for_status()
+                    text = (await answer.read()).decode(errors="replace")
+        except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
+            log.debug("node %s does not say what it uses: %s", node, error)
+            self._usages.pop(node, None)
+            return
+        now = usage.parse_page(text)
+        self._usages[node] = usage.usages(self._readings.get(node, Reading()), now)
+        self._readings[node] = now
+
+    def routes(self) -> list[web.RouteDef]:
+        paths = (
+            "nodes",
+            "nodes/{name}",
+            "pods",
+            "namespaces/{ns}/pods",
+            "namespaces/{ns}/pods/{name}",
+        )
+        return [web.get(f"{_ROOT}/{path}", self._handle) for path in paths]
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        info = request[INFO]
+        if info.verb not in ("get", "list"):
+            raise web.HTTPMethodNotAllowed(request.method, ("GET",))
+        kind, strategy = _KINDS[info.resource]
+        records = [one for one in map(self._record, self._selected(strategy, info)) if one]
+        if info.verb == "get" and not records:
+            raise not_found(info.resource, info.name, GROUP)
+        form = media.negotiate(request.headers.get("Accept", ""))
+        body: Any
+        if form.form is Form.TABLE:
+            body = tables.table_of(kind, records, self._backend.now())
+        elif info.verb == "list":
+            body = {
+                "kind": f"{kind}List",
+                "apiVersion": API_VERSION,
+                "metadata": {},
+                "items": records,
+            }
+        else:
+            body = records[0]
+        headers = {"Content-Type": form.content_type, "Cache-Control": "no-cache, private"}
+        return web.Response(body=orjson.dumps(body), headers=headers)
+
+    def _selected(self, strategy: Strategy, info: RequestInfo) -> Iterable[Document]:
+        fields = f"metadata.name={info.name}" if info.verb == "get" else info.field_selector
+        selection = parse_selection(strategy, info.label_selector, fields)
+        everything = options.ListOptions()
+        page = list_watch.list_objects(self._backend, selection, info.namespace, everything)
+        return (decode(stored) for stored in page.items)
+
+    def _record(self, document: Document) -> dict[str, Any] | None:
+        name, now = document["metadata"]["name"], self._backend.now()
+        if document["kind"] == NODES.kind:
+            used = self._usages.get(name, {}).get(NODE)
+            return usage.node_record(document, used, now) if used else None
+        known = self._usages.get(pods.node_of(document), {})
+        namespace = document["metadata"]["namespace"]
+        named = [one["name"] for one in (document.get("spec") or {}).get("containers") or ()]
+        found = {
+            one: known[namespace, name, one] for one in named if (namespace, name, one) in known
+        }
+        return usage.pod_record(document, found, now)
+
+
+_KINDS = {"nodes": ("NodeMetrics", nodes.NODE_STRATEGY), "pods": ("PodMetrics", pods.STRATEGY)}

@@ -1,0 +1,97 @@
+"""What every operation works with, and the object it is about.
+
+`Backend` carries the outside world (storage, clock, random names) so that operations can be tested
+with any; `Target` is the place in the API a request names. Storage's refusals become the API's
+answers here.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from orch.component.process.clock import Now, utc_now
+from orch.server.objects.document import Document, key_of
+from orch.server.storage.base import Storage, Stored
+from orch.server.strategy.base import Strategy
+from orch.wire import errors
+from orch.wire.errors import ApiError
+from orch.wire.records.authentication import Identity
+
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+# No vowels and no digits that look like letters: what is generated spells nothing.
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+
+
+def random_suffix() -> str:
+    return "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
+
+
+def random_uid() -> str:
+    return str(uuid.uuid4())
+
+
+class Target(NamedTuple):
+    """Whose and which object: `name` is "" for a creation, `namespace` for cluster scope."""
+
+    strategy: Strategy
+    identity: Identity
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def key(self) -> str:
+        return key_of(self.strategy.resource, self.namespace, self.name)
+
+    def not_found(self) -> ApiError:
+        resource = self.strategy.resource
+        return errors.not_found(resource.plural, self.name, resource.group)
+
+    def conflict(self, why: str = MODIFIED) -> ApiError:
+        resource = self.strategy.resource
+        return errors.conflict(resource.plural, self.name, why, resource.group)
+
+
+# Called with the target, the new document and the one it replaces before anything is stored;
+# refuses by raising ApiError.
+Admission = Callable[[Target, Document, Document | None], None]
+
+
+# Called with the target and the stored object that is about to be deleted, on every try.
+DeletionAdmission = Callable[[Target, Document], None]
+
+
+def admit_everything(_target: Target, _new: Document, _old: Document | None) -> None:
+    """No further rules."""
+
+
+def admit_every_deletion(_target: Target, _old: Document) -> None:
+    """No further rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """`admit` sees every creation and change with its body, after validation; `admit_deletion`
+    sees what is deleted. Both see the very state that the write then depends on.
+    """
+
+    storage: Storage
+    now: Now = utc_now
+    new_uid: Callable[[], str] = random_uid
+    new_suffix: Callable[[], str] = random_suffix
+    admit: Admission = admit_everything
+    admit_deletion: DeletionAdmission = admit_every_deletion
+
+    def find(self, target: Target) -> Stored:
+        """The object; ApiError 404."""
+        stored = self.storage.get(target.key)
+        if stored is None:
+            raise target.not_found()
+        return stored

@@ -1,0 +1,166 @@
+"""Delete an object, or a collection: at once, with grace, or when its finalizers are gone.
+
+What should happen is decided by `decide`, a pure function of the object and the options; the rest
+carries it out against storage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.document import Document, decode, encode, prefix_of
+from orch.server.objects.options import DeleteOptions
+from orch.server.objects.selection import Selection
+from orch.server.storage.base import KeyMissing, RevisionMismatch, Stored
+from orch.server.strategy import namespaces
+from orch.server.strategy.base import Strategy
+from orch.wire import times
+from orch.wire.errors import ApiError
+from orch.wire.records.kinds import NAMESPACES
+
+_TRIES = 16
+PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+_AT_ONCE = 64  # deletions of a collection that are under way together, so that they share commits
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """`marked` None: remove it now; else the document to store (unchanged: nothing to do)."""
+
+    marked: Document | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The last (or marked) state, and whether the object is gone."""
+
+    stored: Stored
+    gone: bool
+
+
+def decide(
+    strategy: Strategy, document: Document, options: DeleteOptions, now: datetime
+) -> Deletion:
+    """What deleting `document` (left unchanged) means; a propagation policy adds the finalizer
+    by which the object waits for what it owns (see `orch.server.controllers.garbage_collector`).
+    """
+    metadata = dict(document["metadata"])
+    waiting = _propagated(metadata, options.propagation)
+    grace_s = strategy.grace_s(document, options.grace_period_s)
+    held = metadata.get("finalizers") or namespaces.holders_of(strategy.resource, document)
+    if not held and grace_s == 0:
+        return Deletion(None)
+    if metadata.get("deletionTimestamp"):
+        previous_s = metadata.get("deletionGracePeriodSeconds") or 0
+        if grace_s >= previous_s:
+            return Deletion({**document, "metadata": metadata} if waiting else document)
+    metadata["deletionTimestamp"] = times.format_time(now + timedelta(seconds=grace_s))
+    metadata["deletionGracePeriodSeconds"] = grace_s
+    if "generation" in metadata:
+        metadata["generation"] += 1
+    marked = {**document, "metadata": metadata}
+    if strategy.resource is NAMESPACES:
+        marked["status"] = {**(document.get("status") or {}), "phase": "Terminating"}
+    return Deletion(marked)
+
+
+def _propagated(metadata: Document, propagation: str | None) -> bool:
+    """Put the policy's finalizer in the place of the other's; whether that changed anything."""
+    if propagation is None:
+        return False
+    before = metadata.get("finalizers") or []
+    wanted = [name for name in before if name not in PROPAGATION_FINALIZERS.values()]
+    if propagation in PROPAGATION_FINALIZERS:
+        wanted.append(PROPAGATION_FINALIZERS[propagation])
+    if set(wanted) == set(before):
+        return False
+    metadata["finalizers"] = wanted
+    return True
+
+
+async def delete(backend: Backend, target: Target, options: DeleteOptions) -> Deleted:
+    """ApiError 403 (protected), 404, 409 (preconditions)."""
+    if target.strategy.resource is NAMESPACES and target.name in namespaces.PROTECTED:
+        raise ApiError(
+            403,
+            "Forbidden",
+            f'namespaces "{target.name}" is forbidden: this namespace may not be deleted',
+            name=target.name,
+            kind=NAMESPACES.plural,
+        )
+    for _ in range(_TRIES):
+        stored = backend.find(target)
+        document = decode(stored)
+        backend.admit_deletion(target, document)
+        check_preconditions(target, document, options)
+        deletion = decide(target.strategy, document, options, backend.now())
+        try:
+            return await _carry_out(backend, stored, deletion, dry_run=options.dry_run)
+        except KeyMissing:
+            raise target.not_found() from None
+        except RevisionMismatch:
+            continue
+    raise target.conflict()
+
+
+async def delete_collection(
+    backend: Backend, target: Target, selection: Selection, options: DeleteOptions
+) -> list[Deleted]:
+    """Delete what is selected now; what vanishes meanwhile is not an error."""
+    resource = target.strategy.resource
+    items = backend.storage.list(prefix_of(resource, target.namespace)).items
+    targets = [
+        target._replace(namespace=namespace if resource.namespaced else "", name=name)
+        for namespace, name in (_place(stored.key) for stored in items if selection.matches(stored))
+    ]
+    deleted: list[Deleted] = []
+    for start in range(0, len(targets), _AT_ONCE):
+        some = targets[start : start + _AT_ONCE]
+        results = await asyncio.gather(
+            *(delete(backend, one, options) for one in some), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, Deleted):
+                deleted.append(result)
+            elif not (isinstance(result, ApiError) and result.code == 404):
+                raise result
+    return deleted
+
+
+def _place(key: str) -> tuple[str, str]:
+    """Namespace (meaningless for cluster scope) and name in a key."""
+    parts = key.split("/")
+    return parts[-2], parts[-1]
+
+
+def check_preconditions(target: Target, document: Document, options: DeleteOptions) -> None:
+    """ApiError 409 when the caller means another object of that name, or another version."""
+    uid, version = document["metadata"]["uid"], document["metadata"]["resourceVersion"]
+    if options.uid and options.uid != uid:
+        raise target.conflict(
+            f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {uid}"
+        )
+    if options.resource_version and options.resource_version != version:
+        raise target.conflict(
+            "Precondition failed: ResourceVersion in precondition:"
+            f" {options.resource_version}, ResourceVersion in object meta: {version}"
+        )
+
+
+async def _carry_out(
+    backend: Backend, stored: Stored, deletion: Deletion, *, dry_run: bool
+) -> Deleted:
+    if deletion.marked is None:
+        if dry_run:
+            return Deleted(stored, gone=True)
+        return Deleted(await backend.storage.delete(stored.key, stored.revision), gone=True)
+    data = encode(deletion.marked)
+    if data == stored.data:
+        return Deleted(stored, gone=False)
+    if dry_run:
+        return Deleted(Stored(stored.key, stored.revision, data), gone=False)
+    marked = await backend.storage.update(stored.key, data, stored.revision)
+    return Deleted(marked, gone=False)

@@ -1,0 +1,71 @@
+"""Objects as the server keeps them: JSON data while they are worked on, bytes when stored.
+
+Stored bytes hold no resourceVersion: it is the revision they are stored at, and is put into the
+text when they are served. `kind`, `apiVersion` and `metadata` come first, in that order, so that
+its place is always found. A Document is a plain dict: the server keeps fields it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from orch.server.storage.base import Stored
+from orch.wire.records.kinds import Resource
+
+Document = dict[str, Any]
+
+_METADATA = b'"metadata":{'
+_NOT_STORED = ("resourceVersion", "managedFields", "selfLink")
+
+
+def key_of(resource: Resource, namespace: str, name: str) -> str:
+    """The storage key of one object; `namespace` counts for namespaced kinds only."""
+    return prefix_of(resource, namespace) + name
+
+
+def prefix_of(resource: Resource, namespace: str = "") -> str:
+    """The key prefix of all objects of a kind, or of those in one namespace."""
+    plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    return f"/{plural}/{namespace}/" if resource.namespaced and namespace else f"/{plural}/"
+
+
+def encode(document: Document) -> bytes:
+    """The bytes to store. The metadata must have a name (it has: `served` relies on it)."""
+    metadata = document["metadata"]
+    if any(field in metadata for field in _NOT_STORED):
+        metadata = {key: value for key, value in metadata.items() if key not in _NOT_STORED}
+    ordered = {
+        "kind": document["kind"],
+        "apiVersion": document["apiVersion"],
+        "metadata": metadata,
+    }
+    for key, value in document.items():
+        ordered.setdefault(key, value)
+    return orjson.dumps(ordered)
+
+
+def served(stored: Stored, revision: int | None = None) -> bytes:
+    """The object as clients get it; `revision` when not its own (that of its deletion)."""
+    inserted = b'"metadata":{"resourceVersion":"%d",' % (
+        stored.revision if revision is None else revision
+    )
+    return stored.data.replace(_METADATA, inserted, 1)
+
+
+def decode(stored: Stored) -> Document:
+    """A new Document, with its resourceVersion; the caller may change it."""
+    document: Document = orjson.loads(stored.data)
+    document["metadata"]["resourceVersion"] = str(stored.revision)
+    return document
+
+
+def same(one: Document, other: Document) -> bool:
+    """Equal in all that is stored."""
+    return _stored_part(one) == _stored_part(other)
+
+
+def _stored_part(document: Document) -> Document:
+    metadata = {k: v for k, v in document["metadata"].items() if k not in _NOT_STORED}
+    return {**document, "metadata": metadata}

@@ -1,0 +1,67 @@
+"""Keeps something in step with the stored objects of one kind: told every change, in order.
+
+Loads what is there at once, then follows the history. Because storage wakes its watches before it
+answers a writer, whoever wrote an object finds it taken into account with the next request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from orch.server.objects.document import prefix_of
+from orch.server.storage.base import Change, Compacted, Storage, Stored, Watch
+from orch.wire.records.kinds import Resource
+
+log = logging.getLogger(__name__)
+
+# The key of an object, and its newest state; None when it is gone.
+Apply = Callable[[str, Stored | None], None]
+
+
+class Follower:
+    """A loop of the server, by `name`; `load` before it, once storage is open."""
+
+    def __init__(self, storage: Storage, resource: Resource, apply: Apply) -> None:
+        self.name = f"follow-{resource.plural}"
+        self._storage = storage
+        self._prefix = prefix_of(resource)
+        self._apply = apply
+        self._keys: set[str] = set()
+        self._watch: Watch | None = None
+
+    def load(self) -> None:
+        """Take everything as it is now; also after changes were missed."""
+        snapshot = self._storage.list(self._prefix)
+        gone = self._keys - {stored.key for stored in snapshot.items}
+        for key in gone:
+            self._tell(key, None)
+        for stored in snapshot.items:
+            self._tell(stored.key, stored)
+        self._watch = self._storage.watch(self._prefix, snapshot.revision)
+
+    async def run(self) -> None:
+        """Until storage ends its watches."""
+        while True:
+            try:
+                changes = await self._next()
+            except Compacted:
+                log.warning("%s fell behind and reads everything again", self.name)
+                self.load()
+                continue
+            if changes is None:
+                return
+            for change in changes:
+                self._tell(change.key, change.current)
+
+    async def _next(self) -> list[Change] | None:
+        if self._watch is None:
+            raise AssertionError(f"{self.name} runs before it was loaded")
+        return await self._watch.changes()
+
+    def _tell(self, key: str, stored: Stored | None) -> None:
+        if stored is None:
+            self._keys.discard(key)
+        else:
+            self._keys.add(key)
+        self._apply(key, stored)

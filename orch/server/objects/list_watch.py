@@ -1,0 +1,147 @@
+"""List objects from memory: the newest, those of a past revision, and page by page.
+
+Watch objects: storage's changes made into the events one client asked for.
+
+A change is looked at through the client's selectors: an object that comes to match is ADDED, one
+that no longer does is DELETED, whatever happened to it. How an event is written is the caller's
+business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import prefix_of
+from orch.server.objects.options import Continue, ListOptions
+from orch.server.objects.selection import Selection, concern_of
+from orch.server.storage.base import Change, Compacted, Snapshot, Stored, Watch
+from orch.wire.errors import ApiError, Cause, expired
+
+_START = "\0"  # after a key, and before the next one
+_CONTINUE_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result."
+    " You can start a new list without the continue parameter, or use the continue token in this"
+    " response to retrieve the remainder of the results; the latter is not consistent."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`remaining` None: not known, or nothing remains."""
+
+    items: Sequence[Stored]
+    revision: int
+    continuation: str = ""
+    remaining: int | None = None
+
+
+def list_objects(
+    backend: Backend, selection: Selection, namespace: str, options: ListOptions
+) -> Page:
+    """What is selected in a namespace (or, with "", everywhere); ApiError 410, 504."""
+    prefix = prefix_of(selection.strategy.resource, namespace)
+    snapshot = _snapshot(backend, prefix, options)
+    items: Sequence[Stored] = snapshot.items
+    if options.continuation:
+        start = prefix + options.continuation.start
+        items = [stored for stored in items if stored.key >= start]
+    if not selection.everything:
+        items = [stored for stored in items if selection.matches(stored)]
+    if not options.limit or len(items) <= options.limit:
+        return Page(items, snapshot.revision)
+    shown = items[: options.limit]
+    start = shown[-1].key[len(prefix) :] + _START
+    remaining = len(items) - len(shown) if selection.everything else None
+    return Page(shown, snapshot.revision, Continue(snapshot.revision, start).encode(), remaining)
+
+
+def require_revision(backend: Backend, revision: int | None) -> None:
+    """ApiError 504 for a revision that storage has not reached."""
+    newest = backend.storage.revision
+    if revision is not None and revision > newest:
+        text = f"Too large resource version: {revision}, current: {newest}"
+        cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+        raise ApiError(504, "Timeout", text, causes=(cause,), retry_after_s=1)
+
+
+def _snapshot(backend: Backend, prefix: str, options: ListOptions) -> Snapshot:
+    require_revision(backend, options.resource_version)
+    revision = options.resource_version if options.exact else None
+    if options.continuation:
+        asked = options.continuation.revision
+        require_revision(backend, asked)
+        revision = asked if asked > 0 else None
+    try:
+        return backend.storage.list(prefix, revision)
+    except Compacted as error:
+        if options.continuation is None:
+            raise expired(str(error)) from None
+        rest = Continue(-1, options.continuation.start)
+        raise expired(_CONTINUE_EXPIRED, rest.encode()) from None
+
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`revision` is the change's own, which is what `stored` is served at."""
+
+    type: EventType
+    stored: Stored
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A started watch: what is there already, then what `watch` brings."""
+
+    initial: list[Event]
+    initial_revision: int
+    watch: Watch
+
+
+def open_watch(
+    backend: Backend, selection: Selection, namespace: str, options: ListOptions
+) -> Opened:
+    """ApiError 410 when the asked revision is no longer held, 504 when it is yet to come."""
+    require_revision(backend, options.resource_version)
+    prefix = prefix_of(selection.strategy.resource, namespace)
+    from_revision = options.resource_version
+    initial: list[Event] = []
+    wants_initial = options.send_initial_events
+    if wants_initial or (wants_initial is None and from_revision is None):
+        snapshot = backend.storage.list(prefix)
+        initial = [
+            Event("ADDED", stored, stored.revision)
+            for stored in snapshot.items
+            if selection.matches(stored)
+        ]
+        from_revision = snapshot.revision
+    elif from_revision is None:
+        from_revision = backend.storage.revision
+    try:
+        watch = backend.storage.watch(prefix, from_revision, concern_of(selection))
+    except Compacted as error:
+        raise expired(str(error)) from None
+    return Opened(initial, from_revision, watch)
+
+
+def events_of(changes: Sequence[Change], selection: Selection) -> list[Event]:
+    """What changes are to a client with these selectors."""
+    return [event for change in changes if (event := as_event(change, selection))]
+
+
+def as_event(change: Change, selection: Selection) -> Event | None:
+    """What a change is to a client with these selectors; None when nothing."""
+    current, previous = change.current, change.previous
+    is_in = current is not None and selection.matches(current)
+    was_in = previous is not None and selection.matches(previous)
+    if is_in and current is not None:
+        return Event("MODIFIED" if was_in else "ADDED", current, change.revision)
+    if was_in and previous is not None:
+        return Event("DELETED", previous, change.revision)
+    return None

@@ -1,0 +1,205 @@
+"""Change an object: by a replacement (PUT) or by a patch, also of one subresource.
+
+Optimistic: the change is computed from the current object and stored if that is still current;
+else it is computed again, and refused then if the client said which version it had in mind.
+
+A patch body as a change: which media type means what, and which errors it can have; pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from orch.server.objects import metadata, validation
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.create import create
+from orch.server.objects.document import Document, decode, encode, same
+from orch.server.objects.options import WriteOptions
+from orch.server.request import media
+from orch.server.request.bodies import drop_nulls
+from orch.server.storage.base import KeyMissing, RevisionMismatch, Stored
+from orch.server.strategy import causes, namespaces
+from orch.server.strategy.base import keep
+from orch.wire.errors import ApiError, bad_request
+from orch.wire.patch import merge_keys, patch
+from orch.wire.records.kinds import Resource
+
+_TRIES = 16  # each lost to another writer; then the client is told to try again
+
+# Makes the new document from the current one, which it must not change.
+Change = Callable[[Document], Document]
+
+
+async def replace(
+    backend: Backend, target: Target, document: Document, options: WriteOptions
+) -> tuple[Stored, bool]:
+    """PUT: the stored object and whether it was created. `document` is taken over."""
+    resource = target.strategy.resource
+    metadata.fit_to_endpoint(resource, target.namespace, document)
+    metadata.fit_to_name(target.name, document)
+    exists = backend.storage.get(target.key) is not None
+    if not exists and resource.create_on_update and not target.subresource:
+        document["metadata"].pop("resourceVersion", None)
+        return await create(backend, target, document, options), True
+    if not document["metadata"].get("resourceVersion") and not resource.unconditional_update:
+        cause = causes.invalid_value(
+            "metadata.resourceVersion", 0, "must be specified for an update"
+        )
+        raise validation.refusal(target.strategy, target.name, (cause,))
+    return await modify(backend, target, lambda _current: document, options), False
+
+
+async def modify(backend: Backend, target: Target, change: Change, options: WriteOptions) -> Stored:
+    """The object as it is after the change; ApiError 404, 409, 422 and what `change` raises."""
+    for _ in range(_TRIES):
+        stored = backend.find(target)
+        old = decode(stored)
+        sent = change(old)
+        validation.check_shape(target.strategy, sent)
+        _check_preconditions(target, sent, old)
+        new = _prepared(target, sent, old)
+        validation.check(target.strategy, new, old)
+        backend.admit(target, new, old)
+        if same(new, old):
+            return stored
+        if options.dry_run:
+            return Stored(stored.key, stored.revision, encode(new))
+        try:
+            return await _store(backend, target, new, stored)
+        except KeyMissing:
+            raise target.not_found() from None
+        except RevisionMismatch:
+            continue  # what the client pinned to a version is refused in the next round
+    raise target.conflict()
+
+
+def _check_preconditions(target: Target, sent: Document, old: Document) -> None:
+    """ApiError 409 when the client means another version or another object of that name."""
+    sent_metadata: dict[str, Any] = sent["metadata"]
+    stored_metadata = old["metadata"]
+    uid = sent_metadata.get("uid")
+    if uid and uid != stored_metadata["uid"]:
+        raise target.conflict(
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta:"
+            f" {stored_metadata['uid']}"
+        )
+    version = sent_metadata.get("resourceVersion")
+    if version and version != stored_metadata["resourceVersion"]:
+        raise target.conflict()
+
+
+def _prepared(target: Target, sent: Document, old: Document) -> Document:
+    """The document to store: the client's part of the change upon what the server keeps."""
+    new = {**sent, "metadata": dict(sent["metadata"])}
+    metadata.stamp_changed(new, old)
+    match target.subresource:
+        case "status":
+            target.strategy.prepare_status(new, old)
+        case "finalize":
+            finalizers = (new.get("spec") or {}).get("finalizers") or []
+            new["metadata"] = old["metadata"]
+            keep(new, old, "status")
+            new["spec"] = {**(old.get("spec") or {}), "finalizers": finalizers}
+        case _:
+            target.strategy.prepare_update(new, old)
+    return new
+
+
+async def _store(backend: Backend, target: Target, new: Document, stored: Stored) -> Stored:
+    """Write it, or delete it when the last thing that held back its deletion is gone."""
+    if _may_go(target, new):
+        return await backend.storage.delete(stored.key, stored.revision)
+    return await backend.storage.update(stored.key, encode(new), stored.revision)
+
+
+def _may_go(target: Target, document: Document) -> bool:
+    meta = document["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers"):
+        return False
+    if meta.get("deletionGracePeriodSeconds"):
+        return False
+    return not namespaces.holders_of(target.strategy.resource, document)
+
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+ACCEPTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+MAX_OPERATIONS = 10_000
+_REASONS = {400: "BadRequest", 413: "RequestEntityTooLarge"}
+
+
+def change_of(resource: Resource, media_type: str, body: bytes) -> Change:
+    """The change a patch body describes; ApiError 400, 413, 415 here and 422 when it is applied."""
+    if media_type not in ACCEPTED:
+        raise media.unknown_format(ACCEPTED)
+    try:
+        data: Any = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    if media_type == JSON_PATCH:
+        _check_operations(data)
+    elif not isinstance(data, dict):
+        raise bad_request("error decoding patch: the patch must be a JSON object")
+
+    def change(current: Document) -> Document:
+        try:
+            changed = _apply(resource, media_type, current, data)
+        except patch.PatchError as error:
+            raise _failed(error) from None
+        if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
+            raise bad_request("the patch leaves no object with metadata")
+        document: Document = drop_nulls(changed)
+        _check_identity(resource, current, document)
+        return document
+
+    return change
+
+
+def _apply(resource: Resource, media_type: str, current: Document, data: Any) -> Any:
+    if media_type == JSON_PATCH:
+        return patch.apply_json_patch(current, data)
+    if media_type == MERGE_PATCH:
+        return patch.apply_merge_patch(current, data)
+    schema = merge_keys.schema_of(resource.api_version, resource.kind)
+    return patch.apply_strategic_patch(current, data, schema)
+
+
+def _check_operations(data: Any) -> None:
+    if not isinstance(data, list):
+        raise bad_request("error decoding patch: a JSON patch is a list of operations")
+    if len(data) > MAX_OPERATIONS:
+        raise ApiError(
+            413,
+            "RequestEntityTooLarge",
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(data)}",
+        )
+
+
+def _failed(error: patch.PatchError) -> ApiError:
+    """It names no object, as in the reference: of an invalid one `kubectl` shows no message."""
+    if error.code != 422:
+        return ApiError(error.code, _REASONS[error.code], str(error))
+    return ApiError(
+        422,
+        "Invalid",
+        f"the server rejected our request due to an error in our request: {error}",
+    )
+
+
+def _check_identity(resource: Resource, current: Document, changed: Document) -> None:
+    for name in ("kind", "apiVersion"):
+        if changed.get(name) != current[name]:
+            raise bad_request(
+                f"the patch changes {name} of the {resource.kind} to {changed.get(name)!r}"
+            )
+    before, after = current["metadata"], changed["metadata"]
+    for name in ("name", "namespace"):
+        if after.get(name) != before.get(name):
+            raise bad_request(
+                f"the patch changes metadata.{name} from {before.get(name)!r}"
+                f" to {after.get(name)!r}"
+            )

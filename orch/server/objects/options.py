@@ -1,0 +1,268 @@
+"""The query parameters and bodies that steer a request, read strictly; pure.
+
+What is not understood is refused (400, or 422 in the words of ListOptions and DeleteOptions);
+what does not apply here is ignored.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from orch.server.request.attributes import is_true
+from orch.server.strategy import causes
+from orch.wire.errors import Cause, bad_request, invalid
+
+Query = Mapping[str, str]
+WriteKind = Literal["CreateOptions", "UpdateOptions", "PatchOptions"]
+
+FIELD_VALIDATIONS = ("Ignore", "Warn", "Strict")
+PROPAGATIONS = ("Orphan", "Background", "Foreground")
+_DELETE_SHAPES = {
+    "gracePeriodSeconds": (int, "an integer"),
+    "preconditions": (dict, "an object"),
+    "orphanDependents": (bool, "true or false"),
+    "propagationPolicy": (str, "a text"),
+    "dryRun": (list, "a list"),
+}
+_CONTINUE_VERSION = "meta.k8s.io/v1"
+_MANAGER_MAX = 128
+_DIGITS_MAX = 18  # what fits into 64 bits
+_SHOWN_MAX = 40
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """`field_validation` is one of FIELD_VALIDATIONS, or "" when the client said nothing."""
+
+    dry_run: bool = False
+    field_validation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """None: not said."""
+
+    grace_period_s: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    propagation: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Where a page begins: at `revision` (-1: as things are now), from `start` below the prefix."""
+
+    revision: int
+    start: str
+
+    def encode(self) -> str:
+        data = {"v": _CONTINUE_VERSION, "rv": self.revision, "start": self.start}
+        return base64.urlsafe_b64encode(orjson.dumps(data)).rstrip(b"=").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """`resource_version` None: the newest; `exact`: as things were at it. `limit` 0: all."""
+
+    resource_version: int | None = None
+    exact: bool = False
+    limit: int = 0
+    continuation: Continue | None = None
+    bookmarks: bool = False
+    send_initial_events: bool | None = None
+    timeout_s: int | None = None
+
+
+def parse_write_options(query: Query, kind: WriteKind = "CreateOptions") -> WriteOptions:
+    """`kind` is what a refusal calls these options."""
+    found = list(_write_causes(query, kind))
+    if found:
+        raise invalid(kind, "", tuple(found), "meta.k8s.io")
+    return WriteOptions(_dry_run(query.get("dryRun"), kind), query.get("fieldValidation", ""))
+
+
+def _write_causes(query: Query, kind: WriteKind) -> Iterator[Cause]:
+    if kind == "PatchOptions" and "force" in query:
+        yield causes.forbidden("force", "may not be specified for non-apply patch")
+    manager = query.get("fieldManager", "")
+    if len(manager) > _MANAGER_MAX:
+        yield causes.too_long("fieldManager", f"may not be more than {_MANAGER_MAX} bytes")
+    elif not manager.isprintable():
+        yield causes.invalid_value(
+            "fieldManager", manager, "should only contain printable characters"
+        )
+    validation = query.get("fieldValidation")
+    if validation and validation not in FIELD_VALIDATIONS:
+        yield causes.not_supported("fieldValidation", validation, FIELD_VALIDATIONS)
+
+
+def parse_delete_options(query: Query, body: dict[str, Any]) -> DeleteOptions:
+    """`body` is the DeleteOptions record, {} without one; the query fills in what it leaves out."""
+    found = list(_delete_causes(query, body))
+    if found:
+        raise invalid("DeleteOptions", "", tuple(found), "meta.k8s.io")
+    preconditions = _preconditions(body)
+    dry_run = body.get("dryRun") or []
+    return DeleteOptions(
+        grace_period_s=_grace(query, body),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        propagation=_propagation(query, body),
+        dry_run=_dry_run(dry_run[0] if dry_run else query.get("dryRun"), "DeleteOptions"),
+    )
+
+
+def _grace(query: Query, body: dict[str, Any]) -> int | None:
+    if body.get("gracePeriodSeconds") is not None:
+        return int(body["gracePeriodSeconds"])
+    return _integer(query, "gracePeriodSeconds")
+
+
+def _propagation(query: Query, body: dict[str, Any]) -> str | None:
+    orphan = _orphan(query, body)
+    if orphan is not None:
+        return "Orphan" if orphan else "Background"
+    return body.get("propagationPolicy") or query.get("propagationPolicy") or None
+
+
+def _orphan(query: Query, body: dict[str, Any]) -> bool | None:
+    if body.get("orphanDependents") is not None:
+        return bool(body["orphanDependents"])
+    asked = query.get("orphanDependents")
+    return is_true(asked) if asked else None
+
+
+def _preconditions(body: dict[str, Any]) -> dict[str, str]:
+    found = body.get("preconditions")
+    return found if isinstance(found, dict) else {}
+
+
+def _delete_causes(query: Query, body: dict[str, Any]) -> Iterator[Cause]:
+    for name, (shape, wanted) in _DELETE_SHAPES.items():
+        value = body.get(name)
+        if value is not None and type(value) is not shape:
+            yield causes.invalid_value(name, value, f"must be {wanted}")
+    for name, value in _preconditions(body).items():
+        if not isinstance(value, str):
+            yield causes.invalid_value(f"preconditions.{name}", value, "must be a text")
+    policy = body.get("propagationPolicy") or query.get("propagationPolicy")
+    if policy and policy not in PROPAGATIONS:
+        yield causes.not_supported("propagationPolicy", policy, PROPAGATIONS)
+    if policy and _orphan(query, body) is not None:
+        yield causes.invalid_value(
+            "propagationPolicy",
+            policy,
+            "orphanDependents and deletionPropagation cannot be both set",
+        )
+
+
+def parse_list_options(query: Query, *, watch: bool) -> ListOptions:
+    found = list(_list_causes(query, watch=watch))
+    if found:
+        raise invalid("ListOptions", "", tuple(found), "meta.k8s.io")
+    resource_version = _revision(query.get("resourceVersion", ""))
+    continuation = parse_continue(query["continue"]) if query.get("continue") else None
+    if continuation and resource_version:
+        raise bad_request("specifying resource version is not allowed when using continue")
+    timeout_s = _integer(query, "timeoutSeconds")
+    initial = query.get("sendInitialEvents")
+    return ListOptions(
+        resource_version=resource_version,
+        exact=query.get("resourceVersionMatch") == "Exact",
+        limit=max(_integer(query, "limit") or 0, 0),
+        continuation=continuation,
+        bookmarks=is_true(query.get("allowWatchBookmarks")),
+        send_initial_events=None if initial is None else is_true(initial),
+        timeout_s=timeout_s if timeout_s and timeout_s > 0 else None,
+    )
+
+
+def parse_continue(token: str) -> Continue:
+    """ApiError 400 for what this server did not make."""
+    try:
+        data = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        if data["v"] == _CONTINUE_VERSION and data["start"]:
+            return Continue(int(data["rv"]), str(data["start"]))
+    except (binascii.Error, ValueError, TypeError, KeyError):
+        pass  # the same refusal as for a token of another version
+    raise bad_request("continue key is not valid: start the list again without it")
+
+
+def _list_causes(query: Query, *, watch: bool) -> Iterator[Cause]:
+    match = query.get("resourceVersionMatch")
+    version = query.get("resourceVersion", "")
+    initial = query.get("sendInitialEvents")
+    if initial is not None and not watch:
+        yield causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if initial is not None and match != "NotOlderThan":
+        yield causes.forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        )
+    if match is None:
+        return
+    if match not in ("Exact", "NotOlderThan"):
+        yield causes.not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
+    elif watch:
+        yield from _watch_match_causes(match, initial)
+    else:
+        yield from _list_match_causes(match, version, bool(query.get("continue")))
+
+
+def _watch_match_causes(match: str, initial: str | None) -> Iterator[Cause]:
+    if initial is None or match != "NotOlderThan":
+        yield causes.forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )
+
+
+def _list_match_causes(match: str, version: str, has_continue: bool) -> Iterator[Cause]:
+    path = "resourceVersionMatch"
+    if has_continue:
+        yield causes.forbidden(path, "resourceVersionMatch is forbidden when continue is provided")
+    if not version:
+        yield causes.forbidden(
+            path, "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        )
+    if match == "Exact" and version == "0":
+        yield causes.forbidden(
+            path, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        )
+
+
+def _revision(text: str) -> int | None:
+    """None for "" and "0": what is there now."""
+    if text in ("", "0"):
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        shown = text[:_SHOWN_MAX]
+        raise bad_request(f"resourceVersion: invalid value {shown!r}: it must be a whole number")
+    return int(text)
+
+
+def _integer(query: Query, name: str) -> int | None:
+    text = query.get(name)
+    if not text:
+        return None
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+        shown = text[:_SHOWN_MAX]
+        raise bad_request(f"{name}: invalid value {shown!r}: it must be a whole number")
+    return int(text)
+
+
+def _dry_run(value: str | None, kind: str) -> bool:
+    if not value:
+        return False
+    if value != "All":
+        cause = causes.not_supported("dryRun", value, ("All",))
+        raise invalid(kind, "", (cause,), "meta.k8s.io")
+    return True

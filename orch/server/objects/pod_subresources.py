@@ -1,0 +1,135 @@
+"""Bind a pod to a node: the one way `spec.nodeName` is set after creation.
+
+Evict a pod: say on it that it is disrupted, then delete it with grace, as `kubectl drain` asks.
+
+There are no disruption budgets to ask first; a pod that has ended is deleted as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orch.server.objects import metadata
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.delete import check_preconditions, delete
+from orch.server.objects.document import Document, decode, encode
+from orch.server.objects.modify import modify
+from orch.server.objects.options import WriteOptions, parse_delete_options
+from orch.server.storage.base import KeyMissing, RevisionMismatch
+from orch.server.strategy import causes
+from orch.server.strategy.base import text_at
+from orch.server.strategy.pods import FINISHED, node_of
+from orch.wire import times
+from orch.wire.errors import bad_request, invalid
+from orch.wire.names import CORE_VERSION
+from orch.wire.validation import dns1123_subdomain_problems
+
+_TRIES = 16
+
+
+async def bind(backend: Backend, target: Target, binding: Document, *, dry_run: bool) -> None:
+    """`binding` is a Binding record, taken over.
+
+    ApiError 400, 404, 409 when bound or leaving, 422.
+    """
+    node = _node_of_binding(target, binding)
+    for _ in range(_TRIES):
+        stored = backend.find(target)
+        pod = decode(stored)
+        if pod["metadata"].get("deletionTimestamp"):
+            raise target.conflict(
+                f"pod {target.name} is being deleted, cannot be assigned to a host"
+            )
+        if node_of(pod):
+            raise target.conflict(f'pod {target.name} is already assigned to node "{node_of(pod)}"')
+        bound = _bound(pod, node, times.format_time(backend.now()))
+        backend.admit(target, bound, pod)
+        if dry_run:
+            return
+        try:
+            await backend.storage.update(stored.key, encode(bound), stored.revision)
+        except KeyMissing:
+            raise target.not_found() from None
+        except RevisionMismatch:
+            continue
+        return
+    raise target.conflict()
+
+
+def _node_of_binding(target: Target, binding: Document) -> str:
+    metadata.fit_to_kind("Binding", (CORE_VERSION,), binding)
+    for part in ("metadata", "target"):
+        if not isinstance(binding.get(part, {}), dict):
+            raise bad_request(f"{part}: must be an object")
+    name = text_at(binding, "metadata.name")
+    if name and name != target.name:
+        raise bad_request(f"the binding names the pod {name}, the URL {target.name}")
+    metadata.fit_to_namespace(target.namespace, binding.setdefault("metadata", {}))
+    kind = text_at(binding, "target.kind")
+    if kind not in ("", "Node"):
+        cause = causes.not_supported("target.kind", kind, ("Node",))
+        raise invalid("Binding", target.name, (cause,))
+    node = text_at(binding, "target.name")
+    if not node:
+        raise invalid("Binding", target.name, (causes.required("target.name"),))
+    for problem in dns1123_subdomain_problems(node):
+        cause = causes.invalid_value("target.name", node, problem)
+        raise invalid("Binding", target.name, (cause,))
+    return node
+
+
+def _bound(pod: Document, node: str, now: str) -> Document:
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
+    status = pod.get("status") or {}
+    others = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
+    return {
+        **pod,
+        "spec": {**pod["spec"], "nodeName": node},
+        "status": {**status, "conditions": [*others, scheduled]},
+    }
+
+
+# K:pkg/registry/core/pod/storage/eviction.go AcceptsGroupVersion: older clients send the second.
+_API_VERSIONS = ("policy/v1", "policy/v1beta1")
+_CONDITION = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
+
+
+async def evict(backend: Backend, target: Target, eviction: Document, *, dry_run: bool) -> None:
+    """`eviction` is an Eviction record, taken over. ApiError 400, 404, 409, 422."""
+    asked = _delete_options_of(target, eviction)
+    options = parse_delete_options({"dryRun": "All"} if dry_run else {}, asked)
+    now = times.format_time(backend.now())
+
+    def disrupt(pod: Document) -> Document:
+        check_preconditions(target, pod, options)
+        if text_at(pod, "status.phase") in FINISHED or pod["metadata"].get("deletionTimestamp"):
+            return pod
+        status = pod.get("status") or {}
+        others = [c for c in status.get("conditions") or () if c["type"] != _CONDITION["type"]]
+        marked = {**_CONDITION, "lastTransitionTime": now}
+        return {**pod, "status": {**status, "conditions": [*others, marked]}}
+
+    status = Target(target.strategy, target.identity, target.namespace, target.name, "status")
+    marked = await modify(backend, status, disrupt, WriteOptions(dry_run=options.dry_run))
+    if options.resource_version:  # of the pod before it was marked
+        options = replace(options, resource_version=str(marked.revision))
+    await delete(backend, target, options)
+
+
+def _delete_options_of(target: Target, eviction: Document) -> Document:
+    metadata.fit_to_kind("Eviction", _API_VERSIONS, eviction)
+    if not isinstance(eviction.get("metadata", {}), dict):
+        raise bad_request("metadata: must be an object")
+    name = text_at(eviction, "metadata.name")
+    if name and name != target.name:
+        raise bad_request(f"name in URL does not match name in Eviction object: {name}")
+    metadata.fit_to_namespace(target.namespace, eviction.setdefault("metadata", {}))
+    options = eviction.get("deleteOptions") or {}
+    if not isinstance(options, dict):
+        raise bad_request("deleteOptions: must be an object")
+    return options

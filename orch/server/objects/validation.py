@@ -1,0 +1,171 @@
+"""Is an object well formed? Metadata for every kind, and the shape of its record; pure.
+
+What one kind alone demands is in its strategy. Parts of the metadata that an update did not
+change are not looked at again: a heartbeat every ten seconds must stay cheap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from orch.server.strategy import causes
+from orch.server.strategy.base import Document, Strategy
+from orch.wire.errors import ApiError, Cause, bad_request, invalid
+from orch.wire.records.meta import TO_STORE, ApiObject
+from orch.wire.validation import (
+    dns1123_label_problems,
+    label_value_problems,
+    qualified_name_problems,
+)
+
+ANNOTATIONS_MAX_BYTES = 256 * 1024
+_OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
+_NO_OWNER = ("v1", "Event")  # gone within the hour, and what it owned with it
+_VALUES = ("missing", "literal_error")  # pydantic's names
+_PROBLEMS_SHOWN = 8
+_IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
+
+
+def check_shape(strategy: Strategy, document: Document) -> ApiObject:
+    """The document's record; ApiError 400 when a field has a type that it does not allow, 422 when
+    all that is wrong is what is missing, or not one of a few words.
+
+    Nothing is converted: what passes here may be stored and read by everyone, whom `"30"` for a
+    number would break.
+    """
+    try:
+        return strategy.resource.model.model_validate(document, strict=True, context=TO_STORE)
+    except ValidationError as error:
+        found = error.errors()
+        if all(one["type"] in _VALUES for one in found):
+            name = (document.get("metadata") or {}).get("name", "")
+            raise refusal(strategy, name, [_value_cause(one) for one in found]) from None
+        resource = strategy.resource
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a'
+            f" {resource.kind}: {shape_problems(error)}"
+        ) from None
+
+
+def check(strategy: Strategy, new: Document, old: Document | None = None) -> None:
+    """ApiError 422 with every cause found in the metadata and by the kind's own rules."""
+    found = [*metadata_causes(strategy, new["metadata"], old["metadata"] if old else None)]
+    found.extend(strategy.validate(new, old))
+    if found:
+        raise refusal(strategy, new["metadata"].get("name", ""), found)
+
+
+def refusal(strategy: Strategy, name: str, found: Sequence[Cause]) -> ApiError:
+    return invalid(strategy.resource.kind, name, tuple(found), strategy.resource.group)
+
+
+def metadata_causes(
+    strategy: Strategy, new: dict[str, Any], old: dict[str, Any] | None
+) -> Iterator[Cause]:
+    """Causes in an object's metadata; `old` is None for a creation."""
+    if old is None:
+        yield from _name_causes(strategy, new)
+    else:
+        for name in _IMMUTABLE:
+            if new.get(name) != old.get(name):
+                yield causes.invalid_value(f"metadata.{name}", new.get(name), "field is immutable")
+    before = old or {}
+    if new.get("labels") != before.get("labels"):
+        yield from _label_causes(new.get("labels") or {})
+    if new.get("annotations") != before.get("annotations"):
+        yield from _annotation_causes(new.get("annotations") or {})
+    if new.get("ownerReferences") != before.get("ownerReferences"):
+        yield from _owner_causes(new.get("ownerReferences") or [])
+    if new.get("finalizers") != before.get("finalizers"):
+        yield from _finalizer_causes(new, before)
+
+
+def _name_causes(strategy: Strategy, metadata: dict[str, Any]) -> Iterator[Cause]:
+    name = metadata.get("name")
+    if not name:
+        yield causes.required("metadata.name", "name or generateName is required")
+    else:
+        for problem in strategy.name_problems(name):
+            yield causes.invalid_value("metadata.name", name, problem)
+    if strategy.resource.namespaced:
+        namespace = metadata.get("namespace", "")
+        for problem in dns1123_label_problems(namespace):
+            yield causes.invalid_value("metadata.namespace", namespace, problem)
+
+
+def _label_causes(labels: dict[str, str]) -> Iterator[Cause]:
+    for key, value in labels.items():
+        for problem in qualified_name_problems(key):
+            yield causes.invalid_value("metadata.labels", key, problem)
+        for problem in label_value_problems(value):
+            yield causes.invalid_value("metadata.labels", value, problem)
+
+
+def _annotation_causes(annotations: dict[str, str]) -> Iterator[Cause]:
+    size = 0
+    for key, value in annotations.items():
+        for problem in qualified_name_problems(key.lower()):
+            yield causes.invalid_value("metadata.annotations", key, problem)
+        size += len(key.encode()) + len(value.encode())
+    if size > ANNOTATIONS_MAX_BYTES:
+        yield causes.too_long(
+            "metadata.annotations", f"may not be more than {ANNOTATIONS_MAX_BYTES} bytes"
+        )
+
+
+def _owner_causes(owners: list[dict[str, Any]]) -> Iterator[Cause]:
+    for index, owner in enumerate(owners):
+        at = f"metadata.ownerReferences[{index}]"
+        for name in _OWNER_FIELDS:
+            if not owner.get(name):
+                yield causes.required(f"{at}.{name}")
+        if (owner.get("apiVersion"), owner.get("kind")) == _NO_OWNER:
+            yield causes.invalid_value(at, owner, "an Event is disallowed from being an owner")
+    controllers = sum(1 for owner in owners if owner.get("controller"))
+    if controllers > 1:
+        yield causes.invalid_value(
+            "metadata.ownerReferences", controllers, "only one reference can have controller true"
+        )
+
+
+def _finalizer_causes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
+    finalizers = new.get("finalizers") or []
+    for index, finalizer in enumerate(finalizers):
+        for problem in qualified_name_problems(finalizer):
+            yield causes.invalid_value(f"metadata.finalizers[{index}]", finalizer, problem)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        yield causes.invalid_value(
+            "metadata.finalizers", finalizers, "orphan and foregroundDeletion exclude each other"
+        )
+    added = sorted(set(finalizers) - set(old.get("finalizers") or []))
+    if added and old.get("deletionTimestamp"):
+        yield causes.forbidden(
+            "metadata.finalizers",
+            f"no new finalizers can be added if the object is being deleted, found new: {added}",
+        )
+
+
+def _value_cause(error: Any) -> Cause:
+    if error["type"] == "missing":
+        return causes.required(_path_of(error))
+    words = re.findall("'([^']*)'", error["ctx"]["expected"])
+    return causes.not_supported(_path_of(error), error["input"], words)
+
+
+def shape_problems(error: ValidationError) -> str:
+    """What does not fit, in a line: each with its path, as far as a reader follows."""
+    return "; ".join(
+        f"{_path_of(one)}: {one['msg'].removeprefix('Value error, ')}"
+        for one in error.errors()[:_PROBLEMS_SHOWN]
+    )
+
+
+def _path_of(error: Any) -> str:
+    path = ""
+    for part in error["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path.lstrip(".")

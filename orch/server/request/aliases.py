@@ -1,0 +1,65 @@
+"""The reference's group names at the server's edge: which are served, and requests under them.
+
+Off unless `--serve-upstream-aliases` is given. A request under such a name is made one for the own
+group before anything else looks at it, so that it is authorized, counted and routed as that; only
+how its body is read and its answer or refusal written remembers the name (`RequestInfo.alias`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
+
+from orch.server.request.attributes import RequestInfo
+from orch.wire.errors import ApiError, Cause
+from orch.wire.names import COORDINATION_GROUP
+from orch.wire.records import aliases
+from orch.wire.records.kinds import RESOURCES, Resource
+from orch.wire.records.usage import NODE_USAGE, POD_USAGE
+
+_OWN_GROUPS_END = b".orch.io/"
+_LEASE_UPSTREAM = aliases.UPSTREAM_BY_OWN[COORDINATION_GROUP]
+
+
+def served_resources(*, upstream: bool) -> Sequence[Resource]:
+    """All that clients discover; the reference's names first, which is what clients then prefer."""
+    if not upstream:
+        return RESOURCES
+    aliased = [
+        replace(resource, group=aliases.UPSTREAM_BY_OWN[resource.group])
+        for resource in RESOURCES
+        if resource.group in aliases.UPSTREAM_BY_OWN
+    ]
+    return (*aliased, NODE_USAGE, POD_USAGE, *RESOURCES)
+
+
+def own_request(info: RequestInfo) -> RequestInfo:
+    """The same request for this service's own group, if it was made under another name."""
+    own = aliases.OWN_BY_UPSTREAM.get(info.group)
+    if own is None:
+        return info
+    namespace = aliases.own_namespace(info.namespace)
+    return replace(info, group=own, namespace=namespace, alias=info.group)
+
+
+def refusal_as_asked(error: Exception, info: RequestInfo) -> Exception:
+    """The same refusal, with groups and fields under the names that the client writes."""
+    if not info.alias or not isinstance(error, ApiError):
+        return error
+    said = aliases.said_upstream
+    causes = tuple(Cause(one.reason, said(one.message), said(one.field)) for one in error.causes)
+    group = aliases.UPSTREAM_BY_OWN.get(error.group, error.group)
+    return replace(error, group=group, message=said(error.message), causes=causes)
+
+
+def shown_as(alias: str, body: bytes) -> bytes:
+    """An object's bytes under a reference's group name; Leases, which are many, without parsing,
+    unless there may be more to translate than what they are.
+    """
+    if alias == _LEASE_UPSTREAM and body.count(_OWN_GROUPS_END) == 1:
+        # The first: stored objects begin with kind and apiVersion.
+        own, upstream = COORDINATION_GROUP.encode(), alias.encode()
+        return body.replace(b'"apiVersion":"%b/' % own, b'"apiVersion":"%b/' % upstream, 1)
+    return orjson.dumps(aliases.to_upstream(orjson.loads(body)))

@@ -1,0 +1,198 @@
+"""What a request asks for: method, path and query made into the attributes that are authorized.
+
+Pure. The same record routes the request, so that what is authorized is what is done. Rules as in
+the reference's request info (reference/apiserver.md §3.2): segments are decoded one by one, so a
+`%2F` never makes a segment of its own.
+
+Is there such a path, and may the verb be used at it? Pure, from the table of kinds.
+
+Asked after authorization, so that nobody learns what is served without being allowed to use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import unquote
+
+from orch.wire.records.kinds import NAMESPACES, Resource
+from orch.wire.selectors import parse_field_selector
+
+_METHOD_VERBS = {
+    "POST": "create",
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_COLLECTION_VERBS = {"get": "list", "delete": "deletecollection"}
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
+_STREAMED = ("proxy", "log")
+_REMEMBERED = 8192  # requests without a query, about 0.7 kB each
+_REMEMBERED_CHARS = 256  # what is longer is not worth the memory that anybody could fill with it
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """A request for a resource, or (`is_resource` False) for a path with `verb` its method.
+
+    `rest` is what follows the subresource in the path, still encoded and with its leading slash,
+    as the node proxy passes it on; "" when there is none. `alias` is the group's name in the
+    request when that is not its own (see `aliases`).
+    """
+
+    verb: str
+    path: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+    alias: str = ""
+
+    @property
+    def is_long_running(self) -> bool:
+        """A request that ends when its client or its time is up, not when it is answered."""
+        return self.verb == "watch" or self.subresource in _STREAMED
+
+
+def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo:
+    """`raw_path` is the path as it was sent, percent-encoded and without the query."""
+    if query or len(raw_path) > _REMEMBERED_CHARS:
+        return _parsed(method, raw_path, query)
+    return _remembered(method, raw_path)
+
+
+def request_about(verb: str, resource: Resource, namespace: str, name: str) -> RequestInfo:
+    """What would be asked for by another verb than the request's own."""
+    return RequestInfo(
+        verb,
+        path="",
+        is_resource=True,
+        group=resource.group,
+        version=resource.version,
+        namespace=namespace,
+        resource=resource.plural,
+        name=name,
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _remembered(method: str, raw_path: str) -> RequestInfo:
+    """Clients ask for the same again and again: a lease is renewed every ten seconds."""
+    return _parsed(method, raw_path, {})
+
+
+def _parsed(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo:
+    path = _decoded(raw_path)
+    raw_parts = [part for part in raw_path.split("/") if part]
+    group, version, raw_rest = _group_version(raw_parts)
+    if not raw_rest:
+        return RequestInfo(method.lower(), path)
+    verb = _METHOD_VERBS.get(method, method.lower())
+    namespace, target = _split_namespace([_decoded(part) for part in raw_rest])
+    resource, name, subresource = (*target, "", "", "")[:3]
+    if not name:
+        verb = _COLLECTION_VERBS.get(verb, verb)
+        name = _selected_name(verb, query)
+    if verb == "list" and is_true(query.get("watch")):
+        verb = "watch"
+    return RequestInfo(
+        verb=verb,
+        path=path,
+        is_resource=True,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        name=name,
+        subresource=subresource,
+        rest=_rest_of(raw_path, len(raw_parts) - len(target) + 3) if subresource else "",
+        field_selector=query.get("fieldSelector", ""),
+        label_selector=query.get("labelSelector", ""),
+    )
+
+
+def _decoded(text: str) -> str:
+    return unquote(text) if "%" in text else text
+
+
+def is_true(value: str | None) -> bool:
+    """A flag in a query: present means true, unless it says `0` or `false`."""
+    return value is not None and value.lower() not in ("0", "false")
+
+
+def _group_version(parts: list[str]) -> tuple[str, str, list[str]]:
+    """Group, version and the segments below; no segments when the path is not a resource's."""
+    if len(parts) > 2 and parts[0] == "api":
+        return "", _decoded(parts[1]), parts[2:]
+    if len(parts) > 3 and parts[0] == "apis":
+        return _decoded(parts[1]), _decoded(parts[2]), parts[3:]
+    return "", "", []
+
+
+def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
+    """`namespaces/x` and its own subresources are the object; anything below it is in x."""
+    if parts[0] != "namespaces" or len(parts) == 1:
+        return "", parts
+    if len(parts) == 2 or parts[2] in _NAMESPACE_SUBRESOURCES:
+        return parts[1], parts
+    return parts[1], parts[2:]
+
+
+def _selected_name(verb: str, query: Mapping[str, str]) -> str:
+    """The one object a collection request is about, when its selector says so."""
+    if verb not in ("list", "deletecollection") or "fieldSelector" not in query:
+        return ""
+    try:
+        name = parse_field_selector(query["fieldSelector"]).exact("metadata.name") or ""
+    except ValueError:
+        return ""  # the handler refuses it, if the caller may ask at all
+    return "" if name in (".", "..") or "/" in name or "%" in name else name
+
+
+def _rest_of(raw_path: str, consumed: int) -> str:
+    """The raw path after its first `consumed` non-empty segments."""
+    position = 0
+    for _ in range(consumed):
+        while position < len(raw_path) and raw_path[position] == "/":
+            position += 1
+        if position == len(raw_path):
+            return ""
+        slash = raw_path.find("/", position)
+        position = len(raw_path) if slash < 0 else slash
+    return raw_path[position:]
+
+
+COLLECTION_VERBS = ("list", "watch", "deletecollection")
+
+
+def is_served(resource: Resource, info: RequestInfo) -> bool:
+    """Is there such a path? Scope and subresource must be the kind's own."""
+    if info.subresource and info.subresource not in resource.subresources:
+        return False
+    if info.rest.strip("/") and info.subresource != "proxy":
+        return False
+    if resource is NAMESPACES:
+        return True  # its own name is also the namespace of the request
+    named = info.name and info.verb not in COLLECTION_VERBS
+    return not info.namespace if not resource.namespaced else bool(info.namespace or not named)
+
+
+def fits(resource: Resource, info: RequestInfo) -> bool:
+    """May the verb be used at this path: collections are created in, objects are changed."""
+    if info.subresource:
+        return bool(info.name)
+    if info.verb not in resource.verbs:
+        return False
+    if info.verb in ("create", "deletecollection"):
+        placed = bool(info.namespace or not resource.namespaced)
+        return placed and not (info.verb == "create" and info.name)
+    return bool(info.name) or info.verb in COLLECTION_VERBS

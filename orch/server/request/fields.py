@@ -1,0 +1,111 @@
+"""Fields an object should not have: duplicates, and names its kind does not know; pure.
+
+The lists of known fields are made from the records and what they leave out
+(`orch.wire.records.fields`). A level that is None is not looked into: plain values, maps whose keys
+are anybody's, `status`, which only its own reporters write, and records not known as a whole; so a
+valid field of a larger record is never called unknown.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orch.wire.records.fields import fields_beyond, shapes_of
+from orch.wire.records.kinds import RESOURCES
+from orch.wire.records.meta import WireModel
+
+Known = Mapping[str, Any]  # field name → Known of the level below, or None
+
+
+def known_of(model: type[WireModel]) -> Known | None:
+    """The fields of a record and of all below it; None when they are not all known."""
+    beyond = fields_beyond(model)
+    if beyond is None:
+        return None
+    known: dict[str, Known | None] = dict.fromkeys(beyond)
+    for name, shape in shapes_of(model).items():
+        below = shape.record
+        known[name] = known_of(below) if below and name != "status" else None
+    return known
+
+
+KINDS: Mapping[str, Known] = {
+    resource.kind: known for resource in RESOURCES if (known := known_of(resource.model))
+}
+
+_MAX_REPORTED = 100
+
+
+def unknown_fields(kind: str, document: Mapping[str, Any]) -> list[str]:
+    """One text per unknown field, as clients know them; [] when all is well."""
+    known = KINDS.get(kind)
+    if known is None:
+        return []
+    if _is_known(document, known):
+        return []
+    found = itertools.islice(_unknown(document, known, ""), _MAX_REPORTED)
+    return [f'unknown field "{path}"' for path in found]
+
+
+def added_unknown_fields(
+    kind: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> list[str]:
+    """Those that a change brings in; what was stored by another release is not its fault."""
+    known = set(unknown_fields(kind, before))
+    return [text for text in unknown_fields(kind, after) if text not in known]
+
+
+def duplicate_fields(body: bytes) -> list[str]:
+    """One text per field that an object in a JSON body has twice; the reader takes the last."""
+    try:
+        # Objects become tuples of their fields, which lists never are.
+        fields = json.loads(body, object_pairs_hook=tuple, parse_int=float)
+        paths = dict.fromkeys(_twice(fields, ""))
+    except RecursionError:
+        return []  # nested deeper than any object may be: refused for that
+    return [f'duplicate field "{path}"' for path in paths][:_MAX_REPORTED]
+
+
+def _twice(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _twice(item, f"{path}[{index}]")
+    elif isinstance(value, tuple):
+        seen: set[str] = set()
+        for name, item in value:
+            at = f"{path}.{name}" if path else name
+            if name in seen:
+                yield at
+            seen.add(name)
+            yield from _twice(item, at)
+
+
+def _is_known(value: Any, known: Known) -> bool:
+    """There is nothing to report, as is most often so; cheaper than looking for paths."""
+    if isinstance(value, list):
+        return all(_is_known(item, known) for item in value)
+    if not isinstance(value, dict):
+        return True
+    if not known.keys() >= value.keys():
+        return False
+    for name, item in value.items():
+        below = known[name]
+        if below is not None and not _is_known(item, below):
+            return False
+    return True
+
+
+def _unknown(value: Any, known: Known, path: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown(item, known, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            at = f"{path}.{name}" if path else name
+            if name not in known:
+                yield at
+            elif (below := known[name]) is not None:
+                yield from _unknown(item, below, at)

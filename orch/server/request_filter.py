@@ -1,0 +1,157 @@
+"""The one way in: every request is read, authenticated, bounded, authorized and counted here.
+
+One middleware instead of five: attributes → identity → whom it acts for → in-flight bound →
+decision → handler → errors as answers → metrics, audit. A handler runs only after the decision;
+nothing else decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from orch.component.http import httpd
+from orch.component.http.sliced_response import size_of
+from orch.server.audit import trail as audit_trail
+from orch.server.audit.trail import Auditor, Trail
+from orch.server.authn.credentials import ANONYMOUS
+from orch.server.authn.impersonation import impersonate
+from orch.server.authz import authorizer
+from orch.server.authz.authorizer import NO_OPINION, Authorizer
+from orch.server.handlers.watch_stream import COUNT_SENT, CountSent
+from orch.server.limits import Deadlines, Inflight
+from orch.server.metrics import ServerMetrics
+from orch.server.request import aliases
+from orch.server.request.attributes import RequestInfo, parse_request
+from orch.wire.errors import ApiError, bad_request, unauthorized
+from orch.wire.records.authentication import Identity
+from orch.wire.times import parse_duration
+
+INFO = web.RequestKey("info", RequestInfo)
+IDENTITY = web.RequestKey("identity", Identity)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """`middleware` is the application's only one; `own_request` knows other names of groups;
+    `authenticate` is for those who show no client certificate.
+    """
+
+    authenticate: Callable[[web.Request], Awaitable[Identity]]
+    authorizer: Authorizer
+    inflight: Inflight
+    metrics: ServerMetrics
+    own_request: Callable[[RequestInfo], RequestInfo] = field(default=lambda info: info)
+    auditor: Auditor = field(default_factory=Auditor)
+    deadlines: Deadlines = field(default_factory=lambda: Deadlines(60.0))
+    open_paths: Collection[str] = ()  # where nobody in particular may ask, if roles allow it
+    challenge: str = ""  # what an unknown caller is asked for
+
+    def middleware(self) -> Middleware:
+        @web.middleware
+        def pass_gate(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+            return self._pass(request, handler)
+
+        return pass_gate
+
+    async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        info = self.own_request(
+            parse_request(request.method, request.rel_url.raw_path, request.query)
+        )
+        code = 0  # what is counted when the client left before it was answered
+        response: web.StreamResponse | None = None
+        try:
+            try:
+                response = await self._enter(request, handler, info)
+            except Exception as error:
+                refusal = aliases.refusal_as_asked(error, info)
+                response = httpd.answer_error(request, refusal, httpd.render_status)
+            code = response.status
+            if code == 401 and self.challenge:
+                response.headers.setdefault("WWW-Authenticate", self.challenge)
+            return response
+        finally:
+            self.metrics.observe(
+                info,
+                dry_run="dryRun" in request.query,
+                code=code,
+                seconds=loop.time() - started_s,
+                size=size_of(response),
+            )
+            if self.auditor.policy is not None and audit_trail.TRAIL in request:
+                await request[audit_trail.TRAIL].ended(response)
+
+    async def _enter(
+        self, request: web.Request, handler: Handler, info: RequestInfo
+    ) -> web.StreamResponse:
+        try:
+            caller = httpd.current_peer(request) or await self.authenticate(request)
+        except ApiError:  # who cannot be known is audited too
+            self.auditor.begin(request, info, None)
+            raise
+        trail = self.auditor.begin(request, info, caller)
+        identity = impersonate(caller, request.headers, self.authorizer)
+        if trail is not None:
+            trail.impersonated(identity)
+        with self.inflight.admit(identity, info):
+            self._authorize(identity, info, trail)
+            request[INFO] = info
+            request[IDENTITY] = identity
+            try:
+                return await self._carry_out(request, handler, info)
+            except (ApiError, web.HTTPException, ConnectionError):
+                raise
+            except Exception:
+                if trail is not None:
+                    trail.panicked = True
+                raise
+
+    async def _carry_out(
+        self, request: web.Request, handler: Handler, info: RequestInfo
+    ) -> web.StreamResponse:
+        if info.is_long_running:
+            request[COUNT_SENT] = CountSent(self.metrics.watch_events(info).inc)
+            with self.metrics.long_running(info).track_inprogress():
+                return await handler(request)
+        longest_s = timeout_s = self.deadlines.seconds
+        try:
+            asked = request.query.get("timeout")
+            if asked is not None:
+                timeout_s = time_for(asked, longest_s)
+            if timeout_s < longest_s:
+                async with asyncio.timeout(timeout_s):
+                    return await handler(request)
+            return await self.deadlines.hold(handler(request))
+        except TimeoutError:
+            text = f"the request was not answered within {timeout_s:g} s"
+            raise ApiError(504, "Timeout", text) from None
+
+    def _authorize(self, identity: Identity, info: RequestInfo, trail: Trail | None) -> None:
+        if identity is ANONYMOUS and info.path not in self.open_paths:
+            decision = NO_OPINION
+        else:
+            decision = self.authorizer.decide(identity, info)
+        if trail is not None:
+            trail.decided(allowed=decision.allowed, reason=decision.reason)
+        if decision.allowed:
+            return
+        if identity is ANONYMOUS:
+            raise unauthorized()
+        raise authorizer.forbidden(identity, info, decision.reason)
+
+
+def time_for(asked: str, longest_s: float) -> float:
+    """Seconds that a request may take: what its `timeout` says, if that is less; ApiError 400."""
+    if not asked:
+        return longest_s
+    try:
+        asked_s = parse_duration(asked)
+    except ValueError as error:
+        raise bad_request(f"invalid timeout specified in the request URL: {error}") from None
+    return asked_s if 0 < asked_s < longest_s else longest_s

@@ -1,0 +1,330 @@
+"""Storage in an etcd cluster that several servers share: memory fed by one watch of it.
+
+A write goes to etcd, on the condition that nobody changed the object, and is answered once the
+watch has brought it back, so that reads see it. Revisions are etcd's own. When the watch breaks it
+is taken up where it was; when etcd has forgotten that place, everything is read again and every
+watch of a client ends with `Compacted`. How etcd is spoken to is in `etcd`.
+
+Waiting for memory to be as new as it has to be: by revision, or as new as the medium is now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+from orch.component.process import loops
+from orch.component.process.loops import Backoff
+from orch.server.storage.base import (
+    Change,
+    Compacted,
+    KeyExists,
+    KeyMissing,
+    OutcomeUnknown,
+    RevisionMismatch,
+    StorageFailed,
+    StorageUnavailable,
+    Stored,
+)
+from orch.server.storage.compaction import Compactor
+from orch.server.storage.etcd import Entry, EtcdClient, EtcdEvent, Outcome
+from orch.server.storage.mirror import MirroredStorage
+
+log = logging.getLogger(__name__)
+
+
+class Waiting:
+    """Who waits for memory to come to a revision."""
+
+    def __init__(self) -> None:
+        self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+
+    async def until(self, revision: int) -> None:
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._queue, (revision, next(self._numbers), future))
+        await future
+
+    def reached(self, revision: int) -> None:
+        while self._queue and self._queue[0][0] <= revision:
+            future = heapq.heappop(self._queue)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def fail(self, error: StorageFailed) -> None:
+        for *_, future in self._queue:
+            if not future.done():
+                future.set_exception(error)
+        self._queue.clear()
+
+
+class Newest:
+    """The medium's newest revision, asked for once for all who want it at a time.
+
+    An answer counts only for those who asked before the question was sent.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[int]]) -> None:
+        self._question = ask
+        self._asking: asyncio.Task[int] | None = None
+        self._next: asyncio.Task[int] | None = None
+
+    async def revision(self) -> int:
+        if self._next is None:
+            self._next = loops.spawn(self._ask(self._asking), name="newest-revision")
+        return await asyncio.shield(self._next)
+
+    async def _ask(self, before: asyncio.Task[int] | None) -> int:
+        if before is not None:
+            await asyncio.wait([before])
+        self._asking, self._next = self._next, None
+        return await self._question()
+
+
+SEEN_TIMEOUT_S = 5.0  # for the watch to bring back what etcd answered
+REACH_TIMEOUT_S = 3.0  # the reference waits this long for a revision another server named
+_PAGE = 2000
+
+
+class EtcdStorage(MirroredStorage):
+    """`base.Storage` on the keys below `prefix`, which has a leading and no trailing slash."""
+
+    def __init__(self, client: EtcdClient, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix.encode()
+        super().__init__()
+        self._waiting = Waiting()
+        self._compactor = Compactor(client)
+        self._newest = Newest(client.revision)
+        self._follower: asyncio.Task[None] | None = None
+        self._trouble = ""  # why the watch does not run; "" while it does
+        self._size = 0
+
+    def size_bytes(self) -> int:
+        """Of etcd's database, as of the last check."""
+        return self._size
+
+    async def open(self) -> None:
+        """Read everything below the prefix and follow it; StorageFailed when etcd cannot be had."""
+        self._client.open()
+        try:
+            items, revision = await self._read_all()
+            self._mirror.load(items, revision)
+            self._size = await self._client.size_bytes()
+        except BaseException:
+            await self._client.close()
+            raise
+        self._follower = loops.spawn(self._follow(), name="etcd-watch")
+
+    async def close(self) -> None:
+        self.end_watches()
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            await loops.cancel(follower)
+        self._waiting.fail(StorageFailed("storage was closed"))
+        await self._client.close()
+
+    async def check(self) -> None:
+        await self.settle()
+        self._size = await self._client.size_bytes()
+
+    async def settle(self) -> None:
+        self._require_open()
+        newest = await self._newest.revision()
+        if self._trouble and self.revision < newest:
+            raise StorageUnavailable(self._trouble)
+        try:
+            await self._seen(newest, SEEN_TIMEOUT_S)
+        except TimeoutError:
+            raise StorageUnavailable(
+                f"etcd is at revision {newest}, its watch only at {self.revision}"
+            ) from None
+
+    async def reach(self, revision: int) -> bool:
+        try:
+            await self._seen(revision, REACH_TIMEOUT_S)
+        except (TimeoutError, StorageFailed):
+            return False
+        return True
+
+    async def maintain(self) -> None:
+        """Let etcd forget what is older than the last round; one of the servers does it."""
+        try:
+            await self._compactor.round(self.revision)
+        except (StorageFailed, Compacted) as error:
+            log.warning("etcd's old revisions are kept for now: %s", error)
+
+    async def create(self, key: str, data: bytes) -> Stored:
+        self._require_open()
+        return await _whole(self._create(key, data))
+
+    async def update(self, key: str, data: bytes, expected_revision: int) -> Stored:
+        self._require_open()
+        return await _whole(self._update(key, data, expected_revision))
+
+    async def delete(self, key: str, expected_revision: int | None = None) -> Stored:
+        self._require_open()
+        return await _whole(self._delete(key, expected_revision))
+
+    async def _create(self, key: str, data: bytes) -> Stored:
+        outcome = await self._client.put(self._named(key), data, 0)
+        await self._until_seen(outcome)
+        if not outcome.written:
+            raise KeyExists(key)
+        return self._mirrored(key, data, outcome)
+
+    async def _update(self, key: str, data: bytes, expected: int) -> Stored:
+        outcome = await self._client.put(self._named(key), data, expected)
+        await self._until_seen(outcome)
+        if not outcome.written:
+            raise _stood_in_the_way(key, expected, outcome)
+        return self._mirrored(key, data, outcome)
+
+    async def _delete(self, key: str, expected: int | None) -> Stored:
+        outcome = await self._client.delete(self._named(key), expected)
+        await self._until_seen(outcome)
+        if not outcome.written:
+            raise _stood_in_the_way(key, expected or 0, outcome)
+        if outcome.found is None:
+            raise AssertionError(f"deletion of {key} without a last state")
+        return Stored(key, outcome.revision, outcome.found.value)
+
+    def _mirrored(self, key: str, data: bytes, outcome: Outcome) -> Stored:
+        """What readers get, unless somebody has changed it again."""
+        stored = self._mirror.get(key)
+        if stored is not None and stored.revision == outcome.revision:
+            return stored
+        return Stored(key, outcome.revision, data)
+
+    async def _until_seen(self, outcome: Outcome) -> None:
+        """Also after a refusal: who reads again must see what it was refused for."""
+        try:
+            await self._seen(outcome.revision, SEEN_TIMEOUT_S)
+        except TimeoutError:
+            raise OutcomeUnknown(
+                f"etcd is at revision {outcome.revision}, but its watch has not shown it within"
+                f" {SEEN_TIMEOUT_S:g} s: {self._trouble or 'it is slow'}"
+            ) from None
+
+    async def _seen(self, revision: int, timeout_s: float) -> None:
+        """Wait until memory has come to `revision`; TimeoutError."""
+        if self.revision < revision:
+            async with asyncio.timeout(timeout_s):
+                await self._waiting.until(revision)
+
+    def _require_open(self) -> None:
+        if self._follower is None:
+            raise StorageFailed("storage is not open")
+
+    async def _read_all(self) -> tuple[Sequence[Stored], int]:
+        """Every object below the prefix at one revision, page by page."""
+        items: list[Stored] = []
+        start, end = self._prefix + b"/", self._prefix + b"0"  # "0" follows "/"
+        revision, more = 0, True
+        while more:
+            page, now, more = await self._client.page(start, end, limit=_PAGE, revision=revision)
+            revision = revision or now
+            items += self._stored(page)
+            if page:
+                start = page[-1].key + b"\0"
+        return items, revision
+
+    def _stored(self, entries: Sequence[Entry]) -> Iterator[Stored]:
+        for entry in entries:
+            key = self._own(entry.key)
+            if key is not None:
+                yield Stored(key, entry.revision, entry.value)
+
+    async def _follow(self) -> None:
+        """Keep memory as etcd is, for as long as storage is open."""
+        backoff = Backoff(0.1, 2.0, 2.0)
+        while True:
+            try:
+                await self._follow_once(backoff)
+            except Compacted:
+                log.warning("etcd forgot revision %d: reading everything again", self.revision)
+                await self._start_over(backoff)
+            except StorageFailed as error:
+                if not self._trouble:
+                    log.warning("the watch of etcd broke at revision %d: %s", self.revision, error)
+                self._trouble = str(error)
+                await asyncio.sleep(backoff.next())
+            except Exception as error:  # else memory would stay behind etcd, and nobody be told
+                log.exception("following etcd failed unexpectedly: reading everything again")
+                self._trouble = f"following etcd failed unexpectedly: {error}"
+                await asyncio.sleep(backoff.next())
+                await self._start_over(backoff)
+
+    async def _follow_once(self, backoff: Backoff) -> None:
+        async with contextlib.aclosing(self._client.watch(self.revision + 1)) as batches:
+            async for events, newest in batches:
+                if self._trouble:
+                    log.info("the watch of etcd goes on from revision %d", self.revision)
+                self._trouble = ""
+                backoff.reset()
+                if events:
+                    self._apply(events)
+                elif newest < self.revision:
+                    log.error(
+                        "etcd went back from revision %d to %d: its data was replaced; reading"
+                        " everything again", self.revision, newest,
+                    )  # fmt: skip
+                    await self._start_over(backoff)
+                    return
+
+    async def _start_over(self, backoff: Backoff) -> None:
+        """Read everything again; clients that watch have to as well."""
+        try:
+            items, revision = await self._read_all()
+        except (StorageFailed, Compacted) as error:  # compacted between two pages
+            self._trouble = f"objects could not be read again: {error}"
+            await asyncio.sleep(backoff.next())
+            return
+        self._mirror.reload(items, revision)
+        self._waiting.reached(revision)
+
+    def _apply(self, events: Sequence[EtcdEvent]) -> None:
+        changes: list[Change] = []
+        heads: dict[str, Stored | None] = {}
+        for event in events:
+            key = self._own(event.key)
+            if key is None:
+                continue
+            previous = heads[key] if key in heads else self._mirror.get(key)
+            current = None if event.value is None else Stored(key, event.revision, event.value)
+            heads[key] = current
+            if current is not None or previous is not None:
+                changes.append(Change(key, event.revision, current, previous))
+        self._mirror.apply(changes)
+        self._mirror.revision = events[-1].revision
+        self._waiting.reached(self._mirror.revision)
+
+    def _named(self, key: str) -> bytes:
+        return self._prefix + key.encode()
+
+    def _own(self, key: bytes) -> str | None:
+        """Storage's key for etcd's; None for what is not an object's."""
+        if not key.startswith(self._prefix):
+            return None
+        try:
+            own = key[len(self._prefix) :].decode()
+        except UnicodeDecodeError:
+            return None
+        slash = own.find("/", 1)
+        return own if own.startswith("/") and 1 < slash < len(own) - 1 else None
+
+
+async def _whole(write: Coroutine[Any, Any, Stored]) -> Stored:
+    """A write that was begun is carried out also when its caller leaves."""
+    return await asyncio.shield(loops.spawn(write, name="etcd-write"))
+
+
+def _stood_in_the_way(key: str, expected: int, outcome: Outcome) -> KeyMissing | RevisionMismatch:
+    if outcome.found is None:
+        return KeyMissing(key)
+    return RevisionMismatch(key, expected, outcome.found.revision)

@@ -1,0 +1,263 @@
+"""Storage over a local medium: one writer thread that commits whatever is queued.
+
+The thread owns the medium. It judges each queued write against the newest objects, commits the
+batch in one transaction and only then hands the changes to the event loop, which makes them
+visible and answers the callers: group commit without a timer, the batch being those who wait.
+What the medium is (a file, a fake) is behind `Medium`.
+
+May a write happen? The one decision of optimistic concurrency; pure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from orch.server.storage.base import (
+    Change,
+    KeyExists,
+    KeyMissing,
+    RevisionMismatch,
+    StorageError,
+    StorageFailed,
+    Stored,
+)
+from orch.server.storage.mirror import MirroredStorage
+
+log = logging.getLogger(__name__)
+
+
+class Action(Enum):
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class Write(NamedTuple):
+    """What a caller asks for; `expected` is the revision it read (None: whatever is there)."""
+
+    action: Action
+    key: str
+    data: bytes = b""
+    expected: int | None = None
+
+
+def refuse(write: Write, head: int | None) -> StorageError | None:
+    """The refusal of a write to an object now at revision `head` (None: it does not exist)."""
+    if write.action is Action.CREATE:
+        return None if head is None else KeyExists(write.key)
+    if head is None:
+        return KeyMissing(write.key)
+    if write.expected is not None and write.expected != head:
+        return RevisionMismatch(write.key, write.expected, head)
+    return None
+
+
+MAX_BATCH = 512  # commits beyond this gain nothing (reference/performance.md B5)
+CHECK_TIMEOUT_S = 5.0
+
+
+class Medium(Protocol):
+    """Blocking calls, all from one thread; every failure is a StorageFailed."""
+
+    def open(self) -> tuple[list[Stored], int]:
+        """Every object and the revision of the newest write."""
+
+    def commit(self, changes: Sequence[Change], revision: int) -> None:
+        """Make the changes and the revision durable, all or nothing."""
+
+    def close(self) -> None: ...
+
+    def size_bytes(self) -> int:
+        """May be called from any thread."""
+
+
+class _Queued(NamedTuple):
+    """A write and who waits for it; without a write, only a commit that must work."""
+
+    write: Write | None
+    answer: asyncio.Future[Change | None]
+
+
+_Batch = list[_Queued]
+_Answers = list[tuple[asyncio.Future[Change | None], Change | StorageError | None]]
+
+
+class GroupCommitStorage(MirroredStorage):
+    """`base.Storage` over a medium."""
+
+    def __init__(self, medium: Medium) -> None:
+        self._medium = medium
+        super().__init__()
+        self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._collected: _Batch = []  # by this turn of the loop, not handed to the writer yet
+        self._thread: threading.Thread | None = None
+        self._writer: _Writer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def size_bytes(self) -> int:
+        return self._medium.size_bytes()
+
+    async def create(self, key: str, data: bytes) -> Stored:
+        return self._written(await self._submit(Write(Action.CREATE, key, data)))
+
+    async def update(self, key: str, data: bytes, expected_revision: int) -> Stored:
+        write = Write(Action.UPDATE, key, data, expected_revision)
+        return self._written(await self._submit(write))
+
+    async def delete(self, key: str, expected_revision: int | None = None) -> Stored:
+        change = await self._submit(Write(Action.DELETE, key, expected=expected_revision))
+        if change is None or change.previous is None:
+            raise AssertionError(f"deletion of {key} without a last state")
+        return Stored(key, change.revision, change.previous.data)
+
+    async def check(self) -> None:
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                await self._submit(None)
+        except TimeoutError:
+            raise StorageFailed(f"no commit within {CHECK_TIMEOUT_S:g} s") from None
+
+    async def settle(self) -> None:
+        """Nobody else writes here."""
+
+    async def reach(self, revision: int) -> bool:
+        return self.revision >= revision
+
+    async def maintain(self) -> None:
+        """Nothing grows here that is not needed."""
+
+    async def open(self) -> None:
+        """Load everything and start the writer; StorageFailed when the medium cannot be used."""
+        self._loop = asyncio.get_running_loop()
+        items, revision = await asyncio.to_thread(self._medium.open)
+        self._mirror.load(items, revision)
+        self._writer = _Writer(self._medium, items, revision)
+        self._thread = threading.Thread(target=self._run, name="storage-writer", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Commit what is queued and let go of the medium; later writes are StorageFailed."""
+        self.end_watches()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._hand_over()
+            self._queue.put(None)
+            await asyncio.to_thread(thread.join)
+
+    @staticmethod
+    def _written(change: Change | None) -> Stored:
+        if change is None or change.current is None:
+            raise AssertionError("a write without a new state")
+        return change.current
+
+    async def _submit(self, write: Write | None) -> Change | None:
+        if self._thread is None or self._loop is None:
+            raise StorageFailed("storage is not open")
+        answer: asyncio.Future[Change | None] = self._loop.create_future()
+        if not self._collected:
+            self._loop.call_soon(self._hand_over)
+        self._collected.append(_Queued(write, answer))
+        return await answer
+
+    def _hand_over(self) -> None:
+        """Once a turn: waking the writer for each write makes the threads wait for each other."""
+        collected, self._collected = self._collected, []
+        if collected:
+            self._queue.put(collected)
+
+    def _run(self) -> None:
+        """The writer thread: until None is queued, which `close` puts last."""
+        writer, loop = self._writer, self._loop
+        if writer is None or loop is None:
+            raise AssertionError("the writer thread runs before open")
+        open_for_more = True
+        while open_for_more:
+            batch, open_for_more = self._take()
+            if batch:
+                changes, answers = writer.commit(batch)
+                loop.call_soon_threadsafe(self._publish, changes, answers)
+        self._medium.close()
+
+    def _take(self) -> tuple[_Batch, bool]:
+        """Wait for some, then whatever else is there; False after the closing None."""
+        batch: _Batch = []
+        queued = self._queue.get()
+        while queued is not None:
+            batch += queued
+            if len(batch) >= MAX_BATCH:
+                return batch, True
+            try:
+                queued = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, True
+        return batch, False
+
+    def _publish(self, changes: Sequence[Change], answers: _Answers) -> None:
+        """On the loop: make a committed batch visible, then answer those who wait."""
+        self._mirror.apply(changes)
+        for future, outcome in answers:
+            if future.done():  # its caller was cancelled
+                continue
+            if isinstance(outcome, StorageError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+
+class _Writer:
+    """The writer thread's own view: the newest objects, ahead of the mirror by one batch."""
+
+    def __init__(self, medium: Medium, items: Sequence[Stored], revision: int) -> None:
+        self._medium = medium
+        self._heads = {stored.key: stored for stored in items}
+        self._revision = revision
+
+    def commit(self, batch: Sequence[_Queued]) -> tuple[list[Change], _Answers]:
+        """Judge, commit and answer a batch; a failed commit leaves no trace but its answers."""
+        start = self._revision
+        changes: list[Change] = []
+        answers: _Answers = []
+        for queued in batch:
+            outcome = self._judge(queued.write)
+            if isinstance(outcome, Change):
+                changes.append(outcome)
+            answers.append((queued.answer, outcome))
+        if not changes and all(queued.write for queued in batch):
+            return changes, answers  # nothing but refusals
+        try:
+            self._medium.commit(changes, self._revision)
+        except Exception as error:  # a defect too fails its writers, and lets the next ones try
+            if not isinstance(error, StorageFailed):
+                log.exception("committing %d writes failed unexpectedly", len(changes))
+            self._undo(changes)
+            self._revision = start
+            failure = StorageFailed(str(error))
+            return [], [(future, failure) for future, _ in answers]
+        return changes, answers
+
+    def _judge(self, write: Write | None) -> Change | StorageError | None:
+        if write is None:
+            return None
+        head = self._heads.get(write.key)
+        refusal = refuse(write, None if head is None else head.revision)
+        if refusal is not None:
+            return refusal
+        self._revision += 1
+        if write.action is Action.DELETE:
+            del self._heads[write.key]
+            return Change(write.key, self._revision, None, head)
+        current = self._heads[write.key] = Stored(write.key, self._revision, write.data)
+        return Change(write.key, self._revision, current, head)
+
+    def _undo(self, changes: Sequence[Change]) -> None:
+        for change in reversed(changes):
+            if change.previous is None:
+                self._heads.pop(change.key, None)
+            else:
+                self._heads[change.key] = change.previous

@@ -1,0 +1,42 @@
+"""Whether storage takes writes, found out at a rate of its own.
+
+Whoever asks for health gets the last verdict, so that nobody without credentials can make the
+server write to the disk. This is also who tells the operator, once, that storage refuses writes:
+those whose writes fail say it to their clients, or try again in silence.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from orch.component.diagnostics.health import CheckFailed
+from orch.server.storage.base import Storage, StorageFailed
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 5.0
+
+
+class StorageHealth:
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._failure = "storage was not looked at yet"
+        self._said = False
+
+    async def look(self) -> None:
+        """One round: a commit that must work."""
+        try:
+            await self._storage.check()
+        except StorageFailed as error:
+            if not self._said:
+                log.error("storage takes no writes: %s", error)
+            self._failure, self._said = str(error), True
+        else:
+            if self._said:
+                log.info("storage takes writes again")
+            self._failure, self._said = "", False
+
+    def check(self) -> None:
+        """CheckFailed with what the last round met."""
+        if self._failure:
+            raise CheckFailed(self._failure)

@@ -1,0 +1,155 @@
+"""ConfigMaps: settings by name, as text or as base64; pure.
+
+Secrets: values in base64, of a type that says which ones must be there; pure.
+
+`stringData` is taken over into `data` and never stored. The types are those clients write
+(`kubectl create secret`), from the reference's pkg/apis/core/validation.
+
+What ConfigMaps and Secrets have in common: named values, bounded together, frozen for good.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+from orch.server.strategy import causes
+from orch.server.strategy.base import Document, Strategy
+from orch.wire.errors import Cause
+from orch.wire.records.kinds import CONFIG_MAPS, SECRETS
+
+MAX_BYTES = 1024 * 1024
+_KEY_MAX = 253
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+    " (e.g. 'key.name', or 'KEY_NAME', or 'key-name', regex used for validation is"
+    " '[-._a-zA-Z0-9]+')"
+)
+
+
+def key_causes(field: str, values: Mapping[str, str]) -> Iterator[Cause]:
+    """What is wrong with the names of some values, which become names of files."""
+    for key in values:
+        path = f"{field}[{key}]"
+        if len(key) > _KEY_MAX:
+            yield causes.invalid_value(path, key, f"must be no more than {_KEY_MAX} characters")
+        if not _KEY.fullmatch(key):
+            yield causes.invalid_value(path, key, _KEY_TEXT)
+        elif key in (".", "..") or key.startswith(".."):
+            yield causes.invalid_value(path, key, "must not be '.' or begin with '..'")
+
+
+def size_causes(path: str, *values: Mapping[str, str]) -> Iterator[Cause]:
+    """Too much in all; base64 text counts as the bytes it stands for."""
+    *texts, encoded = values
+    size = sum(len(value.encode()) for one in texts for value in one.values())
+    size += sum(len(value) * 3 // 4 for value in encoded.values())
+    if size > MAX_BYTES:
+        yield causes.too_long(path, f"may not be more than {MAX_BYTES} bytes")
+
+
+def frozen_causes(new: Document, old: Document | None, *fields: str) -> Iterator[Cause]:
+    """What was said to be immutable stays so, and as it is."""
+    if old is None or not old.get("immutable"):
+        return
+    why = "field is immutable when `immutable` is set"
+    if not new.get("immutable"):
+        yield causes.forbidden("immutable", why)
+    for field in fields:
+        if (new.get(field) or {}) != (old.get(field) or {}):
+            yield causes.forbidden(field, why)
+
+
+def _validate(new: Document, old: Document | None) -> list[Cause]:
+    return [*_data_causes(new), *frozen_causes(new, old, "data", "binaryData")]
+
+
+def _data_causes(new: Document) -> Iterator[Cause]:
+    texts, encoded = new.get("data") or {}, new.get("binaryData") or {}
+    yield from key_causes("data", texts)
+    yield from key_causes("binaryData", encoded)
+    for key in texts.keys() & encoded.keys():
+        yield causes.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+    yield from size_causes("data", texts, encoded)
+
+
+CONFIG_MAP_STRATEGY = Strategy(CONFIG_MAPS, validate=_validate)
+
+OPAQUE = "Opaque"
+TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a type
+ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
+_ALL_OF = {
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+}
+_JSON_KEYS = (".dockercfg", ".dockerconfigjson")
+_BASIC_AUTH = "kubernetes.io/basic-auth"
+
+
+def _prepare_create(document: Document) -> None:
+    document["type"] = document.get("type") or OPAQUE
+    _take_over_texts(document)
+
+
+def _prepare_update(new: Document, old: Document) -> None:
+    new["type"] = new.get("type") or old.get("type") or OPAQUE
+    _take_over_texts(new)
+
+
+def _take_over_texts(document: Document) -> None:
+    texts = document.pop("stringData", None) or {}
+    if texts:
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        document["data"] = {**(document.get("data") or {}), **encoded}
+
+
+def _validate_secret(new: Document, old: Document | None) -> list[Cause]:
+    found = list(_secret_causes(new))
+    if old is not None and new["type"] != old.get("type"):
+        found.append(causes.invalid_value("type", new["type"], "field is immutable"))
+    found.extend(frozen_causes(new, old, "data"))
+    return found
+
+
+def _secret_causes(new: Document) -> Iterator[Cause]:
+    data = new.get("data") or {}
+    yield from key_causes("data", data)
+    yield from size_causes("data", data)
+    yield from _type_causes(new, data)
+
+
+def _type_causes(new: Document, data: dict[str, str]) -> Iterator[Cause]:
+    kind = new["type"]
+    for key in _ALL_OF.get(kind, ()):
+        if key not in data:
+            yield causes.required(f"data[{key}]")
+        elif key in _JSON_KEYS and not _is_json(data[key]):
+            yield causes.invalid_value(f"data[{key}]", "<secret contents redacted>", "is not JSON")
+    if kind == _BASIC_AUTH and not {"username", "password"} & data.keys():
+        yield causes.required("data[username]")
+        yield causes.required("data[password]")
+    annotations = new["metadata"].get("annotations") or {}
+    if kind == TOKEN and not annotations.get(ACCOUNT_ANNOTATION):
+        yield causes.required(f"metadata.annotations[{ACCOUNT_ANNOTATION}]")
+
+
+def _is_json(encoded: str) -> bool:
+    try:
+        json.loads(base64.b64decode(encoded))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+SECRET_STRATEGY = Strategy(
+    SECRETS,
+    paths=("type",),
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    validate=_validate_secret,
+)

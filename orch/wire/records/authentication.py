@@ -1,0 +1,128 @@
+"""The records of `authentication.orch.io/v1`: whose is this token, who am I, a token to be made.
+
+Reviews are questions: they are answered, never stored.
+
+Who a request comes from, once authenticated, and which node an identity speaks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pydantic import Field
+
+from orch.wire.names import (
+    AUTHENTICATION_GROUP,
+    GROUP_AUTHENTICATED,
+    GROUP_NODES,
+    GROUP_UNAUTHENTICATED,
+    USER_NODE_PREFIX,
+)
+from orch.wire.records.meta import ApiObject, WireModel
+
+_API_VERSION = f"{AUTHENTICATION_GROUP}/v1"
+
+
+class UserInfo(WireModel):
+    username: str | None = None
+    uid: str | None = None
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class TokenReviewSpec(WireModel):
+    """`audiences`: who asks; empty means the API server itself."""
+
+    token: str = ""
+    audiences: list[str] = Field(default_factory=list)
+
+
+class TokenReviewStatus(WireModel):
+    authenticated: bool | None = None
+    user: UserInfo | None = None
+    audiences: list[str] | None = None
+    error: str | None = None
+
+
+class TokenReview(ApiObject):
+    apiVersion: str = _API_VERSION
+    kind: str = "TokenReview"
+    spec: TokenReviewSpec = Field(default_factory=TokenReviewSpec)
+    status: TokenReviewStatus | None = None
+
+
+class SelfSubjectReviewStatus(WireModel):
+    userInfo: UserInfo = Field(default_factory=UserInfo)
+
+
+class SelfSubjectReview(ApiObject):
+    apiVersion: str = _API_VERSION
+    kind: str = "SelfSubjectReview"
+    status: SelfSubjectReviewStatus | None = None
+
+
+class BoundObjectReference(WireModel):
+    """An object that a token is good as long as it exists: a Pod, Secret or Node."""
+
+    kind: str | None = None
+    apiVersion: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class TokenRequestSpec(WireModel):
+    """`audiences` empty: the API server; a lifetime of an hour unless said otherwise."""
+
+    audiences: list[str] = Field(default_factory=list)
+    expirationSeconds: int | None = None
+    boundObjectRef: BoundObjectReference | None = None
+
+
+class TokenRequestStatus(WireModel):
+    token: str = ""
+    expirationTimestamp: str | None = None
+
+
+class TokenRequest(ApiObject):
+    apiVersion: str = _API_VERSION
+    kind: str = "TokenRequest"
+    spec: TokenRequestSpec = Field(default_factory=TokenRequestSpec)
+    status: TokenRequestStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An authenticated caller; `extra` carries what the authenticator added (lower-case keys)."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+
+
+def node_name_of(identity: Identity) -> str | None:
+    """The node a node identity stands for; None for everyone else.
+
+    A node identity has both the user name `system:node:<name>` and the group `system:nodes`.
+    """
+    if GROUP_NODES not in identity.groups or not identity.name.startswith(USER_NODE_PREFIX):
+        return None
+    return identity.name[len(USER_NODE_PREFIX) :] or None
+
+
+def known(identity: Identity) -> Identity:
+    """The identity as a member of `system:authenticated`, unless it says otherwise itself."""
+    if GROUP_AUTHENTICATED in identity.groups or GROUP_UNAUTHENTICATED in identity.groups:
+        return identity
+    return replace(identity, groups=(*identity.groups, GROUP_AUTHENTICATED))
+
+
+def user_info(identity: Identity) -> UserInfo:
+    """An identity as the records of reviews show it."""
+    return UserInfo(
+        username=identity.name,
+        uid=identity.uid or None,
+        groups=list(identity.groups) or None,
+        extra={key: list(values) for key, values in identity.extra.items()} or None,
+    )

@@ -1,0 +1,73 @@
+"""What pods are given beside their spec: ConfigMaps, Secrets, and the account they run as.
+
+Values of `Secret.data` and `ConfigMap.binaryData` are base64 text; `Secret.stringData` is only
+ever sent, never stored.
+
+The Lease record (`coordination.orch.io/v1`): a node's heartbeat, a leader's claim.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from orch.wire.names import COORDINATION_GROUP
+from orch.wire.records.core import ObjectReference
+from orch.wire.records.meta import ApiObject, WireModel
+
+
+def _base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"is not base64: {error}") from None
+    return text
+
+
+Base64 = Annotated[str, AfterValidator(_base64)]
+
+
+class ConfigMap(ApiObject):
+    apiVersion: str = "v1"
+    kind: str = "ConfigMap"
+    data: dict[str, str] | None = None
+    binaryData: dict[str, Base64] | None = None
+    immutable: bool | None = None
+
+
+class Secret(ApiObject):
+    apiVersion: str = "v1"
+    kind: str = "Secret"
+    type: str | None = None  # Opaque unless said otherwise
+    data: dict[str, Base64] | None = None
+    stringData: dict[str, str] | None = None
+    immutable: bool | None = None
+
+
+class LocalObjectReference(WireModel):
+    name: str = ""
+
+
+class ServiceAccount(ApiObject):
+    apiVersion: str = "v1"
+    kind: str = "ServiceAccount"
+    secrets: list[ObjectReference] | None = None
+    imagePullSecrets: list[LocalObjectReference] | None = None
+    automountServiceAccountToken: bool | None = None
+
+
+class LeaseSpec(WireModel):
+    holderIdentity: str | None = None
+    leaseDurationSeconds: int | None = None
+    acquireTime: str | None = None
+    renewTime: str | None = None  # MicroTime
+    leaseTransitions: int | None = None
+
+
+class Lease(ApiObject):
+    apiVersion: str = f"{COORDINATION_GROUP}/v1"
+    kind: str = "Lease"
+    spec: LeaseSpec = Field(default_factory=LeaseSpec)

@@ -1,0 +1,142 @@
+"""Core records: Node, Namespace, Event, and what several of them share.
+
+Pods are in `pods`. Shapes follow the core/v1 group as `kubectl` reads and writes it.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from orch.wire.quantity import Quantity
+from orch.wire.records.meta import ApiObject, WireModel
+from orch.wire.times import Time
+
+
+class ObjectReference(WireModel):
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    apiVersion: str | None = None
+    resourceVersion: str | None = None
+    fieldPath: str | None = None
+
+
+class Taint(WireModel):
+    key: str
+    value: str | None = None
+    effect: str  # NoSchedule | PreferNoSchedule | NoExecute
+    timeAdded: Time | None = None
+
+
+class NodeCondition(WireModel):
+    type: str
+    status: str  # True | False | Unknown
+    reason: str | None = None
+    message: str | None = None
+    lastHeartbeatTime: Time | None = None
+    lastTransitionTime: Time | None = None
+
+
+class NodeAddress(WireModel):
+    type: str  # Hostname | InternalIP | ExternalIP | InternalDNS | ExternalDNS
+    address: str
+
+
+class DaemonEndpoint(WireModel):
+    Port: int
+
+
+class NodeDaemonEndpoints(WireModel):
+    nodeagentEndpoint: DaemonEndpoint | None = None
+    # kubectl and older clients read the port under this name
+    kubeletEndpoint: DaemonEndpoint | None = None
+
+
+class NodeSystemInfo(WireModel):
+    machineID: str = ""
+    systemUUID: str = ""
+    bootID: str = ""
+    kernelVersion: str = ""
+    osImage: str = ""
+    containerRuntimeVersion: str = ""
+    # The wire names of the reference clients; both carry the node agent's own version.
+    kubeletVersion: str = ""
+    kubeProxyVersion: str = ""
+    operatingSystem: str = ""
+    architecture: str = ""
+
+
+class ContainerImage(WireModel):
+    names: list[str] = Field(default_factory=list)
+    sizeBytes: int | None = None
+
+
+class NodeSpec(WireModel):
+    podCIDR: str | None = None
+    podCIDRs: list[str] | None = None
+    providerID: str | None = None
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
+class NodeStatus(WireModel):
+    capacity: dict[str, Quantity] | None = None
+    allocatable: dict[str, Quantity] | None = None
+    conditions: list[NodeCondition] | None = None
+    addresses: list[NodeAddress] | None = None
+    daemonEndpoints: NodeDaemonEndpoints | None = None
+    nodeInfo: NodeSystemInfo | None = None
+    images: list[ContainerImage] | None = None
+    declaredFeatures: list[str] | None = None
+
+
+class Node(ApiObject):
+    apiVersion: str = "v1"
+    kind: str = "Node"
+    spec: NodeSpec = Field(default_factory=NodeSpec)
+    status: NodeStatus = Field(default_factory=NodeStatus)
+
+
+class NamespaceSpec(WireModel):
+    finalizers: list[str] | None = None
+
+
+class NamespaceStatus(WireModel):
+    phase: str | None = None
+
+
+class Namespace(ApiObject):
+    apiVersion: str = "v1"
+    kind: str = "Namespace"
+    spec: NamespaceSpec = Field(default_factory=NamespaceSpec)
+    status: NamespaceStatus = Field(default_factory=NamespaceStatus)
+
+
+class EventSource(WireModel):
+    component: str | None = None
+    host: str | None = None
+
+
+class EventSeries(WireModel):
+    count: int | None = None
+    lastObservedTime: Time | None = None
+
+
+class Event(ApiObject):
+    apiVersion: str = "v1"
+    kind: str = "Event"
+    involvedObject: ObjectReference = Field(default_factory=ObjectReference)
+    reason: str | None = None
+    message: str | None = None
+    type: str | None = None  # Normal | Warning
+    source: EventSource | None = None
+    series: EventSeries | None = None
+    related: ObjectReference | None = None
+    count: int | None = None
+    firstTimestamp: Time | None = None
+    lastTimestamp: Time | None = None
+    eventTime: Time | None = None
+    reportingComponent: str | None = None
+    reportingInstance: str | None = None
+    action: str | None = None

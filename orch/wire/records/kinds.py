@@ -1,0 +1,150 @@
+"""The table of kinds: group, names, scope, record, subresources, and the paths they are served at.
+
+The API server routes by it, clients build their paths from it, `kubectl` discovers it. A new kind
+is one row here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from orch.wire.names import (
+    AUTHENTICATION_GROUP,
+    AUTHORIZATION_GROUP,
+    COORDINATION_GROUP,
+    RBAC_GROUP,
+)
+from orch.wire.records.authentication import SelfSubjectReview, TokenReview
+from orch.wire.records.authorization import (
+    LocalSubjectAccessReview,
+    SelfSubjectAccessReview,
+    SelfSubjectRulesReview,
+    SubjectAccessReview,
+)
+from orch.wire.records.configuration import ConfigMap, Lease, Secret, ServiceAccount
+from orch.wire.records.core import Event, Namespace, Node
+from orch.wire.records.meta import ApiObject
+from orch.wire.records.pods import Pod
+from orch.wire.records.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@cache
+def _kind_of(model: type[ApiObject]) -> str:
+    return str(model.model_fields["kind"].default)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind as the API serves it; `subresources` are those with their own path."""
+
+    group: str  # "" for the core group
+    version: str
+    plural: str
+    singular: str
+    model: type[ApiObject]
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    create_on_update: bool = False  # PUT to a missing name creates it
+    unconditional_update: bool = True  # PUT without resourceVersion overwrites
+
+    @property
+    def kind(self) -> str:
+        return _kind_of(self.model)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether objects of it exist; a review is a question that is answered and forgotten."""
+        return "get" in self.verbs
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """URL path of the collection, or of one object, or of its subresource."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+NAMESPACES = Resource(
+    "", "v1", "namespaces", "namespace", Namespace, False, ("ns",), ("status", "finalize"),
+    verbs=tuple(v for v in ALL_VERBS if v != "deletecollection"),
+)  # fmt: skip
+NODES = Resource("", "v1", "nodes", "node", Node, False, ("no",), ("status", "proxy"))
+PODS = Resource(
+    "", "v1", "pods", "pod", Pod, True, ("po",),
+    ("status", "binding", "ephemeralcontainers", "eviction", "log"),
+    categories=("all",),
+)  # fmt: skip
+EVENTS = Resource("", "v1", "events", "event", Event, True, ("ev",), create_on_update=True)
+LEASES = Resource(
+    COORDINATION_GROUP, "v1", "leases", "lease", Lease, True,
+    create_on_update=True, unconditional_update=False,
+)  # fmt: skip
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "configmap", ConfigMap, True, ("cm",))
+SECRETS = Resource("", "v1", "secrets", "secret", Secret, True)
+SERVICE_ACCOUNTS = Resource(
+    "", "v1", "serviceaccounts", "serviceaccount", ServiceAccount, True, ("sa",), ("token",)
+)
+
+
+def _rbac(plural: str, model: type[ApiObject], *, namespaced: bool) -> Resource:
+    singular = str(model.model_fields["kind"].default).lower()
+    return Resource(RBAC_GROUP, "v1", plural, singular, model, namespaced, create_on_update=True)
+
+
+CLUSTER_ROLES = _rbac("clusterroles", ClusterRole, namespaced=False)
+CLUSTER_ROLE_BINDINGS = _rbac("clusterrolebindings", ClusterRoleBinding, namespaced=False)
+ROLES = _rbac("roles", Role, namespaced=True)
+ROLE_BINDINGS = _rbac("rolebindings", RoleBinding, namespaced=True)
+
+
+def _review(group: str, model: type[ApiObject], *, namespaced: bool = False) -> Resource:
+    singular = str(model.model_fields["kind"].default).lower()
+    return Resource(group, "v1", f"{singular}s", singular, model, namespaced, verbs=("create",))
+
+
+SUBJECT_ACCESS_REVIEWS = _review(AUTHORIZATION_GROUP, SubjectAccessReview)
+LOCAL_ACCESS_REVIEWS = _review(AUTHORIZATION_GROUP, LocalSubjectAccessReview, namespaced=True)
+SELF_ACCESS_REVIEWS = _review(AUTHORIZATION_GROUP, SelfSubjectAccessReview)
+SELF_RULES_REVIEWS = _review(AUTHORIZATION_GROUP, SelfSubjectRulesReview)
+TOKEN_REVIEWS = _review(AUTHENTICATION_GROUP, TokenReview)
+SELF_REVIEWS = _review(AUTHENTICATION_GROUP, SelfSubjectReview)
+REVIEWS = (
+    SUBJECT_ACCESS_REVIEWS,
+    LOCAL_ACCESS_REVIEWS,
+    SELF_ACCESS_REVIEWS,
+    SELF_RULES_REVIEWS,
+    TOKEN_REVIEWS,
+    SELF_REVIEWS,
+)
+
+RESOURCES: tuple[Resource, ...] = (
+    NAMESPACES, NODES, PODS, EVENTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, LEASES,
+    CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, *REVIEWS,
+)  # fmt: skip
+_BY_MODEL = {resource.model: resource for resource in RESOURCES}
+_BY_PLURAL = {(r.group, r.version, r.plural): r for r in RESOURCES}
+
+
+def resource_of(model: type[ApiObject]) -> Resource:
+    """The row of a record class; KeyError for a class that is not served."""
+    return _BY_MODEL[model]
+
+
+def find_resource(group: str, version: str, plural: str) -> Resource | None:
+    return _BY_PLURAL.get((group, version, plural))

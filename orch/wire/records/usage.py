@@ -1,0 +1,44 @@
+"""What nodes and pods use now, as `metrics.k8s.io/v1beta1` shows it (`kubectl top`).
+
+There is no group of this service's own for it: the records are computed, and only served together
+with the other names of the reference system.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from orch.wire.records.kinds import Resource
+from orch.wire.records.meta import ApiObject, WireModel
+
+GROUP = "metrics.k8s.io"
+VERSION = "v1beta1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+class NodeMetrics(ApiObject):
+    """`usage` by resource name, as quantities; `window`: the time the CPU is an average over."""
+
+    apiVersion: str = API_VERSION
+    kind: str = "NodeMetrics"
+    timestamp: str = ""
+    window: str = ""
+    usage: dict[str, str] = Field(default_factory=dict)
+
+
+class ContainerMetrics(WireModel):
+    name: str
+    usage: dict[str, str] = Field(default_factory=dict)
+
+
+class PodMetrics(ApiObject):
+    apiVersion: str = API_VERSION
+    kind: str = "PodMetrics"
+    timestamp: str = ""
+    window: str = ""
+    containers: list[ContainerMetrics] = Field(default_factory=list)
+
+
+_VERBS = ("get", "list")
+NODE_USAGE = Resource(GROUP, VERSION, "nodes", "", NodeMetrics, False, verbs=_VERBS)
+POD_USAGE = Resource(GROUP, VERSION, "pods", "", PodMetrics, True, verbs=_VERBS)

@@ -1,0 +1,235 @@
+"""The columns and cells of every kind but Pod, which has its own file.
+
+From the reference system's `pkg/printers/internalversion/printers.go`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from orch.wire import raw
+from orch.wire.names import LABEL_ROLE, LABEL_ROLE_PREFIX, LABEL_ROLE_PREFIX_UPSTREAM
+from orch.wire.quantity import format_milli, to_bytes, to_milli
+from orch.wire.tables import pods
+from orch.wire.tables.layout import (
+    AGE,
+    NAME,
+    NONE,
+    UNKNOWN,
+    Cell,
+    Column,
+    Layout,
+    Record,
+    age,
+    name,
+    since,
+)
+
+
+def layout_of(kind: str) -> Layout:
+    """How a kind is shown; name and age for kinds without columns of their own."""
+    return _LAYOUTS.get(kind, _DEFAULT)
+
+
+def _default_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), age(record, now)]
+
+
+def _node_cells(record: Record, now: datetime) -> list[Cell]:
+    info = raw.mapping(record, "status", "nodeInfo")
+    return [
+        name(record),
+        _node_status(record),
+        node_roles(record),
+        age(record, now),
+        raw.text(info, "kubeletVersion"),
+        _node_address(record, "InternalIP"),
+        _node_address(record, "ExternalIP"),
+        raw.text(info, "osImage") or UNKNOWN,
+        raw.text(info, "kernelVersion") or UNKNOWN,
+        raw.text(info, "containerRuntimeVersion") or UNKNOWN,
+    ]
+
+
+def _node_status(record: Record) -> str:
+    status = "Unknown"
+    for condition in raw.records(record, "status", "conditions"):
+        if raw.text(condition, "type") == "Ready":
+            status = "Ready" if raw.text(condition, "status") == "True" else "NotReady"
+    cordoned = raw.value(record, "spec", "unschedulable") is True
+    return f"{status},SchedulingDisabled" if cordoned else status
+
+
+def node_roles(record: Record) -> str:
+    """The roles a node's labels give it, `<none>` without any."""
+    roles = set()
+    for key, role in raw.mapping(record, "metadata", "labels").items():
+        if key.startswith((LABEL_ROLE_PREFIX, LABEL_ROLE_PREFIX_UPSTREAM)):
+            roles.add(key.partition("/")[2])
+        elif key == LABEL_ROLE:
+            roles.add(str(role))
+    return ",".join(sorted(roles - {""})) or NONE
+
+
+def _node_address(record: Record, kind: str) -> str:
+    for address in raw.records(record, "status", "addresses"):
+        if raw.text(address, "type") == kind:
+            return raw.text(address, "address") or NONE
+    return NONE
+
+
+def _namespace_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), raw.text(record, "status", "phase"), age(record, now)]
+
+
+def _event_cells(record: Record, now: datetime) -> list[Cell]:
+    first = raw.text(record, "firstTimestamp") or raw.text(record, "eventTime")
+    last = raw.text(record, "lastTimestamp") or first
+    count = raw.number(record, "count") or 1
+    if raw.mapping(record, "series"):
+        last = raw.text(record, "series", "lastObservedTime")
+        count = raw.number(record, "series", "count")
+    return [
+        since(last, now),
+        raw.text(record, "type"),
+        raw.text(record, "reason"),
+        _event_target(record),
+        raw.text(record, "involvedObject", "fieldPath"),
+        event_source(record),
+        raw.text(record, "message").strip(),
+        since(first, now),
+        count,
+        name(record),
+    ]
+
+
+def _event_target(record: Record) -> str:
+    kind = raw.text(record, "involvedObject", "kind").lower()
+    target = raw.text(record, "involvedObject", "name")
+    return f"{kind}/{target}" if target else kind
+
+
+def event_source(record: Record) -> str:
+    """Who reports an event: `component, host`."""
+    component = raw.text(record, "source", "component") or raw.text(record, "reportingComponent")
+    host = raw.text(record, "source", "host")
+    if not raw.mapping(record, "source"):
+        host = raw.text(record, "reportingInstance")
+    return ", ".join(part for part in (component, host) if part)
+
+
+def _lease_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), raw.text(record, "spec", "holderIdentity"), age(record, now)]
+
+
+def _config_map_cells(record: Record, now: datetime) -> list[Cell]:
+    count = len(raw.mapping(record, "data")) + len(raw.mapping(record, "binaryData"))
+    return [name(record), count, age(record, now)]
+
+
+def _secret_cells(record: Record, now: datetime) -> list[Cell]:
+    count = len(raw.mapping(record, "data"))
+    return [name(record), raw.text(record, "type"), count, age(record, now)]
+
+
+def _node_usage_cells(record: Record, now: datetime) -> list[Cell]:
+    amounts = raw.mapping(record, "usage")
+    shown = [raw.text(amounts, "cpu"), raw.text(amounts, "memory")]
+    return [name(record), *shown, raw.text(record, "window")]
+
+
+def _pod_usage_cells(record: Record, now: datetime) -> list[Cell]:
+    containers = raw.records(record, "containers")
+    milli = sum(to_milli(raw.text(one, "usage", "cpu") or 0) for one in containers)
+    memory = sum(to_bytes(raw.text(one, "usage", "memory") or 0) for one in containers)
+    shown = [format_milli(milli), f"{memory // 1024}Ki"]
+    return [name(record), *shown, raw.text(record, "window")]
+
+
+def _role_cells(record: Record, now: datetime) -> list[Cell]:
+    return [name(record), raw.text(record, "metadata", "creationTimestamp") or UNKNOWN]
+
+
+def _binding_cells(record: Record, now: datetime) -> list[Cell]:
+    subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in raw.records(record, "subjects"):
+        kind, namespace = raw.text(subject, "kind"), raw.text(subject, "namespace")
+        who = raw.text(subject, "name")
+        shown = f"{namespace}/{who}" if kind == "ServiceAccount" else who
+        subjects.setdefault(kind, []).append(shown)
+    role = raw.mapping(record, "roleRef")
+    return [
+        name(record),
+        f"{raw.text(role, 'kind')}/{raw.text(role, 'name')}",
+        age(record, now),
+        *(", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount")),
+    ]
+
+
+_DEFAULT = Layout((NAME, AGE), _default_cells)
+_ROLE = Layout((NAME, Column("Created At", "When the object was created.")), _role_cells)
+_BINDING = Layout(
+    (
+        NAME,
+        Column("Role", "The role this binding grants."),
+        AGE,
+        Column("Users", "The users it is granted to.", 1),
+        Column("Groups", "The groups it is granted to.", 1),
+        Column("ServiceAccounts", "The service accounts it is granted to.", 1),
+    ),
+    _binding_cells,
+)
+_USAGE = (
+    NAME,
+    Column("CPU", "Cores in use."),
+    Column("Memory", "Memory in use that cannot be reclaimed at once."),
+    Column("Window", "The time the CPU is an average over."),
+)
+_LAYOUTS = {
+    "Pod": pods.LAYOUT,
+    "Node": Layout(
+        (
+            NAME,
+            Column("Status", "The status of the node"),
+            Column("Roles", "The roles of the node"),
+            AGE,
+            Column("Version", "The version of the node agent."),
+            Column("Internal-IP", "The address inside the cluster.", 1),
+            Column("External-IP", "The address outside the cluster.", 1),
+            Column("OS-Image", "The operating system, as it names itself.", 1),
+            Column("Kernel-Version", "The version of the kernel.", 1),
+            Column("Container-Runtime", "The container runtime and its version.", 1),
+        ),
+        _node_cells,
+    ),
+    "Namespace": Layout(
+        (NAME, Column("Status", "The status of the namespace"), AGE), _namespace_cells
+    ),
+    "Event": Layout(
+        (
+            Column("Last Seen", "Time since the event was last seen."),
+            Column("Type", "Normal or Warning."),
+            Column("Reason", "Why the event came about, in one word."),
+            Column("Object", "The object the event is about."),
+            Column("Subobject", "The part of the object the event is about.", 1),
+            Column("Source", "The component that reports the event.", 1),
+            Column("Message", "What happened."),
+            Column("First Seen", "Time since the event was first seen.", 1),
+            Column("Count", "How many times it was seen.", 1),
+            Column("Name", NAME.description, 1, "name"),
+        ),
+        _event_cells,
+    ),
+    "Lease": Layout((NAME, Column("Holder", "Who holds the lease."), AGE), _lease_cells),
+    "ConfigMap": Layout((NAME, Column("Data", "How many values it has."), AGE), _config_map_cells),
+    "Secret": Layout(
+        (NAME, Column("Type", "What it is for."), Column("Data", "How many values it has."), AGE),
+        _secret_cells,
+    ),
+    "NodeMetrics": Layout(_USAGE, _node_usage_cells),
+    "PodMetrics": Layout(_USAGE, _pod_usage_cells),
+    "Role": _ROLE,
+    "ClusterRole": _ROLE,
+    "RoleBinding": _BINDING,
+    "ClusterRoleBinding": _BINDING,
+}

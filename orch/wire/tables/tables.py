@@ -1,0 +1,71 @@
+"""Objects as a `Table`: the rows and columns a client prints without knowing the kind.
+
+The shape is that of `meta.k8s.io/v1`, the group clients have compiled in. Which columns a kind has
+is in `table_columns`; records are read as raw JSON and may lack any field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from orch.wire import raw
+from orch.wire.names import TABLE_API_VERSION
+from orch.wire.tables import columns
+from orch.wire.tables.layout import Layout
+
+IncludeObject = Literal["Metadata", "Object", "None"]
+INCLUDE_OBJECT: tuple[IncludeObject, ...] = ("Metadata", "Object", "None")
+
+
+def table_of(
+    kind: str,
+    objects: Sequence[Mapping[str, Any]],
+    now: datetime,
+    *,
+    include_object: IncludeObject = "Metadata",
+    list_metadata: Mapping[str, Any] | None = None,
+    with_columns: bool = True,
+) -> dict[str, Any]:
+    """The Table of some objects of one kind, as JSON data that shares parts with the objects.
+
+    `list_metadata` is the list's own (`resourceVersion`, `continue`, …). A watch repeats no
+    columns after its first event: it passes `with_columns=False` then.
+    """
+    layout = columns.layout_of(kind)
+    return {
+        "kind": "Table",
+        "apiVersion": TABLE_API_VERSION,
+        "metadata": dict(list_metadata or {}),
+        "columnDefinitions": [column.to_wire() for column in layout.columns]
+        if with_columns
+        else [],
+        "rows": [_row(layout, record, now, include_object) for record in objects],
+    }
+
+
+def _row(
+    layout: Layout,
+    record: Mapping[str, Any],
+    now: datetime,
+    include_object: IncludeObject,
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"cells": layout.cells(record, now)}
+    conditions = layout.conditions(record)
+    if conditions:
+        row["conditions"] = conditions
+    if include_object == "Metadata":
+        row["object"] = partial_metadata(record)
+    elif include_object == "Object":
+        row["object"] = record
+    return row
+
+
+def partial_metadata(record: Mapping[str, Any]) -> dict[str, Any]:
+    """An object reduced to its metadata."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": TABLE_API_VERSION,
+        "metadata": raw.mapping(record, "metadata"),
+    }

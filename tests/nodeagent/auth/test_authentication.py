@@ -1,0 +1,95 @@
+"""Who a caller is: reading the Authorization header, reviewing tokens, anonymous callers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from nodeagent.auth.authentication import ANONYMOUS, Authentication, Tokens, bearer_token
+from orch.wire.records.authentication import Identity
+from tests.fakes.reviews import FakeReviews
+
+HEADERS = [
+    (["Bearer abc"], "abc"),
+    (["bearer abc"], "abc"),
+    (["BEARER   abc  "], "abc"),
+    (["  Bearer abc"], "abc"),
+    (["Bearer"], ""),
+    (["Bearer "], ""),
+    (["Bearer a b"], ""),
+    (["Basic dXNlcjpwYXNz"], ""),
+    (["Bearerabc"], ""),
+    ([""], ""),
+    ([], ""),
+    (["Bearer abc", "Bearer abc"], ""),
+]
+
+
+@pytest.mark.parametrize(("headers", "token"), HEADERS)
+def test_a_token_is_read_from_one_bearer_header_only(headers: list[str], token: str) -> None:
+    assert bearer_token(headers) == token
+
+
+KNOWN = Identity("alice", ("devs",))
+
+
+def authentication(*, anonymous: bool = False, review: bool = True) -> Authentication:
+    reviews = FakeReviews()
+    reviews.tokens["good"] = KNOWN
+    tokens = Tokens(reviews, keep_s=lambda: 60) if review else None
+    return Authentication(tokens=tokens, anonymous=anonymous)
+
+
+async def named(authentication: Authentication, **headers: str) -> str | None:
+    identity = await authentication.identify(make_mocked_request("GET", "/", headers=headers))
+    return identity.name if identity else None
+
+
+CALLERS = [  # header, anonymous callers let in, tokens reviewed, who it is
+    ("", False, True, None),
+    ("", True, True, ANONYMOUS.name),
+    ("Bearer good", False, True, "alice"),
+    ("Bearer good", True, True, "alice"),
+    ("Bearer bad", False, True, None),
+    ("Bearer bad", True, True, None),  # a bad credential is never anonymous
+    ("Basic dTpw", True, True, None),
+    ("Bearer good", True, False, None),  # nobody can say whose it is
+]
+
+
+@pytest.mark.parametrize(("header", "anonymous", "review", "name"), CALLERS)
+async def test_a_caller_is_known_by_its_token_or_anonymous_without_any(
+    header: str, anonymous: bool, review: bool, name: str | None
+) -> None:
+    headers = {"Authorization": header} if header else {}
+    assert await named(authentication(anonymous=anonymous, review=review), **headers) == name
+
+
+async def test_members_of_the_token_are_authenticated() -> None:
+    request = make_mocked_request("GET", "/", headers={"Authorization": "Bearer good"})
+    identity = await authentication().identify(request)
+    assert identity == Identity("alice", ("devs", "system:authenticated"))
+
+
+@pytest.mark.looptime
+async def test_good_and_bad_tokens_are_reviewed_once_per_time() -> None:
+    reviews = FakeReviews()
+    reviews.tokens["good"] = KNOWN
+    tokens = Tokens(reviews, keep_s=lambda: 120)
+    for _ in range(3):
+        assert await tokens.identify("good")
+        assert await tokens.identify("bad") is None
+    assert reviews.asked == [("token", "good"), ("token", "bad")]
+    del reviews.tokens["good"]
+    await asyncio.sleep(119)
+    assert await tokens.identify("good")
+    await asyncio.sleep(1)
+    assert await tokens.identify("good") is None
+
+
+async def test_no_token_is_kept_in_memory() -> None:
+    tokens = Tokens(FakeReviews(), keep_s=lambda: 120)
+    await tokens.identify("canary-token")
+    assert "canary-token" not in repr(vars(tokens._cache))

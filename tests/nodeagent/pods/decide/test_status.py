@@ -1,0 +1,249 @@
+"""Observed pods → statuses; phases are rows of the reference's TestPodPhaseWithRestart*."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodeagent.pods.actions import Signs, Trouble
+from nodeagent.pods.decide import plan
+from nodeagent.pods.decide.conditions import find_condition
+from nodeagent.pods.decide.status import Facts, pod_status
+from nodeagent.pods.observed import ObservedPod
+from nodeagent.runtime.base import ContainerState
+from orch.wire.records.pods import Container, Pod, PodStatus
+from tests.fakes.pods import SECOND_NS, T0_NS, container_data, exited, instance, pod, sandbox, seen
+
+NOW = "2023-11-14T22:14:00Z"
+NEVER, ON_FAILURE = {"restartPolicy": "Never"}, {"restartPolicy": "OnFailure"}
+INIT = {"initContainers": [container_data("i1")]}
+SIDE = container_data("side", restartPolicy="Always")
+SIDE_RECORD = Container.from_wire(SIDE)
+
+
+def status_of(
+    wanted: Pod,
+    held: ObservedPod,
+    troubles: dict[str, Trouble] | None = None,
+    previous: PodStatus | None = None,
+    **facts: Any,
+) -> PodStatus:
+    decided = plan.next_step(wanted, held, troubles or {}, T0_NS + SECOND_NS)
+    return pod_status(wanted, held, Facts(now=NOW, plan=decided, **facts), previous)
+
+
+PHASES: list[tuple[str, Pod, ObservedPod, str]] = [
+    ("nothing yet", pod(), seen(), "Pending"),
+    ("sandbox only", pod(), seen(sandbox()), "Pending"),
+    ("runs", pod(), seen(sandbox(), instance()), "Running"),
+    ("half runs", pod("a", "b"), seen(sandbox(), instance("a")), "Pending"),
+    ("Always, all ended", pod(), seen(sandbox(), exited()), "Running"),
+    ("Always, crash loop", pod(), seen(sandbox(), exited(step=3)), "Running"),
+    ("Never, succeeded", pod(**NEVER), seen(sandbox(), exited(code=0)), "Succeeded"),
+    ("Never, failed", pod(**NEVER), seen(sandbox(), exited()), "Failed"),
+    (
+        "Never, one failed",
+        pod("a", "b", **NEVER),
+        seen(sandbox(), exited("a"), exited("b", code=0)),
+        "Failed",
+    ),
+    (
+        "Never, one runs",
+        pod("a", "b", **NEVER),
+        seen(sandbox(), exited("a"), instance("b")),
+        "Running",
+    ),
+    ("OnFailure, succeeded", pod(**ON_FAILURE), seen(sandbox(), exited(code=0)), "Succeeded"),
+    ("OnFailure, failed", pod(**ON_FAILURE), seen(sandbox(), exited(step=2)), "Running"),
+    ("init runs", pod(**INIT), seen(sandbox(), instance("i1")), "Pending"),
+    ("init failed", pod(**INIT), seen(sandbox(), exited("i1", step=2)), "Pending"),
+    ("init failed for good", pod(**INIT, **NEVER), seen(sandbox(), exited("i1")), "Failed"),
+    ("init done", pod(**INIT), seen(sandbox(), exited("i1", code=0)), "Pending"),
+    (
+        "init done, app runs",
+        pod(**INIT),
+        seen(sandbox(), exited("i1", code=0), instance()),
+        "Running",
+    ),
+    (
+        "sidecar and app",
+        pod(initContainers=[SIDE]),
+        seen(sandbox(), instance("side", record=SIDE_RECORD), instance()),
+        "Running",
+    ),
+    (
+        "app done, sidecar still runs",
+        pod(initContainers=[SIDE], **NEVER),
+        seen(sandbox(), instance("side", record=SIDE_RECORD), exited(code=0)),
+        "Succeeded",
+    ),
+    ("the API's word is final", pod(status={"phase": "Failed"}), seen(), "Failed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "phase"), [row[1:] for row in PHASES], ids=[row[0] for row in PHASES]
+)
+def test_the_phase_of_a_pod(wanted: Pod, held: ObservedPod, phase: str) -> None:
+    assert status_of(wanted, held).phase == phase
+
+
+def test_a_running_container_is_shown_with_its_start_and_ids() -> None:
+    status = status_of(pod(), seen(sandbox(), instance(attempt=2), exited(attempt=1)))
+    [shown] = status.containerStatuses or []
+    assert shown.to_wire() == {
+        "name": "app",
+        "state": {"running": {"startedAt": "2023-11-14T22:13:19Z"}},
+        "lastState": {
+            "terminated": {
+                "exitCode": 1,
+                "reason": "Error",
+                "startedAt": "2023-11-14T22:13:19Z",
+                "finishedAt": "2023-11-14T22:13:20Z",
+                "containerID": "containerd://app1",
+            }
+        },
+        "ready": True,
+        "started": True,
+        "restartCount": 2,
+        "image": "localhost/busybox:1",
+        "imageID": "sha256:abc",
+        "containerID": "containerd://app2",
+    }
+
+
+def test_a_crash_looping_container_shows_its_wait_and_its_end() -> None:
+    status = status_of(pod(), seen(sandbox(), exited(attempt=1, step=1)))
+    [shown] = status.containerStatuses or []
+    assert shown.state and shown.state.waiting
+    assert shown.state.waiting.reason == "CrashLoopBackOff"
+    assert shown.lastState and shown.lastState.terminated
+    assert shown.lastState.terminated.exitCode == 1
+    assert not shown.ready
+    assert shown.restartCount == 1
+
+
+def test_a_trouble_is_the_reason_a_container_waits() -> None:
+    trouble = {"app": Trouble("ErrImagePull", "no such image", 5)}
+    [shown] = status_of(pod(), seen(sandbox()), trouble).containerStatuses or []
+    assert shown.state and shown.state.waiting
+    assert shown.state.waiting.to_wire() == {"reason": "ErrImagePull", "message": "no such image"}
+
+
+def test_a_container_that_never_started_shows_when_it_failed() -> None:
+    failed = exited(code=128, ended_ns=T0_NS)
+    failed = replace(failed, started_at_ns=0, finished_at_ns=-62135596800 * SECOND_NS)
+    status = status_of(pod(restartPolicy="Never"), seen(sandbox(), failed))
+    [one] = status.containerStatuses or []
+    ended = one.state and one.state.terminated
+    assert ended and ended.startedAt == ended.finishedAt == "2023-11-14T22:13:20Z"
+
+
+def test_a_container_of_unknown_state_is_not_called_running() -> None:
+    held = seen(sandbox(), instance(state=ContainerState.UNKNOWN))
+    [shown] = status_of(pod(), held).containerStatuses or []
+    assert shown.state and shown.state.waiting
+    assert shown.state.waiting.reason == "ContainerStatusUnknown"
+
+
+def test_probes_decide_over_ready_and_started() -> None:
+    held = seen(sandbox(), instance("a"), instance("b"))
+    signs = Signs(unready=frozenset({"a0"}), unstarted=frozenset({"b0"}))
+    status = status_of(pod("a", "b"), held, signs=signs)
+    a, b = status.containerStatuses or []
+    assert (a.ready, a.started) == (False, True)
+    assert (b.ready, b.started) == (False, False)
+    ready = find_condition(status.conditions, "Ready")
+    assert ready and ready.message == "containers with unready status: [a b]"
+
+
+CONDITIONS: list[tuple[str, Pod, ObservedPod, dict[str, tuple[str, str | None]]]] = [
+    (
+        "runs",
+        pod(),
+        seen(sandbox(), instance()),
+        {
+            "PodReadyToStartContainers": ("True", None),
+            "Initialized": ("True", None),
+            "Ready": ("True", None),
+            "ContainersReady": ("True", None),
+            "PodScheduled": ("True", None),
+        },
+    ),
+    (
+        "init runs",
+        pod(**INIT),
+        seen(sandbox(), instance("i1")),
+        {
+            "Initialized": ("False", "ContainersNotInitialized"),
+            "Ready": ("False", "ContainersNotReady"),
+        },
+    ),
+    (
+        "succeeded",
+        pod(**NEVER),
+        seen(sandbox(ready=False), exited(code=0)),
+        {
+            "PodReadyToStartContainers": ("False", None),
+            "Initialized": ("True", "PodCompleted"),
+            "Ready": ("False", "PodCompleted"),
+            "ContainersReady": ("False", "PodCompleted"),
+        },
+    ),
+    (
+        "failed",
+        pod(**NEVER),
+        seen(sandbox(ready=False), exited()),
+        {"Ready": ("False", "PodFailed"), "ContainersReady": ("False", "PodFailed")},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "expected"),
+    [row[1:] for row in CONDITIONS],
+    ids=[row[0] for row in CONDITIONS],
+)
+def test_the_conditions_of_a_pod(
+    wanted: Pod, held: ObservedPod, expected: dict[str, tuple[str, str | None]]
+) -> None:
+    conditions = status_of(wanted, held).conditions
+    for kind, (value, reason) in expected.items():
+        condition = find_condition(conditions, kind)
+        assert condition and (condition.status, condition.reason) == (value, reason), kind
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
+    before = status_of(pod(), seen(sandbox()))
+    facts = Facts(now="2030-01-01T00:00:00Z")
+    after = pod_status(pod(), seen(sandbox(), instance()), facts, before)
+    times = {c.type: c.lastTransitionTime for c in after.conditions or ()}
+    assert times["Initialized"] == NOW
+    assert times["Ready"] == "2030-01-01T00:00:00Z"
+
+
+def test_conditions_of_others_are_kept() -> None:
+    wanted = pod(status={"conditions": [{"type": "DisruptionTarget", "status": "True"}]})
+    assert find_condition(status_of(wanted, seen()).conditions, "DisruptionTarget")
+
+
+def test_addresses_and_start_come_from_the_sandbox_and_stay_when_the_pod_is_over() -> None:
+    running = status_of(pod(**NEVER), seen(sandbox(), instance()), host_ip="192.0.2.1")
+    assert (running.podIP, running.hostIP) == ("10.0.0.2", "192.0.2.1")
+    assert running.startTime == "2023-11-14T22:13:20Z"
+    over = status_of(pod(**NEVER), seen(sandbox(ready=False), exited(code=0)), previous=running)
+    assert over.podIP == "10.0.0.2"
+    assert over.startTime == running.startTime
+
+
+def test_a_pod_in_the_hosts_network_has_the_hosts_address() -> None:
+    status = status_of(pod(hostNetwork=True), seen(sandbox(), instance()), host_ip="192.0.2.1")
+    assert [ip.ip for ip in status.podIPs or ()] == ["192.0.2.1"]
+
+
+def test_a_pod_that_is_over_keeps_what_was_known_of_containers_that_are_gone() -> None:
+    former = status_of(pod(**NEVER), seen(sandbox(), exited(code=3)))
+    over = pod(**NEVER, status=former.to_wire())
+    assert status_of(over, seen()).containerStatuses == former.containerStatuses

@@ -1,0 +1,157 @@
+"""Logs kept within bounds, as real files under a runtime in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gzip
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from nodeagent.pods.logs.rotation import LogBounds, LogRotation
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.runtime.base import RuntimeCallError, RuntimeTimeout
+from orch.component.process import loops
+from tests.fakes.pods import exited, instance, logged, sandbox, seen
+from tests.fakes.runtime import FakeRuntime
+
+
+class ReopeningRuntime(FakeRuntime):
+    """Begins a new log when told to, as containerd does."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__()
+        self.log = log
+
+    async def reopen_log(self, container_id: str) -> None:
+        await self.begin("reopen_log", container_id)
+        self.log.touch()
+
+
+class Rotated:
+    def __init__(self, directory: Path, *, max_files: int = 3) -> None:
+        self.log = directory / "0.log"
+        self.runtime = ReopeningRuntime(self.log)
+        self.registry = PodRegistry(PodSettings("node1", "/r", "/l"))
+        self.show(running=True)
+        self._time = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+        bounds = LogBounds(max_bytes=100, max_files=max_files)
+        self.rotation = LogRotation(self.runtime, self.registry, bounds, now=self._now)
+
+    def show(self, *, running: bool) -> None:
+        detail = instance() if running else exited()
+        self.registry.set_view(seen(sandbox(), logged(detail, self.log)))
+
+    def _now(self) -> datetime:
+        self._time += timedelta(seconds=1)
+        return self._time
+
+    async def fill(self, text: str) -> list[str]:
+        """Write a log that is too large, and the files after a step."""
+        self.log.write_text(text * 101)
+        await self.rotation.step()
+        return sorted(path.name for path in self.log.parent.iterdir())
+
+
+@pytest.fixture
+def rotated(tmp_path: Path) -> Rotated:
+    return Rotated(tmp_path)
+
+
+async def test_a_log_within_bounds_stays(rotated: Rotated) -> None:
+    rotated.log.write_text("x" * 100)
+    await rotated.rotation.step()
+    assert not rotated.runtime.called("reopen_log")
+    assert rotated.log.stat().st_size == 100
+
+
+async def test_a_large_log_is_set_aside_and_begun_anew(rotated: Rotated) -> None:
+    assert await rotated.fill("a") == ["0.log", "0.log.20260131-120001.000000"]
+    assert rotated.log.read_text() == ""
+    assert rotated.runtime.called("reopen_log") == ["app0"]
+
+
+async def test_older_files_are_compressed_and_the_oldest_go(rotated: Rotated) -> None:
+    await rotated.fill("a")
+    assert await rotated.fill("b") == [
+        "0.log",
+        "0.log.20260131-120001.000000.gz",
+        "0.log.20260131-120002.000000",
+    ]
+    assert await rotated.fill("c") == [
+        "0.log",
+        "0.log.20260131-120002.000000.gz",
+        "0.log.20260131-120003.000000",
+    ]
+    [packed] = rotated.log.parent.glob("*.gz")
+    assert gzip.decompress(packed.read_bytes()) == b"b" * 101
+
+
+@pytest.mark.parametrize("max_files", [1, 2])
+async def test_the_number_of_files_is_kept(tmp_path: Path, max_files: int) -> None:
+    rotated = Rotated(tmp_path, max_files=max_files)
+    for text in "abcd":
+        assert len(await rotated.fill(text)) == max_files
+
+
+async def test_a_compression_broken_off_leaves_no_rubbish(rotated: Rotated) -> None:
+    (rotated.log.parent / "0.log.20260131-110000.000000.tmp").write_text("half")
+    assert await rotated.fill("a") == ["0.log", "0.log.20260131-120001.000000"]
+
+
+async def test_a_runtime_that_does_not_reopen_gets_its_log_back(
+    rotated: Rotated, caplog: pytest.LogCaptureFixture
+) -> None:
+    rotated.runtime.fail("reopen_log", RuntimeCallError("reopen_log", "busy"))
+    for _ in range(3):
+        assert await rotated.fill("a") == ["0.log"]
+    assert rotated.log.stat().st_size == 101
+    assert caplog.text.count("cannot rotate the log") == 1
+    rotated.runtime.heal("reopen_log")
+    assert len(await rotated.fill("a")) == 2
+
+
+async def test_an_agent_that_ends_while_the_runtime_hangs_gives_the_log_its_name_back(
+    rotated: Rotated,
+) -> None:
+    held = rotated.runtime.hold("reopen_log")
+    rotated.log.write_text("a" * 101)
+    step = loops.spawn(rotated.rotation.step(), name="step")
+    await held.reached.wait()
+    await loops.cancel(step)
+    assert [path.name for path in rotated.log.parent.iterdir()] == ["0.log"]
+
+
+async def test_a_log_that_was_begun_anew_without_an_answer_is_kept(rotated: Rotated) -> None:
+    async def begin_and_fail(container_id: str) -> None:
+        await asyncio.to_thread(rotated.log.write_text, "new")
+        raise RuntimeTimeout("reopen_log", "no answer within 2 s")
+
+    rotated.runtime.reopen_log = begin_and_fail  # type: ignore[method-assign]
+    assert await rotated.fill("a") == ["0.log", "0.log.20260131-120001.000000"]
+    assert rotated.log.read_text() == "new"
+
+
+async def test_compressing_on_a_full_disk_leaves_no_half_file(
+    rotated: Rotated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fill_up(_source: IO[bytes], target: IO[bytes]) -> None:
+        target.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    aside = await rotated.fill("a")
+    monkeypatch.setattr(shutil, "copyfileobj", fill_up)
+    assert await rotated.fill("b") == aside
+    assert "cannot rotate the log" in caplog.text and "No space left" in caplog.text
+
+
+async def test_logs_of_ended_containers_and_missing_ones_are_left(rotated: Rotated) -> None:
+    await rotated.rotation.step()
+    rotated.show(running=False)
+    assert await rotated.fill("a") == ["0.log"]

@@ -1,0 +1,148 @@
+"""Probes against a real server on loopback, and commands in a runtime in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from nodeagent.pods.prober.probes import Outcome, Prober, Target
+from nodeagent.runtime.base import ExecResult, RuntimeCallError, RuntimeTimeout
+from orch.wire.records.pods import Container, Probe
+from tests.fakes.pods import container_data
+from tests.fakes.runtime import FakeRuntime
+
+
+class ExecRuntime(FakeRuntime):
+    """Runs no command, but answers as told."""
+
+    def __init__(self, result: ExecResult | Exception) -> None:
+        super().__init__()
+        self.result = result
+
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], *, timeout_s: float
+    ) -> ExecResult:
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+@pytest_asyncio.fixture
+async def port() -> AsyncIterator[int]:
+    """A server whose path says what it answers."""
+    over = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        match request.path:
+            case "/slow":
+                await over.wait()
+            case "/away":
+                raise web.HTTPFound("http://other.invalid/x")
+            case "/round":
+                raise web.HTTPFound("/round")
+            case "/moved":
+                raise web.HTTPFound("/ok")
+            case "/header":
+                assert request.headers["X-Probe"] == "yes"
+                assert request.headers["User-Agent"].startswith("orch-probe/")
+        return web.Response(status=int(request.query.get("status", "200")))
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert site._server is not None
+    yield site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    over.set()
+    await runner.cleanup()
+
+
+@pytest_asyncio.fixture
+async def check() -> AsyncIterator[Callable[..., Any]]:
+    probers: list[Prober] = []
+
+    async def run(
+        probe: dict[str, Any], runtime: FakeRuntime | None = None, **fields: Any
+    ) -> Outcome:
+        prober = Prober(runtime or FakeRuntime())
+        probers.append(prober)
+        container = Container.from_wire(container_data("app", **fields))
+        target = Target("id", container, "127.0.0.1")
+        return await prober.check(target, Probe.from_wire(probe))
+
+    yield run
+    for prober in probers:
+        await prober.close()
+
+
+HTTP = [
+    ("/ok", True, ""),
+    ("ok", True, ""),
+    ("/?status=399", True, ""),
+    ("/?status=400", False, "HTTP probe failed with statuscode: 400"),
+    ("/?status=500", False, "HTTP probe failed with statuscode: 500"),
+    ("/moved", True, ""),
+    ("/away", True, "redirected to http://other.invalid/x"),
+    ("/round", False, "stopped after 10 redirects"),
+    ("/slow", False, "no answer within 1 s"),
+    ("/header", True, ""),
+]
+
+
+@pytest.mark.parametrize(("path", "good", "text"), HTTP)
+async def test_an_http_probe(
+    check: Callable[..., Any], port: int, path: str, good: bool, text: str
+) -> None:
+    headers = [{"name": "X-Probe", "value": "yes"}]
+    probe = {"httpGet": {"path": path, "port": port, "httpHeaders": headers}}
+    assert await check(probe) == Outcome(good, text)
+
+
+async def test_a_port_can_be_named(check: Callable[..., Any], port: int) -> None:
+    ports = [{"name": "web", "containerPort": port}]
+    assert (await check({"httpGet": {"port": "web"}}, ports=ports)).good
+    outcome = await check({"tcpSocket": {"port": "other"}}, ports=ports)
+    assert outcome == Outcome(None, "container app has no port named 'other'")
+
+
+async def test_nobody_listening_is_a_failure(
+    check: Callable[..., Any], free_port: Callable[[], int]
+) -> None:
+    port = free_port()
+    for probe in ({"tcpSocket": {"port": port}}, {"httpGet": {"port": port}}):
+        outcome = await check(probe)
+        assert outcome.good is False
+        assert str(port) in outcome.text
+
+
+async def test_a_connection_is_enough_for_a_tcp_probe(check: Callable[..., Any], port: int) -> None:
+    assert await check({"tcpSocket": {"port": port}}) == Outcome(True)
+
+
+EXECS: list[tuple[ExecResult | Exception, Outcome]] = [
+    (ExecResult(0, b"fine\n", b""), Outcome(True, "fine")),
+    (ExecResult(1, b"", b"broken\n"), Outcome(False, "broken")),
+    (ExecResult(2, b"", b""), Outcome(False, "exit code 2")),
+    (RuntimeTimeout("exec_sync", "x"), Outcome(False, "the command did not end within 1 s")),
+    (RuntimeCallError("exec_sync", "no such container"), Outcome(None, "no such container")),
+]
+
+
+@pytest.mark.parametrize(("result", "expected"), EXECS)
+async def test_a_command_probe(
+    check: Callable[..., Any], result: ExecResult | Exception, expected: Outcome
+) -> None:
+    assert await check({"exec": {"command": ["x"]}}, ExecRuntime(result)) == expected
+
+
+async def test_a_probe_the_agent_does_not_know_is_no_result(check: Callable[..., Any]) -> None:
+    outcome = await check({"udpSocket": {"port": 1}, "periodSeconds": 5})
+    assert outcome.good is None
+    assert "the probe udpSocket is not supported" in outcome.text

@@ -1,0 +1,160 @@
+"""Environment of containers; the expansion table is the reference's expand_test.go."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.pods.spec import env
+from nodeagent.pods.spec.env import SpecError
+from nodeagent.pods.spec.references import ObjectData, Reference
+from orch.wire.records.pods import Container, EnvVarSource
+from tests.fakes.pods import UID, container_data, pod
+
+VALUES = {"VAR_A": "A", "VAR_B": "B", "VAR_C": "C", "VAR_REF": "$(VAR_A)", "VAR_EMPTY": ""}
+
+EXPANSIONS = [
+    ("$(VAR_A)", "A"),
+    ("___$(VAR_B)___", "___B___"),
+    ("___$(VAR_C)", "___C"),
+    ("$(VAR_A)-$(VAR_A)", "A-A"),
+    ("$(VAR_REF)", "$(VAR_A)"),
+    ("$$(VAR_REF)", "$(VAR_REF)"),
+    ("$$$(VAR_REF)", "$$(VAR_A)"),
+    ("$$$$(VAR_REF)", "$$(VAR_REF)"),
+    ("foo$(VAR_EMPTY)bar", "foobar"),
+    ("foo\\$(VAR_A)bar", "foo\\Abar"),
+    ("foo$(DELIM_ERR", "foo$(DELIM_ERR"),
+    ("$(NOT_THERE)", "$(NOT_THERE)"),
+    ("$(", "$("),
+    ("$", "$"),
+    ("end$", "end$"),
+    ("$VAR_A", "$VAR_A"),
+    ("$?_boo_$!", "$?_boo_$!"),
+    ("$()", "$()"),
+    ("", ""),
+    ("$(VAR_A", "$(VAR_A"),
+    ("$$(VAR_A", "$(VAR_A"),
+    ("\\\\$(VAR_A)\\\\", "\\\\A\\\\"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), EXPANSIONS)
+def test_references_are_expanded(text: str, expected: str) -> None:
+    assert env.expand(text, VALUES) == expected
+
+
+def literal(source: EnvVarSource) -> str | None:
+    return None
+
+
+def container(*variables: dict[str, object]) -> Container:
+    return Container.from_wire(container_data("app", env=list(variables)))
+
+
+def test_variables_refer_to_earlier_ones_only() -> None:
+    made = env.environment(
+        container(
+            {"name": "A", "value": "1"},
+            {"name": "B", "value": "$(A)2 $(C)"},
+            {"name": "C", "value": "3"},
+            {"name": "EMPTY"},
+        ),
+        literal,
+    )
+    assert made == (("A", "1"), ("B", "12 $(C)"), ("C", "3"), ("EMPTY", ""))
+
+
+def test_the_last_of_a_repeated_name_wins() -> None:
+    made = env.environment(
+        container({"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}), literal
+    )
+    assert made == (("A", "12"),)
+
+
+FIELDS = [
+    ("metadata.name", "web"),
+    ("metadata.namespace", "default"),
+    ("metadata.uid", UID),
+    ("metadata.labels['app']", "shop"),
+    ("metadata.labels['none']", ""),
+    ("metadata.annotations['x/y.z']", "note"),
+    ("spec.nodeName", "node1"),
+    ("status.podIP", "10.0.0.2"),
+]
+
+
+@pytest.mark.parametrize(("path", "expected"), FIELDS)
+def test_fields_of_the_pod_can_be_referred_to(path: str, expected: str) -> None:
+    meta = {"labels": {"app": "shop"}, "annotations": {"x/y.z": "note"}}
+    of = pod(metadata=meta, nodeName="node1")
+    assert env.pod_field(of, path, {"status.podIP": "10.0.0.2"}) == expected
+
+
+def test_an_unknown_field_is_refused_by_name() -> None:
+    with pytest.raises(SpecError, match=r"metadata\.finalizers"):
+        env.pod_field(pod(), "metadata.finalizers", {})
+
+
+def test_a_source_the_agent_does_not_know_is_named() -> None:
+    wanted = container({"name": "A", "valueFrom": {"fileKeyRef": {"path": "s", "key": "k"}}})
+    with pytest.raises(SpecError, match="container app: env A: valueFrom fileKeyRef"):
+        env.environment(wanted, literal)
+
+
+OBJECTS = {
+    Reference("ConfigMap", "c"): ObjectData({"color": b"red", "bad=name": b""}),
+    Reference("Secret", "s"): ObjectData({"key": b"s3cret"}),
+    Reference("ConfigMap", "gone"): ObjectData(absent=True),
+    Reference("ConfigMap", "far"): ObjectData(problem='configmap "far" cannot be read: refused'),
+}
+
+
+def from_key(kind: str, name: str, key: str, **more: object) -> dict[str, object]:
+    return {"name": "A", "valueFrom": {f"{kind}KeyRef": {"name": name, "key": key, **more}}}
+
+
+KEYS = [
+    (from_key("configMap", "c", "color"), (("A", "red"),)),
+    (from_key("secret", "s", "key"), (("A", "s3cret"),)),
+    (from_key("configMap", "gone", "x", optional=True), ()),
+    (from_key("configMap", "c", "x", optional=True), ()),
+    (from_key("configMap", "gone", "x"), 'configmap "gone" not found'),
+    (from_key("secret", "s", "x"), 'couldn\'t find key x in secret "s"'),
+    (from_key("configMap", "far", "x", optional=True), "cannot be read: refused"),
+]
+
+
+@pytest.mark.parametrize(("variable", "expected"), KEYS)
+def test_a_variable_can_be_a_key_of_an_object(
+    variable: dict[str, object], expected: tuple[tuple[str, str], ...] | str
+) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(SpecError, match=expected):
+            env.environment(container(variable), literal, OBJECTS)
+    else:
+        assert env.environment(container(variable), literal, OBJECTS) == expected
+
+
+def test_whole_objects_become_variables_and_can_be_referred_to_and_overridden() -> None:
+    wanted = Container.from_wire(
+        {
+            "name": "app",
+            "envFrom": [
+                {"prefix": "C_", "configMapRef": {"name": "c"}},
+                {"secretRef": {"name": "s"}},
+                {"configMapRef": {"name": "gone", "optional": True}},
+            ],
+            "env": [
+                {"name": "BOTH", "value": "$(C_color) $(key)"},
+                {"name": "key", "value": "own"},
+            ],
+        }
+    )
+    assert dict(env.environment(wanted, literal, OBJECTS)) == {
+        "C_color": "red",
+        "key": "own",
+        "BOTH": "red s3cret",
+    }
+    gone = Container.from_wire({"name": "a", "envFrom": [{"configMapRef": {"name": "gone"}}]})
+    with pytest.raises(SpecError, match='configmap "gone" not found'):
+        env.environment(gone, literal, OBJECTS)

@@ -1,0 +1,75 @@
+"""QoS classes; rows of the reference's TestGetPodQOS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeagent.pods.cgroups import pod_cgroups
+from nodeagent.pods.spec import qos
+from orch.wire.records.pods import Pod
+from tests.fakes.pods import container_data, pod
+
+
+def with_resources(*resources: dict[str, Any]) -> Pod:
+    return pod(*(container_data(f"c{n}", resources=one) for n, one in enumerate(resources)))
+
+
+BOTH = {"cpu": "100m", "memory": "100Mi"}
+CLASSES: list[tuple[Pod, str]] = [
+    (with_resources({"limits": BOTH, "requests": BOTH}), "Guaranteed"),
+    (with_resources({"limits": BOTH}), "Guaranteed"),
+    (with_resources({"limits": BOTH}, {"limits": BOTH}), "Guaranteed"),
+    (with_resources({"limits": BOTH}, {}), "Burstable"),
+    (with_resources({}, {}), "BestEffort"),
+    (with_resources({"requests": {"cpu": "0"}}), "BestEffort"),
+    (with_resources({"requests": BOTH}), "Burstable"),
+    (with_resources({"limits": {"cpu": "100m"}}), "Burstable"),
+    (with_resources({"limits": BOTH, "requests": {"cpu": "50m"}}), "Burstable"),
+    (with_resources({"limits": {"example.io/gpu": 1}}), "BestEffort"),
+    (
+        with_resources({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": 1}}),
+        "Guaranteed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "expected"), CLASSES)
+def test_the_class_of_a_pod(wanted: Pod, expected: str) -> None:
+    assert qos.qos_class(wanted) == expected
+
+
+BOUNDS: list[tuple[Pod, bool, dict[str, str]]] = [
+    (with_resources({}), False, {"cpu.shares": "2"}),
+    (with_resources({}), True, {"cpu.weight": "1"}),
+    (
+        with_resources({"limits": BOTH}, {"limits": {"cpu": "1", "memory": "28Mi"}}),
+        False,
+        {
+            "cpu.shares": "1126",
+            "cpu.cfs_period_us": "100000",
+            "cpu.cfs_quota_us": "110000",
+            "memory.limit_in_bytes": str(128 * 2**20),
+        },
+    ),
+    (
+        with_resources({"limits": BOTH}),
+        True,
+        {"cpu.weight": "4", "cpu.max": "10000 100000", "memory.max": str(100 * 2**20)},
+    ),
+    (with_resources({"limits": BOTH}, {}), True, {"cpu.weight": "4"}),
+    (with_resources({"limits": {"cpu": "0"}}), True, {"cpu.weight": "1"}),
+]
+
+
+@pytest.mark.parametrize(("wanted", "unified", "expected"), BOUNDS)
+def test_a_pod_is_bounded_by_the_sum_when_every_container_is_limited(
+    wanted: Pod, unified: bool, expected: dict[str, str]
+) -> None:
+    assert pod_cgroups.pod_bounds(wanted, unified=unified) == expected
+
+
+@pytest.mark.parametrize(("shares", "weight"), [(2, 1), (1024, 39), (262_144, 10_000)])
+def test_shares_become_weights_as_runtimes_convert_them(shares: int, weight: int) -> None:
+    assert pod_cgroups.cpu_weight(shares) == weight

@@ -1,0 +1,120 @@
+"""Volumes made of objects and fields, as in the reference's configmap and projected tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeagent.pods.spec import references, volume_files
+from nodeagent.pods.spec.env import SpecError
+from nodeagent.pods.spec.references import NotThere, ObjectData, Reference
+from tests.fakes.pods import pod
+
+CONFIG, SECRET = Reference("ConfigMap", "c"), Reference("Secret", "s")
+OBJECTS = {CONFIG: ObjectData({"a": b"1", "b": b"2"}), SECRET: ObjectData({"k": b"\xff"})}
+GONE = {CONFIG: ObjectData(absent=True), SECRET: ObjectData(absent=True)}
+NAME_FIELD = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+
+
+def made(volume: dict[str, Any], objects: references.Objects = OBJECTS) -> dict[str, Any]:
+    """Path → content and mode."""
+    wanted = pod(volumes=[{"name": "v", **volume}])
+    [record] = wanted.spec.volumes or []
+    files = volume_files.files(wanted, record, objects, {})
+    return {file.path: (file.content, file.mode) for file in files}
+
+
+GOOD: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"configMap": {"name": "c"}}, {"a": (b"1", 0o644), "b": (b"2", 0o644)}),
+    ({"configMap": {"name": "c", "defaultMode": 0o400}}, {"a": (b"1", 0o400), "b": (b"2", 0o400)}),
+    (
+        {"configMap": {"name": "c", "items": [{"key": "a", "path": "x/y", "mode": 0o600}]}},
+        {"x/y": (b"1", 0o600)},
+    ),
+    ({"secret": {"secretName": "s"}}, {"k": (b"\xff", 0o644)}),
+    (
+        {"configMap": {"name": "c", "optional": True, "items": [{"key": "none", "path": "x"}]}},
+        {},
+    ),
+    (
+        {
+            "projected": {
+                "defaultMode": 0o440,
+                "sources": [
+                    {"configMap": {"name": "c", "items": [{"key": "a", "path": "a"}]}},
+                    {"secret": {"name": "s"}},
+                    {"downwardAPI": {"items": [NAME_FIELD]}},
+                ],
+            }
+        },
+        {"a": (b"1", 0o440), "k": (b"\xff", 0o440), "name": (b"web", 0o440)},
+    ),
+    ({"downwardAPI": {"items": [NAME_FIELD], "defaultMode": 0o444}}, {"name": (b"web", 0o444)}),
+]
+
+
+@pytest.mark.parametrize(("volume", "expected"), GOOD)
+def test_a_volume_has_the_files_asked_for(volume: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert made(volume) == expected
+
+
+BAD: list[tuple[dict[str, Any], references.Objects, type[Exception], str]] = [
+    ({"configMap": {"name": "c"}}, GONE, NotThere, 'configmap "c" not found'),
+    ({"secret": {"secretName": "s"}}, GONE, NotThere, 'secret "s" not found'),
+    (
+        {"configMap": {"name": "c", "items": [{"key": "none", "path": "x"}]}},
+        OBJECTS,
+        NotThere,
+        'configmap "c" references non-existent key: none',
+    ),
+    (
+        {"configMap": {"name": "c", "optional": True}},
+        {CONFIG: ObjectData(problem="the API is away")},
+        NotThere,
+        "the API is away",
+    ),
+    (
+        {"configMap": {"name": "c", "items": [{"key": "a", "path": "../x"}]}},
+        OBJECTS,
+        SpecError,
+        "must be relative",
+    ),
+    (
+        {"configMap": {"name": "c", "items": [{"key": "a", "path": "..data"}]}},
+        OBJECTS,
+        SpecError,
+        "not begin with it",
+    ),
+    ({"configMap": {"name": "c", "defaultMode": 0o1000}}, OBJECTS, SpecError, "mode 512 is not"),
+    (
+        {
+            "configMap": {
+                "name": "c",
+                "items": [{"key": "a", "path": "x"}, {"key": "b", "path": "x/y"}],
+            }
+        },
+        OBJECTS,
+        SpecError,
+        "which is a file",
+    ),
+    (
+        {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+        OBJECTS,
+        SpecError,
+        "projected source serviceAccountToken is not supported",
+    ),
+]
+
+
+@pytest.mark.parametrize(("volume", "objects", "error", "text"), BAD)
+def test_what_cannot_be_is_named(
+    volume: dict[str, Any], objects: references.Objects, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        made(volume, objects)
+
+
+def test_what_is_optional_and_absent_is_empty() -> None:
+    assert made({"configMap": {"name": "c", "optional": True}}, GONE) == {}
+    assert made({"secret": {"secretName": "s", "optional": True}}, GONE) == {}

@@ -1,0 +1,158 @@
+"""Pods that use too much disk fail with the reason Evicted, by the reference's rules."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from nodeagent.pods import local_storage
+from nodeagent.pods.local_storage import LocalStorage
+from nodeagent.stats.samples import (
+    ContainerSample,
+    ContainerTarget,
+    FsSample,
+    PodSample,
+    PodTarget,
+    Sample,
+    VolumeSample,
+    VolumeTarget,
+)
+from orch.wire.records.pods import Pod
+from tests.fakes.pods import UID, container_data, pod
+from tests.fakes.podworld import PodWorld
+
+MIB = 2**20
+
+
+def used(
+    volume: int = 0, rootfs: int = 0, logs: int = 0, kind: str = "emptyDir", in_memory: bool = False
+) -> PodSample:
+    """Bytes of the volume `v`, and of the container `app`."""
+    target = PodTarget("default", "web", UID, "", None, None, 0)
+    container = ContainerSample(
+        ContainerTarget("app", "c", 0, ""),
+        rootfs=FsSample(0, used_bytes=rootfs),
+        logs=FsSample(0, used_bytes=logs),
+    )
+    fs = FsSample(0, used_bytes=volume)
+    volumes = (VolumeSample(VolumeTarget("v", "/v", kind, in_memory), fs),)
+    return PodSample(target, containers=(container,), volumes=volumes)
+
+
+def limited(size_limit: str | None = None, disk: str | None = None, **spec: Any) -> Pod:
+    resources = {"limits": {"ephemeral-storage": disk}} if disk else {}
+    volume = {"name": "v", "emptyDir": {"sizeLimit": size_limit}}
+    return pod(container_data("app", resources=resources), volumes=[volume], **spec)
+
+
+CASES: list[tuple[str, Pod, PodSample, str]] = [
+    ("no bounds", limited(), used(volume=9 * MIB, rootfs=9 * MIB), ""),
+    ("within", limited("1Mi"), used(volume=MIB), ""),
+    (
+        "volume",
+        limited("1Mi"),
+        used(volume=MIB + 1),
+        'Usage of EmptyDir volume "v" exceeds the limit "1Mi". ',
+    ),
+    (
+        "container's layer and logs",
+        limited(disk="2Mi"),
+        used(rootfs=MIB, logs=MIB + 1),
+        "Pod ephemeral local storage usage exceeds the total limit of containers 2097152. ",
+    ),
+    (
+        "a host's directory is not the pod's",
+        limited(disk="2Mi"),
+        used(9 * MIB, kind="hostPath"),
+        "",
+    ),
+    ("memory is no disk", limited(disk="2Mi"), used(9 * MIB, in_memory=True), ""),
+    (
+        "volumes count",
+        limited(disk="2Mi"),
+        used(volume=3 * MIB),
+        "Pod ephemeral local storage usage exceeds the total limit of containers 2097152. ",
+    ),
+    (
+        "one container of two",
+        pod(
+            container_data("app", resources={"limits": {"ephemeral-storage": "1Mi"}}),
+            container_data("free"),
+        ),
+        used(rootfs=2 * MIB),
+        'Container app exceeded its local ephemeral storage limit "1Mi". ',
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "sample", "message"), [c[1:] for c in CASES])
+def test_a_pod_keeps_to_its_bounds_or_is_told_which_one_it_broke(
+    wanted: Pod, sample: PodSample, message: str
+) -> None:
+    assert local_storage.excess(wanted, sample) == message
+
+
+@pytest.mark.looptime
+async def test_a_pod_that_uses_too_much_fails_and_stays_so(world: PodWorld) -> None:
+    samples = [Sample(0, pods=(used(volume=2 * MIB),))]
+    evicted: list[bool] = []
+    storage = LocalStorage(
+        world.registry,
+        lambda: samples[-1],
+        lambda uid, message: evicted.append(world.keeper.evict(uid, message)),
+    )
+    await world.start(limited("1Mi", terminationGracePeriodSeconds=600))
+    await world.until(lambda: "app" in world.running())
+    await storage.step()
+    await world.until(lambda: world.status().status.phase == "Failed", within_s=10)
+    await world.until(lambda: not world.running(), within_s=10)
+    status = world.status().status
+    assert status.reason == "Evicted"
+    assert status.message == 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '
+    assert "Evicted" in world.reasons()
+    await storage.step()
+    assert evicted == [True], "what is over is not evicted again"
+    world.source.set(limited("1Mi", metadata={"labels": {"later": "yes"}}))
+    await asyncio.sleep(60)
+    assert not world.running()
+    assert world.status().status.reason == "Evicted"
+    world.source.set()
+    await world.until(lambda: not world.traces(), within_s=30)
+
+
+@pytest.mark.looptime
+async def test_a_bound_that_a_pod_gets_later_counts_from_the_next_look_on(world: PodWorld) -> None:
+    told: list[str] = []
+    sample = Sample(0, pods=(used(volume=2 * MIB),))
+    storage = LocalStorage(world.registry, lambda: sample, lambda uid, _message: told.append(uid))
+    await world.start(limited())
+    await world.until(lambda: "app" in world.running())
+    await storage.step()
+    await storage.step()
+    assert not told
+    world.source.set(limited("1Mi"))
+    await asyncio.sleep(1)
+    await storage.step()
+    assert told == [UID]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_only_a_pod_with_bounds_can_break_one(case: tuple[str, Pod, PodSample, str]) -> None:
+    _, wanted, _, message = case
+    assert local_storage.is_bounded(wanted) or not message
+
+
+def test_a_pod_without_bounds_is_known_as_such() -> None:
+    assert not local_storage.is_bounded(limited())
+    assert local_storage.is_bounded(limited("1Mi")) and local_storage.is_bounded(
+        limited(disk="2Mi")
+    )
+
+
+@pytest.mark.looptime
+async def test_a_pod_nobody_works_on_cannot_be_evicted(world: PodWorld) -> None:
+    await world.start(pod())
+    assert not world.keeper.evict("unknown", "too much")
+    await LocalStorage(world.registry, lambda: None, lambda _uid, _message: None).step()

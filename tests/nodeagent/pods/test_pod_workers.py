@@ -1,0 +1,282 @@
+"""Pods from desired to gone, on a runtime in memory and a clock that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orch.wire.records.pods import Container, Pod
+from tests.fakes.pods import UID, container_data, pod
+from tests.fakes.podworld import FakeSource, PodWorld, changed, named
+
+pytestmark = pytest.mark.looptime
+
+OTHER_UID = "99999999-2222-3333-4444-555555555555"
+
+
+async def test_a_desired_pod_runs_and_its_status_says_so(world: PodWorld) -> None:
+    await world.start(pod("a", "b"))
+    await world.until(lambda: len(world.running()) == 2)
+    await world.until(lambda: world.status().status.phase == "Running")
+    status = world.status().status
+    assert status.podIP == "10.88.0.3"
+    assert status.hostIP == "192.0.2.1"
+    assert [c.ready for c in status.containerStatuses or ()] == [True, True]
+    assert world.registry.running_container("default", "web", "a") == world.running()["a"]
+    assert {c.name for c in world.registry.targets()[0].containers} == {"a", "b"}
+
+
+async def test_pods_that_start_side_by_side_all_run(world: PodWorld) -> None:
+    await world.start(*(named(pod(), f"web{n}", f"uid-{n}") for n in range(20)))
+    await world.until(lambda: len(world.runtime.containers) == 20, within_s=5)
+
+
+async def test_another_agent_finds_the_containers_again_and_touches_none(world: PodWorld) -> None:
+    await world.start(pod("a", "b"))
+    await world.until(lambda: world.status().status.phase == "Running")
+    before = world.running()
+    await world.stop()
+    assert world.running() == before, "stopping the agent must not stop pods"
+    heir = world.successor()
+    writes = len(world.runtime.calls)
+    await heir.start(pod("a", "b"))
+    await heir.until(lambda: heir.status().status.phase == "Running")
+    await asyncio.sleep(60)
+    assert heir.running() == before
+    made = {call.operation for call in world.runtime.calls[writes:]}
+    lists = {"list_sandboxes", "list_containers", "events"}
+    assert made <= {*lists, "sandbox_detail", "container_detail"}
+
+
+async def test_a_crashed_container_restarts_with_back_off_and_counts(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    loop = asyncio.get_running_loop()
+    for restarts, expected_s in ((1, 0), (2, 10), (3, 20), (4, 40)):
+        world.runtime.exit(world.running()["app"], 1)
+        crashed_s = loop.time()
+        await world.until(lambda: "app" in world.running(), within_s=100)
+        assert loop.time() - crashed_s == pytest.approx(expected_s, abs=2)
+        await world.until(lambda: world.state().running is not None)
+        statuses = world.status().status.containerStatuses or []
+        assert statuses[0].restartCount == restarts
+        assert statuses[0].lastState and statuses[0].lastState.terminated
+        assert statuses[0].lastState.terminated.exitCode == 1
+    assert world.made("app").spec.attempt == 4
+    assert len(world.runtime.containers) == 2, "old instances are removed"
+
+
+async def test_the_restart_count_and_back_off_survive_the_agent(world: PodWorld) -> None:
+    await world.start(pod())
+    for _ in range(2):
+        await world.until(lambda: "app" in world.running(), within_s=60)
+        world.runtime.exit(world.running()["app"], 1)
+    await world.until(lambda: world.waiting() == "CrashLoopBackOff")
+    await world.stop()
+    heir = world.successor()
+    await heir.start(pod())
+    await heir.until(lambda: heir.waiting() == "CrashLoopBackOff")
+    await heir.until(lambda: "app" in heir.running())
+    assert heir.made("app").spec.attempt == 2
+
+
+async def test_a_pod_removed_from_its_source_leaves_nothing(world: PodWorld) -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}]
+    mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+    await world.start(pod(container_data("app", volumeMounts=mounts), volumes=volumes))
+    await world.until(lambda: "app" in world.running())
+    assert len(list(world.directory.glob(f"cgroup/*/orchpods/**/pod{UID}"))) == 3
+    assert list(world.directory.glob("root/pods/*/volumes/empty-dir/scratch"))
+    world.source.set()
+    await world.until(lambda: not world.traces())
+    assert world.registry.find("default", "web") is None
+    assert world.removed == []
+
+
+async def test_a_changed_pod_replaces_the_one_of_its_name_after_its_end(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    hold = world.runtime.hold("stop_container")
+    world.source.set(named(pod("new"), "web", OTHER_UID))
+    await hold.reached.wait()
+    await asyncio.sleep(5)
+    assert len(world.runtime.sandboxes) == 1, "the new pod must wait for the old one"
+    hold.release()
+    await world.until(lambda: "new" in world.running())
+    assert list(world.running()) == ["new"]
+    assert [s.row.uid for s in world.runtime.sandboxes.values()] == [OTHER_UID]
+
+
+async def test_a_container_whose_definition_changed_is_replaced_in_its_pod(
+    world: PodWorld,
+) -> None:
+    world.runtime.images_to_pull.add("localhost/busybox:2")
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    first = world.running()["app"]
+    newer = Container.from_wire(container_data("app", image="localhost/busybox:2"))
+    world.source.set(changed(pod(), newer))
+    await world.until(lambda: world.running().get("app", first) != first)
+    assert len(world.runtime.sandboxes) == 1
+    assert world.made("app").spec.image == "localhost/busybox:2"
+
+
+async def test_a_deleted_api_pod_is_stopped_removed_and_then_reported(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    deleted = pod(metadata={"deletionTimestamp": "2026-01-31T12:00:00Z"})
+    world.source.set(deleted)
+    await world.until(lambda: bool(world.removed))
+    assert not world.traces()
+    assert world.removed[0].metadata.uid == UID
+    await asyncio.sleep(30)
+    assert len(world.removed) == 1, "its source still has it, and it must not start again"
+    assert not world.traces()
+
+
+async def test_pods_nobody_wants_are_removed_once_every_source_was_read(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    await world.stop()
+    slow = FakeSource(name="api", ready=False)
+    world.use(FakeSource(), slow)
+    await world.start()
+    await asyncio.sleep(60)
+    assert "app" in world.running(), "the second source may still want it"
+    slow.ready = True
+    slow.tell()
+    await world.until(lambda: not world.traces())
+
+
+async def test_a_source_that_could_not_read_everything_protects_its_pods(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    await world.stop()
+    doubtful = FakeSource()
+    doubtful.doubtful = True
+    world.use(doubtful)
+    await world.start()
+    await asyncio.sleep(60)
+    assert "app" in world.running()
+    doubtful.doubtful = False
+    await world.until(lambda: not world.traces())
+
+
+async def test_directories_of_pods_long_gone_are_removed_at_the_start(world: PodWorld) -> None:
+    (world.directory / "root/pods/old-uid/volumes/empty-dir/x").mkdir(parents=True)
+    (world.directory / "logs/default_old_old-uid/app").mkdir(parents=True)
+    await world.start()
+    await world.until(lambda: not world.traces())
+
+
+async def test_a_present_image_is_not_pulled(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    assert not world.runtime.called("pull_image")
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"),
+    [("Never", 0, "Succeeded"), ("Never", 3, "Failed"), ("OnFailure", 0, "Succeeded")],
+)
+async def test_a_pod_that_ends_is_final_and_frees_its_sandbox(
+    world: PodWorld, policy: str, code: int, phase: str
+) -> None:
+    await world.start(pod(restartPolicy=policy))
+    await world.until(lambda: "app" in world.running())
+    world.runtime.exit(world.running()["app"], code)
+    await world.until(lambda: world.status().status.phase == phase)
+    await world.until(lambda: not world.registry.targets())
+    await asyncio.sleep(100)
+    assert len(world.runtime.containers) == 1
+    ended = world.state().terminated
+    assert ended and ended.exitCode == code
+
+
+async def test_init_containers_run_in_order_before_the_others(world: PodWorld) -> None:
+    inits = [container_data("i1"), container_data("i2")]
+    await world.start(pod(initContainers=inits))
+    for name in ("i1", "i2"):
+        await world.until(lambda name=name: name in world.running())  # type: ignore[misc]
+        await asyncio.sleep(5)
+        assert list(world.running()) == [name]
+        assert world.waiting() == "PodInitializing"
+        world.runtime.exit(world.running()[name])
+    await world.until(lambda: list(world.running()) == ["app"])
+    await world.until(lambda: world.status().status.phase == "Running")
+
+
+async def test_a_dead_sandbox_is_replaced_with_its_containers(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    await world.runtime.stop_sandbox(next(iter(world.runtime.sandboxes)))
+    await world.until(lambda: "app" in world.running())
+    assert world.made("app").spec.attempt == 1
+    newest = max(world.runtime.sandboxes.values(), key=lambda s: s.row.attempt)
+    assert newest.row.attempt == 1
+
+
+async def test_remove_all_takes_every_pod_and_the_cgroup_along(world: PodWorld) -> None:
+    await world.start(pod(), named(pod("b"), "other", OTHER_UID))
+    await world.until(lambda: len(world.running()) == 2)
+    await world.stop()
+    await world.keeper.remove_all(30)
+    assert not world.traces()
+    assert not list(world.directory.glob("cgroup/*/orchpods"))
+
+
+async def test_remove_all_gives_up_in_time_and_names_what_is_left(
+    world: PodWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    await world.stop()
+    world.runtime.hold("stop_container")
+    began_s = asyncio.get_running_loop().time()
+    await world.keeper.remove_all(10)
+    assert asyncio.get_running_loop().time() - began_s == pytest.approx(10, abs=1)
+    assert "pods not removed within 10 s: default/web" in caplog.text
+
+
+async def test_a_second_pod_of_a_name_is_refused_and_said(
+    world: PodWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    second: Pod = named(pod("b"), "web", OTHER_UID)
+    await world.start(pod("a"), second)
+    await world.until(lambda: "a" in world.running())
+    await asyncio.sleep(30)
+    assert list(world.running()) == ["a"]
+    assert caplog.text.count("has the same name") == 1
+
+
+async def test_pods_of_another_nodes_agent_are_left_alone(world: PodWorld) -> None:
+    await world.start(pod())
+    await world.until(lambda: "app" in world.running())
+    await world.stop()
+    for fake in world.runtime.sandboxes.values():
+        fake.row.labels["orch.io/node.name"] = "node2"  # type: ignore[index]
+    for held in world.runtime.containers.values():
+        held.detail.container.labels["orch.io/node.name"] = "node2"  # type: ignore[index]
+    world.use(FakeSource())
+    await world.start()
+    await asyncio.sleep(30)
+    assert "app" in world.running()
+
+
+async def test_nothing_blocks_the_loop(world: PodWorld, no_blocking: object) -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}]
+    mounts = [{"name": "scratch", "mountPath": "/scratch", "subPath": "a/b"}]
+    profile = {"seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"}}
+    container = container_data("app", volumeMounts=mounts, securityContext=profile)
+    await world.start(pod(container, volumes=volumes))
+    await world.until(lambda: world.waiting() == "CreateContainerError")
+    await asyncio.to_thread(world.seccomp_root.mkdir, parents=True)
+    await asyncio.to_thread((world.seccomp_root / "p.json").write_text, "{}")
+    await world.until(lambda: "app" in world.running())
+    for _ in range(4):
+        world.runtime.exit(world.running()["app"], 1)
+        await world.until(lambda: "app" in world.running(), within_s=60)
+    world.source.set()
+    await world.until(lambda: not world.runtime.sandboxes)
+    await asyncio.sleep(5)

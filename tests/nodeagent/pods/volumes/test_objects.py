@@ -1,0 +1,148 @@
+"""ConfigMaps and Secrets of an API in memory, as pods on a runtime in memory get them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+
+import pytest
+
+from nodeagent.pods.spec.references import Reference
+from nodeagent.pods.volumes import directories
+from nodeagent.pods.volumes.objects import PodObjects
+from orch.client.transport import TransportError
+from orch.wire.errors import ApiError
+from orch.wire.records.configuration import ConfigMap, Secret
+from orch.wire.records.meta import ObjectMeta
+from orch.wire.records.pods import Pod
+from tests.fakes.api import FakeApi
+from tests.fakes.pods import UID, container_data, pod
+from tests.fakes.podworld import PodWorld
+
+pytestmark = pytest.mark.looptime
+
+MOUNT = {"name": "v", "mountPath": "/v"}
+VOLUME = {"name": "v", "configMap": {"name": "settings"}}
+KEY = {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}}
+
+
+def config(**data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name="settings", namespace="default"), data=data)
+
+
+def secret(**data: str) -> Secret:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return Secret(metadata=ObjectMeta(name="keys", namespace="default"), data=encoded)
+
+
+def mounting() -> Pod:
+    return pod(container_data("app", volumeMounts=[MOUNT]), volumes=[VOLUME])
+
+
+def color(world: PodWorld) -> str:
+    [path] = world.directory.glob("root/pods/*/volumes/configmap/v")
+    return Path(path, "color").read_text()
+
+
+async def test_variables_come_from_keys_of_objects(world: PodWorld) -> None:
+    await world.api.create(config(color="red"))
+    await world.api.create(secret(key="s3cret"))
+    whole = [{"secretRef": {"name": "keys"}}]
+    await world.start(pod(container_data("app", env=[KEY], envFrom=whole)))
+    await world.until(lambda: "app" in world.running())
+    assert dict(world.made("app").spec.env) == {"COLOR": "red", "key": "s3cret"}
+
+
+async def test_a_missing_object_is_a_configuration_error_until_it_is_there(
+    world: PodWorld,
+) -> None:
+    await world.start(pod(container_data("app", env=[KEY])))
+    await world.until(lambda: world.waiting() == "CreateContainerConfigError")
+    waiting = world.state().waiting
+    assert waiting and waiting.message == 'configmap "settings" not found'
+    await world.api.create(config(color="red"))
+    await world.until(lambda: "app" in world.running(), within_s=30)
+
+
+async def test_a_volume_of_a_missing_object_keeps_the_pod_from_starting_and_says_so(
+    world: PodWorld,
+) -> None:
+    await world.start(mounting())
+    await world.until(lambda: "FailedMount" in world.reasons())
+    assert world.waiting() == "ContainerCreating"
+    assert not world.runtime.sandboxes
+    await world.api.create(config(color="red"))
+    await world.until(lambda: "app" in world.running(), within_s=30)
+    assert color(world) == "red"
+    assert world.made("app").spec.mounts[0].readonly
+
+
+async def test_files_follow_their_object_while_the_pod_runs(world: PodWorld) -> None:
+    made = await world.api.create(config(color="red"))
+    await world.start(mounting())
+    await world.until(lambda: "app" in world.running())
+    await world.api.update(made.model_copy(update={"data": {"color": "blue"}}))
+    await world.until(lambda: color(world) == "blue", within_s=70)
+    await world.api.delete(ConfigMap, "settings", "default")
+    await asyncio.sleep(70)
+    assert color(world) == "blue", "what is gone stays as it was"
+    assert "FailedMount" in world.reasons()
+    assert list(world.running()) == ["app"]
+
+
+async def test_a_running_pod_is_looked_after_while_its_disk_fails(
+    world: PodWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.api.create(config(color="red"))
+    await world.start(mounting())
+    await world.until(lambda: "app" in world.running())
+
+    def fails(*_: object) -> bool:
+        raise OSError(5, "Input/output error", "root/pods/uid")
+
+    monkeypatch.setattr(directories, "make", fails)
+    await asyncio.sleep(70)
+    assert "unexpected error" not in caplog.text
+    world.runtime.exit(world.running()["app"], 1)
+    await world.until(lambda: bool(world.waiting()), within_s=30)
+
+
+async def test_an_api_that_is_away_leaves_files_and_restarts_as_they_were(
+    world: PodWorld,
+) -> None:
+    await world.api.create(config(color="red"))
+    await world.start(pod(container_data("app", env=[KEY], volumeMounts=[MOUNT]), volumes=[VOLUME]))
+    await world.until(lambda: "app" in world.running())
+    world.api.fail(TransportError("refused"), times=float("inf"))
+    world.runtime.crash(world.running()["app"])
+    await world.until(lambda: "app" in world.running(), within_s=60)
+    assert dict(world.made("app").spec.env) == {"COLOR": "red"}
+    await asyncio.sleep(100)
+    assert color(world) == "red"
+
+
+@pytest.mark.parametrize("error", [TransportError("refused"), ApiError(403, "Forbidden", "not")])
+async def test_what_cannot_be_read_is_not_taken_for_absent(error: Exception) -> None:
+    api = FakeApi()
+    api.fail(error)
+    objects = PodObjects(api)  # type: ignore[arg-type]
+    found = await objects.of(pod(container_data("app", env=[KEY])))
+    data = found[Reference("ConfigMap", "settings")]
+    assert not data.absent
+    assert str(error) in data.problem
+
+
+async def test_without_an_api_server_there_are_no_objects() -> None:
+    found = await PodObjects(None).of(pod(container_data("app", env=[KEY])))
+    assert "there is no API server" in found[Reference("ConfigMap", "settings")].problem
+
+
+async def test_nothing_of_a_pod_that_is_gone_is_kept() -> None:
+    api = FakeApi()
+    await api.create(config(color="red"))
+    objects = PodObjects(api)  # type: ignore[arg-type]
+    await objects.of(mounting())
+    assert UID in objects._known
+    objects.forget(UID)
+    assert not objects._known

@@ -1,0 +1,135 @@
+"""Sub-paths in real directories; what is mounted needs root and a mount that is shared."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.pods.volumes import kernel_mounts, subpaths
+from nodeagent.pods.volumes.subpaths import SubPathError
+from nodeagent.pods.volumes.volumes import VolumeError, VolumeStore
+from nodeagent.runtime.base import Mount
+from tests.fakes.pods import UID
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+@pytest.fixture(params=[1, 2])
+def shared(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A directory whose mounts are seen in other namespaces, as orch-up makes it.
+
+    Shared twice, every mount in it is there twice, and both go at once.
+    """
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    for _ in range(request.param):
+        subprocess.run(["mount", "--bind", directory, directory], check=True)
+        subprocess.run(["mount", "--make-shared", directory], check=True)
+    yield directory
+    for mount in kernel_mounts.mounts_below(str(directory)):
+        kernel_mounts.unmount(mount.path)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    path = tmp_path / "volume"
+    path.mkdir()
+    path.chmod(0o777)
+    return path
+
+
+@as_root
+def test_a_sub_path_is_mounted_where_the_runtime_finds_it(shared: Path, volume: Path) -> None:
+    place = shared / "app" / "0"
+    (volume / "a").mkdir()
+    (volume / "a" / "file").write_text("seen")
+    assert subpaths.bind(str(volume), f"{volume}/a", place) == str(place)
+    assert (place / "file").read_text() == "seen"
+    (volume / "a").rename(volume / "b")
+    (volume / "a").symlink_to("/etc")
+    assert (place / "file").read_text() == "seen", "what was reached stays what is mounted"
+    subpaths.unbind(shared / "app")
+    assert (volume / "b" / "file").read_text() == "seen", "and is not removed with its mount"
+
+
+@as_root
+def test_a_file_can_be_a_sub_path_and_the_next_container_gets_its_own(
+    shared: Path, volume: Path
+) -> None:
+    place = shared / "app" / "0"
+    (volume / "one").write_text("one")
+    (volume / "two").mkdir()
+    subpaths.bind(str(volume), f"{volume}/one", place)
+    assert place.read_text() == "one"
+    subpaths.bind(str(volume), f"{volume}/two", place)
+    assert place.is_dir()
+    assert {mount.path for mount in kernel_mounts.mounts_below(str(place))} == {str(place)}
+
+
+def test_a_missing_sub_path_is_made_with_the_volumes_mode(volume: Path, tmp_path: Path) -> None:
+    made = subpaths.bind(str(volume), f"{volume}/a/b", tmp_path / "p" / "0")
+    assert os.path.realpath(made) in (str(volume / "a" / "b"), str(tmp_path / "p" / "0"))
+    assert (volume / "a" / "b").stat().st_mode & 0o777 == 0o777
+    subpaths.unbind(tmp_path / "p")
+
+
+def test_a_link_inside_the_volume_is_followed(volume: Path, tmp_path: Path) -> None:
+    (volume / "real").mkdir()
+    (volume / "link").symlink_to("real")
+    subpaths.bind(str(volume), f"{volume}/link/new", tmp_path / "p" / "0")
+    assert (volume / "real" / "new").is_dir()
+    subpaths.unbind(tmp_path / "p")
+
+
+@pytest.mark.parametrize("below", ["out", "out/ssl", "out/new"])
+def test_no_link_leads_out_of_the_volume(volume: Path, tmp_path: Path, below: str) -> None:
+    (volume / "out").symlink_to("/etc")
+    with pytest.raises(SubPathError, match="leads out of its volume through a link"):
+        subpaths.bind(str(volume), f"{volume}/{below}", tmp_path / "p" / "0")
+    assert not Path("/etc/new").exists()
+
+
+def test_a_link_put_there_after_the_look_is_not_followed(
+    volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The race itself: the directory becomes a link between the check and the walk."""
+    (volume / "a").mkdir()
+    real = subpaths._walk
+
+    def swapped(root: str, below: str) -> int:
+        (volume / "a").rmdir()
+        (volume / "a").symlink_to("/etc")
+        return real(root, below)
+
+    monkeypatch.setattr(subpaths, "_walk", swapped)
+    with pytest.raises(SubPathError, match="cannot make subPath"):
+        subpaths.bind(str(volume), f"{volume}/a/ssl", tmp_path / "p" / "0")
+
+
+@as_root
+async def test_a_pods_sub_paths_go_with_it_and_their_content_stays(shared: Path) -> None:
+    store = VolumeStore(str(shared / "root"))
+    host = shared / "host"
+    (host / "kept").mkdir(parents=True)
+    (host / "kept" / "file").write_text("precious")
+    mounts = [Mount(str(host), "/whole"), Mount(f"{host}/kept", "/part", readonly=True)]
+    whole, part = await store.bind_sub_paths(UID, "app", mounts, {"v": str(host)})
+    assert whole == mounts[0]
+    assert Path(part.host_path, "file").read_text() == "precious"
+    assert part.readonly
+    await store.remove(UID)
+    assert await store.uids() == []
+    assert (host / "kept" / "file").read_text() == "precious"
+
+
+async def test_a_sub_path_that_cannot_be_is_a_volume_error(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("/etc")
+    mounts = [Mount(f"{tmp_path}/out", "/data")]
+    with pytest.raises(VolumeError, match="leads out of its volume"):
+        await VolumeStore(str(tmp_path / "root")).bind_sub_paths(
+            UID, "app", mounts, {"v": str(tmp_path)}
+        )

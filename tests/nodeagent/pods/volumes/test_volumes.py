@@ -1,0 +1,184 @@
+"""Volumes in a real directory; what is mounted needs root."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.pods.spec.references import ObjectData, Reference
+from nodeagent.pods.volumes import kernel_mounts
+from nodeagent.pods.volumes.volumes import Knowledge, VolumeError, VolumeStore
+from tests.fakes.pods import UID, pod
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> VolumeStore:
+    return VolumeStore(str(tmp_path / "root"))
+
+
+async def prepared(store: VolumeStore, **source: Any) -> str:
+    return (await store.prepare(pod(volumes=[{"name": "v", **source}])))["v"]
+
+
+async def test_an_empty_dir_is_made_once_and_keeps_its_content(store: VolumeStore) -> None:
+    path = Path(await prepared(store, emptyDir={}))
+    assert path == store.pod_dir(UID) / "volumes/empty-dir/v"
+    assert path.stat().st_mode & 0o777 == 0o777
+    (path / "file").write_text("kept")
+    assert await prepared(store, emptyDir={}) == str(path)
+    assert (path / "file").read_text() == "kept"
+
+
+async def test_removal_takes_everything_and_can_be_repeated(store: VolumeStore) -> None:
+    path = Path(await prepared(store, emptyDir={}))
+    (path / "deep").mkdir()
+    (path / "deep/link").symlink_to("/etc")
+    assert await store.uids() == [UID]
+    await store.remove(UID)
+    await store.remove(UID)
+    assert await store.uids() == []
+    assert Path("/etc").exists()
+
+
+async def test_a_pod_directory_that_cannot_be_made_is_the_volumes_error_too(
+    store: VolumeStore, tmp_path: Path
+) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/pods").touch()
+    with pytest.raises(VolumeError, match=r"the directory of the pod: .*Not a directory"):
+        await store.prepare(pod())
+
+
+@pytest.mark.parametrize("uid", ["", ".", "..", "a/b"])
+async def test_only_a_uid_names_a_pod_to_remove(store: VolumeStore, uid: str) -> None:
+    with pytest.raises(VolumeError, match="is not a pod uid"):
+        await store.remove(uid)
+
+
+@as_root
+async def test_a_memory_volume_is_a_tmpfs_that_goes_with_its_pod(store: VolumeStore) -> None:
+    path = await prepared(store, emptyDir={"medium": "Memory", "sizeLimit": "1Mi"})
+    assert await prepared(store, emptyDir={"medium": "Memory", "sizeLimit": "1Mi"}) == path
+    assert [m.filesystem for m in kernel_mounts.mounts_below(path)] == ["tmpfs"]
+    usage = os.statvfs(path)
+    assert usage.f_blocks * usage.f_frsize == 2**20
+    await store.remove(UID)
+    assert kernel_mounts.mounts_below(path) == []
+    assert not Path(path).exists()
+
+
+HOST_PATHS = [
+    ("Directory", "dir", ""),
+    ("Directory", "file", "is not a directory"),
+    ("Directory", "none", "does not exist, and type is Directory"),
+    ("DirectoryOrCreate", "none", ""),
+    ("File", "file", ""),
+    ("File", "dir", "is not a file"),
+    ("FileOrCreate", "none", ""),
+    ("Socket", "file", "is not a socket"),
+    ("CharDevice", "file", "is not a character device"),
+    ("", "none", ""),
+    ("Folder", "dir", "hostPath.type 'Folder' is not one of"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "problem"), HOST_PATHS)
+async def test_a_host_path_is_what_its_type_says(
+    store: VolumeStore, tmp_path: Path, kind: str, name: str, problem: str
+) -> None:
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "file").touch()
+    path = str(tmp_path / name)
+    if problem:
+        with pytest.raises(VolumeError, match=problem) as caught:
+            await prepared(store, hostPath={"path": path, "type": kind})
+        assert str(caught.value).startswith("volume 'v': ")
+    else:
+        assert await prepared(store, hostPath={"path": path, "type": kind}) == path
+        assert not kind or Path(path).exists()
+
+
+async def test_a_source_the_agent_does_not_know_is_named(store: VolumeStore) -> None:
+    with pytest.raises(VolumeError, match="volume 'v': the source nfs is not supported"):
+        await prepared(store, nfs={"server": "x", "path": "/"})
+
+
+def test_mountinfo_is_read_with_its_escapes(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "22 1 0:20 / /a\\040b rw - tmpfs tmpfs rw\n"
+        "23 22 0:21 / /a\\040b/c rw shared:5 - ext4 /dev/x rw\n"
+        "24 22 0:22 / /a\\040bc rw - tmpfs tmpfs rw\n"
+    )
+    found = kernel_mounts.mounts_below("/a b", str(table))
+    assert [(m.path, m.filesystem) for m in found] == [("/a b/c", "ext4"), ("/a b", "tmpfs")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "shared"), [("shared:5", True), ("master:5", False), ("", False)]
+)
+def test_a_mount_is_shared_when_its_table_says_so(tmp_path: Path, entry: str, shared: bool) -> None:
+    table = tmp_path / "mountinfo"
+    line = f"22 1 0:20 / /a rw {entry} - tmpfs tmpfs rw".replace("  ", " ")
+    table.write_text(f"21 0 0:19 / / rw shared:1 - ext4 /dev/x rw\n{line}\n")
+    assert kernel_mounts.is_shared("/a/b", str(table)) is shared
+    assert kernel_mounts.is_shared("/ab", str(table))
+
+
+@as_root
+async def test_a_group_may_write_to_the_pods_own_volumes(store: VolumeStore) -> None:
+    grouped = {"securityContext": {"fsGroup": 1234}}
+    item = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+    wanted = pod(
+        volumes=[
+            {"name": "e", "emptyDir": {}},
+            {"name": "m", "emptyDir": {"medium": "Memory"}},
+            {"name": "d", "downwardAPI": {"items": [item], "defaultMode": 0o400}},
+        ],
+        **grouped,
+    )
+    made = await store.prepare(wanted)
+    for name in "em":
+        status = Path(made[name]).stat()
+        assert (status.st_gid, status.st_mode & 0o7777) == (1234, 0o2777)
+    shown = Path(made["d"], "name").stat()
+    assert (shown.st_gid, shown.st_mode & 0o777) == (1234, 0o440)
+    await store.remove(UID)
+
+
+SETTINGS = ObjectData({"color": b"red", "size": b"9"})
+
+
+@as_root
+async def test_a_secret_never_reaches_the_disk(store: VolumeStore) -> None:
+    known = Knowledge(objects={Reference("Secret", "keys"): ObjectData({"key": b"s3cret"})})
+    wanted = pod(volumes=[{"name": "v", "secret": {"secretName": "keys"}}])
+    path = (await store.prepare(wanted, known))["v"]
+    assert [m.filesystem for m in kernel_mounts.mounts_below(path)] == ["tmpfs"]
+    assert Path(path, "key").read_bytes() == b"s3cret"
+    assert (await store.prepare(wanted, known))["v"] == path
+    await store.remove(UID)
+    assert kernel_mounts.mounts_below(path) == []
+
+
+async def test_a_config_map_is_files_that_follow_it(store: VolumeStore) -> None:
+    wanted = pod(volumes=[{"name": "v", "configMap": {"name": "settings"}}])
+    reference = Reference("ConfigMap", "settings")
+    path = Path((await store.prepare(wanted, Knowledge(objects={reference: SETTINGS})))["v"])
+    assert (path / "color").read_text() == "red"
+    changed = ObjectData({"color": b"blue"})
+    await store.prepare(wanted, Knowledge(objects={reference: changed}))
+    assert (path / "color").read_text() == "blue"
+    assert not (path / "size").exists()
+
+
+async def test_an_object_that_is_not_there_is_named(store: VolumeStore) -> None:
+    wanted = pod(volumes=[{"name": "v", "configMap": {"name": "settings"}}])
+    absent = {Reference("ConfigMap", "settings"): ObjectData(absent=True)}
+    with pytest.raises(VolumeError, match=r"volume 'v': configmap \"settings\" not found"):
+        await store.prepare(wanted, Knowledge(objects=absent))

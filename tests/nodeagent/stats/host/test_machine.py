@@ -1,0 +1,148 @@
+"""Facts of the machine, from a captured tree and from nothing at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.stats.cgroup.values import UINT64_MAX
+from nodeagent.stats.host import machine
+from nodeagent.stats.samples import RlimitSample, SwapSample
+from tests.fakes import hosts
+
+ROOT = hosts.TREES / "hybrid"
+
+
+def test_facts_are_read_from_the_given_roots() -> None:
+    facts = machine.read_host_facts(str(ROOT / "proc"), str(ROOT / "sys"), str(ROOT / "etc"))
+    assert (facts.cpu_count, facts.physical_cores, facts.sockets) == (2, 2, 1)
+    assert facts.memory_bytes == 24684084 * 1024
+    assert facts.boot_id == "11111111-2222-3333-4444-555555555555"
+    assert facts.machine_id == "0123456789abcdef0123456789abcdef"
+    assert facts.system_uuid == "99999999-8888-7777-6666-555555555555"
+    assert facts.os_image == "Debian GNU/Linux 12 (bookworm)"
+    assert (facts.hostname, facts.operating_system, facts.pid_max) == ("node-a", "linux", 32768)
+    assert facts.boot_time_ns % 1_000_000_000 == 0 < facts.boot_time_ns
+    assert facts.kernel_version
+
+
+def test_a_machine_that_tells_nothing_has_empty_facts(tmp_path: Path) -> None:
+    facts = machine.read_host_facts(str(tmp_path), str(tmp_path), str(tmp_path))
+    assert (facts.memory_bytes, facts.boot_id, facts.boot_time_ns, facts.pid_max) == (0, "", 0, 0)
+    assert facts.cpu_count >= 1
+
+
+def test_this_machine_has_a_name_memory_and_a_kernel() -> None:
+    facts = machine.read_host_facts()
+    assert facts.hostname and facts.memory_bytes and facts.kernel_version == os.uname().release
+
+
+@pytest.mark.parametrize(
+    ("online", "count"),
+    [("0-3", 4), ("0", 1), ("0-3,5", 5), ("0,2-3,7", 4), ("", 0), ("a-b", 0), ("3-1", 0)],
+)
+def test_lists_of_cpus_are_counted(online: str, count: int) -> None:
+    assert machine.count_cpus(online) == count
+
+
+@pytest.mark.parametrize(
+    ("loadavg", "tasks"),
+    [
+        ("0.01 0.02 0.03 2/345 6789\n", 345),
+        ("0.01 0.02 0.03 2/345", None),
+        ("0.01 0.02 0.03 345 6789", None),
+        ("", None),
+    ],
+)
+def test_the_number_of_tasks_is_in_the_fourth_field(loadavg: str, tasks: int | None) -> None:
+    assert machine.count_tasks(loadavg) == tasks
+
+
+@given(st.text(max_size=60))
+def test_arbitrary_text_is_no_count_or_a_count(text: str) -> None:
+    assert machine.count_cpus(text) >= 0
+    tasks = machine.count_tasks(text)
+    assert tasks is None or 0 <= tasks <= UINT64_MAX
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_files_give_amounts_or_nothing(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    root = tmp_path_factory.mktemp("proc")
+    for name in ("meminfo", "stat", "loadavg"):
+        (root / name).write_bytes(data)
+    amounts = machine.read_meminfo(str(root))
+    assert all(0 <= amount <= UINT64_MAX * 1024 for amount in amounts.values())
+    assert machine.read_boot_time_ns(str(root)) >= 0
+    at_ns, max_pids, running = machine.read_rlimit(str(root), 1)
+    assert (at_ns, max_pids) == (1, None)
+    assert running is None or 0 <= running <= UINT64_MAX
+
+
+def test_the_smaller_limit_of_tasks_counts(tmp_path: Path) -> None:
+    kernel = tmp_path / "sys/kernel"
+    kernel.mkdir(parents=True)
+    (tmp_path / "loadavg").write_text("0 0 0 1/7 9\n")
+    assert machine.read_rlimit(str(tmp_path), 5) == RlimitSample(5, None, 7)
+    (kernel / "pid_max").write_text("4194304\n")
+    (kernel / "threads-max").write_text("192000\n")
+    assert machine.read_rlimit(str(tmp_path), 5) == RlimitSample(5, 192000, 7)
+
+
+def test_swap_is_what_is_not_free() -> None:
+    assert machine.swap_of({"SwapTotal": 10, "SwapFree": 4}, 5) == SwapSample(5, 10, 6)
+    assert machine.swap_of({"SwapTotal": 10}, 5) is None
+
+
+def test_pressure_is_supported_disabled_or_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert machine.read_pressure(str(tmp_path), "cpu") == (None, "absent")
+    pressure, state = machine.read_pressure(str(ROOT / "proc"), "cpu")
+    assert pressure and state == "supported"
+
+    def refuse(*_: object, **__: object) -> object:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert machine.read_pressure(str(ROOT / "proc"), "cpu") == (None, "disabled")
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = [1024, 4096]
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(
+        machine.resource, "setrlimit", lambda _, wanted: limits.__setitem__(slice(None), wanted)
+    )
+    assert machine.raise_open_files(512) == 1024
+    assert machine.raise_open_files(2048) == 2048
+    assert machine.raise_open_files(10_000) == 4096
+    assert limits == [4096, 4096]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0::/system.slice/nodeagent.service\n", "/system.slice/nodeagent.service"),
+        ("0::/\n", None),
+        ("4:memory:/a\n2:cpu,cpuacct:/a\n0::/b\n", "/a"),
+        ("4:memory:/a\n2:cpu,cpuacct:/\n0::/a\n", None),
+        ("9:name=systemd:/a\n0::/../other\n", None),
+        ("", None),
+        ("no colons at all\n", None),
+    ],
+)
+def test_the_agent_finds_its_own_cgroup_where_it_has_one(
+    tmp_path: Path, text: str, expected: str | None
+) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text(text)
+    assert machine.cgroup_of(str(tmp_path)) == expected

@@ -1,0 +1,156 @@
+"""What containers hold open, from a tree made by hand and from this very process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.stats.cgroup.values import UINT64_MAX
+from nodeagent.stats.host import processes
+from nodeagent.stats.host.processes import Container, ProcessUsage, read_process_use
+from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.samples import CgroupSample, CpuSample, ProcessUse
+from tests.fakes import hosts
+from tests.fakes.hosts import CONTAINER_CGROUP, POD, Clock
+
+LIMITS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max processes             96224                96224                processes
+Max open files            1024                 524288               files
+"""
+
+
+def make_process(proc: Path, pid: int, targets: list[str], limits: str = LIMITS) -> None:
+    directory = proc / str(pid)
+    (directory / "fd").mkdir(parents=True)
+    for number, target in enumerate(targets):
+        (directory / "fd" / str(number)).symlink_to(target)
+    (directory / "limits").write_text(limits)
+
+
+def one_process(proc: Path) -> Path:
+    """With one open file; the file that names it."""
+    make_process(proc, 10, ["/dev/null"])
+    procs_file = proc / "procs"
+    procs_file.write_text("10\n")
+    return procs_file
+
+
+def test_descriptors_and_sockets_are_summed_over_the_processes(tmp_path: Path) -> None:
+    make_process(tmp_path, 10, ["/dev/null", "socket:[1]", "pipe:[2]"])
+    make_process(tmp_path, 11, ["socket:[3]"])
+    assert read_process_use(str(tmp_path), [10, 11, 404], 7) == ProcessUse(7, 4, 2, 1024)
+    assert read_process_use(str(tmp_path), [404], 7) == ProcessUse(7, 0, 0, None)
+
+
+@pytest.mark.parametrize("call", ["scandir", "readlink"])
+def test_where_one_may_not_look_there_is_no_sum_rather_than_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    make_process(tmp_path, 10, ["/dev/null", "socket:[1]"])
+    make_process(tmp_path, 11, ["socket:[3]"])
+    real = getattr(os, call)
+
+    def refuse(path: str) -> object:
+        if f"/{11}/" in path:
+            raise PermissionError(path)
+        return real(path)
+
+    monkeypatch.setattr(os, call, refuse)
+    assert read_process_use(str(tmp_path), [10, 11], 7) == ProcessUse(7, None, None, 1024)
+
+
+def test_this_process_is_counted_right() -> None:
+    before = read_process_use("/proc", [os.getpid()], 7)
+    with socket.socket(), Path("/dev/null").open():
+        after = read_process_use("/proc", [os.getpid()], 7)
+    assert after.file_descriptors == before.file_descriptors + 2
+    assert after.sockets == before.sockets + 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (LIMITS, 1024),
+        ("Max open files            unlimited            unlimited            files\n", -1),
+        ("Max open files\n", None),
+        ("", None),
+    ],
+)
+def test_the_soft_limit_of_open_files(limits: str, expected: int | None) -> None:
+    assert processes.parse_open_files_limit(limits) == expected
+
+
+@given(st.text(max_size=80))
+def test_arbitrary_limits_are_a_number_none_at_all_or_unknown(text: str) -> None:
+    for limits in (text, "Max open files" + text, "Max open files " + text):
+        limit = processes.parse_open_files_limit(limits)
+        assert limit is None or -1 <= limit <= UINT64_MAX
+
+
+def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, elapsed = Clock(), [0.0]
+
+    def monotonic_s() -> float:
+        elapsed[0] += 1.0
+        return elapsed[0]
+
+    containers = {}
+    for name in "abc":
+        (tmp_path / name).write_text("1\n")
+        containers[name] = Container(str(tmp_path / name), CgroupSample(0))
+    usage = ProcessUsage(str(tmp_path), budget_s=2.5, wall_ns=clock, monotonic_s=monotonic_s)
+    usage.refresh(containers)
+    assert [name for name in "abc" if usage.latest(name)] == ["a", "b"]
+    clock.advance(60)
+    usage.refresh(containers)
+    assert usage.latest("c") == ProcessUse(clock.now_ns, 0, 0, None)
+    assert len(caplog.messages) == 1
+    usage.refresh({})
+    assert usage.latest("a") is None
+
+
+def test_a_container_that_did_not_run_since_is_not_asked_again(tmp_path: Path) -> None:
+    procs_file, clock = one_process(tmp_path), Clock()
+    usage = ProcessUsage(str(tmp_path), wall_ns=clock)
+    stamps = []
+    for ran_nsec in (5, 5, 6):
+        clock.advance(60)
+        cgroup = CgroupSample(clock.now_ns - 1, CpuSample(ran_nsec))
+        usage.refresh({"a": Container(str(procs_file), cgroup)})
+        found = usage.latest("a")
+        assert found
+        stamps.append((found.time_ns - clock.now_ns, found.file_descriptors))
+        (tmp_path / "10" / "fd" / str(clock.now_ns)).symlink_to("/dev/null")
+    assert stamps == [(0, 1), (-1, 1), (0, 3)]
+
+
+def test_new_containers_are_read_alone(tmp_path: Path) -> None:
+    procs_file, clock = one_process(tmp_path), Clock()
+    usage = ProcessUsage(str(tmp_path), wall_ns=clock)
+    one = Container(str(procs_file), CgroupSample(0))
+    usage.refresh({"old": one})
+    then_ns = clock.now_ns
+    clock.advance(10)
+    usage.refresh_new({"old": one, "new": one})
+    assert usage.latest("old") == ProcessUse(then_ns, 1, 0, 1024)
+    assert usage.latest("new") == ProcessUse(clock.now_ns, 1, 0, 1024)
+
+
+async def test_the_sampler_shows_what_the_last_refresh_found(tmp_path: Path) -> None:
+    root = hosts.copy("v2", tmp_path)
+    make_process(root / "proc", 101, ["socket:[1]", "/dev/null"])
+    sampler = Sampler(targets=lambda: [POD], sources=hosts.sources(root))
+    assert (await sampler.sample()).pods[0].containers[0].use is None
+    await sampler.step_disks()
+    use = (await sampler.sample()).pods[0].containers[0].use
+    assert use and (use.file_descriptors, use.sockets, use.max_open_files) == (2, 1, 1024)
+    assert (root / "cgroup" / CONTAINER_CGROUP[1:] / "cgroup.procs").exists()
+    await sampler.close()

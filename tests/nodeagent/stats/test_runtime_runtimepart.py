@@ -1,0 +1,67 @@
+"""Where the runtime itself runs, found by who serves its socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.stats.runtime import RuntimePart
+from nodeagent.stats.samples import SystemPart
+
+CGROUP = "/system.slice/containerd.service"
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[str]:
+    """The path of a socket that this process serves."""
+    path = str(tmp_path / "runtime.sock")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        yield path
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> str:
+    """A /proc in which this process runs in a cgroup of its own since ten seconds after boot."""
+    process = tmp_path / "proc" / str(os.getpid())
+    process.mkdir(parents=True)
+    (process / "cgroup").write_text(f"0::{CGROUP}\n")
+    ticks = 10 * os.sysconf("SC_CLK_TCK")
+    (process / "stat").write_text(f"1 (containerd) S {' '.join(['0'] * 18)} {ticks} 0\n")
+    (process.parent / "stat").write_text("cpu 1\nbtime 1700000000\n")
+    return str(process.parent)
+
+
+async def test_the_runtime_is_the_cgroup_of_the_process_that_listens(
+    runtime: str, proc: str
+) -> None:
+    part = RuntimePart(runtime, None, proc)
+    assert part.latest == ()
+    await part.step()
+    assert part.latest == (SystemPart("runtime", CGROUP, 1_700_000_010 * 10**9),)
+
+
+async def test_a_cgroup_shared_with_the_agent_or_with_all_is_no_part(
+    runtime: str, proc: str
+) -> None:
+    shared = RuntimePart(runtime, CGROUP, proc)
+    await shared.step()
+    assert shared.latest == ()
+    Path(proc, str(os.getpid()), "cgroup").write_text("0::/\n")
+    of_all = RuntimePart(runtime, None, proc)
+    await of_all.step()
+    assert of_all.latest == ()
+
+
+async def test_a_runtime_that_does_not_answer_stays_where_it_was(runtime: str, proc: str) -> None:
+    part = RuntimePart(runtime, None, proc)
+    await part.step()
+    found = part.latest
+    os.unlink(runtime)
+    await part.step()
+    assert part.latest == found != ()

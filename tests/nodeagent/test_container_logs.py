@@ -1,0 +1,133 @@
+"""The container log endpoint over HTTP, on logs as a runtime writes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from nodeagent.container_logs import ContainerLogs
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec.spec import PodSettings
+from orch.component.http.httpd import text_errors
+from tests.fakes.pods import exited, instance, logged, pod, sandbox, seen
+
+Client = TestClient[web.Request, web.Application]
+LINES = b"".join(b"2026-01-31T12:00:0%dZ stdout F line %d\n" % (n, n) for n in range(5))
+
+
+class Logged:
+    def __init__(self, directory: Path) -> None:
+        settings = PodSettings("node1", str(directory), str(directory))
+        self.registry = PodRegistry(settings)
+        self.registry.set_desired([pod()])
+        self.current = directory / "1.log"
+        self.current.write_bytes(LINES)
+        self.former = directory / "0.log"
+        self.former.write_bytes(b"2026-01-31T11:00:00Z stderr F it broke\n")
+        self.set_running(True)
+
+    def set_running(self, running: bool) -> None:
+        now = instance(attempt=1) if running else exited(attempt=1)
+        before = exited(attempt=0)
+        self.registry.set_view(
+            seen(sandbox(), logged(now, self.current), logged(before, self.former))
+        )
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logged:
+    return Logged(tmp_path)
+
+
+@pytest_asyncio.fixture
+async def client(logs: Logged) -> AsyncIterator[Client]:
+    app = web.Application(middlewares=[text_errors])
+    now = datetime(2026, 1, 31, 12, 0, 5, tzinfo=UTC)
+    ContainerLogs(logs.registry, now=lambda: now).add_to(app)
+    client = TestClient(TestServer(app))
+    await client.start_server()
+    yield client
+    await client.close()
+
+
+ANSWERS = [
+    ("", "line 0\nline 1\nline 2\nline 3\nline 4\n"),
+    ("?tailLines=2", "line 3\nline 4\n"),
+    ("?tail=1&timestamps=true", "2026-01-31T12:00:04Z line 4\n"),
+    ("?sinceSeconds=2", "line 3\nline 4\n"),
+    ("?limitBytes=9", "line 0\nli"),
+    ("?previous=true", "it broke\n"),
+    ("?stream=Stderr", ""),
+]
+
+
+@pytest.mark.parametrize(("query", "expected"), ANSWERS)
+async def test_a_log_is_shown_as_asked_for(client: Client, query: str, expected: str) -> None:
+    response = await client.get(f"/containerLogs/default/web/app{query}")
+    assert response.status == 200
+    assert response.content_type == "text/plain"
+    assert await response.text() == expected
+
+
+REFUSALS = [
+    ("default/none/app", 404, 'pod "none" does not exist'),
+    ("other/web/app", 404, 'pod "web" does not exist'),
+    ("default/web/none", 404, 'container "none" not found in pod "web"'),
+    ("default/web/app?tailLines=-1", 422, "tailLines"),
+    ("default/web/app?follow=perhaps", 400, "unable to decode query"),
+]
+
+
+@pytest.mark.parametrize(("path", "status", "text"), REFUSALS)
+async def test_what_cannot_be_shown_is_refused(
+    client: Client, path: str, status: int, text: str
+) -> None:
+    response = await client.get(f"/containerLogs/{path}")
+    assert response.status == status
+    assert text in await response.text()
+
+
+async def test_a_container_without_a_log_is_waiting(client: Client, logs: Logged) -> None:
+    logs.registry.set_view(seen(sandbox()))
+    response = await client.get("/containerLogs/default/web/app")
+    assert response.status == 400
+    expected = 'container "app" in pod "web" is waiting to start: ContainerCreating'
+    assert expected in await response.text()
+    response = await client.get("/containerLogs/default/web/app?previous=true")
+    assert response.status == 400
+    assert "previous terminated container" in await response.text()
+
+
+async def test_a_followed_log_grows_and_ends_with_its_container(
+    client: Client, logs: Logged
+) -> None:
+    response = await client.get("/containerLogs/default/web/app?follow=true&tailLines=1")
+    assert await response.content.readline() == b"line 4\n"
+    with logs.current.open("ab") as stream:
+        stream.write(b"2026-01-31T12:00:09Z stdout F more\n")
+    async with asyncio.timeout(5):
+        assert await response.content.readline() == b"more\n"
+        logs.set_running(False)
+        assert await response.content.read() == b""
+
+
+async def test_a_reader_that_goes_away_ends_the_following(client: Client, logs: Logged) -> None:
+    response = await client.get("/containerLogs/default/web/app?follow=true&tailLines=0")
+    response.close()
+    async with asyncio.timeout(5):
+        while any("handle" in repr(task.get_coro()) for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.05)
+
+
+async def test_a_log_that_is_gone_is_said(client: Client, logs: Logged) -> None:
+    logs.current.unlink()
+    response = await client.get("/containerLogs/default/web/app")
+    assert response.status == 400
+    assert "cannot open the log" in await response.text()

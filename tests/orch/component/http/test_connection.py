@@ -1,0 +1,242 @@
+"""Raw bytes against a real listener: what is malformed never reaches a handler.
+
+Source of the table: the framing battery of the HTTP reference notes (section 3).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+from aiohttp import web
+
+from orch.component.http import httpd
+from orch.component.http.httpd import HttpServer
+
+HOST = b"Host: x\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+class Served:
+    def __init__(self) -> None:
+        self.requests = 0
+        self.port = 0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.requests += 1
+        await request.read()
+        return web.Response(text="handled")
+
+    async def send(self, raw: bytes) -> bytes:
+        """Everything the server answers until it closes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(raw)
+            async with asyncio.timeout(5):
+                return await reader.read()
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    served = Served()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", served.handle)
+    server = HttpServer(app, host="127.0.0.1", port=0, name="test")
+    served.port = await server.start()
+    yield served
+    await server.stop(0.1)
+
+
+MALFORMED = {
+    "length and chunks": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "same length twice": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    **{
+        f"length {value!r}": b"POST / HTTP/1.1\r\n"
+        + HOST
+        + b"Content-Length: "
+        + value
+        + b"\r\n\r\nabc"
+        for value in (b"+1", b"-1", b"0x1", b"1_0", b"1, 1")
+    },
+    **{
+        f"encoding {value!r}": b"POST / HTTP/1.1\r\n"
+        + HOST
+        + b"Transfer-Encoding: "
+        + value
+        + b"\r\n\r\n0\r\n\r\n"
+        for value in (b"xchunked", b"chunked, identity", b"chunked, chunked")
+    },
+    "space before colon": b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+    "folded header": b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n",
+    "bare LF": b"GET / HTTP/1.1\nHost: x\n\n",
+    "bare CR": b"GET / HTTP/1.1\r\nHost: x\rA: b\r\n\r\n",
+    "NUL": b"GET / HTTP/1.1\r\nHost: x\r\nA: b\x00c\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+    "chunk size 0x1": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Transfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n",
+    "HTTP/1.11": b"GET / HTTP/1.11\r\n" + HOST + b"\r\n",
+    "lower-case method": b"get / HTTP/1.1\r\n" + HOST + b"\r\n",
+    "200 headers": b"GET / HTTP/1.1\r\n" + HOST + b"A: b\r\n" * 200 + b"\r\n",
+    "long header": b"GET / HTTP/1.1\r\n" + HOST + b"A: " + b"b" * 9000 + b"\r\n\r\n",
+    "long path": b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+    "TLS hello": bytes.fromhex("16030100c8010000c40303") + b"\x00" * 50 + b"\r\n\r\n",
+    "vertical tab before the encoding": b"POST / HTTP/1.1\r\n"
+    + HOST
+    + b"Transfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n",
+    "comma in the method": b"GE,T / HTTP/1.1\r\n" + HOST + b"\r\n",
+    **{
+        what: CHUNKED + chunks
+        for what, chunks in {
+            "chunk size +1": b"+1\r\na\r\n0\r\n\r\n",
+            "chunk size of 40 digits": b"f" * 40 + b"\r\na\r\n0\r\n\r\n",
+            "LF in a chunk extension": b"1;a\nb\r\na\r\n0\r\n\r\n",
+            "chunks with LF only": b"1\na\n0\n\n",
+            "nothing after a chunk": b"1\r\nab\r\n0\r\n\r\n",
+            "200 trailers": b"1\r\na\r\n0\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+        }.items()
+    },
+    "HTTP/2.0": b"GET / HTTP/2.0\r\n" + HOST + b"\r\n",
+    "chunks in HTTP/1.0": b"POST / HTTP/1.0\r\n"
+    + HOST
+    + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_malformed_framing_is_refused_closed_and_never_handled(
+    raw: bytes, served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        answer = await served.send(raw)
+    assert answer.split(b" ")[1] in (b"400", b"505"), answer
+    assert b"handled" not in answer
+    assert caplog.messages == []
+
+
+# Odd, but framed without doubt: answered, and nothing of it acted on.
+ACCEPTED = {
+    "another authority in the target": b"GET http://elsewhere/ HTTP/1.1\r\n" + HOST,
+    "an upgrade to HTTP/2": b"GET / HTTP/1.1\r\nUpgrade: h2c\r\n" + HOST,
+}
+
+
+@pytest.mark.parametrize("raw", ACCEPTED.values(), ids=ACCEPTED.keys())
+async def test_what_is_odd_but_clear_is_answered(raw: bytes, served: Served) -> None:
+    answer = await served.send(raw + b"Connection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert served.requests == 1
+
+
+async def test_a_header_that_dribbles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time counts from the first byte, however many follow."""
+    monkeypatch.setattr(httpd, "KEEPALIVE_S", 0.3)
+    server = HttpServer(web.Application(), host="127.0.0.1", port=0, name="test")
+    port = await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        ended = asyncio.ensure_future(reader.read())
+        async with asyncio.timeout(30):
+            for byte in b"GET / HTTP/1.1\r\nX: " + b"a" * 10_000:
+                if ended.done():
+                    break
+                with suppress(OSError):
+                    writer.write(bytes([byte]))
+                await asyncio.sleep(0.02)
+        assert ended.done()
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        await server.stop(0.1)
+
+
+async def test_a_client_that_leaves_amid_its_body_is_no_error_of_the_server(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "orch.component.http.connection")
+    _reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+    async with asyncio.timeout(10):
+        while not served.requests:
+            await asyncio.sleep(0.01)
+        writer.close()
+        while not caplog.records:
+            await asyncio.sleep(0.01)
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("DEBUG", "127.0.0.1 went away before it had said everything")
+    ]
+
+
+async def test_the_table_is_not_refused_for_another_reason(served: Served) -> None:
+    answer = await served.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"handled")
+    assert served.requests == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/2.0\r\nHost: x\r\n\r\n",
+    ],
+    ids=["handled", "malformed", "refused"],
+)
+async def test_no_answer_tells_which_software_gives_it(raw: bytes, served: Served) -> None:
+    answer = (await served.send(raw)).lower()
+    assert b"server:" not in answer
+    assert b"aiohttp" not in answer
+    assert b"python" not in answer
+
+
+@pytest.mark.parametrize(("method", "expected"), [("GET", "cut"), ("POST", "carried through")])
+async def test_when_the_client_goes_a_read_ends_and_a_write_is_carried_through(
+    method: str, expected: str
+) -> None:
+    arrived, gone, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    outcome = []
+
+    async def handle(_request: web.Request) -> web.Response:
+        arrived.set()
+        try:
+            await gone.wait()
+            outcome.append("carried through")
+        except asyncio.CancelledError:
+            outcome.append("cut")
+            raise
+        finally:
+            ended.set()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_route("*", "/", handle)
+    server = HttpServer(app, host="127.0.0.1", port=0, name="test")
+    port = await server.start()
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{method} / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
+    await arrived.wait()
+    writer.close()
+    await writer.wait_closed()
+    while server.admission.open:
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    gone.set()
+    await ended.wait()
+    assert outcome == [expected]
+    await server.stop()

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from orch.component.process.daemon import SetupError
+from orch.server.authn import credential_files
+from orch.server.authn.credential_files import Hashed, Passwords, hash_password, parse_hash
+from orch.wire.errors import ApiError
+
+CHEAP = Hashed(1, 1, 1, b"salt", bytes(32))
+
+
+def cheap(password: str) -> str:
+    """An entry that costs nothing to check."""
+    return str(Hashed(1, 1, 1, b"salt", credential_files._scrypt(password, CHEAP)))
+
+
+@pytest.fixture
+def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Passwords:
+    monkeypatch.setattr(credential_files, "hash_password", cheap)
+    path = tmp_path / "basic.csv"
+    path.write_text(f'{cheap("s3cret:")},ann,1,"devs"\n{cheap("")},empty,2\n')
+    return Passwords(path)
+
+
+def request(credential: str, *, secure: bool = True) -> web.Request:
+    tls = object() if secure else None
+    return make_mocked_request("GET", "/", headers={"Authorization": credential}, sslcontext=tls)
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+async def test_user_and_password_make_an_identity(entries: Passwords) -> None:
+    for _ in range(2):  # hashed, then remembered
+        found = await entries.authenticate(request(basic("ann", "s3cret:")))
+        assert found is not None
+        assert (found.name, found.uid) == ("ann", "1")
+        assert found.groups == ("devs", "system:authenticated")
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        basic("ann", "s3cret"),
+        basic("ann", ""),
+        basic("bob", "s3cret:"),
+        basic("nobody", ""),
+        "Basic !",
+        "Basic",
+        "basic " + base64.b64encode(b"ann").decode(),
+        "Basic " + base64.b64encode(b"\xff:x").decode(),
+    ],
+)
+async def test_anything_else_is_refused(entries: Passwords, credential: str) -> None:
+    await entries.authenticate(request(basic("ann", "s3cret:")))
+    with pytest.raises(ApiError) as caught:
+        await entries.authenticate(request(credential))
+    assert caught.value.code == 401
+
+
+async def test_a_password_in_the_clear_is_refused(entries: Passwords) -> None:
+    with pytest.raises(ApiError):
+        await entries.authenticate(request(basic("ann", "s3cret:"), secure=False))
+
+
+async def test_another_scheme_is_for_others(entries: Passwords) -> None:
+    assert await entries.authenticate(request("Bearer x")) is None
+
+
+async def test_a_right_password_is_hashed_once(
+    entries: Passwords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    fits = Hashed.fits
+    monkeypatch.setattr(Hashed, "fits", lambda one, text: counted.append(text) or fits(one, text))
+    for _ in range(3):
+        await entries.authenticate(request(basic("ann", "s3cret:")))
+    assert counted == ["s3cret:"]
+
+
+def test_a_made_entry_fits_its_password_only() -> None:
+    entry = hash_password("tr0ub4dor")
+    assert entry.startswith("scrypt$15$8$1$")
+    assert parse_hash(entry).fits("tr0ub4dor")
+    assert not parse_hash(entry).fits("tr0ub4dor ")
+    assert hash_password("tr0ub4dor") != entry
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["hunter2", "scrypt$1$1$1$c2FsdA==", "scrypt$x$1$1$c2FsdA==$AAAA", "scrypt$1$1$1$!$AAAA",
+     "scrypt$40$8$1$c2FsdA==$" + base64.b64encode(bytes(32)).decode(), "bcrypt$1$1$1$a$b"],
+)  # fmt: skip
+def test_an_entry_that_is_no_hash_ends_the_start(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / "basic.csv"
+    path.write_text(f"{entry},ann,1\n")
+    with pytest.raises(SetupError, match="line 1") as caught:
+        Passwords(path)
+    assert entry not in str(caught.value)

@@ -1,0 +1,159 @@
+"""The index against the plain meaning of roles and bindings, after any history of changes."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orch.server.authz.index import RbacIndex
+from orch.server.authz.rules import Binding, RoleKey, Rule, Subject
+from orch.server.authz.table import Table
+from orch.server.request.attributes import RequestInfo
+from orch.wire.records.authentication import Identity
+from tests.orch.server.authz import worlds
+
+ANN = Identity("ann", ("devs",))
+GET_POD = RequestInfo("get", "/x", is_resource=True, resource="pods", namespace="red", name="a")
+PODS = Rule(("get",), ("",), ("pods",))
+CLUSTER = RoleKey("", "r")
+
+steps = st.one_of(
+    st.tuples(st.just("put role"), worlds.roles),
+    st.tuples(st.just("drop role"), worlds.role_keys),
+    st.tuples(st.just("put binding"), worlds.bindings()),
+    st.tuples(
+        st.just("drop binding"),
+        st.tuples(st.sampled_from(worlds.NAMESPACES), st.sampled_from(("b1", "b2"))),
+    ),
+    st.tuples(st.just("ask"), worlds.identities),
+)
+
+
+class Oracle:
+    """Everything is looked at, every time."""
+
+    def __init__(self) -> None:
+        self.roles: dict[RoleKey, tuple[Rule, ...]] = {}
+        self.bindings: dict[tuple[str, str], Binding] = {}
+
+    def grants(self, identity: Identity, info: RequestInfo) -> set[str]:
+        """The reasons of all bindings that allow it."""
+        return {
+            binding.reason(subject)
+            for binding in self.bindings.values()
+            if not binding.namespace or (info.is_resource and binding.namespace == info.namespace)
+            for subject in binding.subjects
+            if subject.matches(identity)
+            and any(rule.allows(info) for rule in self.roles.get(binding.role, ()))
+        }
+
+    def rules(self, identity: Identity, namespace: str) -> set[Rule]:
+        return {
+            rule
+            for binding in self.bindings.values()
+            if binding.namespace in ("", namespace)
+            and any(subject.matches(identity) for subject in binding.subjects)
+            for rule in self.roles.get(binding.role, ())
+        }
+
+
+def play(history: list) -> tuple[RbacIndex, Oracle]:
+    index, oracle = RbacIndex(), Oracle()
+    for step, value in history:
+        match step:
+            case "put role":
+                index.put_role(*value)
+                oracle.roles[value[0]] = value[1]
+            case "drop role":
+                index.drop_role(value)
+                oracle.roles.pop(value, None)
+            case "put binding":
+                index.put_binding(value)
+                oracle.bindings[value.namespace, value.name] = value
+            case "drop binding":
+                index.drop_binding(value)
+                oracle.bindings.pop(value, None)
+            case "ask":  # compiles tables, which later changes must make stale
+                index.decide(value, GET_POD)
+    return index, oracle
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(steps, max_size=14),
+    st.lists(st.tuples(worlds.identities, worlds.requests), min_size=1, max_size=12),
+)
+def test_every_decision_is_that_of_the_plain_scan(history, questions) -> None:
+    index, oracle = play(history)
+    for identity, info in questions:
+        decision = index.decide(identity, info)
+        reasons = oracle.grants(identity, info)
+        assert decision.allowed is bool(reasons)
+        assert not decision.allowed or decision.reason in reasons
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(steps, max_size=14), worlds.identities, st.sampled_from(worlds.NAMESPACES))
+def test_the_rules_held_are_those_of_the_plain_scan(history, identity, namespace) -> None:
+    index, oracle = play(history)
+    assert set(index.held(identity, namespace).rules) == oracle.rules(identity, namespace)
+
+
+def test_a_binding_to_a_missing_role_is_told_of_and_hides_nothing() -> None:
+    index = RbacIndex()
+    subject = (Subject("User", "ann"),)
+    index.put_binding(Binding("", "broken", CLUSTER, subject))
+    index.put_binding(Binding("red", "local", RoleKey("red", "gone"), subject))
+    assert index.decide(ANN, GET_POD).reason == (
+        'RBAC: [clusterrole.rbac.authorization.orch.io "r" not found,'
+        ' role.rbac.authorization.orch.io "gone" not found]'
+    )
+    assert index.decide(Identity("bob"), GET_POD).reason == ""
+    index.put_role(RoleKey("red", "gone"), (PODS,))
+    decision = index.decide(ANN, GET_POD)
+    assert decision.allowed
+    assert decision.reason == (
+        'RBAC: allowed by RoleBinding "local/red" of Role "gone" to User "ann"'
+    )
+    index.drop_binding(("", "broken"))
+    index.drop_role(RoleKey("red", "gone"))
+    index.drop_binding(("red", "local"))
+    assert index.decide(ANN, GET_POD).reason == ""
+
+
+def test_a_new_binding_leaves_what_the_others_of_its_role_hold_alone(monkeypatch) -> None:
+    index = RbacIndex()
+    index.put_role(CLUSTER, (PODS,))
+    for user in ("ann", "bob"):
+        index.put_binding(Binding("", user, CLUSTER, (Subject("User", user),)))
+        monkeypatch.undo()
+        assert index.decide(Identity(user), GET_POD).allowed
+        monkeypatch.delattr(Table, "compile")
+    assert index.decide(ANN, GET_POD).allowed
+
+
+def test_the_reason_names_binding_role_and_subject() -> None:
+    index = RbacIndex()
+    index.put_role(CLUSTER, (PODS,))
+    account = Subject("ServiceAccount", "bot", "red")
+    index.put_binding(Binding("", "b", CLUSTER, (account,)))
+    decision = index.decide(Identity("system:serviceaccount:red:bot"), GET_POD)
+    assert decision.reason == (
+        'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to ServiceAccount "bot/red"'
+    )
+
+
+def test_rules_are_listed_for_people() -> None:
+    index = RbacIndex()
+    index.put_role(CLUSTER, (PODS, Rule(("get",), urls=("/metrics",))))
+    index.put_role(RoleKey("red", "r"), (Rule(("list",), ("",), ("pods",), ("a",)),))
+    devs = (Subject("Group", "devs"),)
+    index.put_binding(Binding("red", "b", RoleKey("red", "r"), devs))
+    index.put_binding(Binding("", "b", CLUSTER, devs))
+    listed = index.rules(ANN, "red")
+    assert [(rule.verbs, rule.resourceNames) for rule in listed.resources] == [
+        (["get"], None), (["list"], ["a"]),
+    ]  # fmt: skip
+    assert [rule.nonResourceURLs for rule in listed.paths] == [["/metrics"]]
+    assert not listed.incomplete
+    assert len(index.rules(ANN, "blue").resources) == 1

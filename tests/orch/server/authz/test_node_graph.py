@@ -1,0 +1,100 @@
+"""What a pod refers to: K:plugin/pkg/auth/authorizer/node, pkg/api/v1/pod/util_test.go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orch.server.authz.node_graph import NodeGraph, references_of
+
+EVERYTHING: dict[str, Any] = {
+    "metadata": {"name": "p", "namespace": "red"},
+    "spec": {
+        "nodeName": "n1",
+        "serviceAccountName": "bot",
+        "imagePullSecrets": [{"name": "pull"}],
+        "initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "s-env"}}}]}],
+        "containers": [
+            {
+                "env": [
+                    {"name": "plain", "value": "x"},
+                    {"valueFrom": {"configMapKeyRef": {"name": "c-env"}}},
+                ],
+                "envFrom": [
+                    {"secretRef": {"name": "s-from"}},
+                    {"configMapRef": {"name": "c-from"}},
+                ],
+            }
+        ],
+        "volumes": [
+            {"secret": {"secretName": "s-vol"}},
+            {"configMap": {"name": "c-vol"}},
+            {"emptyDir": {}},
+            {
+                "projected": {
+                    "sources": [{"secret": {"name": "s-pro"}}, {"configMap": {"name": "c-pro"}}]
+                }
+            },
+        ],
+    },
+}
+
+
+def pod(node: str, *secrets: str) -> dict[str, Any]:
+    volumes = [{"secret": {"secretName": name}} for name in secrets]
+    return {"metadata": {"namespace": "red"}, "spec": {"nodeName": node, "volumes": volumes}}
+
+
+def test_every_way_to_refer_is_found() -> None:
+    assert set(references_of(EVERYTHING)) == {
+        ("serviceaccounts", "red", "bot"),
+        *(("secrets", "red", n) for n in ("pull", "s-env", "s-from", "s-vol", "s-pro")),
+        *(("configmaps", "red", n) for n in ("c-env", "c-from", "c-vol", "c-pro")),
+    }
+
+
+def test_a_mirror_pod_refers_to_nothing() -> None:
+    metadata = {**EVERYTHING["metadata"], "annotations": {"orch.io/config.mirror": "x"}}
+    assert list(references_of({**EVERYTHING, "metadata": metadata})) == []
+
+
+def test_a_node_reaches_what_its_pods_need_as_long_as_they_are_bound_to_it() -> None:
+    graph = NodeGraph()
+    graph.put("/pods/red/a", pod("n1", "s"))
+    graph.put("/pods/red/b", pod("n1", "s"))
+    assert graph.reaches("n1", "secrets", "red", "s")
+    assert graph.reaches("n1", "serviceaccounts", "red", "default")
+    assert not graph.reaches("n1", "secrets", "blue", "s")
+    assert not graph.reaches("n1", "configmaps", "red", "s")
+    assert not graph.reaches("n2", "secrets", "red", "s")
+    graph.drop("/pods/red/a")
+    assert graph.reaches("n1", "secrets", "red", "s")
+    graph.put("/pods/red/b", pod("n2", "s"))
+    assert not graph.reaches("n1", "secrets", "red", "s")
+    assert graph.reaches("n2", "secrets", "red", "s")
+    graph.put("/pods/red/b", pod("", "s"))
+    graph.drop("/pods/red/never")
+    assert not graph.reaches("n2", "secrets", "red", "s")
+
+
+keys = st.sampled_from(("k1", "k2", "k3"))
+nodes, names = st.sampled_from(("", "n1", "n2")), st.sampled_from(("a", "b"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(keys, st.one_of(st.none(), st.tuples(nodes, st.sets(names))))))
+def test_after_any_changes_it_is_what_the_pods_say(changes) -> None:
+    graph, pods = NodeGraph(), {}
+    for key, change in changes:
+        if change is None:
+            graph.drop(key)
+            pods.pop(key, None)
+        else:
+            graph.put(key, pod(change[0], *change[1]))
+            pods[key] = change
+    for node in ("n1", "n2"):
+        for name in ("a", "b"):
+            expected = any(where == node and name in needed for where, needed in pods.values())
+            assert graph.reaches(node, "secrets", "red", name) is expected

@@ -1,0 +1,171 @@
+"""Dependents follow their owners, on real storage operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orch.server.controllers.garbage_collector import collect
+from orch.server.objects.backend import Backend
+from orch.server.objects.delete import delete
+from orch.server.objects.options import DeleteOptions
+from orch.server.storage.base import StorageFailed
+from tests.fakes.medium import FakeMedium
+from tests.orch.server.objects.places import made, place, read
+
+
+def owned_by(*owners: dict[str, Any], blocks: bool = True) -> list[dict[str, Any]]:
+    return [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            "blockOwnerDeletion": blocks,
+        }
+        for owner in owners
+    ]
+
+
+async def config(backend: Backend, name: str, *owners: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name, "ownerReferences": owned_by(*owners)} if owners else {"name": name}
+    return await made(backend, "ConfigMap", {"metadata": metadata})
+
+
+async def rounds(backend: Backend, most: int = 20, *, upstream: bool = False) -> None:
+    for _ in range(most):
+        if not await collect(backend, upstream=upstream):
+            return
+    raise AssertionError("the collector finds no end")
+
+
+def there(backend: Backend, *names: str) -> list[str]:
+    return [name for name in names if read(backend, place("ConfigMap", name))]
+
+
+async def test_what_was_owned_by_something_gone_goes_too(backend: Backend) -> None:
+    node = await made(backend, "Node", {"metadata": {"name": "n1"}})
+    await config(backend, "a", node)
+    await config(backend, "free")
+    await rounds(backend)
+    assert there(backend, "a", "free") == ["a", "free"]
+    await delete(backend, place("Node", "n1"), DeleteOptions(propagation="Background"))
+    await rounds(backend)
+    assert there(backend, "a", "free") == ["free"]
+
+
+async def test_a_chain_goes_in_the_background_and_another_of_the_same_name_is_no_owner(
+    backend: Backend,
+) -> None:
+    top = await config(backend, "top")
+    middle = await config(backend, "middle", top)
+    await config(backend, "leaf", middle)
+    await delete(backend, place("ConfigMap", "top"), DeleteOptions())
+    await config(backend, "top")
+    await rounds(backend)
+    assert there(backend, "top", "middle", "leaf") == ["top"]
+
+
+async def test_in_the_foreground_the_owner_goes_last(backend: Backend) -> None:
+    top = await config(backend, "top")
+    middle = await config(backend, "middle", top)
+    await config(backend, "leaf", middle)
+    options = DeleteOptions(propagation="Foreground")
+    deleted = await delete(backend, place("ConfigMap", "top"), options)
+    assert not deleted.gone
+    assert there(backend, "top", "middle", "leaf") == ["top", "middle", "leaf"]
+    seen = []
+    for _ in range(20):
+        seen.append(there(backend, "top", "middle", "leaf"))
+        if not await collect(backend):
+            break
+    assert seen[-1] == []
+    assert ["top", "middle"] in seen
+
+
+async def test_an_orphan_keeps_living_without_its_owner(backend: Backend) -> None:
+    top, other = await config(backend, "top"), await config(backend, "other")
+    await config(backend, "a", top)
+    await config(backend, "b", top, other)
+    await delete(backend, place("ConfigMap", "top"), DeleteOptions(propagation="Orphan"))
+    await rounds(backend)
+    assert there(backend, "top", "a", "b") == ["a", "b"]
+    a, b = (read(backend, place("ConfigMap", name)) for name in "ab")
+    assert a is not None
+    assert b is not None
+    assert not a["metadata"].get("ownerReferences")
+    assert [one["name"] for one in b["metadata"]["ownerReferences"]] == ["other"]
+
+
+async def test_without_dependents_nothing_waits(backend: Backend) -> None:
+    for policy in ("Foreground", "Orphan"):
+        await config(backend, "top")
+        await delete(backend, place("ConfigMap", "top"), DeleteOptions(propagation=policy))
+        await rounds(backend)
+        assert there(backend, "top") == []
+
+
+async def test_what_others_hold_stays_until_they_let_go(backend: Backend) -> None:
+    node = await made(backend, "Node", {"metadata": {"name": "n1"}})
+    metadata = {"name": "a", "ownerReferences": owned_by(node), "finalizers": ["a.io/b"]}
+    await made(backend, "ConfigMap", {"metadata": metadata})
+    await delete(backend, place("Node", "n1"), DeleteOptions())
+    await rounds(backend)
+    left = read(backend, place("ConfigMap", "a"))
+    assert left is not None
+    assert left["metadata"]["deletionTimestamp"]
+
+
+async def test_owners_of_other_servers_are_taken_to_be_there(backend: Backend) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "u"}
+    await made(backend, "ConfigMap", {"metadata": {"name": "a", "ownerReferences": [owner]}})
+    await rounds(backend)
+    assert there(backend, "a") == ["a"]
+
+
+async def test_an_owner_is_found_under_the_references_group_name_where_that_is_served(
+    backend: Backend,
+) -> None:
+    role = await made(backend, "Role", {"metadata": {"name": "r"}, "rules": []})
+    theirs = {**role, "apiVersion": "rbac.authorization.k8s.io/v1"}
+    await config(backend, "a", theirs)
+    await rounds(backend, upstream=True)
+    assert there(backend, "a") == ["a"]
+    await delete(backend, place("Role", "r"), DeleteOptions(propagation="Foreground"))
+    assert read(backend, place("Role", "r"))
+    await rounds(backend, upstream=True)
+    assert there(backend, "a") == []
+    assert read(backend, place("Role", "r")) is None
+
+
+async def test_without_these_names_such_an_owner_is_one_of_another_server(backend: Backend) -> None:
+    owner = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": "l", "uid": "u"}
+    await made(backend, "ConfigMap", {"metadata": {"name": "a", "ownerReferences": [owner]}})
+    await rounds(backend)
+    assert there(backend, "a") == ["a"]
+    await rounds(backend, upstream=True)
+    assert there(backend, "a") == []
+
+
+async def test_what_has_no_namespace_is_not_collected_for_an_owner_in_one(backend: Backend) -> None:
+    # K:pkg/controller/garbagecollector: an owner reference that cannot be resolved
+    owner = await config(backend, "owner")
+    node = {"metadata": {"name": "n1", "ownerReferences": owned_by(owner)}}
+    await made(backend, "Node", node)
+    await rounds(backend)
+    assert read(backend, place("Node", "n1")) is not None
+
+
+async def test_a_failing_medium_is_for_the_next_round(
+    backend: Backend, medium: FakeMedium, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await made(backend, "Node", {"metadata": {"name": "n1"}})
+    await config(backend, "a", node)
+    await delete(backend, place("Node", "n1"), DeleteOptions())
+    medium.failing = StorageFailed("disk full")
+    assert not await collect(backend)
+    assert caplog.messages == []  # said once, by the health of storage
+    medium.failing = None
+    await rounds(backend)
+    assert there(backend, "a") == []

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.server.controllers.namespaces import empty_terminating
+from orch.server.objects.backend import Backend
+from orch.server.objects.create import create
+from orch.server.objects.delete import delete
+from orch.server.objects.options import DeleteOptions, WriteOptions
+from orch.server.storage.base import StorageFailed
+from tests.fakes.medium import FakeMedium
+from tests.orch.server.objects.places import made, place, pod, read
+
+
+async def leaving(backend: Backend, *pods: dict) -> None:
+    await made(backend, "Namespace", {"metadata": {"name": "x"}})
+    for document in pods:
+        await create(backend, place("Pod", namespace="x"), document, WriteOptions())
+    await delete(backend, place("Namespace", "x"), DeleteOptions())
+
+
+async def test_an_empty_namespace_goes_in_one_round(backend: Backend) -> None:
+    await leaving(backend)
+    await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x")) is None
+
+
+async def test_contents_go_first_and_pods_of_agents_with_grace(backend: Backend) -> None:
+    await leaving(backend, pod("loose"), pod("running", nodeName="n1"))
+    await empty_terminating(backend)
+    assert read(backend, place("Pod", "loose", namespace="x")) is None
+    running = read(backend, place("Pod", "running", namespace="x"))
+    assert running["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert read(backend, place("Namespace", "x")) is not None
+    gone = DeleteOptions(grace_period_s=0)
+    await delete(backend, place("Pod", "running", namespace="x"), gone)
+    await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x")) is None
+
+
+async def test_namespaces_in_use_are_left_alone(backend: Backend) -> None:
+    await made(backend, "Pod", pod())
+    before = backend.storage.revision
+    await empty_terminating(backend)
+    assert backend.storage.revision == before
+
+
+async def test_a_namespace_held_by_someone_else_stays_until_they_let_go(backend: Backend) -> None:
+    await made(
+        backend, "Namespace", {"metadata": {"name": "x"}, "spec": {"finalizers": ["a.io/b"]}}
+    )
+    await delete(backend, place("Namespace", "x"), DeleteOptions())
+    for _ in range(2):
+        await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x"))["spec"]["finalizers"] == ["a.io/b"]
+
+
+async def test_a_failing_medium_is_for_the_next_round(
+    backend: Backend, medium: FakeMedium, caplog: pytest.LogCaptureFixture
+) -> None:
+    await leaving(backend, pod("loose"))
+    medium.failing = StorageFailed("disk full")
+    await empty_terminating(backend)
+    assert caplog.messages == []  # said once, by the health of storage
+    medium.failing = None
+    await empty_terminating(backend)
+    assert read(backend, place("Namespace", "x")) is None

@@ -1,0 +1,141 @@
+"""`metrics.k8s.io` from an agent that answers as the real one does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from orch.component.http.httpd import HttpServer, server_context
+from tests.orch.server.harness import MERGE, NODES, PODS, Api, Pki, node, pod
+
+ROOT = "/apis/metrics.k8s.io/v1beta1"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+class Agent:
+    """Every page is 10 s after the last, with half a core used by the node, a tenth by the pod."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+        self.failing = False
+
+    async def page(self, _request: web.Request) -> web.Response:
+        if self.failing:
+            return web.Response(status=500)
+        self.pages += 1
+        at_ms = 1767268800000 + self.pages * 10_000
+        container = '{container="c",namespace="default",pod="p1"}'
+        return web.Response(
+            text=f"node_cpu_usage_seconds_total {self.pages * 5.0} {at_ms}\n"
+            f"node_memory_working_set_bytes 1048576 {at_ms}\n"
+            f"container_cpu_usage_seconds_total{container} {self.pages * 1.0} {at_ms}\n"
+            f"container_memory_working_set_bytes{container} 2048 {at_ms}\n"
+        )
+
+
+@pytest.fixture
+async def agent(server_pki: Pki) -> AsyncIterator[tuple[Agent, int]]:
+    agent = Agent()
+    app = web.Application()
+    app.router.add_get("/metrics/resource", agent.page)
+    pair = server_pki.server
+    context = server_context(pair.cert_file, pair.key_file, client_ca_file=server_pki.ca_file)
+    server = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="agent")
+    yield agent, await server.start()
+    await server.stop(grace_s=0.5)
+
+
+@pytest.fixture
+async def api(server_pki: Pki, tmp_path: Path, agent: tuple[Agent, int]) -> AsyncIterator[Api]:
+    api = await Api.start(
+        server_pki, tmp_path / "data", "--node-proxy-allow-loopback", "--serve-upstream-aliases",
+        f"--nodeagent-certificate-authority={server_pki.ca_file}",
+    )  # fmt: skip
+    status = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"nodeagentEndpoint": {"Port": agent[1]}},
+    }
+    await api.call("POST", NODES, node(labels={"a": "b"}))
+    await api.call("PATCH", f"{NODES}/n1/status", {"status": status}, content_type=MERGE)
+    await api.call("POST", NODES, node("silent"))
+    await api.call("POST", PODS, pod(node="n1", labels={"app": "web"}))
+    await api.call("POST", PODS, pod("p2", "n1"))
+    yield api
+    await api.stop()
+
+
+async def refreshed(api: Api, times: int = 2) -> None:
+    for _ in range(times):
+        await api.server._usage.refresh()
+
+
+async def test_usage_is_told_after_two_readings(api: Api) -> None:
+    await refreshed(api, 1)
+    assert (await api.call("GET", f"{ROOT}/nodes")).json["items"] == []
+    assert (await api.call("GET", f"{ROOT}/nodes/n1")).status == 404
+    await refreshed(api, 1)
+    (shown,) = (await api.call("GET", f"{ROOT}/nodes")).json["items"]
+    assert shown["usage"] == {"cpu": "500000000n", "memory": "1024Ki"}
+    assert (shown["metadata"]["labels"], shown["window"]) == ({"a": "b"}, "10.000s")
+    assert (await api.call("GET", f"{ROOT}/nodes/n1")).json["usage"] == shown["usage"]
+
+
+async def test_pods_are_selected_as_pods_are(api: Api) -> None:
+    await refreshed(api)
+    listed = await api.call("GET", f"{ROOT}/pods")
+    assert listed.json["kind"] == "PodMetricsList"
+    assert [one["metadata"]["name"] for one in listed.json["items"]] == ["p1"]
+    inside = f"{ROOT}/namespaces/default/pods"
+    one = (await api.call("GET", f"{inside}/p1")).json
+    assert one["containers"] == [{"name": "c", "usage": {"cpu": "100000000n", "memory": "2Ki"}}]
+    assert (await api.call("GET", f"{inside}?labelSelector=app%3Dweb")).json["items"] != []
+    assert (await api.call("GET", f"{inside}?labelSelector=app%3Dx")).json["items"] == []
+    assert (await api.call("GET", f"{ROOT}/namespaces/other/pods")).json["items"] == []
+    missing = await api.call("GET", f"{inside}/p2")
+    assert missing.json["message"] == 'pods.metrics.k8s.io "p2" not found'
+
+
+async def test_a_list_is_always_whole(api: Api) -> None:
+    # kubernetes-sigs/metrics-server pkg/api/pod.go: of its options List reads the selectors only
+    await refreshed(api)
+    for query in ("limit=1", "limit=1&continue=anything"):
+        answer = await api.call("GET", f"{ROOT}/pods?{query}")
+        assert (answer.status, answer.json["metadata"]) == (200, {})
+        assert [one["metadata"]["name"] for one in answer.json["items"]] == ["p1"]
+
+
+async def test_it_is_shown_as_rows(api: Api) -> None:
+    await refreshed(api)
+    rows = (await api.call("GET", f"{ROOT}/pods", accept=TABLE)).json["rows"]
+    assert [row["cells"] for row in rows] == [["p1", "100m", "2Ki", "10.000s"]]
+    rows = (await api.call("GET", f"{ROOT}/nodes", accept=TABLE)).json["rows"]
+    assert [row["cells"][0] for row in rows] == ["n1"]
+
+
+@pytest.mark.parametrize("accept", ["application/json", TABLE])
+async def test_what_is_not_there_is_not_found_in_any_form(api: Api, accept: str) -> None:
+    missing = await api.call("GET", f"{ROOT}/nodes/nope", accept=accept)
+    assert (missing.status, missing.json["reason"]) == (404, "NotFound")
+
+
+async def test_an_agent_that_fails_and_a_node_that_is_gone_are_told_nothing_of(
+    api: Api, agent: tuple[Agent, int]
+) -> None:
+    await refreshed(api)
+    agent[0].failing = True
+    await refreshed(api, 1)
+    assert (await api.call("GET", f"{ROOT}/nodes")).json["items"] == []
+    agent[0].failing = False
+    await refreshed(api, 1)
+    assert (await api.call("GET", f"{ROOT}/nodes")).json["items"] != []
+    await api.call("DELETE", f"{NODES}/n1")
+    await refreshed(api, 1)
+    assert (await api.call("GET", f"{ROOT}/nodes")).json["items"] == []
+
+
+async def test_who_may_not_ask_is_refused_and_nothing_is_written(api: Api) -> None:
+    assert (await api.call("GET", f"{ROOT}/nodes", user="stranger")).status == 403
+    assert (await api.call("POST", f"{ROOT}/nodes", {})).status == 404

@@ -1,0 +1,39 @@
+"""Targets and documents for tests of the operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.create import create
+from orch.server.objects.document import Document, decode
+from orch.server.objects.options import WriteOptions
+from orch.server.strategy.base import Strategy
+from orch.server.strategy.table import STRATEGIES
+from orch.wire.records.authentication import Identity
+
+ADMIN = Identity("admin", ("system:masters",))
+BY_KIND = {strategy.resource.kind: strategy for strategy in STRATEGIES}
+
+
+def place(kind: str, name: str = "", subresource: str = "", namespace: str = "default") -> Target:
+    strategy: Strategy = BY_KIND[kind]
+    scope = namespace if strategy.resource.namespaced else ""
+    return Target(strategy, ADMIN, scope, name, subresource)
+
+
+def pod(name: str = "p1", **spec: Any) -> Document:
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+async def made(backend: Backend, kind: str, document: Document) -> Document:
+    """Create an object and read it back."""
+    return decode(await create(backend, place(kind), document, WriteOptions()))
+
+
+def read(backend: Backend, target: Target) -> Document | None:
+    stored = backend.storage.get(target.key)
+    return None if stored is None else decode(stored)

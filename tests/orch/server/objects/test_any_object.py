@@ -1,0 +1,144 @@
+"""Whatever stands in the place of any part of an object, it is stored whole or refused in words."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orch.server.objects.backend import Backend, Target
+from orch.server.objects.create import create
+from orch.server.objects.document import decode
+from orch.server.objects.modify import modify
+from orch.server.objects.options import WriteOptions
+from orch.server.request.bodies import drop_nulls
+from orch.server.storage.group_commit import GroupCommitStorage
+from orch.server.strategy import namespaces
+from orch.server.strategy.base import Strategy
+from orch.server.strategy.table import STRATEGIES
+from orch.wire.errors import ApiError
+from orch.wire.records.authentication import Identity
+from orch.wire.tables import columns
+from tests.fakes.medium import FakeMedium
+
+STORED = [one for one in STRATEGIES if one.resource.is_stored]
+ADMIN = Identity("admin", ("system:masters",))
+CONTAINER = {
+    "name": "c", "image": "i", "command": ["a"], "env": [{"name": "A", "value": "b"}],
+    "ports": [{"containerPort": 80, "protocol": "TCP"}],
+    "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
+    "livenessProbe": {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1},
+    "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    "securityContext": {"privileged": True, "capabilities": {"add": ["A"]}},
+}  # fmt: skip
+RULE = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
+BINDING = {
+    "subjects": [{"kind": "User", "name": "jane"}, {"kind": "ServiceAccount", "name": "s",
+                                                   "namespace": "default"}],
+    "roleRef": {"kind": "ClusterRole", "name": "r"},
+}  # fmt: skip
+BODIES: dict[str, dict[str, Any]] = {
+    "Namespace": {"spec": {"finalizers": ["a.io/b"]}, "status": {"phase": "Active"}},
+    "Node": {
+        "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}], "unschedulable": True},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}], "capacity": {"cpu": "1"},
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "nodeInfo": {"osImage": "x"},
+        },
+    },
+    "Pod": {
+        "spec": {
+            "containers": [CONTAINER], "initContainers": [{**CONTAINER, "name": "i"}],
+            "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}], "nodeName": "n1",
+            "tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}],
+            "terminationGracePeriodSeconds": 3, "restartPolicy": "Always",
+        },
+        "status": {"phase": "Running", "containerStatuses": [{"name": "c", "state": {}}]},
+    },
+    "Event": {
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "count": 1,
+        "lastTimestamp": "2026-01-01T00:00:00Z", "series": {"count": 2}, "source": {"host": "h"},
+    },
+    "ConfigMap": {"data": {"a": "b"}, "binaryData": {"c": "eA=="}, "immutable": True},
+    "Secret": {"data": {"a": "eA=="}, "stringData": {"b": "c"}, "type": "Opaque"},
+    "ServiceAccount": {"secrets": [{"name": "a"}], "imagePullSecrets": [{"name": "b"}]},
+    "Lease": {"spec": {"holderIdentity": "n", "leaseDurationSeconds": 4, "renewTime":
+                       "2026-01-01T00:00:00.000000Z"}},
+    "Role": {"rules": [RULE]},
+    "ClusterRole": {"rules": [RULE, {"verbs": ["get"], "nonResourceURLs": ["/x"]}],
+                    "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}},
+    "RoleBinding": BINDING,
+    "ClusterRoleBinding": BINDING,
+}  # fmt: skip
+METADATA = {
+    "name": "x", "labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["a.io/b"],
+    "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}],
+}  # fmt: skip
+ODD: tuple[Any, ...] = (
+    None, True, 0, -1, 2**62, 1.5, "", "x", "\x00", "ü", "9" * 400, [], {}, [None], [[]],
+    {"a": None}, {"": 1}, {"name": 7}, [{"name": "c"}, {"name": "c"}],
+)  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of everything in a document."""
+    children = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, child in children:
+        yield (*path, key)
+        if isinstance(child, dict | list):
+            yield from places(child, (*path, key))
+
+
+def changed(document: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    result = copy.deepcopy(document)
+    inner: Any = result
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = copy.deepcopy(value)
+    return result
+
+
+async def tried(strategy: Strategy, document: dict[str, Any]) -> str:
+    """Create it, show it and change it back; what refused it, "" when nothing did."""
+    storage = GroupCommitStorage(FakeMedium())
+    await storage.open()
+    try:
+        backend = Backend(storage)
+        default = Target(namespaces.STRATEGY, ADMIN, name="default")
+        await create(backend, default, {"metadata": {"name": "default"}}, WriteOptions())
+        scope = "default" if strategy.resource.namespaced else ""
+        target = Target(strategy, ADMIN, scope)
+        stored = await create(backend, target, drop_nulls(document), WriteOptions())
+        made = decode(stored)
+        strategy.selectable_fields(made)
+        columns.layout_of(strategy.resource.kind).cells(made, backend.now())
+        one = Target(strategy, ADMIN, scope, made["metadata"]["name"])
+        await modify(backend, one, lambda current: {**current, **BODIES[made["kind"]]},
+                     WriteOptions())  # fmt: skip
+    except ApiError as error:
+        assert 400 <= error.code < 500
+        return error.message
+    else:
+        return ""
+    finally:
+        await storage.close()
+
+
+@pytest.mark.parametrize("strategy", STORED, ids=lambda one: one.resource.kind)
+def test_any_part_of_an_object_may_be_anything(strategy: Strategy) -> None:
+    document: dict[str, Any] = {"metadata": dict(METADATA), **BODIES[strategy.resource.kind]}
+    everywhere = list(places(document))
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.sampled_from(everywhere), st.sampled_from(ODD))
+    def any_part(path: tuple[Any, ...], value: Any) -> None:
+        asyncio.run(tried(strategy, changed(document, path, value)))
+
+    assert asyncio.run(tried(strategy, copy.deepcopy(document))) == ""
+    any_part()

@@ -1,0 +1,143 @@
+"""Metadata rules, from AM:api/validation/objectmeta_test.go, in this service's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from orch.server.objects.validation import check, check_shape, metadata_causes
+from orch.server.strategy import events, nodes, pods
+from orch.wire.errors import ApiError
+
+CONDITION = {"type": "Ready", "status": "True"}
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+
+
+def fields(new, old=None, strategy=nodes.NODE_STRATEGY):
+    return list(dict.fromkeys(cause.field for cause in metadata_causes(strategy, new, old)))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        ({"name": "a"}, []),
+        ({"name": "a" * 253}, []),
+        ({"name": "a" * 254}, ["metadata.name"]),
+        ({"name": "A"}, ["metadata.name"]),
+        ({"name": "a/b"}, ["metadata.name"]),
+        ({}, ["metadata.name"]),
+        ({"name": "a", "labels": {"a.io/b-_.c": "d-_.e", "x": ""}}, []),
+        ({"name": "a", "labels": {"a/b/c": "d"}}, ["metadata.labels"]),
+        ({"name": "a", "labels": {"a": "b c"}}, ["metadata.labels"]),
+        ({"name": "a", "labels": {"a" * 64: "b"}}, ["metadata.labels"]),
+        ({"name": "a", "labels": {"a": "b" * 64}}, ["metadata.labels"]),
+        ({"name": "a", "annotations": {"A.io/B": "any text\n at all"}}, []),
+        ({"name": "a", "annotations": {"a b": ""}}, ["metadata.annotations"]),
+        ({"name": "a", "annotations": {"a": "x" * 262_143}}, []),
+        ({"name": "a", "annotations": {"a": "x" * 262_144}}, ["metadata.annotations"]),
+        ({"name": "a", "ownerReferences": [OWNER]}, []),
+        (
+            {"name": "a", "ownerReferences": [{**OWNER, "uid": ""}]},
+            ["metadata.ownerReferences[0].uid"],
+        ),
+        (
+            {"name": "a", "ownerReferences": [{**OWNER, "controller": True}] * 2},
+            ["metadata.ownerReferences"],
+        ),
+        (
+            {"name": "a", "ownerReferences": [{**OWNER, "kind": "Event"}]},
+            ["metadata.ownerReferences[0]"],
+        ),
+        ({"name": "a", "finalizers": ["a.io/b"]}, []),
+        ({"name": "a", "finalizers": ["a b"]}, ["metadata.finalizers[0]"]),
+        ({"name": "a", "finalizers": ["orphan", "foregroundDeletion"]}, ["metadata.finalizers"]),
+    ],
+)
+def test_metadata_of_a_new_object(metadata, found) -> None:
+    assert fields(metadata) == found
+
+
+def test_namespaced_objects_need_a_namespace() -> None:
+    assert fields({"name": "a", "namespace": "ns"}, strategy=pods.STRATEGY) == []
+    assert fields({"name": "a"}, strategy=pods.STRATEGY) == ["metadata.namespace"]
+    owned = {"name": "a", "namespace": "ns", "ownerReferences": [OWNER]}
+    assert fields(owned, strategy=events.STRATEGY) == []
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "found"),
+    [
+        ({"name": "a", "uid": "1"}, {"name": "a", "uid": "1"}, []),
+        ({"name": "b"}, {"name": "a"}, ["metadata.name"]),
+        ({"uid": "2"}, {"uid": "1"}, ["metadata.uid"]),
+        ({"labels": {"a b": "c"}}, {"labels": {"a b": "c"}}, []),
+        ({"labels": {"a b": "c", "d": "e"}}, {"labels": {"a b": "c"}}, ["metadata.labels"]),
+        ({"finalizers": ["a/b"]}, {"deletionTimestamp": "x"}, ["metadata.finalizers"]),
+        ({"finalizers": []}, {"finalizers": ["a/b"], "deletionTimestamp": "x"}, []),
+    ],
+)
+def test_of_an_update_only_what_changed_is_looked_at(new, old, found) -> None:
+    assert fields(new, old) == found
+
+
+@pytest.mark.parametrize(
+    ("strategy", "document", "text"),
+    [
+        (
+            nodes.LEASE_STRATEGY,
+            {"spec": {"leaseDurationSeconds": "x"}},
+            "spec.leaseDurationSeconds: ",
+        ),
+        (pods.STRATEGY, {"spec": {"containers": [{"image": 5}]}}, "spec.containers[0].name: "),
+        (pods.STRATEGY, {"metadata": {"labels": {"a": 1}}}, "metadata.labels.a: "),
+        (nodes.NODE_STRATEGY, {"status": []}, "status: "),
+        (
+            nodes.NODE_STRATEGY,
+            {"status": {"capacity": {"cpu": "much"}}},
+            "status.capacity.cpu: 'much'",
+        ),
+        (
+            nodes.NODE_STRATEGY,
+            {"status": {"conditions": [{**CONDITION, "lastHeartbeatTime": "now"}]}},
+            "status.conditions[0].lastHeartbeatTime: 'now' is not an RFC 3339 time",
+        ),
+        (events.STRATEGY, {"eventTime": "20260131T120000Z"}, "eventTime: "),
+        (events.STRATEGY, {"lastTimestamp": "2026-02-30T12:00:00Z"}, "lastTimestamp: "),
+        (pods.STRATEGY, {"status": {"startTime": ""}}, "status.startTime: "),
+    ],
+)
+def test_fields_of_the_wrong_type_are_a_bad_request(strategy, document, text) -> None:
+    with pytest.raises(ApiError) as caught:
+        check_shape(strategy, document)
+    assert caught.value.code == 400
+    assert text in caught.value.message
+
+
+def test_a_missing_field_and_a_word_that_is_no_choice_are_causes() -> None:
+    document = {"metadata": {"name": "p"}, "spec": {"containers": [{}], "restartPolicy": "Often"}}
+    with pytest.raises(ApiError) as caught:
+        check_shape(pods.STRATEGY, document)
+    assert (caught.value.code, caught.value.kind, caught.value.name) == (422, "Pod", "p")
+    assert [(cause.reason, cause.field) for cause in caught.value.causes] == [
+        ("FieldValueRequired", "spec.containers[0].name"),
+        ("FieldValueNotSupported", "spec.restartPolicy"),
+    ]
+    assert '"Always", "Never", "OnFailure"' in caught.value.causes[1].message
+
+
+def test_times_and_quantities_that_are_some_may_be_stored() -> None:
+    times = ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000001Z", "2026-01-31T12:00:00+01:00")
+    for time in times:
+        check_shape(events.STRATEGY, {"eventTime": time})
+        condition = {**CONDITION, "lastTransitionTime": time}
+        check_shape(nodes.NODE_STRATEGY, {"status": {"conditions": [condition]}})
+    check_shape(nodes.NODE_STRATEGY, {"status": {"capacity": {"cpu": "4", "memory": "1.5Gi"}}})
+
+
+def test_all_causes_are_in_one_refusal() -> None:
+    with pytest.raises(ApiError) as caught:
+        check(nodes.NODE_STRATEGY, {"metadata": {"name": "X"}, "spec": {"taints": [{"key": "a"}]}})
+    assert (caught.value.code, caught.value.kind, caught.value.name) == (422, "Node", "X")
+    assert {cause.field for cause in caught.value.causes} == {
+        "metadata.name",
+        "spec.taints[0].effect",
+    }

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orch.server.storage import base
+from orch.server.storage.group_commit import GroupCommitStorage
+from tests.fakes.medium import FakeMedium
+from tests.orch.server.storage.contract import Make, StorageContract
+
+
+@pytest.fixture
+def medium() -> FakeMedium:
+    return FakeMedium()
+
+
+class TestContract(StorageContract):
+    @pytest.fixture
+    def make(self, medium: FakeMedium) -> Make:
+        return lambda: GroupCommitStorage(medium)
+
+
+async def test_a_failed_commit_fails_its_writers_and_leaves_no_trace(
+    medium: FakeMedium, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = GroupCommitStorage(medium)
+    await storage.open()
+    first = await storage.create("/pods/a/x", b"1")
+    medium.failing = base.StorageFailed("disk full")
+    results = await asyncio.gather(
+        storage.update("/pods/a/x", b"2", first.revision),
+        storage.create("/pods/a/y", b"1"),
+        storage.delete("/pods/a/x"),
+        storage.check(),
+        return_exceptions=True,
+    )
+    assert [str(r) for r in results] == ["disk full"] * 4
+    assert caplog.messages == []  # it was foreseen: the storage's health says it, once
+    assert storage.list("/pods/").items == [first]
+    assert storage.revision == first.revision
+
+    medium.failing = None
+    await storage.check()
+    assert (await storage.update("/pods/a/x", b"2", first.revision)).data == b"2"
+    await storage.create("/pods/a/y", b"1")
+    await storage.close()
+
+
+async def test_a_defect_in_the_medium_is_a_logged_failure_and_not_a_hang(
+    medium: FakeMedium, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = GroupCommitStorage(medium)
+    await storage.open()
+    medium.failing = TypeError("a defect")
+    with pytest.raises(base.StorageFailed, match="a defect"):
+        await storage.create("/pods/a/x", b"1")
+    assert "TypeError: a defect" in caplog.text
+    medium.failing = None
+    await storage.create("/pods/a/x", b"1")
+    await storage.close()
+
+
+async def test_who_waits_together_is_committed_together(medium: FakeMedium) -> None:
+    storage = GroupCommitStorage(medium)
+    await storage.open()
+    await asyncio.gather(*(storage.create(f"/pods/a/{n}", b"1") for n in range(1000)))
+    assert medium.commits < 100
+    assert len(storage.list("/pods/").items) == 1000
+    await storage.close()
+
+
+async def test_refusals_alone_do_not_touch_the_medium(medium: FakeMedium) -> None:
+    storage = GroupCommitStorage(medium)
+    await storage.open()
+    with pytest.raises(base.KeyMissing):
+        await storage.delete("/pods/a/x")
+    assert medium.commits == 0
+    await storage.close()
+
+
+async def test_a_medium_that_cannot_be_opened_is_reported(medium: FakeMedium) -> None:
+    medium.failing = base.StorageFailed("gone")
+    with pytest.raises(base.StorageFailed, match="gone"):
+        await GroupCommitStorage(medium).open()

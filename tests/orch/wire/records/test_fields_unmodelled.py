@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from orch.wire.records import core, fields, pods
+from orch.wire.records.kinds import RESOURCES
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda one: one.kind)
+def test_every_kind_is_known_as_a_whole(resource) -> None:  # type: ignore[no-untyped-def]
+    assert fields.fields_beyond(resource.model) is not None
+
+
+def test_what_is_not_modelled_is_known_by_name() -> None:
+    beyond = fields.fields_beyond(pods.PodSpec)
+    assert beyond is not None
+    assert {"affinity", "dnsPolicy"} <= set(beyond)
+    assert fields.fields_beyond(core.Taint) == ()
+
+
+def test_a_record_that_is_not_entered_is_not_said_to_be_whole() -> None:
+    assert fields.fields_beyond(core.NodeStatus) is None
+    assert fields.fields_beyond(pods.PodStatus) is None
