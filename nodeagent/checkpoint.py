@@ -32,8 +32,9 @@ from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire import times
 from orch.wire.errors import ApiError
+from orch.wire.podrules.containers import find_container
 from orch.wire.records.meta import ObjectMeta
-from orch.wire.records.pods import Container, Pod, PodSpec
+from orch.wire.records.pods import Pod, PodSpec
 from orch.wire.validation import is_dns1123_label, is_dns1123_subdomain
 
 log = logging.getLogger(__name__)
@@ -184,7 +185,7 @@ class CheckpointService:
             raise ApiError(404, "NotFound", "pod does not exist")
         if not is_dns1123_label(target.container):  # not repeated in the answer or a log line
             raise ApiError(404, "NotFound", "container does not exist: not a container name")
-        if _container(pod, target.container) is None:
+        if find_container(pod, target.container) is None:
             raise ApiError(404, "NotFound", f"container {target.container} does not exist")
         return pod
 
@@ -234,7 +235,7 @@ class CheckpointService:
 
     def _manifest(self, target: Target, pod: Pod, container_id: str) -> Manifest:
         """What is known of the archive before it is made."""
-        spec = _container(pod, target.container)
+        spec = find_container(pod, target.container)
         return self._named(
             target,
             Manifest(
@@ -331,12 +332,6 @@ def _pod_of(manifest: Manifest) -> Pod:
     """The pod as far as an event needs it: it may not be known yet, or not any more."""
     meta = ObjectMeta(name=manifest.pod, namespace=manifest.namespace, uid=manifest.uid)
     return Pod(metadata=meta, spec=PodSpec(containers=[]))
-
-
-def _container(pod: Pod, name: str) -> Container | None:
-    spec = pod.spec
-    listed = (spec.containers, spec.initContainers or (), spec.ephemeralContainers or ())
-    return next((one for containers in listed for one in containers if one.name == name), None)
 
 
 def _parse_timeout(text: str) -> int:

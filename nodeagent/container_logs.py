@@ -15,11 +15,11 @@ from aiohttp import web
 from nodeagent.pods.logs import reader
 from nodeagent.pods.logs.reader import LogFile, LogFilter, LogOptions
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.spec import spec
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire.errors import ApiError, bad_request
+from orch.wire.podrules.containers import find_container
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class ContainerLogs:
     def _instance(self, pod: Pod, container: str, options: LogOptions) -> ContainerDetail:
         """The instance whose log is meant; ApiError when there is none."""
         name = pod.metadata.name
-        if spec.find_container(pod, container) is None:
+        if find_container(pod, container) is None:
             raise ApiError(404, "NotFound", f'container "{container}" not found in pod "{name}"')
         found = self._registry.view(pod.metadata.uid or "").instances(container)
         found = tuple(one for one in found if one.log_path)

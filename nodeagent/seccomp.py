@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from nodeagent.runtime.base import SeccompKind, SeccompSetting
+from orch.wire.podrules.containers import places
 from orch.wire.records.pods import Container, Pod, SeccompProfile
 
 CONFIG_ERROR = "CreateContainerConfigError"
@@ -46,16 +47,6 @@ class Resolution:
     source: str  # "spec.containers[0].securityContext.seccompProfile", "seccompDefault", …
 
 
-def containers_of(pod: Pod) -> list[tuple[str, Container]]:
-    """Every container of a pod with its place, in the order in which they start."""
-    lists = ("initContainers", "containers", "ephemeralContainers")
-    return [
-        (f"spec.{name}[{index}]", container)
-        for name in lists
-        for index, container in enumerate(getattr(pod.spec, name) or ())
-    ]
-
-
 def resolve(
     pod: Pod, container: Container, *, seccomp_default: bool, seccomp_root: str
 ) -> Resolution:
@@ -82,7 +73,7 @@ def resolve(
 
 def _place_of(pod: Pod, container: Container) -> str:
     return next(
-        (place for place, one in containers_of(pod) if one.name == container.name),
+        (place for place, one in places(pod) if one.name == container.name),
         f"container {container.name}",
     )
 

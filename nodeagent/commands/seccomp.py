@@ -26,6 +26,8 @@ from nodeagent.profiles.rules import ERROR, Finding, error
 from nodeagent.seccomp import SeccompError
 from orch.component.process import clock
 from orch.component.process.daemon import SetupError
+from orch.wire.podrules import standing
+from orch.wire.podrules.containers import places
 from orch.wire.records.pods import Pod
 
 
@@ -99,7 +101,7 @@ def _resolve(args: argparse.Namespace) -> int:
     pod = _read_pod(args.pod)
     root = f"{Path(given.root_dir).absolute()}/seccomp"
     rows, failed = [], False
-    for place, container in seccomp.containers_of(pod):
+    for place, container in places(pod):
         try:
             found = seccomp.resolve(
                 pod, container, seccomp_default=config.seccompDefault, seccomp_root=root
@@ -153,7 +155,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _read_pod(file: str) -> Pod:
     """A manifest as the agent reads it. SetupError says why it is none."""
-    origin = Origin(manifests.FILE, file, "node", clock.utc_now())
+    origin = Origin(standing.FILE, file, "node", clock.utc_now())
     try:
         return manifests.read_manifest(Path(file), origin)
     except (ManifestError, OSError) as problem:

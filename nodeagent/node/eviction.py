@@ -19,13 +19,13 @@ from nodeagent.node.rules.pressure import Observation, PressureState, Threshold
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.decide.phase import FINAL_PHASES, HARD_GRACE_S
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.sources import manifests
-from nodeagent.pods.spec import qos, spec
+from nodeagent.pods.spec import spec
 from nodeagent.stats import summary_disks
 from nodeagent.stats.samples import ContainerSample, FsSample, PodSample, Sample
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire import quantity
+from orch.wire.podrules import resources, standing
 from orch.wire.records.pods import Container, Pod
 
 log = logging.getLogger(__name__)
@@ -141,10 +141,10 @@ def candidate_of(pod: Pod, sample: PodSample | None) -> Candidate:
     return Candidate(
         uid=pod.metadata.uid or "",
         priority=pod.spec.priority or 0,
-        static=manifests.is_static(pod),
+        static=standing.is_static(pod),
         used=_pod_use(sample, containers),
         requested={
-            resource: sum(one.requested.get(resource, 0) for one in containers)
+            resource: resources.requested(pod, resource, quantity.to_bytes)
             for resource in (ending_order.MEMORY, ending_order.STORAGE)
         },
         containers=containers,
@@ -152,7 +152,7 @@ def candidate_of(pod: Pod, sample: PodSample | None) -> Candidate:
 
 
 def _requested(container: Container) -> dict[str, int]:
-    asked = qos.requests(container)
+    asked = resources.requests(container)
     return {
         resource: quantity.to_bytes(asked[resource])
         for resource in (ending_order.MEMORY, ending_order.STORAGE)

@@ -20,8 +20,7 @@ from nodeagent.runtime.base import (
     SandboxState,
 )
 from orch.wire import names
-
-DEFAULT_GRACE_S = 30  # when neither the pod nor the runtime's records say how long to wait
+from orch.wire.podrules.standing import DEFAULT_GRACE_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.phase import EVICTED, FINAL_PHASES, HARD_GRACE_S, Ending
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.sources import manifests
 from nodeagent.pods.sources.source import PodSource
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.pods.worker.worker import PodWorker, Removal
 from orch.component.process import loops
 from orch.wire import names, times
+from orch.wire.podrules import standing
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
 
@@ -289,7 +289,7 @@ class PodKeeper:
         """Whether its source could not read everything and may still want it."""
         sandbox = view.sandbox
         annotations = sandbox.sandbox.annotations if sandbox else {}
-        source = annotations.get(names.ANNOTATION_CONFIG_SOURCE, manifests.FILE)
+        source = annotations.get(names.ANNOTATION_CONFIG_SOURCE, standing.FILE)
         doubtful = any(one.name == source and one.doubtful for one in self._sources)
         if doubtful and view.uid not in self._left_alone:
             self._left_alone.add(view.uid)

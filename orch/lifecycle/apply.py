@@ -26,6 +26,7 @@ from orch.lifecycle.decide.records import (
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.wire import times
 from orch.wire.errors import ApiError
+from orch.wire.podrules.standing import FINAL_PHASES
 from orch.wire.records.configuration import Lease
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod, PodCondition
@@ -117,7 +118,7 @@ class Applier:
     async def _remove_orphan(self, pod: Pod) -> bool:
         if await self._node_exists(pod.spec.nodeName or ""):
             return False
-        over = pod.status.phase in ("Succeeded", "Failed")
+        over = pod.status.phase in FINAL_PHASES
         phase = {} if over else {"phase": "Failed"}
         await self._disrupt(pod, "DeletionByPodGC", _ORPHAN_TEXT, phase)
         meta = pod.metadata

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.node.rules.pressure import Observation, Threshold
-from orch.wire import names, quantity
+from orch.wire import quantity
+from orch.wire.names import CRITICAL_PRIORITY
 
 MEMORY, STORAGE, INODES, PIDS = "memory", "ephemeral-storage", "inodes", "pids"
 RESOURCE_OF: Mapping[str, str] = {
@@ -55,7 +56,7 @@ class Candidate:
 
     @property
     def critical(self) -> bool:
-        return self.static or self.priority >= names.CRITICAL_PRIORITY
+        return self.static or self.priority >= CRITICAL_PRIORITY
 
 
 def most_urgent(due: Iterable[Threshold]) -> Threshold | None:
@@ -164,7 +165,7 @@ def groups_of(config: NodeAgentConfiguration) -> tuple[Group, ...]:
         return tuple(sorted(by_priority, key=lambda group: group.priority))
     if not total_s:
         return ()
-    return (Group(0, int(total_s - critical_s)), Group(names.CRITICAL_PRIORITY, int(critical_s)))
+    return (Group(0, int(total_s - critical_s)), Group(CRITICAL_PRIORITY, int(critical_s)))
 
 
 def stages(groups: Sequence[Group], members: Iterable[Member]) -> list[Stage]:

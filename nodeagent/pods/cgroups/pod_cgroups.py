@@ -27,6 +27,7 @@ from nodeagent.pods.cgroups.tree import CgroupError as CgroupError
 from nodeagent.pods.counts import Timings
 from nodeagent.pods.spec import qos, spec
 from orch.wire import quantity
+from orch.wire.podrules import resources
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -34,8 +35,8 @@ log = logging.getLogger(__name__)
 
 def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
     """The files to write in the pod's cgroup; those a hierarchy does not have are for another."""
-    limits = [qos.limits(c) for c in pod.spec.containers]
-    shares = spec.cpu_shares(_requested_milli(pod))
+    limits = [resources.limits(c) for c in pod.spec.containers]
+    shares = spec.cpu_shares(resources.requested(pod, "cpu"))
     bounds = share_bound(shares, unified=unified)
     if all("cpu" in one for one in limits):
         quota = spec.cpu_quota_usec(sum(quantity.to_milli(one["cpu"]) for one in limits))
@@ -52,20 +53,18 @@ def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
 
 def class_shares(pods: Iterable[Pod]) -> dict[str, int]:
     """cpu shares of the classes that have a cgroup of their own: BestEffort gets the least."""
-    burstable = (pod for pod in pods if qos.qos_class(pod) == qos.BURSTABLE)
+    burstable = (pod for pod in pods if resources.qos_class(pod) == resources.BURSTABLE)
     return {
-        qos.BURSTABLE: spec.cpu_shares(sum(map(_requested_milli, burstable))),
-        qos.BEST_EFFORT: spec.MIN_CPU_SHARES,
+        resources.BURSTABLE: spec.cpu_shares(
+            sum(resources.requested(pod, "cpu") for pod in burstable)
+        ),
+        resources.BEST_EFFORT: spec.MIN_CPU_SHARES,
     }
 
 
 def share_bound(shares: int, *, unified: bool) -> dict[str, str]:
     """The file that gives a cgroup its cpu shares."""
     return {"cpu.weight": str(cpu_weight(shares))} if unified else {"cpu.shares": str(shares)}
-
-
-def _requested_milli(pod: Pod) -> int:
-    return sum(quantity.to_milli(qos.requests(c).get("cpu", 0)) for c in pod.spec.containers)
 
 
 def cpu_weight(shares: int) -> int:
@@ -148,7 +147,7 @@ class PodCgroups:
         return True
 
     def _ensure(self, pod: Pod) -> None:
-        below = qos.cgroup_path(self._parent, qos.qos_class(pod), pod.metadata.uid or "")
+        below = qos.cgroup_path(self._parent, pod)
         for name, hierarchy in tree.hierarchies(self._root).items():
             directory = hierarchy / below
             tree.make(name, hierarchy, directory)

@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nodeagent.pods.decide.phase import EVICTED
-from nodeagent.pods.decide.restarts import is_sidecar
-from nodeagent.pods.sources import manifests
-from nodeagent.pods.spec import qos, sysctls
+from nodeagent.pods.spec import sysctls
 from orch.wire import names, quantity
+from orch.wire.podrules import resources, standing
+from orch.wire.podrules.resources import requested
+from orch.wire.podrules.tolerations import NO_EXECUTE, NO_SCHEDULE, is_tolerated, tolerates
 from orch.wire.records.core import Node, Taint
-from orch.wire.records.pods import Container, Pod, Toleration
+from orch.wire.records.pods import Pod
 
 _COUNTED = ("cpu", "memory")
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
@@ -49,7 +50,7 @@ def refusal(pod: Pod, node: Node, others: Iterable[Pod]) -> Refusal | None:
 
 def _pressure_problem(pod: Pod, node: Node) -> Refusal | None:
     """A node that evicts takes nobody it would evict next; memory is kept for who asked for it."""
-    if manifests.is_static(pod) or (pod.spec.priority or 0) >= names.CRITICAL_PRIORITY:
+    if standing.is_critical(pod):
         return None
     under = [c.type for c in node.status.conditions or () if c.status == "True"]
     pressures = [kind for kind in _PRESSURES if kind in under]
@@ -59,24 +60,10 @@ def _pressure_problem(pod: Pod, node: Node) -> Refusal | None:
 
 
 def _asks_for_memory(pod: Pod) -> bool:
-    """Of service classes above the last one, or with a toleration of the pressure."""
-    tolerated = any(
-        t.key == names.TAINT_MEMORY_PRESSURE and t.effect in (None, "", "NoSchedule")
-        for t in pod.spec.tolerations or ()
-    )
-    return tolerated or qos.qos_class(pod) != qos.BEST_EFFORT
-
-
-def requested(pod: Pod, resource: str) -> int:
-    """Thousandths: what runs side by side, or the largest init container where that is more."""
-    inits = pod.spec.initContainers or []
-    beside = [*pod.spec.containers, *(c for c in inits if is_sidecar(c))]
-    total = sum(_amount(c, resource) for c in beside)
-    return max([total, *(_amount(c, resource) for c in inits)])
-
-
-def _amount(container: Container, resource: str) -> int:
-    return quantity.to_milli(qos.requests(container).get(resource, 0))
+    """Of service classes above the last one, or tolerates the pressure by its name."""
+    pressure = Taint(key=names.TAINT_MEMORY_PRESSURE, effect=NO_SCHEDULE)
+    tolerated = any(t.key and tolerates(t, pressure) for t in pod.spec.tolerations or ())
+    return tolerated or resources.qos_class(pod) != resources.BEST_EFFORT
 
 
 def _pods_problem(node: Node, others: list[Pod]) -> Refusal | None:
@@ -141,21 +128,12 @@ def _selector_problem(pod: Pod, node: Node) -> Refusal | None:
 
 def _taint_problem(pod: Pod, node: Node) -> Refusal | None:
     """Only what evicts counts, and static pods tolerate all of that."""
-    if manifests.is_static(pod):
+    if standing.is_static(pod):
         return None
     for taint in node.spec.taints or ():
-        if taint.effect == "NoExecute" and not _is_tolerated(taint, pod.spec.tolerations or ()):
+        if taint.effect == NO_EXECUTE and not is_tolerated(taint, pod.spec.tolerations):
             shown = f"{taint.key}: {taint.value or ''}"
             return Refusal(
                 "TaintToleration", f"Predicate TaintToleration failed: taint {{{shown}}}"
             )
     return None
-
-
-def _is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    return any(
-        (not t.effect or t.effect == taint.effect)
-        and (t.key == taint.key or (not t.key and t.operator == "Exists"))
-        and (t.operator == "Exists" or (t.value or "") == (taint.value or ""))
-        for t in tolerations
-    )

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nodeagent.pods.decide.restarts import is_sidecar, pod_policy
+from nodeagent.pods.decide.restarts import pod_policy
 from nodeagent.pods.observed import ObservedPod
+from orch.wire.podrules.containers import is_sidecar
+from orch.wire.podrules.standing import FINAL_PHASES as FINAL_PHASES
 from orch.wire.records.pods import Container, ContainerStatus, Pod, PodCondition
 
 PENDING = "Pending"
 RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
-FINAL_PHASES = (SUCCEEDED, FAILED)
 
 
 def pod_phase(pod: Pod, inits: Sequence[ContainerStatus], apps: Sequence[ContainerStatus]) -> str:

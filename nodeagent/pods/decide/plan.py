@@ -28,6 +28,7 @@ from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.decide.restarts import Verdict
 from nodeagent.pods.observed import ObservedPod, is_active, is_ready
 from nodeagent.runtime.base import SandboxDetail
+from orch.wire.podrules.containers import is_sidecar
 from orch.wire.records.pods import Container, Pod
 
 SANDBOX = ""  # the key of a sandbox's trouble among those of containers
@@ -85,7 +86,7 @@ def is_finished(pod: Pod, seen: ObservedPod) -> bool:
     failed_init = any(
         restarts.has_failed_for_good(c, seen.latest(c.name), policy)
         for c in pod.spec.initContainers or ()
-        if not restarts.is_sidecar(c)
+        if not is_sidecar(c)
     )
     return failed_init or all(
         restarts.has_ended_for_good(c, seen.latest(c.name), policy) for c in pod.spec.containers
@@ -153,7 +154,7 @@ def _in_order(pod: Pod, seen: ObservedPod) -> list[Container]:
         c.container.sandbox_id == sandbox_id and c.container.name in app_names
         for c in seen.containers
     )
-    inits = [c for c in pod.spec.initContainers or () if restarts.is_sidecar(c) or not initialized]
+    inits = [c for c in pod.spec.initContainers or () if is_sidecar(c) or not initialized]
     return [*inits, *pod.spec.containers]
 
 

@@ -24,6 +24,7 @@ from nodeagent.pods.observed import ObservedPod, recorded_hash, recorded_step
 from nodeagent.pods.spec import identity
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
+from orch.wire.podrules.containers import is_sidecar
 from orch.wire.records.pods import Container, Pod
 
 BACKOFF_INITIAL_S = 10.0
@@ -45,11 +46,6 @@ class Verdict:
 
 def pod_policy(pod: Pod) -> str:
     return pod.spec.restartPolicy or "Always"
-
-
-def is_sidecar(container: Container) -> bool:
-    """An init container that keeps running beside the others."""
-    return container.restartPolicy == "Always"
 
 
 def is_changed(container: Container, detail: ContainerDetail) -> bool:

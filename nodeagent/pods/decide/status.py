@@ -14,11 +14,11 @@ from nodeagent.pods.actions import NO_SIGNS, Plan, Signs, Waiting
 from nodeagent.pods.decide import conditions
 from nodeagent.pods.decide.conditions import Moment
 from nodeagent.pods.decide.phase import DISRUPTED, FAILED, FINAL_PHASES, is_done, pod_phase
-from nodeagent.pods.decide.restarts import is_sidecar
 from nodeagent.pods.observed import ObservedPod, is_ready
-from nodeagent.pods.spec import qos
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
+from orch.wire.podrules import resources
+from orch.wire.podrules.containers import is_sidecar
 from orch.wire.records.pods import (
     Container,
     ContainerStateRunning,
@@ -82,7 +82,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
             _container_status(c, seen, facts, over) for c in pod.spec.ephemeralContainers or ()
         ]
         or None,
-        qosClass=qos.qos_class(pod),
+        qosClass=resources.qos_class(pod),
         reason=pod.status.reason,
         message=pod.status.message,
     )
@@ -95,7 +95,7 @@ def refused_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
         reason=reason,
         message=message,
         startTime=pod.status.startTime or now,
-        qosClass=qos.qos_class(pod),
+        qosClass=resources.qos_class(pod),
     )
 
 

@@ -24,6 +24,7 @@ from nodeagent.runtime.base import (
 )
 from orch.component.process.loops import Periodic
 from orch.component.process.threads import run_aside
+from orch.wire.podrules.containers import all_containers
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class ImageCollection:
     def _used(self) -> frozenset[str]:
         held = [c.container for view in self._registry.views().values() for c in view.containers]
         desired = self._registry.all_desired()
-        wanted = [c for pod in desired for c in spec.all_containers(pod)]
+        wanted = [c for pod in desired for c in all_containers(pod)]
         return frozenset(
             {
                 *(container.image for container in held),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeUnavailable
-
-ALWAYS, IF_NOT_PRESENT, NEVER = "Always", "IfNotPresent", "Never"
+from orch.wire.podrules.containers import ALWAYS, NEVER, pull_policy
 
 _REFERENCE = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._:/\[\]-]*(?:@[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,})?", re.ASCII
@@ -19,19 +18,6 @@ class ImageProblem(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-
-
-def pull_policy(reference: str, given: str | None) -> str:
-    """The policy given, else Always for `:latest` or no tag at all, else IfNotPresent."""
-    return given or (ALWAYS if tag_of(reference) == "latest" else IF_NOT_PRESENT)
-
-
-def tag_of(reference: str) -> str:
-    """The tag; `latest` where none is written, "" where a digest says it all."""
-    if "@" in reference:
-        return ""
-    _, _, last = reference.rpartition("/")
-    return last.partition(":")[2] or "latest"
 
 
 async def must_pull(runtime: ContainerRuntime, reference: str, given: str | None) -> bool:

@@ -21,10 +21,10 @@ from nodeagent.pods.prober import results
 from nodeagent.pods.prober.probes import Outcome, Prober, Target
 from nodeagent.pods.prober.results import Kind, Tally, Verdict, VerdictFiles
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.spec import spec
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock, loops
 from orch.component.process.clock import Now
+from orch.wire.podrules.containers import all_containers
 from orch.wire.records.pods import Container, Pod, Probe
 
 log = logging.getLogger(__name__)
@@ -260,7 +260,7 @@ def _is_ready(watched: _Watched) -> bool:
 def _running(
     pod: Pod, seen: ObservedPod
 ) -> Iterator[tuple[str, tuple[Container, ContainerDetail]]]:
-    for container in spec.all_containers(pod):
+    for container in all_containers(pod):
         latest = seen.latest(container.name)
         if latest and latest.container.state is ContainerState.RUNNING:
             yield latest.container.id, (container, latest)

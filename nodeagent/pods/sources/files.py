@@ -28,6 +28,7 @@ from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.inotify import PathWatch
 from orch.wire import names
+from orch.wire.podrules import standing
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class _Seen:
 class FileSource:
     """`path` need not exist yet; `full_interval_s` is the configuration's fileCheckFrequency."""
 
-    name = manifests.FILE
+    name = standing.FILE
 
     def __init__(
         self,
@@ -207,7 +208,7 @@ class FileSource:
 
     def _parsed(self, path: str, file: _File) -> _File:
         """With the pod of a content that is new; ManifestError, OSError."""
-        origin = Origin(manifests.FILE, path, self._node_name, self._now())
+        origin = Origin(standing.FILE, path, self._node_name, self._now())
         pod = manifests.read_manifest(Path(path), origin)
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
             log.info("manifest %s: pod %s", path, pod.key)

@@ -7,6 +7,7 @@ on every node, namespace `default`, and annotations that tell where the pod came
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,11 +19,13 @@ from nodeagent.pods.spec import identity
 from orch.component import yaml_file
 from orch.component.yaml_file import Document, FieldPath, YamlError
 from orch.wire import names, times
+from orch.wire.podrules.standing import FILE, URL
+from orch.wire.podrules.tolerations import NO_EXECUTE
 from orch.wire.records.pods import Pod, PodStatus, Toleration
 
 log = logging.getLogger(__name__)
 
-FILE, URL, API = "file", "http", "api"  # values of the source annotation
+_PARTS = re.compile(r"[^.\[\]]+")
 
 
 class ManifestError(Exception):
@@ -71,8 +74,8 @@ def static_pod(document: Document, origin: Origin) -> Pod:
         text = "invalid pod: name is needed for the pod"
         raise _problem(document, ("metadata", "name"), text)
     pod = with_defaults(pod, value, origin)
-    for path, message in (*validation.pod_problems(pod), *validation.static_problems(pod)):
-        raise _problem(document, path, message)
+    for field, message in validation.problems(pod):
+        raise _problem(document, _path_of(field), message)
     for path, message in validation.unknown_fields(Pod.from_wire(value)):
         log.warning("%s", _problem(document, path, message))
     return pod
@@ -100,7 +103,7 @@ def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:
     )
     tolerations = list(pod.spec.tolerations or ())
     if origin.kind == FILE:
-        tolerations.append(Toleration(operator="Exists", effect="NoExecute"))
+        tolerations.append(Toleration(operator="Exists", effect=NO_EXECUTE))
     spec = pod.spec.model_copy(
         update={"nodeName": origin.node_name, "tolerations": tolerations or None}
     )
@@ -109,9 +112,9 @@ def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:
     )
 
 
-def is_static(pod: Pod) -> bool:
-    """Whether the pod comes from a file or a URL and not from the API."""
-    return pod.metadata.annotation(names.ANNOTATION_CONFIG_SOURCE) in (FILE, URL)
+def _path_of(field: str) -> FieldPath:
+    """`spec.containers[0].name`, in parts."""
+    return tuple(int(part) if part.isdecimal() else part for part in _PARTS.findall(field))
 
 
 def _problem(document: Document, path: FieldPath, message: str) -> ManifestError:

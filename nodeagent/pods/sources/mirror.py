@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.sources import manifests
 from nodeagent.pods.sources.source import ApiSource
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.process.loops import Periodic
 from orch.wire import names
 from orch.wire.errors import ApiError
+from orch.wire.podrules import standing
 from orch.wire.records.core import Node
 from orch.wire.records.meta import OwnerReference
 from orch.wire.records.pods import Pod, PodStatus
@@ -98,7 +98,7 @@ class MirrorPods:
         found = (*self._registry.all_desired(), *self._source.listed())
         if len(found) == len(self._settled) and all(map(operator.is_, found, self._settled)):
             return
-        static = [pod for pod in self._registry.all_desired() if manifests.is_static(pod)]
+        static = [pod for pod in self._registry.all_desired() if standing.is_static(pod)]
         mirrors = self._source.mirrors()
         self._registry.mirrors = len(mirrors)
         planned = plan_mirrors(static, mirrors)

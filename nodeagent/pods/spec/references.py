@@ -6,14 +6,19 @@ them (reference agent, `podutil.HasAPIObjectReference`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from orch.wire.records.pods import Container, Pod, ProjectedSource
-
-CONFIG_MAP, SECRET = "ConfigMap", "Secret"
+from orch.wire.podrules.references import (
+    CONFIG_MAP,
+    SECRET,
+    ApiReference,
+    api_references,
+    volume_references,
+)
+from orch.wire.records.pods import Pod
 
 
 class Reference(NamedTuple):
@@ -45,16 +50,12 @@ class NotThere(Exception):
 
 def references(pod: Pod) -> set[Reference]:
     """Everything the pod refers to, whether it must be there or not."""
-    spec = pod.spec
-    containers = [*(spec.initContainers or ()), *spec.containers, *(spec.ephemeralContainers or ())]
-    found = {reference for container in containers for reference in _of_container(container)}
-    found.update(_of_volumes(pod))
-    return {reference for reference in found if reference.name}
+    return _fetched(api_references(pod.to_wire()["spec"]))
 
 
 def shown_in_volumes(pod: Pod) -> set[Reference]:
     """What the pod's files are made of, and follow while it runs."""
-    return {reference for reference in _of_volumes(pod) if reference.name}
+    return _fetched(volume_references(pod.to_wire()["spec"]))
 
 
 def look_up(
@@ -71,32 +72,6 @@ def look_up(
     raise NotThere(f"{reference} not found")
 
 
-def _of_container(container: Container) -> Iterator[Reference]:
-    for variable in container.env or ():
-        source = variable.valueFrom
-        if source and source.configMapKeyRef:
-            yield Reference(CONFIG_MAP, source.configMapKeyRef.name)
-        if source and source.secretKeyRef:
-            yield Reference(SECRET, source.secretKeyRef.name)
-    for whole in container.envFrom or ():
-        if whole.configMapRef:
-            yield Reference(CONFIG_MAP, whole.configMapRef.name)
-        if whole.secretRef:
-            yield Reference(SECRET, whole.secretRef.name)
-
-
-def _of_volumes(pod: Pod) -> Iterator[Reference]:
-    for volume in pod.spec.volumes or ():
-        if volume.configMap:
-            yield Reference(CONFIG_MAP, volume.configMap.name)
-        if volume.secret:
-            yield Reference(SECRET, volume.secret.secretName)
-        for source in (volume.projected and volume.projected.sources) or ():
-            yield from _of_projection(source)
-
-
-def _of_projection(source: ProjectedSource) -> Iterator[Reference]:
-    if source.configMap:
-        yield Reference(CONFIG_MAP, source.configMap.name)
-    if source.secret:
-        yield Reference(SECRET, source.secret.name)
+def _fetched(found: Iterable[ApiReference]) -> set[Reference]:
+    kinds = (CONFIG_MAP, SECRET)
+    return {Reference(one.kind, one.name) for one in found if one.kind in kinds and one.name}

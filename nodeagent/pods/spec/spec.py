@@ -22,6 +22,9 @@ from nodeagent.runtime.base import (
     SeccompSetting,
 )
 from orch.wire import names, quantity
+from orch.wire.podrules import resources
+from orch.wire.podrules.containers import all_containers
+from orch.wire.podrules.standing import DEFAULT_GRACE_S
 from orch.wire.records.pods import (
     Container,
     EnvVarSource,
@@ -35,7 +38,6 @@ CFS_PERIOD_USEC = 100_000
 MIN_CFS_QUOTA_USEC = 1_000  # the kernel takes no less
 MIN_CPU_SHARES = 2
 MAX_CPU_SHARES = 262_144
-DEFAULT_GRACE_S = 30
 HOSTNAME_MAX = 63
 KERNEL_WITH_RECURSIVE_READONLY = (5, 12)
 UNCONFINED = SeccompSetting(SeccompKind.UNCONFINED)
@@ -71,7 +73,7 @@ def log_directory(settings: PodSettings, namespace: str, name: str, uid: str) ->
 
 def cgroup_path(settings: PodSettings, pod: Pod) -> str:
     """Below the root of every hierarchy: `/orchpods/burstable/pod<uid>`."""
-    return qos.cgroup_path(settings.cgroup_parent, qos.qos_class(pod), pod.metadata.uid or "")
+    return qos.cgroup_path(settings.cgroup_parent, pod)
 
 
 def grace_period_s(pod: Pod) -> int:
@@ -193,7 +195,7 @@ def container_resources(
     pod: Pod, container: Container, memory_capacity_bytes: int = 0
 ) -> LinuxResources:
     """Shares from the cpu request, quota from its limit, the memory limit, the OOM adjustment."""
-    limits, requests = qos.limits(container), qos.requests(container)
+    limits, requests = resources.limits(container), resources.requests(container)
     return LinuxResources(
         cpu_shares=cpu_shares(quantity.to_milli(requests.get("cpu", 0))),
         cpu_quota_usec=cpu_quota_usec(quantity.to_milli(limits["cpu"]))
@@ -214,27 +216,9 @@ def cpu_quota_usec(milli: int) -> int | None:
     return max(milli * CFS_PERIOD_USEC // 1000, MIN_CFS_QUOTA_USEC) if milli else None
 
 
-def all_containers(pod: Pod) -> list[Container]:
-    spec = pod.spec
-    return [*(spec.initContainers or ()), *spec.containers, *(spec.ephemeralContainers or ())]
-
-
 def image_volumes(pod: Pod) -> dict[str, ImageVolume]:
     """The pod's volumes that are images, by name."""
     return {v.name: v.image for v in pod.spec.volumes or () if v.image is not None}
-
-
-def container_type(pod: Pod | None, name: str) -> str:
-    """`container`, `init_container` or `ephemeral_container`, as metrics name them."""
-    if any(c.name == name for c in (pod and pod.spec.initContainers) or ()):
-        return "init_container"
-    if any(c.name == name for c in (pod and pod.spec.ephemeralContainers) or ()):
-        return "ephemeral_container"
-    return "container"
-
-
-def find_container(pod: Pod, name: str) -> Container | None:
-    return next((c for c in all_containers(pod) if c.name == name), None)
 
 
 def _identity(pod: Pod, settings: PodSettings) -> dict[str, str]:

@@ -12,7 +12,8 @@ from pathlib import PurePosixPath
 
 from nodeagent.pods.spec import env, references
 from nodeagent.pods.spec.env import SpecError
-from nodeagent.pods.spec.references import CONFIG_MAP, SECRET, NotThere, Objects, Reference
+from nodeagent.pods.spec.references import NotThere, Objects, Reference
+from orch.wire.podrules.references import CONFIG_MAP, SECRET
 from orch.wire.records.pods import KeyToPath, Pod, ProjectedSource, ProjectedVolume, Volume
 
 DEFAULT_MODE = 0o644

@@ -11,10 +11,11 @@ import base64
 from collections.abc import Iterable
 
 from nodeagent.pods.spec import references
-from nodeagent.pods.spec.references import CONFIG_MAP, ObjectData, Objects, Reference
+from nodeagent.pods.spec.references import ObjectData, Objects, Reference
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.wire.errors import ApiError
+from orch.wire.podrules.references import CONFIG_MAP
 from orch.wire.records.configuration import ConfigMap, Secret
 from orch.wire.records.pods import Pod
 

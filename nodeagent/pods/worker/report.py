@@ -9,14 +9,13 @@ from datetime import datetime
 
 from nodeagent.pods.actions import Plan
 from nodeagent.pods.decide import status
-from nodeagent.pods.decide.restarts import is_sidecar
 from nodeagent.pods.decide.status import Facts
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.sources import manifests
-from nodeagent.pods.spec import spec
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerState
 from orch.wire import times
+from orch.wire.podrules import standing
+from orch.wire.podrules.containers import all_containers, is_sidecar
 from orch.wire.records.pods import Pod
 
 
@@ -37,7 +36,7 @@ class Display:
             host_ip=self._services.settings.host_ip,
             plan=decided,
             signs=self._services.vitals.signs(self._uid),
-            messages=await self._services.messages.of(seen, spec.all_containers(pod)),
+            messages=await self._services.messages.of(seen, all_containers(pod)),
         )
         self._services.events.crash_loops(pod, _crash_looping(seen, decided))
         self._services.events.pull_backoffs(pod, _waiting_for_pulls(pod, decided))
@@ -55,13 +54,13 @@ def _crash_looping(seen: ObservedPod, decided: Plan) -> dict[str, int]:
 def _waiting_for_pulls(pod: Pod, decided: Plan) -> dict[str, str]:
     """Containers that wait for another pull, with their image."""
     names = {name for name, w in decided.waiting.items() if w.reason == "ImagePullBackOff"}
-    return {c.name: c.image for c in spec.all_containers(pod) if c.name in names}
+    return {c.name: c.image for c in all_containers(pod) if c.name in names}
 
 
 def age_s(pod: Pod, now: datetime) -> float:
     """Since its creation in the API, to the second; 0 for a static pod, which begins when seen."""
     created = pod.metadata.creationTimestamp
-    if not created or manifests.is_static(pod):
+    if not created or standing.is_static(pod):
         return 0.0
     return (now - times.parse_time(created)).total_seconds()
 

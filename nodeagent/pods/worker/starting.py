@@ -22,6 +22,7 @@ from nodeagent.pods.volumes.volumes import VolumeError
 from nodeagent.pods.worker import stopping
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerSpec, RuntimeCallError, SandboxDetail, SandboxSpec
+from orch.wire.podrules.containers import find_container
 from orch.wire.records.pods import Container, Pod
 
 
@@ -36,7 +37,7 @@ class Starting:
 
     async def start(self, action: StartContainer, pod: Pod, seen: ObservedPod) -> None:
         """Do nothing when the pod changed since the step was planned."""
-        container = spec.find_container(pod, action.name)
+        container = find_container(pod, action.name)
         sandbox = seen.sandbox
         if container is None or sandbox is None:
             return

@@ -14,6 +14,7 @@ from nodeagent.pods.prober.probes import Outcome, Prober, Target
 from nodeagent.pods.spec import spec
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerDetail, ContainerState
+from orch.wire.podrules.containers import find_container
 from orch.wire.records.pods import Container, LifecycleHandler, Pod, Probe
 
 NO_LIMIT_S = 3600  # of a postStart hook, which has none of its own
@@ -68,7 +69,7 @@ class Stopping:
     async def _stop_one(
         self, detail: ContainerDetail, pod: Pod | None, seen: ObservedPod, grace_s: int
     ) -> None:
-        container = spec.find_container(pod, detail.container.name) if pod else None
+        container = find_container(pod, detail.container.name) if pod else None
         left_s = grace_s
         if pod and container and detail.container.state is ContainerState.RUNNING and grace_s > 0:
             used_s = await self._before_stop(detail, pod, container, seen, grace_s)

@@ -19,7 +19,7 @@ from nodeagent.pods.backoff import StepFailed, Troubles
 from nodeagent.pods.decide import plan
 from nodeagent.pods.decide.phase import FINAL_PHASES, RUNNING, Ending, ended, shown
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.spec import references, spec, volume_files
+from nodeagent.pods.spec import references, volume_files
 from nodeagent.pods.volumes.volumes import Knowledge, VolumeError
 from nodeagent.pods.worker import report, steps
 from nodeagent.pods.worker.report import Display
@@ -29,6 +29,7 @@ from nodeagent.runtime.base import RuntimeUnavailable
 from orch.component.process import loops
 from orch.component.process.loops import Backoff
 from orch.wire import times
+from orch.wire.podrules.containers import all_containers, container_type, find_container
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -105,8 +106,8 @@ class PodWorker:
         known, self.pod = self.pod, pod
         if pod is known or pod == known:
             return
-        for container in spec.all_containers(pod):
-            before = spec.find_container(known, container.name) if known else None
+        for container in all_containers(pod):
+            before = find_container(known, container.name) if known else None
             if before != container:
                 self._troubles.clear(container.name)  # what was wrong may be right now
         self.poke()
@@ -262,7 +263,7 @@ class PodWorker:
             counts.started_pods += 1
             self._starts = self._starts or action.attempt == 0
         if isinstance(action, StartContainer):
-            counts.started_containers[spec.container_type(self.pod, action.name)] += 1
+            counts.started_containers[container_type(self.pod, action.name)] += 1
             log.info("pod %s: started container %s", self.name, action.name)
 
     def _note(self, failed: StepFailed) -> None:
@@ -275,7 +276,7 @@ class PodWorker:
     def _count_failure(self, failed: StepFailed) -> None:
         counts = self._registry.counts
         if failed.subject:
-            key = (spec.container_type(self.pod, failed.subject), failed.reason)
+            key = (container_type(self.pod, failed.subject), failed.reason)
             counts.started_container_errors[key] += 1
         elif failed.reason in ("FailedCreatePodSandBox", "FailedMount"):
             counts.started_pod_errors += 1

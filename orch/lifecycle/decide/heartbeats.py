@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from orch.lifecycle.decide.records import NodeMemory, Settings, Stamp
 from orch.wire import names
+from orch.wire.podrules.tolerations import NO_EXECUTE, NO_SCHEDULE
 from orch.wire.records.configuration import Lease
 from orch.wire.records.core import Node, NodeCondition, Taint
 
@@ -114,7 +115,6 @@ def _never_reported(kind: str, node: Node, now: str) -> NodeCondition:
     )
 
 
-NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 _OF_READY = {"False": names.TAINT_NOT_READY, "Unknown": names.TAINT_UNREACHABLE}
 _OF_CONDITION = {
     "MemoryPressure": names.TAINT_MEMORY_PRESSURE,

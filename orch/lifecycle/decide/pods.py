@@ -24,22 +24,25 @@ from orch.lifecycle.decide.records import (
     Timer,
     View,
 )
-from orch.wire import names
+from orch.wire.podrules.standing import is_mirror
+from orch.wire.podrules.tolerations import (
+    DEFAULT_TOLERATION_S,
+    NO_EXECUTE,
+    TOLERATED_BY_DEFAULT,
+    tolerates,
+)
 from orch.wire.records.core import Node, Taint
-from orch.wire.records.pods import Pod, Toleration
-
-DEFAULT_TOLERATION_S = 300
-_DEFAULT_KEYS = (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE)
+from orch.wire.records.pods import Pod
 
 
 def evicting_taints(node_taints: Sequence[Taint]) -> tuple[Taint, ...]:
-    return tuple(taint for taint in node_taints if taint.effect == heartbeats.NO_EXECUTE)
+    return tuple(taint for taint in node_taints if taint.effect == NO_EXECUTE)
 
 
 def tolerated_s(pod: Pod, node_taints: Sequence[Taint]) -> float:
     """How long the pod may stay under these NoExecute taints: 0 not at all, inf for ever."""
-    if pod.metadata.annotation(names.ANNOTATION_CONFIG_MIRROR):
-        return math.inf  # a static pod's reflection: deleting it stops nothing
+    if is_mirror(pod):
+        return math.inf
     return min((_tolerated_s(pod, taint) for taint in node_taints), default=math.inf)
 
 
@@ -55,23 +58,10 @@ def next_timer(before: Timer | None, stay_s: float, now_s: float) -> Timer | Non
     return Timer(started_s, min(due_s, before.due_s) if before else due_s)
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """core/v1 Toleration.ToleratesTaint; empty effect and key match every one."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    if toleration.operator not in (None, "", "Equal") or not toleration.key:
-        return False
-    return (toleration.value or "") == (taint.value or "")
-
-
 def _tolerated_s(pod: Pod, taint: Taint) -> float:
     used = [t for t in pod.spec.tolerations or () if tolerates(t, taint)]
     if not used:
-        return DEFAULT_TOLERATION_S if taint.key in _DEFAULT_KEYS else 0.0
+        return DEFAULT_TOLERATION_S if taint.key in TOLERATED_BY_DEFAULT else 0.0
     limits = [t.tolerationSeconds for t in used if t.tolerationSeconds is not None]
     return max(0.0, min(limits, default=math.inf))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from orch.server.authz import node_graph
 from orch.server.authz.authorizer import Authorizer, forbidden
 from orch.server.objects.backend import Target
 from orch.server.objects.document import Document
@@ -18,6 +17,8 @@ from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of
 from orch.wire import names
 from orch.wire.errors import forbidden_object
+from orch.wire.podrules.references import api_references
+from orch.wire.podrules.standing import mirror_hash
 from orch.wire.records.authentication import node_name_of
 
 # Keys under the service's own domain that a node may give itself; others are the cluster's.
@@ -145,8 +146,7 @@ def _check_bound_pod(node: str, target: Target, new: Document, old: Document) ->
 
 
 def _check_mirror(node: str, new: Document) -> str:
-    annotations = new["metadata"].get("annotations") or {}
-    if names.ANNOTATION_CONFIG_MIRROR not in annotations:
+    if mirror_hash(new) is None:
         return (
             f'pod does not have the annotation {names.ANNOTATION_CONFIG_MIRROR}, node "{node}"'
             " can only create mirror pods"
@@ -175,22 +175,9 @@ def _references(pod: Document) -> str:
     spec = pod.get("spec") or {}
     if text_at(spec, "serviceAccountName"):
         return "a mirror pod may not reference a service account"
-    for volume in spec.get("volumes") or ():
-        if _reaches_for_objects(volume):
-            return f"a mirror pod may not reference API objects (volume {volume['name']})"
-    for container in node_graph.referring_containers(spec):
-        return f"a mirror pod may not reference API objects (container {container})"
+    for found in api_references(spec):
+        return f"a mirror pod may not reference API objects ({found.holder})"
     return ""
-
-
-def _reaches_for_objects(volume: Document) -> bool:
-    """What is projected may tell of the pod itself, and of nothing else."""
-    if any(volume.get(source) for source in ("secret", "configMap", "persistentVolumeClaim")):
-        return True
-    projected = volume.get("projected")
-    if not projected:
-        return False
-    return any(set(source) != {"downwardAPI"} for source in projected.get("sources") or ())
 
 
 def _metadata(document: Document | None) -> Document:

@@ -7,20 +7,17 @@ a file on its node, and a node could write anything into it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orch.wire import raw
-from orch.wire.names import ANNOTATION_CONFIG_MIRROR, DEFAULT_SERVICE_ACCOUNT
+from orch.wire.names import DEFAULT_SERVICE_ACCOUNT
+from orch.wire.podrules.references import CONFIG_MAP, SECRET, api_references
+from orch.wire.podrules.standing import mirror_hash
+from orch.wire.records.kinds import CONFIG_MAPS, SECRETS
 
 Reference = tuple[str, str, str]  # plural, namespace, name
-_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
-# Plural → the names of the fields that refer to it: of an environment variable, of all of it, of a
-# volume (with the field of its name), of a projected source.
-_SOURCES = {
-    "secrets": ("secretKeyRef", "secretRef", ("secret", "secretName"), "secret"),
-    "configmaps": ("configMapKeyRef", "configMapRef", ("configMap", "name"), "configMap"),
-}
+_PLURALS = {SECRET: SECRETS.plural, CONFIG_MAP: CONFIG_MAPS.plural}
 
 
 class NodeGraph:
@@ -60,7 +57,7 @@ class NodeGraph:
 
 def references_of(pod: Mapping[str, Any]) -> Iterator[Reference]:
     """Every Secret, ConfigMap and service account a pod needs, in its own namespace."""
-    if ANNOTATION_CONFIG_MIRROR in raw.mapping(pod, "metadata", "annotations"):
+    if mirror_hash(pod) is not None:
         return
     namespace = raw.text(pod, "metadata", "namespace")
     spec = raw.mapping(pod, "spec")
@@ -68,40 +65,6 @@ def references_of(pod: Mapping[str, Any]) -> Iterator[Reference]:
     yield "serviceaccounts", namespace, account
     for one in raw.records(spec, "imagePullSecrets"):
         yield "secrets", namespace, raw.text(one, "name")
-    for plural, fields in _SOURCES.items():
-        for name in (*_of_containers(spec, fields), *_of_volumes(spec, fields)):
-            if name:
-                yield plural, namespace, name
-
-
-def referring_containers(spec: Mapping[str, Any]) -> Iterator[str]:
-    """The containers with variables that come from a Secret or ConfigMap."""
-    for container in _containers(spec):
-        if any(any(_of_container(container, fields)) for fields in _SOURCES.values()):
-            yield raw.text(container, "name")
-
-
-def _of_containers(spec: Mapping[str, Any], fields: tuple[Any, ...]) -> Iterable[str]:
-    for container in _containers(spec):
-        yield from _of_container(container, fields)
-
-
-def _containers(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for listed in _CONTAINER_LISTS:
-        yield from raw.records(spec, listed)
-
-
-def _of_container(container: Mapping[str, Any], fields: tuple[Any, ...]) -> Iterable[str]:
-    key_reference, whole_reference, _, _ = fields
-    for variable in raw.records(container, "env"):
-        yield raw.text(variable, "valueFrom", key_reference, "name")
-    for source in raw.records(container, "envFrom"):
-        yield raw.text(source, whole_reference, "name")
-
-
-def _of_volumes(spec: Mapping[str, Any], fields: tuple[Any, ...]) -> Iterable[str]:
-    _, _, (volume_field, name_field), projected_field = fields
-    for volume in raw.records(spec, "volumes"):
-        yield raw.text(volume, volume_field, name_field)
-        for source in raw.records(volume, "projected", "sources"):
-            yield raw.text(source, projected_field, "name")
+    for found in api_references(spec):
+        if found.name and found.kind in _PLURALS:
+            yield _PLURALS[found.kind], namespace, found.name

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from orch.server.request.attributes import RequestInfo
-from orch.server.strategy import causes
+from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.records.authorization import (
     NonResourceAttributes,

@@ -17,8 +17,7 @@ from orch.server.objects import metadata, options, validation
 from orch.server.objects.backend import Backend
 from orch.server.objects.document import Document, decode, key_of
 from orch.server.storage.base import Stored
-from orch.server.strategy import causes
-from orch.wire import errors, times
+from orch.wire import causes, errors, times
 from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.names import AUTHENTICATION_GROUP
 from orch.wire.records.authentication import TokenRequest, TokenRequestSpec, node_name_of

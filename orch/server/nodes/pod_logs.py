@@ -18,12 +18,12 @@ from orch.server.nodes.proxy import NodeProxy, hand_on
 from orch.server.objects.backend import Backend
 from orch.server.objects.document import Document, decode
 from orch.server.request.attributes import is_true
-from orch.server.strategy import causes
 from orch.server.strategy.pods import node_of
+from orch.wire import causes
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
+from orch.wire.podrules.containers import document_places
 from orch.wire.times import parse_time
 
-_LISTS = ("containers", "initContainers", "ephemeralContainers")
 _SWITCHES = ("follow", "previous", "timestamps")
 _NUMBERS = {"sinceSeconds": 1, "tailLines": 0, "limitBytes": 1}  # with the least they may be
 _REASONS = {400: "BadRequest", 404: "NotFound"}
@@ -95,7 +95,7 @@ def container_of(pod: Document, asked: str) -> str:
     """The container that is meant: the one asked for, or the only one; ApiError 400."""
     name = pod["metadata"]["name"]
     spec = pod.get("spec") or {}
-    known: list[str] = [one["name"] for part in _LISTS for one in spec.get(part) or ()]
+    known: list[str] = [one["name"] for _, one in document_places(spec)]
     if asked:
         if asked not in known:
             raise bad_request(f"container {asked} is not valid for pod {name}")

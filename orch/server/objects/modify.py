@@ -21,8 +21,9 @@ from orch.server.objects.options import WriteOptions
 from orch.server.request import media
 from orch.server.request.bodies import drop_nulls
 from orch.server.storage.base import KeyMissing, RevisionMismatch, Stored
-from orch.server.strategy import causes, namespaces
+from orch.server.strategy import namespaces
 from orch.server.strategy.base import keep
+from orch.wire import causes
 from orch.wire.errors import ApiError, bad_request
 from orch.wire.patch import merge_keys, patch
 from orch.wire.records.kinds import Resource

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from orch.server.request.attributes import is_true
-from orch.server.strategy import causes
+from orch.wire import causes
 from orch.wire.errors import Cause, bad_request, invalid
 
 Query = Mapping[str, str]

@@ -16,12 +16,12 @@ from orch.server.objects.document import Document, decode, encode
 from orch.server.objects.modify import modify
 from orch.server.objects.options import WriteOptions, parse_delete_options
 from orch.server.storage.base import KeyMissing, RevisionMismatch
-from orch.server.strategy import causes
 from orch.server.strategy.base import text_at
-from orch.server.strategy.pods import FINISHED, node_of
-from orch.wire import times
+from orch.server.strategy.pods import node_of
+from orch.wire import causes, times
 from orch.wire.errors import bad_request, invalid
 from orch.wire.names import CORE_VERSION
+from orch.wire.podrules.standing import FINAL_PHASES
 from orch.wire.validation import dns1123_subdomain_problems
 
 _TRIES = 16
@@ -107,7 +107,7 @@ async def evict(backend: Backend, target: Target, eviction: Document, *, dry_run
 
     def disrupt(pod: Document) -> Document:
         check_preconditions(target, pod, options)
-        if text_at(pod, "status.phase") in FINISHED or pod["metadata"].get("deletionTimestamp"):
+        if text_at(pod, "status.phase") in FINAL_PHASES or pod["metadata"].get("deletionTimestamp"):
             return pod
         status = pod.get("status") or {}
         others = [c for c in status.get("conditions") or () if c["type"] != _CONDITION["type"]]

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orch.server.strategy import causes
 from orch.server.strategy.base import Document, Strategy
+from orch.wire import causes
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
 from orch.wire.records.meta import TO_STORE, ApiObject
 from orch.wire.validation import (

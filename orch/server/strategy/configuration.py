@@ -15,8 +15,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from orch.server.strategy import causes
 from orch.server.strategy.base import Document, Strategy
+from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.records.kinds import CONFIG_MAPS, SECRETS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from orch.server.strategy import causes
 from orch.server.strategy.base import Document, Strategy, text_at
+from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.records.kinds import EVENTS
 from orch.wire.times import parse_time

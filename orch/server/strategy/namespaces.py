@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orch.server.strategy import causes
 from orch.server.strategy.base import Document, Strategy, keep, text_at
+from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.names import DEFAULT_NAMESPACE, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE
 from orch.wire.records.kinds import NAMESPACES, Resource

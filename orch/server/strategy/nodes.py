@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orch.server.strategy import causes
 from orch.server.strategy.base import Document, Strategy, keep
+from orch.wire import causes
 from orch.wire.errors import Cause
+from orch.wire.podrules.tolerations import EFFECTS
 from orch.wire.records.kinds import LEASES, NODES
 from orch.wire.times import parse_time
 from orch.wire.validation import label_value_problems, qualified_name_problems
 
-TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SET_ONCE = ("podCIDR", "podCIDRs", "providerID")
 
 
@@ -50,8 +50,8 @@ def _taint_causes(taints: list[Document]) -> Iterator[Cause]:
             yield causes.invalid_value(f"{path}.key", key, problem)
         for problem in label_value_problems(value):
             yield causes.invalid_value(f"{path}.value", value, problem)
-        if effect not in TAINT_EFFECTS:
-            yield causes.not_supported(f"{path}.effect", effect, TAINT_EFFECTS)
+        if effect not in EFFECTS:
+            yield causes.not_supported(f"{path}.effect", effect, EFFECTS)
         if (key, effect) in seen:
             yield causes.duplicate(path, taint)
         seen.add((key, effect))

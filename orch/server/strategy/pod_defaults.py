@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from orch.server.strategy.base import Document
-from orch.wire.names import TAINT_NOT_READY, TAINT_UNREACHABLE
+from orch.wire.podrules.containers import document_places, pull_policy
+from orch.wire.podrules.standing import DEFAULT_GRACE_S
+from orch.wire.podrules.tolerations import (
+    DEFAULT_TOLERATION_S,
+    NO_EXECUTE,
+    TOLERATED_BY_DEFAULT,
+)
 
-TOLERATION_S = 300  # how long a pod stays on a node that became unusable
 _SPEC = {
     "restartPolicy": "Always",
-    "terminationGracePeriodSeconds": 30,
+    "terminationGracePeriodSeconds": DEFAULT_GRACE_S,
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
@@ -22,7 +26,6 @@ _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "fail
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _FILE_MODE = 0o644
 _FILE_VOLUMES = ("configMap", "secret", "downwardAPI", "projected")
-_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def fill(spec: Document) -> None:
@@ -31,17 +34,11 @@ def fill(spec: Document) -> None:
         if spec.get(name) is None:
             spec[name] = value
     spec.setdefault("securityContext", {})
-    for container in containers_of(spec):
+    for _, container in document_places(spec):
         fill_container(container, host_network=bool(spec.get("hostNetwork")))
     for volume in spec.get("volumes") or ():
         _fill_volume(volume)
     _tolerate_unusable_nodes(spec)
-
-
-def containers_of(spec: Document) -> Iterator[Document]:
-    """Init, ordinary and ephemeral containers."""
-    for name in _CONTAINER_LISTS:
-        yield from spec.get(name) or ()
 
 
 def fill_container(container: Document, *, host_network: bool) -> None:
@@ -49,8 +46,8 @@ def fill_container(container: Document, *, host_network: bool) -> None:
     container.setdefault("resources", {})
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
-    if not container.get("imagePullPolicy"):
-        container["imagePullPolicy"] = _pull_policy(container.get("image") or "")
+    image, policy = container.get("image") or "", container.get("imagePullPolicy")
+    container["imagePullPolicy"] = pull_policy(image, policy)
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
         if host_network and not port.get("hostPort"):
@@ -63,14 +60,6 @@ def fill_container(container: Document, *, host_network: bool) -> None:
         if container.get(name):
             _fill_probe(container[name])
     _request_what_is_limited(container["resources"])
-
-
-def _pull_policy(image: str) -> str:
-    """Always for a moving tag (latest, or none and no digest), else IfNotPresent."""
-    if "@" in image:
-        return "IfNotPresent"
-    _, colon, tag = image.rpartition("/")[2].partition(":")
-    return "Always" if not colon or tag == "latest" else "IfNotPresent"
 
 
 def _fill_probe(probe: Document) -> None:
@@ -103,14 +92,14 @@ def _fill_volume(volume: Document) -> None:
 
 def _tolerate_unusable_nodes(spec: Document) -> None:
     tolerations = spec.get("tolerations") or []
-    for key in (TAINT_NOT_READY, TAINT_UNREACHABLE):
+    for key in TOLERATED_BY_DEFAULT:
         if not any(_covers(toleration, key) for toleration in tolerations):
             tolerations.append(
                 {
                     "key": key,
                     "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": TOLERATION_S,
+                    "effect": NO_EXECUTE,
+                    "tolerationSeconds": DEFAULT_TOLERATION_S,
                 }
             )
     spec["tolerations"] = tolerations
@@ -118,7 +107,7 @@ def _tolerate_unusable_nodes(spec: Document) -> None:
 
 def _covers(toleration: Document, key: str) -> bool:
     return toleration.get("key") in (key, None, "") and toleration.get("effect") in (
-        "NoExecute",
+        NO_EXECUTE,
         None,
         "",
     )

@@ -1,7 +1,4 @@
-"""Pods: bound to a node once, run by its agent, deleted with grace; pure.
-
-The quality-of-service class of a pod, from what its containers request and limit; pure.
-"""
+"""Pods: bound to a node once, run by its agent, deleted with grace; pure."""
 
 from __future__ import annotations
 
@@ -9,48 +6,17 @@ import contextlib
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from orch.server.strategy import causes, pod_defaults, pod_validation
+from orch.server.strategy import pod_defaults
 from orch.server.strategy.base import Document, Strategy, keep, text_at
-from orch.wire import quantity
+from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.names import ANNOTATION_CONFIG_MIRROR
+from orch.wire.podrules import resources, updates, validation
+from orch.wire.podrules.standing import DEFAULT_GRACE_S, FINAL_PHASES, mirror_hash
 from orch.wire.records.kinds import PODS
+from orch.wire.records.pods import Pod
 
-_COMPUTE = ("cpu", "memory")
-
-
-def qos_class(spec: Document) -> str:
-    """`Guaranteed`, `Burstable` or `BestEffort`; quantities must have been validated."""
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    wanted = [_compute(container) for container in containers]
-    if not any(requests or limits for requests, limits in wanted):
-        return "BestEffort"
-    guaranteed = all(
-        set(limits) == set(_COMPUTE)
-        and all(requests.get(n, limits[n]) == limits[n] for n in limits)
-        for requests, limits in wanted
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _compute(container: Document) -> tuple[Document, Document]:
-    """CPU and memory requests and limits above zero."""
-    resources = container.get("resources") or {}
-    requests, limits = (
-        {
-            name: amount
-            for name in _COMPUTE
-            if (amount := quantity.parse_quantity((resources.get(part) or {}).get(name, 0))) > 0
-        }
-        for part in ("requests", "limits")
-    )
-    return requests, limits
-
-
-FINISHED = ("Succeeded", "Failed")
-DEFAULT_GRACE_S = 30
 _GRACE_MAX_S = 2**31 - 1  # 68 years: the end of it must still be a date
 
 
@@ -65,7 +31,7 @@ def _prepare_create(document: Document) -> None:
     document["status"] = {"phase": "Pending"}
     # A quantity that is none has no class: validation refuses the pod for it.
     with contextlib.suppress(ValueError):
-        document["status"]["qosClass"] = qos_class(spec)
+        document["status"]["qosClass"] = resources.qos_class(Pod.from_wire(document))
 
 
 def _prepare_update(new: Document, old: Document) -> None:
@@ -105,29 +71,24 @@ def _prepare_status(new: Document, old: Document) -> None:
 def _validate(new: Document, old: Document | None) -> list[Cause]:
     spec = new.get("spec") or {}
     if old is None:
-        return [*pod_validation.spec_causes(spec), *_created_causes(new)]
+        return [*validation.spec_causes(spec), *_created_causes(new)]
     found = list(_mirror_causes(new, old))
     if spec != (old.get("spec") or {}):
-        found += pod_validation.update_causes(spec, old.get("spec") or {})
+        found += updates.update_causes(spec, old.get("spec") or {})
     return found
 
 
 def _validate_ephemeral(new: Document, old: Document | None) -> list[Cause]:
     before = old or {}
-    if _mirrored(new) is not None:
+    if mirror_hash(new) is not None:
         why = "static pods do not support ephemeral containers"
         return [causes.forbidden("spec.ephemeralContainers", why)]
-    return list(pod_validation.ephemeral_causes(new.get("spec") or {}, before.get("spec") or {}))
-
-
-def _mirrored(pod: Document) -> Any:
-    """The mirror annotation; None when there is none."""
-    return (pod["metadata"].get("annotations") or {}).get(ANNOTATION_CONFIG_MIRROR)
+    return list(updates.ephemeral_causes(new.get("spec") or {}, before.get("spec") or {}))
 
 
 def _created_causes(new: Document) -> Iterator[Cause]:
     """What stands for a file of a node is on it from the beginning, with all that the file says."""
-    mirrored = _mirrored(new)
+    mirrored = mirror_hash(new)
     if mirrored is None and (new.get("spec") or {}).get("ephemeralContainers"):
         yield causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if mirrored is not None and not node_of(new):
@@ -137,12 +98,12 @@ def _created_causes(new: Document) -> Iterator[Cause]:
             "must set spec.nodeName if mirror pod annotation is set",
         )
     if mirrored is None:
-        yield from pod_validation.content_causes(new.get("spec") or {})
+        yield from validation.content_causes(new.get("spec") or {})
 
 
 def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:
     """A mirror pod reaches for nothing of the API (`nodegraph`): it stays one, whoever writes."""
-    before, after = _mirrored(old), _mirrored(new)
+    before, after = mirror_hash(old), mirror_hash(new)
     if before != after:
         may_not = "add" if before is None else "remove or update"
         yield causes.forbidden(
@@ -153,7 +114,7 @@ def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:
 
 def _grace_s(pod: Document, asked_s: int | None) -> int:
     """None is needed for a pod no agent runs, or one that has ended."""
-    if not node_of(pod) or text_at(pod, "status.phase") in FINISHED:
+    if not node_of(pod) or text_at(pod, "status.phase") in FINAL_PHASES:
         return 0
     if asked_s is not None:
         return min(asked_s, _GRACE_MAX_S) if asked_s >= 0 else 1

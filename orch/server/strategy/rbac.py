@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from orch.server.strategy import causes
 from orch.server.strategy.base import Document, Strategy
+from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.names import RBAC_GROUP
 from orch.wire.records.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from orch.wire import raw
+from orch.wire.podrules.standing import FINAL_PHASES
 from orch.wire.tables.layout import AGE, NAME, NONE, Cell, Column, Layout, Record, age, name, since
 
 NODE_LOST_REASON = "NodeLost"
-_TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ def _with_deletion(record: Record, reason: str) -> str:
         return reason
     if raw.text(record, "status", "reason") == NODE_LOST_REASON:
         return "Unknown"
-    return reason if raw.text(record, "status", "phase") in _TERMINAL_PHASES else "Terminating"
+    return reason if raw.text(record, "status", "phase") in FINAL_PHASES else "Terminating"
 
 
 def _seen(record: Record) -> _Seen:

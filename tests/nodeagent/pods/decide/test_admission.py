@@ -78,14 +78,6 @@ ROWS: list[tuple[str, Pod, list[Pod], str, str]] = [
     ("selector", asking(nodeSelector={"disk": "fast"}), [], "", ""),
     ("other selector", asking(nodeSelector={"disk": "slow"}), [], "NodeAffinity", "NodeAffinity"),
     ("taint", asking(tolerations=[]), [], "TaintToleration", "taint {k: v}"),
-    (
-        "taint tolerated by value",
-        asking(tolerations=[{"key": "k", "value": "v", "effect": "NoExecute"}]),
-        [],
-        "",
-        "",
-    ),
-    ("taint of another value", asking(tolerations=[{"key": "k"}]), [], "TaintToleration", ""),
     ("static pods tolerate", asking(tolerations=[], **STATIC), [], "", ""),
     ("safe sysctl", with_sysctl("net.ipv4.tcp_syncookies"), [], "", ""),
     (

@@ -17,23 +17,6 @@ async def ensure(runtime: FakeRuntime, image: str, policy: str | None = None) ->
         await pulling.pull(runtime, image)
 
 
-POLICIES = [
-    ("busybox", None, "Always"),
-    ("busybox:latest", None, "Always"),
-    ("busybox:1", None, "IfNotPresent"),
-    ("host:5000/busybox", None, "Always"),
-    ("host:5000/busybox:1.2", None, "IfNotPresent"),
-    ("busybox@sha256:" + "a" * 64, None, "IfNotPresent"),
-    ("busybox:latest", "Never", "Never"),
-    ("busybox:1", "Always", "Always"),
-]
-
-
-@pytest.mark.parametrize(("image", "policy", "expected"), POLICIES)
-def test_the_pull_policy(image: str, policy: str | None, expected: str) -> None:
-    assert pulling.pull_policy(image, policy) == expected
-
-
 PULLS: list[tuple[str, str | None, bool]] = [
     (PRESENT, None, False),
     (PRESENT, "IfNotPresent", False),

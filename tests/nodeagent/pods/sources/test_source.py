@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from nodeagent.pods.sources.source import ApiSource, is_mirror
+from nodeagent.pods.sources.source import ApiSource
 from orch.component.process import loops
 from orch.wire.records.pods import Pod
 from tests.fakes.api import FakeApi
@@ -79,7 +79,7 @@ async def test_mirrors_of_static_pods_are_no_pods_to_run(made: Source) -> None:
     await made.start()
     assert made.names() == ["real"]
     [mirror] = made.source.mirrors()
-    assert is_mirror(mirror) and mirror.metadata.name == "mirror"
+    assert mirror.metadata.name == "mirror"
 
 
 async def test_every_change_is_told_to_all_that_listen(made: Source) -> None:

@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from nodeagent.pods.sources import manifests
 from nodeagent.pods.sources.url import UrlSource
 from orch.component.process import loops
 from orch.component.secret import Secret
+from orch.wire.podrules import standing
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: a, image: x}]}\n"
 LIST = """
@@ -107,7 +107,7 @@ async def test_a_pod_is_taken_from_an_address(served: Served) -> None:
     assert served.headers == ["a", "b"]
     [pod] = served.source.pods()
     assert pod.metadata.annotation("orch.io/config.source") == "http"
-    assert manifests.is_static(pod)
+    assert standing.is_static(pod)
     assert not pod.spec.tolerations
 
 
@@ -122,7 +122,7 @@ BAD = [
     (500, "", "the server answers 500 Internal Server Error"),
     (200, "kind: [", ":2: did not find"),
     (200, "kind: Service\napiVersion: v1\n", "are not v1 and Pod"),
-    (200, LIST + "- metadata: {name: three}\n", ":8: spec.containers: at least one"),
+    (200, LIST + "- metadata: {name: three}\n", ":8: spec.containers: Required value"),
 ]
 
 

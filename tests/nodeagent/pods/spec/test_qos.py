@@ -1,4 +1,4 @@
-"""QoS classes; rows of the reference's TestGetPodQOS."""
+"""What bounds a pod and its containers, by what they ask for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from nodeagent.pods.cgroups import pod_cgroups
-from nodeagent.pods.spec import qos
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
 
@@ -17,29 +16,6 @@ def with_resources(*resources: dict[str, Any]) -> Pod:
 
 
 BOTH = {"cpu": "100m", "memory": "100Mi"}
-CLASSES: list[tuple[Pod, str]] = [
-    (with_resources({"limits": BOTH, "requests": BOTH}), "Guaranteed"),
-    (with_resources({"limits": BOTH}), "Guaranteed"),
-    (with_resources({"limits": BOTH}, {"limits": BOTH}), "Guaranteed"),
-    (with_resources({"limits": BOTH}, {}), "Burstable"),
-    (with_resources({}, {}), "BestEffort"),
-    (with_resources({"requests": {"cpu": "0"}}), "BestEffort"),
-    (with_resources({"requests": BOTH}), "Burstable"),
-    (with_resources({"limits": {"cpu": "100m"}}), "Burstable"),
-    (with_resources({"limits": BOTH, "requests": {"cpu": "50m"}}), "Burstable"),
-    (with_resources({"limits": {"example.io/gpu": 1}}), "BestEffort"),
-    (
-        with_resources({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": 1}}),
-        "Guaranteed",
-    ),
-]
-
-
-@pytest.mark.parametrize(("wanted", "expected"), CLASSES)
-def test_the_class_of_a_pod(wanted: Pod, expected: str) -> None:
-    assert qos.qos_class(wanted) == expected
-
-
 BOUNDS: list[tuple[Pod, bool, dict[str, str]]] = [
     (with_resources({}), False, {"cpu.shares": "2"}),
     (with_resources({}), True, {"cpu.weight": "1"}),

@@ -1,4 +1,4 @@
-"""Cases after core/v1 toleration_test.go and pkg/controller/tainteviction (upstream)."""
+"""Cases after pkg/controller/tainteviction (upstream)."""
 
 import math
 
@@ -10,26 +10,6 @@ from orch.wire.records.pods import Pod, Toleration
 from tests.fakes.cluster import Cluster, node, pod, taint
 
 T = Toleration
-MATCHES = [
-    (T(key="k", operator="Exists", effect="NoExecute"), taint("k"), True),
-    (T(key="k", operator="Exists"), taint("k", value="v"), True),
-    (T(operator="Exists"), taint("anything"), True),
-    (T(operator="Exists", effect="NoSchedule"), taint("k"), False),
-    (T(key="k", operator="Equal", value="v"), taint("k", value="v"), True),
-    (T(key="k", value="v"), taint("k", value="w"), False),
-    (T(key="k"), taint("k"), True),
-    (T(key="x", operator="Exists"), taint("k"), False),
-    (T(operator="Equal"), taint("k"), False),  # without a key only Exists matches
-    (T(key="k", operator="Like", value="v"), taint("k", value="v"), False),
-]
-
-
-@pytest.mark.parametrize(("toleration", "a_taint", "expected"), MATCHES)
-def test_a_toleration_matches_key_effect_and_value(
-    toleration: Toleration, a_taint: object, expected: bool
-) -> None:
-    assert decide_pods.tolerates(toleration, a_taint) is expected  # type: ignore[arg-type]
-
 
 UNREACHABLE = taint("node.orch.io/unreachable")
 STAYS = {

@@ -107,22 +107,10 @@ def projected(*sources: dict[str, Any]) -> dict[str, Any]:
         (pod(node_name=""), "spec.nodeName"),
         (pod(serviceAccountName="admin"), "service account"),
         (pod(volumes=[{"name": "v", "secret": {"secretName": "s"}}]), "volume v"),
-        (pod(volumes=[{"name": "v", "configMap": {"name": "s"}}]), "volume v"),
         (pod(volumes=[projected({"downwardAPI": {"items": []}})]), ""),
-        (pod(volumes=[projected({"downwardAPI": {}}, {"secret": {"name": "s"}})]), "volume v"),
-        (pod(volumes=[projected({"downwardAPI": {}, "configMap": {"name": "s"}})]), "volume v"),
-        (pod(volumes=[projected({"serviceAccountToken": {"path": "t"}})]), "volume v"),
         (pod(volumes=[projected({"clusterTrustBundle": {"path": "t"}})]), "volume v"),
         (pod(containers=[{"name": "c", "env": [{"name": "a", "value": "b"}]}]), ""),
         (pod(containers=[{"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}]), "container c"),
-        (
-            pod(
-                initContainers=[
-                    {"name": "c", "env": [{"valueFrom": {"configMapKeyRef": {"name": "s"}}}]}
-                ]
-            ),
-            "container c",
-        ),
     ],
 )
 def test_a_node_creates_only_mirror_pods_of_itself(new, text) -> None:

@@ -54,23 +54,6 @@ def test_what_the_author_said_stays() -> None:
     assert before == spec
 
 
-@pytest.mark.parametrize(
-    ("image", "policy"),
-    [  # K:pkg/apis/core/v1/defaults_test.go TestSetDefaultImagePullPolicy
-        ("busybox", "Always"),
-        ("busybox:latest", "Always"),
-        ("busybox:1.36", "IfNotPresent"),
-        ("registry:5000/busybox", "Always"),
-        ("registry:5000/busybox:1.36", "IfNotPresent"),
-        ("busybox@sha256:0123", "IfNotPresent"),
-        ("busybox:latest@sha256:0123", "IfNotPresent"),
-    ],
-)
-def test_a_moving_tag_is_always_pulled(image: str, policy: str) -> None:
-    (container,) = filled(containers=[{"name": "c", "image": image}])["containers"]
-    assert container["imagePullPolicy"] == policy
-
-
 def test_probes_ports_and_variables_are_completed() -> None:
     container = {
         "name": "c",

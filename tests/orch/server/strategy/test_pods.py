@@ -76,6 +76,18 @@ def test_a_mirror_pod_is_on_its_node_from_the_beginning(placed, allowed) -> None
     assert fields == ([] if allowed else ["metadata.annotations[orch.io/config.mirror]"])
 
 
+@pytest.mark.parametrize(
+    ("annotations", "refused"), [({}, True), ({"orch.io/config.mirror": "h"}, False)]
+)
+def test_only_what_stands_for_a_file_of_a_node_is_not_asked(annotations, refused: bool) -> None:
+    pod = {
+        "metadata": {"name": "p", "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {}}], "nodeName": "n"},
+    }
+    assert bool(STRATEGY.validate(pod, None)) == refused
+    assert not STRATEGY.validate(pod, pod)  # one that is stored can still be changed
+
+
 def test_a_replacement_is_completed_like_a_new_pod() -> None:
     old = created()
     new = {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orch.server.strategy import causes
+from orch.wire import causes
 
 
 @pytest.mark.parametrize(
