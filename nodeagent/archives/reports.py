@@ -6,15 +6,16 @@ What the metrics page shows of checkpoints; written by the service, the pruner a
 from __future__ import annotations
 
 import asyncio
-import bisect
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from prometheus_client import Histogram
+
 from nodeagent.archives.bounds import Removal
 from orch.wire.records.pods import Pod
 
-BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,15 @@ class StoreState:
     excess_bytes: int = 0
 
 
+def _durations() -> Histogram:
+    return Histogram(
+        "nodeagent_checkpoint_duration_seconds",
+        "[ALPHA] Duration of checkpoints, from the request to the published archive.",
+        registry=None,
+        buckets=_BUCKETS_S,
+    )
+
+
 @dataclass(slots=True)
 class CheckpointCounts:
     """`results` by "success" and "error", `removed` by the bound's name."""
@@ -37,14 +47,12 @@ class CheckpointCounts:
     removed: Counter[str] = field(default_factory=Counter)
     thawed: int = 0
     store: StoreState | None = None  # None until it was looked at
-    total_s: float = 0.0
-    durations: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    took: Histogram = field(default_factory=_durations)
 
     def observe(self, duration_s: float) -> None:
         """A checkpoint was made in that time."""
         self.results["success"] += 1
-        self.durations[bisect.bisect_left(BUCKETS_S, duration_s)] += 1
-        self.total_s += duration_s
+        self.took.observe(duration_s)
 
 
 class PodNews(Protocol):

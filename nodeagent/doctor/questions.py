@@ -7,6 +7,7 @@ from datetime import UTC
 
 from nodeagent.doctor.checks import RuntimeFacts
 from nodeagent.runtime.base import RuntimeCallError
+from nodeagent.runtime.cri import CriRuntime
 from orch.client.kubeconfig import ClientConfig
 from orch.component.process import clock
 from orch.component.process.clock import Now
@@ -16,8 +17,6 @@ _DEADLINE_S = 10.0
 
 async def ask_runtime(endpoint: str) -> RuntimeFacts:
     """Version and readiness of what listens there; the facts say why there is no answer."""
-    from nodeagent.runtime.cri import CriRuntime  # grpc, only where there is a runtime
-
     runtime = CriRuntime(endpoint, timeout_s=_DEADLINE_S)
     try:
         version = await runtime.version()

@@ -10,20 +10,14 @@ The runtime's own call is among `runtime_operations` as `checkpoint_container`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from nodeagent.archives.bounds import REASONS
-from nodeagent.archives.reports import BUCKETS_S, CheckpointCounts, StoreState
+from nodeagent.archives.reports import CheckpointCounts, StoreState
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.metrics import pods
 from nodeagent.metrics.calls import RuntimeOperations
@@ -34,6 +28,7 @@ from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.stats.sampler import Sampler
 from nodeagent.watchdog import Watchdog
 from orch.client.events import EventMetrics, EventRecorder
+from orch.component.diagnostics import metrics
 from orch.component.diagnostics.framework_metrics import FrameworkMetrics
 from orch.component.diagnostics.metrics import Registry
 from orch.component.flags.features import Features
@@ -51,7 +46,7 @@ def checkpoint_metrics(counts: CheckpointCounts) -> Iterator[Metric]:
     for result in _RESULTS:
         made.add_metric([result], counts.results[result])
     yield made
-    yield _durations(counts)
+    yield metrics.computed(counts.took)
     removed = CounterMetricFamily(
         "nodeagent_checkpoint_archives_removed",
         _ALPHA + "Checkpoint archives removed, by the bound that was exceeded.",
@@ -67,17 +62,6 @@ def checkpoint_metrics(counts: CheckpointCounts) -> Iterator[Metric]:
     )
     if counts.store:
         yield from _store(counts.store)
-
-
-def _durations(counts: CheckpointCounts) -> Metric:
-    bounds = [*(f"{bound:g}" for bound in BUCKETS_S), "+Inf"]
-    sums = itertools.accumulate(map(float, counts.durations))
-    family = HistogramMetricFamily(
-        "nodeagent_checkpoint_duration_seconds",
-        _ALPHA + "Duration of checkpoints, from the request to the published archive.",
-    )
-    family.add_metric([], list(zip(bounds, sums, strict=True)), counts.total_s)
-    return family
 
 
 def _store(store: StoreState) -> Iterator[Metric]:

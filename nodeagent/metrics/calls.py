@@ -11,16 +11,16 @@ count too.
 from __future__ import annotations
 
 import asyncio
-import bisect
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from orch.component.diagnostics import metrics
 from orch.component.diagnostics.metrics import Registry
 
 _LABELS = ("operation_type",)
@@ -29,48 +29,47 @@ _WORDS = re.compile(r"(?<!^)(?=[A-Z])")
 _SPECIAL = {"UpdateContainerResources": "update_container", "Resume": "resume_container"}
 
 
-@dataclass(slots=True)
-class _Calls:
-    errors: int = 0
-    total_s: float = 0.0
-    counts: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS_S) + 1))
-
-
 class RuntimeOperations(Collector):
     """Register it; its `observe` is what a CriRuntime tells of its calls."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, _Calls] = {}
+        self._made = Counter(
+            "nodeagent_runtime_operations_total",
+            "[ALPHA] Calls of the container runtime, by operation.",
+            _LABELS,
+            registry=None,
+        )
+        self._failed = Counter(
+            "nodeagent_runtime_operations_errors_total",
+            "[ALPHA] Calls of the container runtime that failed, by operation.",
+            _LABELS,
+            registry=None,
+        )
+        self._took = Histogram(
+            "nodeagent_runtime_operations_duration_seconds",
+            "[ALPHA] Duration of the calls of the container runtime, by operation.",
+            _LABELS,
+            registry=None,
+            buckets=_BUCKETS_S,
+        )
+        self._series: dict[str, tuple[Counter, Histogram]] = {}  # looked up once per operation
 
     def observe(self, operation: str, duration_s: float, failed: bool) -> None:
         """Count one call of the CRI method `operation`."""
-        calls = self._calls.setdefault(operation_type(operation), _Calls())
-        calls.counts[bisect.bisect_left(_BUCKETS_S, duration_s)] += 1
-        calls.total_s += duration_s
-        calls.errors += failed
+        series = self._series.get(operation)
+        if series is None:
+            name = operation_type(operation)
+            series = self._series[operation] = self._made.labels(name), self._took.labels(name)
+        made, took = series
+        made.inc()
+        took.observe(duration_s)
+        if failed:
+            self._failed.labels(operation_type(operation)).inc()
 
     def collect(self) -> Iterator[Metric]:
-        made = CounterMetricFamily(
-            "nodeagent_runtime_operations",
-            "[ALPHA] Calls of the container runtime, by operation.",
-            labels=_LABELS,
-        )
-        failed = CounterMetricFamily(
-            "nodeagent_runtime_operations_errors",
-            "[ALPHA] Calls of the container runtime that failed, by operation.",
-            labels=_LABELS,
-        )
-        took = HistogramMetricFamily(
-            "nodeagent_runtime_operations_duration_seconds",
-            "[ALPHA] Duration of the calls of the container runtime, by operation.",
-            labels=_LABELS,
-        )
-        for name, calls in sorted(self._calls.items()):
-            made.add_metric([name], sum(calls.counts))
-            if calls.errors:
-                failed.add_metric([name], calls.errors)
-            took.add_metric([name], _cumulative(calls.counts), calls.total_s)
-        yield from (made, failed, took)
+        yield metrics.computed(self._made)
+        yield metrics.computed(self._failed)
+        yield metrics.computed(self._took)
 
 
 def operation_type(operation: str) -> str:
@@ -78,12 +77,6 @@ def operation_type(operation: str) -> str:
     if special := _SPECIAL.get(operation):
         return special
     return _WORDS.sub("_", operation.replace("PodSandbox", "Podsandbox")).lower()
-
-
-def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
-    bounds = [*(f"{bound:.6g}" for bound in _BUCKETS_S), "+Inf"]
-    sums = [sum(counts[: index + 1]) for index in range(len(counts))]
-    return list(zip(bounds, map(float, sums), strict=True))
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -4,18 +4,12 @@ asked for.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from nodeagent.pods.counts import FAMILIES, PROBE, Family, ProbeKey
+from nodeagent.pods.counts import FAMILIES, PROBE, ProbeKey
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
 from orch.component.process import clock
@@ -44,14 +38,14 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
     yield from _image_volumes(registry)
     yield from _listings(registry)
     for family in FAMILIES:
-        yield _timing(registry, family)
+        yield registry.counts.timings.shown(family)
 
 
 def probe_metrics(registry: PodRegistry) -> Iterator[Metric]:
     """Probes of containers, and since when this process counts them."""
     text = "Start time of the process since unix epoch in seconds."
     yield _gauge("process_start_time_seconds", text, clock.process_start_s())
-    yield _timing(registry, PROBE)
+    yield registry.counts.timings.shown(PROBE)
     yield _counters(
         "prober_probe",
         _BETA + "Probes of containers, by their result.",
@@ -118,16 +112,6 @@ def _listings(registry: PodRegistry) -> Iterator[Metric]:
         (),
         [((), counts.discarded_events)],
     )
-
-
-def _timing(registry: PodRegistry, family: Family) -> Metric:
-    shown = HistogramMetricFamily(family.name, _ALPHA + family.text, labels=family.labels)
-    for values, held in sorted(registry.counts.timings.of(family).items()):
-        bounds = [*(f"{bound:g}" for bound in family.buckets_s), "+Inf"]
-        sums = itertools.accumulate(held.counts)
-        buckets = list(zip(bounds, map(float, sums), strict=True))
-        shown.add_metric(list(values), buckets, held.total_s)
-    return shown
 
 
 def _starts(registry: PodRegistry) -> Iterator[Metric]:

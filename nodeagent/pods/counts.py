@@ -1,15 +1,18 @@
 """What happened to pods since the agent began, counted for its metrics page.
 
-How long the work on pods took, in the buckets of the reference agent's metrics; no I/O.
+How long the work on pods took, in the buckets of the reference agent's metrics.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from prometheus_client import Histogram
+from prometheus_client.core import HistogramMetricFamily, Metric
+
+from orch.component.diagnostics import metrics
 
 _DEFAULT_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _STARTS_S = (
@@ -41,6 +44,10 @@ class Family:
     text: str
     labels: tuple[str, ...] = ()
     buckets_s: tuple[float, ...] = _DEFAULT_S
+
+    @property
+    def help(self) -> str:
+        return f"[ALPHA] {self.text}"
 
 
 POD_START = Family(
@@ -104,31 +111,29 @@ FAMILIES = (
 
 
 @dataclass(slots=True)
-class Histogram:
-    """`counts` has one entry per bucket and one for what is longer; not cumulative."""
-
-    counts: list[int]
-    total_s: float = 0.0
-
-
-@dataclass(slots=True)
 class Timings:
     """Observed durations, by family and the values of its labels."""
 
-    _held: dict[Family, dict[tuple[str, ...], Histogram]] = field(default_factory=dict)
+    _held: dict[Family, Histogram] = field(default_factory=dict)
 
     def observe(self, family: Family, duration_s: float, *labels: str) -> None:
-        held = self._held.setdefault(family, {})
-        histogram = held.setdefault(labels, Histogram([0] * (len(family.buckets_s) + 1)))
-        histogram.counts[bisect.bisect_left(family.buckets_s, duration_s)] += 1
-        histogram.total_s += duration_s
+        held = self._held.get(family)
+        if held is None:
+            held = self._held[family] = Histogram(
+                family.name, family.help, family.labels, registry=None, buckets=family.buckets_s
+            )
+        (held.labels(*labels) if labels else held).observe(duration_s)
 
-    def of(self, family: Family) -> Mapping[tuple[str, ...], Histogram]:
-        """Values of the labels → histogram."""
-        return self._held.get(family, {})
+    def shown(self, family: Family) -> Metric:
+        """For the page; without series before the first observation."""
+        held = self._held.get(family)
+        if held is None:
+            return HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        return metrics.computed(held)
 
     def forget(self, family: Family, *labels: str) -> None:
-        self._held.get(family, {}).pop(labels, None)
+        if family in self._held:
+            self._held[family].remove(*labels)
 
 
 def size_class(size_bytes: int) -> str:

@@ -1,4 +1,4 @@
-"""The container runtime over CRI v1 gRPC on a unix socket; the only module that imports grpc.
+"""The container runtime over CRI v1 gRPC on a unix socket.
 
 Owns the channel, the deadline of every call and the translation of failed ones. What the messages
 mean is in `cri_requests`, `cri_answers` and `cri_usage`, what an error means in `cri_errors`.
@@ -12,14 +12,11 @@ import asyncio
 import contextlib
 import functools
 import math
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
-
-import grpc
 
 from nodeagent.runtime import cri_answers, cri_requests, cri_usage
 from nodeagent.runtime import cri_pb2 as pb
-from nodeagent.runtime import cri_pb2_grpc as rpc
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -40,17 +37,14 @@ from nodeagent.runtime.base import (
     SandboxUsage,
 )
 from nodeagent.runtime.endpoint import socket_path
+from orch.component.grpc_channel import CLOSED, CallFailed, Channel, Observe, observed
 
 READ_TIMEOUT_S = 10.0  # lists, states, statistics: answered from the runtime's memory
 PULL_TIMEOUT_S = 3600.0  # an image may be large; the runtime itself gives up when nothing moves
 
-# Told of every call when it has ended: the CRI method, seconds, whether it failed.
-Observe = Callable[[str, float, bool], None]
-
 _SANDBOX_TIMEOUT_FACTOR = 2  # a sandbox waits for the network plugins too
 _CHANNEL_OPTIONS = (
     ("grpc.default_authority", "localhost"),
-    ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -63,19 +57,17 @@ _CHANNEL_OPTIONS = (
 class CriRuntime:
     """A `ContainerRuntime` at `endpoint`: `unix:///path/to.sock`, or the path alone.
 
-    `timeout_s` is the deadline of calls that change something. ValueError: not a unix socket.
+    `timeout_s` is the deadline of calls that change something; `observe` is told of every call when
+    it has ended. ValueError: not a unix socket.
     """
 
     def __init__(
         self, endpoint: str, *, timeout_s: float = 120.0, observe: Observe = lambda *_: None
     ) -> None:
         self.endpoint = endpoint
-        self._target = f"unix:{socket_path(endpoint)}"
+        self._channel = Channel(f"unix:{socket_path(endpoint)}", _stubs, options=_CHANNEL_OPTIONS)
         self._timeout_s = timeout_s
         self._observe = observe
-        self._channel: Any = None
-        self._stubs: tuple[Any, ...] = ()
-        self._closed = False
         self._sandboxes = cri_answers.Rows(cri_answers.sandbox)
         self._containers = cri_answers.Rows(cri_answers.container)
 
@@ -190,14 +182,14 @@ class CriRuntime:
 
     async def events(self) -> AsyncGenerator[ContainerEvent, None]:
         """Without a deadline; a connection that breaks ends it with RuntimeUnavailable."""
-        call = self._method("GetContainerEvents")(pb.GetEventsRequest())
-        try:
-            with self._explaining("GetContainerEvents"):
+        with self._explaining("GetContainerEvents"):
+            call = self._channel.method("GetContainerEvents")(pb.GetEventsRequest())
+            try:
                 async for answer in call:
                     if event := cri_answers.container_event(answer):
                         yield event
-        finally:
-            call.cancel()
+            finally:
+                call.cancel()
 
     # ---- images
 
@@ -226,10 +218,7 @@ class CriRuntime:
 
     async def close(self) -> None:
         """Drop the connection for good; calls under way end with RuntimeUnavailable."""
-        self._closed = True
-        channel, self._channel, self._stubs = self._channel, None, ()
-        if channel is not None:
-            await channel.close()  # grpc's own thread ends with the last channel
+        await self._channel.close()
 
     async def _read(self, operation: str, request: Any) -> Any:
         return await self._call(operation, request, READ_TIMEOUT_S)
@@ -238,42 +227,30 @@ class CriRuntime:
         return await self._call(operation, request, self._timeout_s)
 
     async def _call(self, operation: str, request: Any, timeout_s: float) -> Any:
-        clock = asyncio.get_running_loop().time
-        began_s, failed = clock(), True
-        try:
-            with self._explaining(operation, due_s=began_s + timeout_s):
-                answer = await self._method(operation)(request, timeout=timeout_s)
-            failed = False
-        finally:
-            self._observe(operation, clock() - began_s, failed)
-        return answer
+        due_s = asyncio.get_running_loop().time() + timeout_s
+        with observed(self._observe, operation), self._explaining(operation, due_s=due_s):
+            return await self._channel.call(operation, request, timeout_s)
 
     @contextlib.contextmanager
     def _explaining(self, operation: str, *, due_s: float = math.inf) -> Iterator[None]:
-        """Turn what gRPC raises into the agent's errors; `due_s` is the deadline in loop time."""
+        """Turn failed calls into the agent's errors; `due_s` is the deadline in loop time."""
         try:
-            yield
-        except grpc.aio.AioRpcError as error:
-            code, details = error.code().name, error.details() or ""
+            with self._channel.failures():
+                yield
+        except CallFailed as failure:
+            if failure.code == CLOSED:
+                text = f"the connection to {self.endpoint} was closed"
+                raise RuntimeUnavailable(operation, text) from failure
             overdue = asyncio.get_running_loop().time() >= due_s
-            raise cri_answers.from_status(operation, code, details, overdue=overdue) from error
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._closed and not (task and task.cancelling()):
-                raise self._gone(operation) from None  # close() ended the call, not the caller
-            raise
+            raise cri_answers.from_status(
+                operation, failure.code, failure.details, overdue=overdue
+            ) from failure
 
-    def _method(self, operation: str) -> Any:
-        if self._closed:
-            raise self._gone(operation)
-        if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self._target, options=_CHANNEL_OPTIONS)
-            stubs = (rpc.RuntimeServiceStub, rpc.ImageServiceStub, _ContainerdTasks)
-            self._stubs = tuple(stub(self._channel) for stub in stubs)
-        return next(getattr(stub, operation) for stub in self._stubs if hasattr(stub, operation))
 
-    def _gone(self, operation: str) -> RuntimeUnavailable:
-        return RuntimeUnavailable(operation, f"the connection to {self.endpoint} was closed")
+def _stubs(channel: Any) -> tuple[Any, ...]:
+    from nodeagent.runtime import cri_pb2_grpc as rpc  # loads grpc
+
+    return rpc.RuntimeServiceStub(channel), rpc.ImageServiceStub(channel), _ContainerdTasks(channel)
 
 
 class _ContainerdTasks:

@@ -17,9 +17,17 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-@pytest.mark.parametrize("proto", ["nodeagent/runtime/cri", "orch/server/storage/etcd"])
-@pytest.mark.parametrize("kind", ["_pb2.py", "_pb2_grpc.py"])
-def test_generating_again_gives_the_committed_stub(generated: Path, proto: str, kind: str) -> None:
-    path = f"{proto}{kind}"
-
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nodeagent/pods/prober/grpc_health_pb2.py",
+        "nodeagent/pods/prober/grpc_health_pb2_grpc.py",
+        "nodeagent/runtime/cri_pb2.py",
+        "nodeagent/runtime/cri_pb2_grpc.py",
+        "orch/server/request/kinds_pb2.py",
+        "orch/server/storage/etcd_pb2.py",
+        "orch/server/storage/etcd_pb2_grpc.py",
+    ],
+)
+def test_generating_again_gives_the_committed_stub(generated: Path, path: str) -> None:
     assert (generated / path).read_text() == (ROOT / path).read_text()

@@ -196,6 +196,21 @@ class Registry:
         return made
 
 
+def computed(metric: Counter | Histogram) -> Metric:
+    """The family of a metric without a registry, for a collector to yield.
+
+    Its series are in the order of their labels, and the bounds of buckets as the reference writes
+    them: `le="1"` where the library has `le="1.0"`.
+    """
+    (family,) = metric.collect()
+    family.samples.sort(key=lambda sample: [v for k, v in sample.labels.items() if k != "le"])
+    for sample in family.samples:
+        bound = sample.labels.get("le", "+Inf")
+        if bound != "+Inf":
+            sample.labels["le"] = f"{float(bound):g}"
+    return family
+
+
 class _Record(Collector):
     """What became of the metrics of one page, as metrics."""
 

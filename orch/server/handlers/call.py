@@ -16,7 +16,7 @@ from orch.server.objects.document import Document
 from orch.server.objects.metadata import drop_double_owners
 from orch.server.objects.modify import Change
 from orch.server.objects.selection import Selection, parse_selection
-from orch.server.request import bodies, fields
+from orch.server.request import bodies, fields, protobuf
 from orch.server.request.attributes import RequestInfo
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import Cause, bad_request, invalid
@@ -62,7 +62,7 @@ async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Documen
     body = await httpd.read_body(call.request)
     document = _decoded(call, body)
     warnings = drop_double_owners(document)
-    if wanted.field_validation == "Ignore" or body.startswith(bodies.MAGIC):
+    if wanted.field_validation == "Ignore" or body.startswith(protobuf.MAGIC):
         return document, warnings
     resource = call.strategy.resource
     problems = fields.unknown_fields(resource.kind, document)

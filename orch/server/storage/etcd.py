@@ -1,21 +1,19 @@
-"""etcd v3 over gRPC: the few calls that storage makes. The only module here that imports grpc.
+"""etcd v3 over gRPC: the few calls that storage makes.
 
 Keys and values are bytes as etcd has them; what they mean is `etcdstorage`'s business. Every call
-has a deadline, and what gRPC raises becomes a StorageFailed that names the server.
+has a deadline, and one that fails becomes a StorageFailed that names the server.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
-import grpc
-
+from orch.component.grpc_channel import CLOSED, CallFailed, Channel, Observe, observed, settled
 from orch.server.storage import etcd_pb2 as pb
 from orch.server.storage import etcd_pb2_grpc as rpc
 from orch.server.storage.base import (
@@ -28,11 +26,8 @@ from orch.server.storage.base import (
 
 CALL_TIMEOUT_S = 5.0
 _ALL_KEYS = b"\0"  # as key and as end of a range: everything
-_QUIET_TIMEOUT_S = 0.5
 _UNLIMITED = -1
 _NOT_SENT = "failed to connect to all addresses"
-
-Observe = Callable[[str, float, bool], None]  # operation, seconds, failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +82,23 @@ class EtcdClient:
         self._access = access
         self._timeout_s = timeout_s
         self._observe = observe
-        self._channels: list[_Channel] = []
+        self._channels: list[tuple[str, Channel]] = []  # with the server's address
         self._chosen = 0
 
     def open(self) -> None:
         """On the event loop that will make the calls; StorageFailed for unusable TLS files."""
-        credentials = _credentials(self._access)
+        tls, options = _tls(self._access), _options(self._access.keepalive_s)
         self._channels = [
-            _Channel(server, credentials, self._access.keepalive_s)
+            (server, Channel(urlsplit(server).netloc, _stubs, options=options, tls=tls))
             for server in self._access.servers
         ]
 
     async def close(self) -> None:
         """Calls under way fail."""
         channels, self._channels = self._channels, []
-        for channel in channels:
+        for _, channel in channels:
             await channel.close()
-        await _grpc_is_quiet()
+        await settled()
 
     async def size_bytes(self) -> int:
         """Of the chosen server's database."""
@@ -163,12 +158,12 @@ class EtcdClient:
         Compacted, StorageFailed. All keys and not only storage's own are watched, because then
         each revision that etcd gives shows up here, and how far the watch has come is known.
         """
-        channel = self._channel()
+        server, channel = self._chosen_channel()
         create = pb.WatchCreateRequest(
             key=_ALL_KEYS, range_end=_ALL_KEYS, start_revision=from_revision
         )
-        with self._explaining(channel, written=False):
-            call = channel.watch.Watch()
+        with self._explaining(server, written=False), channel.failures():
+            call = channel.method("Watch")()
             try:
                 await call.write(pb.WatchRequest(create_request=create))
                 async for answer in call:
@@ -177,7 +172,7 @@ class EtcdClient:
                     yield [_event(event) for event in answer.events], int(answer.header.revision)
             finally:
                 call.cancel()
-        raise StorageUnavailable(f"etcd at {channel.server} ended the watch")
+        raise StorageUnavailable(f"etcd at {server} ended the watch")
 
     async def _read(self, operation: str, request: Any) -> Any:
         """From the first server that can be reached."""
@@ -187,67 +182,35 @@ class EtcdClient:
         return await self._call(operation, "Range", request)
 
     async def _call(self, operation: str, method: str, request: Any) -> Any:
-        channel = self._channel()
-        clock = asyncio.get_running_loop().time
-        began_s, failed = clock(), True
-        try:
-            with self._explaining(channel, written=operation in ("create", "update", "delete")):
-                answer = await channel.methods[method](request, timeout=self._timeout_s)
-            failed = False
-        finally:
-            self._observe(operation, clock() - began_s, failed)
-        return answer
+        server, channel = self._chosen_channel()
+        written = operation in ("create", "update", "delete")
+        with observed(self._observe, operation), self._explaining(server, written=written):
+            return await channel.call(method, request, self._timeout_s)
 
-    def _channel(self) -> _Channel:
+    def _chosen_channel(self) -> tuple[str, Channel]:
         if not self._channels:
             raise StorageFailed("storage is not open")
         return self._channels[self._chosen % len(self._channels)]
 
     @contextlib.contextmanager
-    def _explaining(self, channel: _Channel, *, written: bool) -> Iterator[None]:
+    def _explaining(self, server: str, *, written: bool) -> Iterator[None]:
         try:
             yield
-        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
-            failure = _failure(channel.server, error, written=written)
+        except CallFailed as failed:
+            if failed.code == CLOSED and not self._channels:
+                raise StorageFailed("storage was closed") from failed
+            failure = _failure(server, failed, written=written)
             if isinstance(failure, StorageUnavailable | OutcomeUnknown):
                 self._chosen += 1
-            raise failure from error
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._channels and not (task and task.cancelling()):
-                raise StorageFailed("storage was closed") from None
-            raise
+            raise failure from failed
 
 
-class _Method(Protocol):
-    async def __call__(self, request: Any, *, timeout: float) -> Any: ...
-
-
-class _Channel:
-    """One server's connection and what can be called on it."""
-
-    def __init__(self, server: str, credentials: Any, keepalive_s: float) -> None:
-        self.server = server
-        target = urlsplit(server).netloc
-        options = _options(keepalive_s)
-        if credentials is None:
-            self._channel = grpc.aio.insecure_channel(target, options=options)
-        else:
-            self._channel = grpc.aio.secure_channel(target, credentials, options=options)
-        kv = rpc.KVStub(self._channel)
-        maintenance = rpc.MaintenanceStub(self._channel)
-        self.watch = rpc.WatchStub(self._channel)
-        self.methods: dict[str, _Method] = {
-            "Range": kv.Range, "Txn": kv.Txn, "Compact": kv.Compact, "Status": maintenance.Status,
-        }  # fmt: skip
-
-    async def close(self) -> None:
-        await self._channel.close()
+def _stubs(channel: Any) -> tuple[Any, ...]:
+    return rpc.KVStub(channel), rpc.WatchStub(channel), rpc.MaintenanceStub(channel)
 
 
 def _options(keepalive_s: float) -> list[tuple[str, int]]:
     return [
-        ("grpc.enable_http_proxy", 0),
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.min_reconnect_backoff_ms", 1000),  # also how long one connecting may take
         ("grpc.max_reconnect_backoff_ms", 2000),
@@ -261,44 +224,34 @@ def _options(keepalive_s: float) -> list[tuple[str, int]]:
     ]
 
 
-def _credentials(access: EtcdAccess) -> Any:
+def _tls(access: EtcdAccess) -> list[bytes | None] | None:
     """None for http."""
     if not access.servers[0].startswith("https:"):
         return None
     files = (access.ca_file, access.key_file, access.cert_file)
     try:
-        ca, key, chain = (None if file is None else file.read_bytes() for file in files)
+        return [None if file is None else file.read_bytes() for file in files]
     except OSError as error:
         raise StorageFailed(f"cannot read {error.filename} for etcd: {error.strerror}") from error
-    return grpc.ssl_channel_credentials(ca, key, chain)
 
 
-def _failure(server: str, error: Exception, *, written: bool) -> StorageFailed | Compacted:
-    """The storage's word for what gRPC reports; `written`: the call may have changed something."""
-    if not isinstance(error, grpc.aio.AioRpcError):
+def _failure(server: str, failed: CallFailed, *, written: bool) -> StorageFailed | Compacted:
+    """The storage's word for a failed call; `written`: it may have changed something."""
+    code, details = failed.code, failed.details
+    if code == CLOSED:
         return StorageUnavailable(f"etcd at {server}: the connection was closed")
-    code, details = error.code(), error.details() or ""
-    if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in details:
+    if code == "OUT_OF_RANGE" and "compacted" in details:
         return Compacted(0, 0)
-    if code is grpc.StatusCode.INVALID_ARGUMENT and "too large" in details:
+    if code == "INVALID_ARGUMENT" and "too large" in details:
         return ObjectTooLarge("etcd takes no object of this size (--max-request-bytes of etcd)")
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+    if code == "DEADLINE_EXCEEDED":
         kind = OutcomeUnknown if written else StorageUnavailable
         return kind(f"etcd at {server} did not answer in time")
-    if code is grpc.StatusCode.UNAVAILABLE:
+    if code == "UNAVAILABLE":
         sent = written and _NOT_SENT not in details
         kind = OutcomeUnknown if sent else StorageUnavailable
         return kind(f"etcd at {server} cannot be reached: {details}")
-    return StorageFailed(f"etcd at {server}: {details or code.name}")
-
-
-async def _grpc_is_quiet() -> None:
-    """Until gRPC's own tasks have seen the end of their calls; a moment at most."""
-    deadline_s = asyncio.get_running_loop().time() + _QUIET_TIMEOUT_S
-    while any("_AioCall" in repr(task) for task in asyncio.all_tasks()):
-        if asyncio.get_running_loop().time() > deadline_s:
-            return
-        await asyncio.sleep(0.001)
+    return StorageFailed(f"etcd at {server}: {details or code}")
 
 
 def _canceled(answer: Any, from_revision: int) -> Compacted | StorageUnavailable:

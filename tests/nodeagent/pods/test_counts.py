@@ -12,16 +12,32 @@ from nodeagent.pods.counts import Timings
 from orch.wire.times import format_time
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import EPOCH, FakeSource, PodWorld
+from tests.fakes.timings import observed
 
 
-def test_a_duration_counts_in_the_first_bucket_that_holds_it() -> None:
+def test_a_duration_counts_in_every_bucket_that_holds_it() -> None:
     held = Timings()
     for duration_s in (0.004, 0.005, 0.006, 100):
         held.observe(counts.RELIST, duration_s)
-    [histogram] = held.of(counts.RELIST).values()
-    assert histogram.counts == [2, 1, *[0] * 9, 1]
-    assert histogram.total_s == pytest.approx(100.015)
-    assert held.of(counts.WORKER) == {}
+    buckets = [sample for sample in held.shown(counts.RELIST).samples if "le" in sample.labels]
+    assert [(one.labels["le"], one.value) for one in buckets] == [
+        ("0.005", 2), ("0.01", 3), ("0.025", 3), ("0.05", 3), ("0.1", 3), ("0.25", 3), ("0.5", 3),
+        ("1", 3), ("2.5", 3), ("5", 3), ("10", 3), ("+Inf", 4),
+    ]  # fmt: skip
+    assert observed(held, counts.RELIST)[()].total_s == pytest.approx(100.015)
+    assert observed(held, counts.WORKER) == {}
+
+
+def test_series_are_shown_in_the_order_of_their_labels_until_they_are_forgotten() -> None:
+    held = Timings()
+    for operation in ("update", "create", "destroy"):
+        held.observe(counts.CGROUPS, 1, operation)
+    held.forget(counts.CGROUPS, "destroy")
+    held.forget(counts.WORKER, "sync")
+    assert list(observed(held, counts.CGROUPS)) == [("create",), ("update",)]
+    held.forget(counts.CGROUPS, "create")
+    held.forget(counts.CGROUPS, "update")
+    assert observed(held, counts.CGROUPS) == {}
 
 
 SIZES = [(0, "0-10MB"), (10_000_000, "0-10MB"), (10_000_001, "10MB-100MB"), (10**12, "GT100GB")]
@@ -42,16 +58,16 @@ async def test_a_start_is_timed_with_and_without_its_pulls(world: PodWorld) -> N
     hold.release()
     await world.until(lambda: world.status().status.phase == "Running")
     held = world.registry.counts.timings
-    whole, own = (held.of(one)[()] for one in (counts.POD_START_TOTAL, counts.POD_START_SLI))
-    assert (sum(whole.counts), sum(own.counts)) == (1, 1)
+    whole, own = (observed(held, one)[()] for one in (counts.POD_START_TOTAL, counts.POD_START_SLI))
+    assert (whole.count, own.count) == (1, 1)
     assert whole.total_s - own.total_s == pytest.approx(7, abs=0.1)
-    [(_, pull)] = held.of(counts.IMAGE_PULL).items()
+    [(_, pull)] = observed(held, counts.IMAGE_PULL).items()
     assert pull.total_s == pytest.approx(7, abs=0.1)
-    assert ("sync",) in held.of(counts.WORKER)
-    assert sum(held.of(counts.RELIST)[()].counts) > 0
+    assert ("sync",) in observed(held, counts.WORKER)
+    assert observed(held, counts.RELIST)[()].count > 0
     world.source.set()
     await world.until(lambda: not world.traces())
-    assert ("terminate",) in held.of(counts.WORKER)
+    assert ("terminate",) in observed(held, counts.WORKER)
 
 
 @pytest.mark.looptime
@@ -68,7 +84,7 @@ async def test_a_start_counts_from_the_pods_creation_and_without_its_init_contai
     await world.until(lambda: world.status().status.phase == "Running")
     held = world.registry.counts.timings
     seen_s, total_s, own_s = (
-        held.of(one)[()].total_s
+        observed(held, one)[()].total_s
         for one in (counts.POD_START, counts.POD_START_TOTAL, counts.POD_START_SLI)
     )
     assert total_s - seen_s == pytest.approx(20, abs=0.2)
@@ -83,8 +99,8 @@ async def test_work_on_a_pod_that_waits_for_the_runtime_begins_late(world: PodWo
     await asyncio.sleep(3)
     hold.release()
     await world.until(lambda: world.status().status.phase == "Running")
-    begun = world.registry.counts.timings.of(counts.WORKER_START)[()]
-    assert sum(begun.counts) == 1
+    begun = observed(world.registry.counts.timings, counts.WORKER_START)[()]
+    assert begun.count == 1
     assert begun.total_s == pytest.approx(3, abs=0.2)
 
 
@@ -97,7 +113,7 @@ async def test_a_pod_found_running_was_not_started_here(world: PodWorld) -> None
     await heir.start(pod())
     await heir.until(lambda: heir.status().status.phase == "Running")
     await asyncio.sleep(5)
-    assert heir.registry.counts.timings.of(counts.POD_START) == {}
+    assert observed(heir.registry.counts.timings, counts.POD_START) == {}
 
 
 @pytest.mark.looptime

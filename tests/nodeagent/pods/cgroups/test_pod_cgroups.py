@@ -10,6 +10,7 @@ from nodeagent.pods import counts
 from nodeagent.pods.cgroups.pod_cgroups import CgroupError, PodCgroups
 from nodeagent.pods.counts import Timings
 from tests.fakes.pods import UID, container_data, pod
+from tests.fakes.timings import observed
 
 LIMITED = pod(container_data("app", resources={"limits": {"cpu": "1", "memory": "64Mi"}}))
 
@@ -45,8 +46,8 @@ async def test_every_hierarchy_gets_the_pods_cgroup_and_loses_it(tmp_path: Path)
     await cgroups.balance([LIMITED])
     await cgroups.remove_parent()
     assert not list(tmp_path.glob("*/orchpods"))
-    took = times.of(counts.CGROUPS)
-    assert {operation: sum(held.counts) for (operation,), held in took.items()} == {
+    took = observed(times, counts.CGROUPS)
+    assert {operation: held.count for (operation,), held in took.items()} == {
         "create": 1,
         "destroy": 2,
         "update": 1,

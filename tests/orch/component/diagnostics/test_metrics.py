@@ -1,9 +1,11 @@
 from collections.abc import Iterable
 
 import pytest
+from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from orch.component.diagnostics import metrics
 from orch.component.diagnostics.metrics import Registry
 from orch.component.flags.stability import Release, read_policy
 
@@ -172,3 +174,14 @@ def test_computed_series_that_become_one_are_added_up() -> None:
     text = page(registry)
     assert 'x_requests_total{user="a"} 1.0' in text
     assert 'x_requests_total{user="unexpected"} 5.0' in text
+
+
+def test_a_computed_family_has_its_series_in_order_and_its_bounds_in_short() -> None:
+    histogram = Histogram("x_seconds", "X.", ("k",), registry=None, buckets=(0.1953125, 1, 5000))
+    histogram.labels("b").observe(2)
+    histogram.labels("a").observe(1)
+    family = metrics.computed(histogram)
+    assert [tuple(sample.labels.values()) for sample in family.samples] == [
+        *(("a", bound) for bound in ("0.195312", "1", "5000", "+Inf")), ("a",), ("a",),
+        *(("b", bound) for bound in ("0.195312", "1", "5000", "+Inf")), ("b",), ("b",),
+    ]  # fmt: skip

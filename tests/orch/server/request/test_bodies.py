@@ -4,7 +4,7 @@ import pytest
 
 from orch.server.request.bodies import decode_object, drop_nulls
 from orch.wire.errors import ApiError
-from tests.orch.server.request.test_bodies_protobuf import envelope, field
+from tests.orch.server.request.test_protobuf import envelope, field
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ from typing import Any
 
 import orjson
 import pytest
+from google.protobuf.descriptor import Descriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.server.request import bodies
+from orch.server.request import kinds_pb2, protobuf
 from orch.wire.errors import ApiError
 
 
@@ -31,7 +32,7 @@ def field(number: int, value: int | bytes | str) -> bytes:
 
 def envelope(api_version: str, kind: str, message: bytes) -> bytes:
     type_meta = field(1, api_version) + field(2, kind)
-    return bodies.MAGIC + field(1, type_meta) + field(2, message) + field(3, "") + field(4, "")
+    return protobuf.MAGIC + field(1, type_meta) + field(2, message) + field(3, "") + field(4, "")
 
 
 def entry(key: str, value: str) -> bytes:
@@ -231,7 +232,7 @@ META = (
     ],
 )
 def test_known_kinds_become_json_data(body: bytes, document: dict[str, Any]) -> None:
-    assert bodies.decode(body) == document
+    assert protobuf.decode(body) == document
 
 
 def test_fields_that_are_not_known_are_skipped_whatever_their_type() -> None:
@@ -240,7 +241,7 @@ def test_fields_that_are_not_known_are_skipped_whatever_their_type() -> None:
         + varint(93 << 3 | 5) + bytes(4)
     )  # fmt: skip
     body = envelope("v1", "Namespace", unknown + field(1, field(1, "x")) + unknown)
-    assert bodies.decode(body)["metadata"] == {"name": "x"}
+    assert protobuf.decode(body)["metadata"] == {"name": "x"}
 
 
 @pytest.mark.parametrize(
@@ -256,23 +257,49 @@ def test_fields_that_are_not_known_are_skipped_whatever_their_type() -> None:
         envelope("v1", "Namespace", field(1, field(1, b"\xff\xfe"))),
         envelope("v1", "Namespace", field(1, field(8, field(1, 2**62)))),
         envelope("v1", "Namespace", varint(1 << 3 | 4)),
+        envelope("v1", "Namespace", varint(1 << 3 | 1) + bytes(8)),
+        envelope("v1", "Namespace", field(1, field(7, b"7"))),
     ],
 )
 def test_what_is_malformed_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(ApiError) as caught:
-        bodies.decode(body)
+        protobuf.decode(body)
     assert caught.value.code == 400
 
 
-def test_kinds_without_a_table_are_asked_for_as_json() -> None:
+def test_an_object_of_more_fields_than_any_has_is_a_bad_request() -> None:
+    with pytest.raises(ApiError, match="more than 200000 fields") as caught:
+        protobuf.decode(envelope("v1", "Pod", field(2, field(2, b"") * 200_000)))
+    assert caught.value.code == 400
+
+
+@pytest.mark.parametrize("kind", protobuf.KINDS)
+def test_no_message_can_lie_in_itself(kind: str) -> None:
+    """So that nothing needs to bound how deep a body goes."""
+
+    def check(message: Descriptor, around: tuple[str, ...]) -> None:
+        assert message.full_name not in around
+        for one in message.fields:
+            if one.message_type is not None:
+                check(one.message_type, (*around, message.full_name))
+
+    check(kinds_pb2.DESCRIPTOR.message_types_by_name[kind], ())
+
+
+def test_a_map_is_written_in_the_order_of_its_keys() -> None:
+    data = b"".join(field(2, entry(key, "")) for key in ("c", "a", "b"))
+    assert list(protobuf.decode(envelope("v1", "ConfigMap", data))["data"]) == ["a", "b", "c"]
+
+
+def test_kinds_without_a_message_are_asked_for_as_json() -> None:
     with pytest.raises(ApiError) as caught:
-        bodies.decode(envelope("v1", "Endpoints", b""))
+        protobuf.decode(envelope("v1", "Endpoints", b""))
     assert caught.value.code == 415
     assert "application/json" in caught.value.message
 
 
 def fields() -> st.SearchStrategy[bytes]:
-    """Well-formed fields of every wire type under the numbers that tables use."""
+    """Well-formed fields of every wire type under the numbers that messages use."""
     numbers = st.integers(1, 17)
     scalars = st.builds(field, numbers, st.integers(0, 2**64 - 1) | st.binary(max_size=20))
     return st.recursive(
@@ -282,11 +309,11 @@ def fields() -> st.SearchStrategy[bytes]:
     )
 
 
-@given(st.sampled_from([*sorted(bodies.KINDS), "Pod"]), fields() | st.binary(max_size=200))
+@given(st.sampled_from(protobuf.KINDS), fields() | st.binary(max_size=200))
 def test_no_message_of_any_kind_leads_to_anything_but_an_answer(kind: str, data: bytes) -> None:
     """A number where bytes belong must not become that many of them."""
     try:
-        document = bodies.decode(envelope("v1", kind, data))
+        document = protobuf.decode(envelope("v1", kind, data))
     except ApiError as error:
         assert error.code in (400, 415)
     else:
@@ -296,8 +323,8 @@ def test_no_message_of_any_kind_leads_to_anything_but_an_answer(kind: str, data:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_lead_to_anything_but_an_answer(data: bytes) -> None:
-    for body in (bodies.MAGIC + data, envelope("v1", "Namespace", data)):
+    for body in (protobuf.MAGIC + data, envelope("v1", "Namespace", data)):
         try:
-            bodies.decode(body)
+            protobuf.decode(body)
         except ApiError as error:
             assert error.code in (400, 415)

@@ -1,0 +1,121 @@
+"""gRPC channels and what failed on them: the one module, beside generated stubs, that imports grpc.
+
+grpc takes 10 MB and is loaded when the first channel is made, so that a command or program without
+a channel does not load it. What a failure means is for the callers to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+CLOSED = "CLOSED"
+_QUIET_TIMEOUT_S = 0.5
+_NO_PROXY = ("grpc.enable_http_proxy", 0)
+
+Observe = Callable[[str, float, bool], None]  # operation, seconds, failed
+Options = Sequence[tuple[str, int | str]]
+
+
+class CallFailed(Exception):
+    """`code` is the name of the status code (`NOT_FOUND`), or CLOSED when this end closed the
+    channel; `details` is the server's sentence, maybe "".
+    """
+
+    def __init__(self, code: str, details: str) -> None:
+        super().__init__(f"{code}: {details}")
+        self.code = code
+        self.details = details
+
+
+class Channel:
+    """The connection to one server, made at the first call and by itself again when it broke.
+
+    `stubs` makes what can be called of grpc's own channel; `tls` are a CA, a key and a certificate
+    chain in PEM, each of them or None, and no TLS without it.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        stubs: Callable[[Any], Sequence[Any]],
+        *,
+        options: Options = (),
+        tls: Sequence[bytes | None] | None = None,
+    ) -> None:
+        import grpc
+
+        self._grpc = grpc
+        self._target = target
+        self._make_stubs = stubs
+        self._options = (_NO_PROXY, *options)
+        self._tls = tls
+        self._channel: Any = None
+        self._stubs: Sequence[Any] = ()
+        self._closed = False
+
+    async def call(self, name: str, request: Any, timeout_s: float) -> Any:
+        """The answer of the method `name`; CallFailed."""
+        with self.failures():
+            return await self.method(name)(request, timeout=timeout_s)
+
+    def method(self, name: str) -> Any:
+        """What the stubs have under that name, to be used within `failures`."""
+        if self._closed:
+            raise CallFailed(CLOSED, "")
+        if self._channel is None:
+            self._channel = self._connect()
+            self._stubs = self._make_stubs(self._channel)
+        return next(getattr(stub, name) for stub in self._stubs if hasattr(stub, name))
+
+    @contextlib.contextmanager
+    def failures(self) -> Iterator[None]:
+        """Turn what grpc raises into CallFailed."""
+        try:
+            yield
+        except self._grpc.aio.AioRpcError as error:
+            raise CallFailed(error.code().name, error.details() or "") from error
+        except (self._grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            raise CallFailed(CLOSED, str(error)) from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and not (task and task.cancelling()):
+                raise CallFailed(CLOSED, "") from None  # close() ended the call, not the caller
+            raise
+
+    async def close(self) -> None:
+        """For good; calls under way fail."""
+        self._closed = True
+        channel, self._channel, self._stubs = self._channel, None, ()
+        if channel is not None:
+            await channel.close()  # grpc's own thread ends with the last channel
+
+    def _connect(self) -> Any:
+        grpc = self._grpc
+        if self._tls is None:
+            return grpc.aio.insecure_channel(self._target, options=self._options)
+        credentials = grpc.ssl_channel_credentials(*self._tls)
+        return grpc.aio.secure_channel(self._target, credentials, options=self._options)
+
+
+@contextlib.contextmanager
+def observed(observe: Observe, operation: str) -> Iterator[None]:
+    """Tell how long what is done here took, and whether it failed."""
+    clock = asyncio.get_running_loop().time
+    began_s, failed = clock(), True
+    try:
+        yield
+        failed = False
+    finally:
+        observe(operation, clock() - began_s, failed)
+
+
+async def settled() -> None:
+    """Until grpc's own tasks have seen the end of closed channels' calls; a moment at most."""
+    deadline_s = asyncio.get_running_loop().time() + _QUIET_TIMEOUT_S
+    while any("_AioCall" in repr(task) for task in asyncio.all_tasks()):
+        if asyncio.get_running_loop().time() > deadline_s:
+            return
+        await asyncio.sleep(0.001)
