@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from nodeagent.psi import RESOURCES
 from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats.cgroup import layout
-from nodeagent.stats.cgroup.paths import Placement
+from nodeagent.stats.cgroup.paths import CgroupPaths
 from nodeagent.stats.cgroup.readers import CgroupReaders
 from nodeagent.stats.host.filesystems import Mounts
 from nodeagent.stats.node_reading import NodeReader
@@ -49,8 +49,8 @@ class Reader:
         )
         self._mounts = Mounts(wall_ns=sources.wall_ns)
         self._node = NodeReader(sources, self._cgroups, self._note_psi_state, self._mounts)
-        self._placement = Placement(self.layout)
-        self._pods = PodReader(sources, self._cgroups, self._placement, background, self._mounts)
+        self._paths = CgroupPaths(self.layout)
+        self._pods = PodReader(sources, self._cgroups, self._paths, background, self._mounts)
 
     def read(
         self, targets: Sequence[PodTarget], measured: Mapping[str, SandboxUsage] | None = None
@@ -97,7 +97,7 @@ class Reader:
     def _drop_unwanted(self, targets: Sequence[PodTarget]) -> None:
         parts = [part.cgroup for part in self._sources.system_parts()]
         try:
-            self._cgroups.retain(["", *parts, *self._placement.all(targets)])
+            self._cgroups.retain(["", *parts, *self._paths.all(targets)])
         except Exception:
             self._note_failure("placement", "finding the cgroups of the pods")
 

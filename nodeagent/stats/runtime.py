@@ -171,10 +171,10 @@ _MOST_SINGLY = 8  # a call of its own for each; beyond that the list of all cost
 
 @dataclass(frozen=True, slots=True)
 class RuntimeDisks:
-    """`image_fs` is None when unknown; `layers` maps a container's id to its writable layer."""
+    """`image_fs` is None when unknown; `writable_layers` has them by container id."""
 
     image_fs: FilesystemUsage | None = None
-    layers: Mapping[str, FsSample] = field(default_factory=dict)
+    writable_layers: Mapping[str, FsSample] = field(default_factory=dict)
 
 
 class RuntimeDiskLoop:
@@ -193,10 +193,12 @@ class RuntimeDiskLoop:
                 filesystems = await self._runtime.image_filesystems()
                 usage = await self._runtime.container_usage()
             except RuntimeCallError as error:
-                self._say_failure(error)
+                self._log_failure(error)
                 return
             self._failing = False
-            self.latest = RuntimeDisks(filesystems[0] if filesystems else None, _layers(usage))
+            self.latest = RuntimeDisks(
+                filesystems[0] if filesystems else None, _writable_layers(usage)
+            )
 
     async def step_new(self, ids: Sequence[str]) -> None:
         """Ask for the layers of these containers, and keep what is known of the others."""
@@ -204,27 +206,29 @@ class RuntimeDiskLoop:
             try:
                 usage = await self._usage_of(ids)
             except RuntimeCallError as error:
-                self._say_failure(error)
+                self._log_failure(error)
                 return
-            layers = {**self.latest.layers, **_layers(usage)}
-            self.latest = replace(self.latest, layers=layers)
+            layers = {**self.latest.writable_layers, **_writable_layers(usage)}
+            self.latest = replace(self.latest, writable_layers=layers)
 
     async def _usage_of(self, ids: Sequence[str]) -> Sequence[ContainerUsage]:
         if len(ids) > _MOST_SINGLY:
             return await self._runtime.container_usage()
         return [one for each in ids for one in await self._runtime.container_usage(each)]
 
-    def _say_failure(self, error: RuntimeCallError) -> None:
+    def _log_failure(self, error: RuntimeCallError) -> None:
         if not self._failing:
             log.warning("the runtime does not tell its disk usage: %s", error)
         self._failing = True
 
 
-def _layers(usage: Sequence[ContainerUsage]) -> dict[str, FsSample]:
-    return {one.id: _layer(one) for one in usage if one.writable_layer_used_bytes is not None}
+def _writable_layers(usage: Sequence[ContainerUsage]) -> dict[str, FsSample]:
+    return {
+        one.id: _writable_layer(one) for one in usage if one.writable_layer_used_bytes is not None
+    }
 
 
-def _layer(usage: ContainerUsage) -> FsSample:
+def _writable_layer(usage: ContainerUsage) -> FsSample:
     return FsSample(
         usage.writable_layer_timestamp_ns or usage.cpu_timestamp_ns,
         used_bytes=usage.writable_layer_used_bytes,

@@ -75,7 +75,7 @@ class Sampler:
         self._bases: deque[Sample] = deque(maxlen=_KEPT_BASES)
         self._running: asyncio.Task[Sample] | None = None
         self._latest_begun_s = 0.0
-        self._hangs = False  # the reading under way, as was said
+        self._hangs = False  # the reading under way, already logged
         self._refreshing = asyncio.Lock()
 
     @property
@@ -178,8 +178,8 @@ class Sampler:
 _TRIES = 3  # a runtime gathers every ten seconds or so what layers use
 
 
-class Newcomers:
-    """`have_come` is asked after each reading of the loop; where they have, `step` is due."""
+class NewDisks:
+    """`is_due` is asked after each reading of the loop: whether there is something for `step`."""
 
     def __init__(self, sampler: Sampler, disks: RuntimeDiskLoop | None) -> None:
         self._sampler = sampler
@@ -188,7 +188,7 @@ class Newcomers:
         self._asked: dict[str, int] = {}  # of each container: how often for its layer
         self._unknown: list[str] = []  # containers whose layer is asked for again
 
-    def have_come(self) -> bool:
+    def is_due(self) -> bool:
         """Whether the latest reading shows what was not there, or a layer is still to be told."""
         return bool(self._unknown) or self._shown() != self._targets
 
@@ -211,7 +211,7 @@ class Newcomers:
         self._unknown = self._worth_asking(disks)
 
     def _worth_asking(self, disks: RuntimeDiskLoop) -> list[str]:
-        known = disks.latest.layers
+        known = disks.latest.writable_layers
         return [each for each, times in self._asked.items() if times < _TRIES and each not in known]
 
     def _shown(self) -> list[PodTarget]:

@@ -18,7 +18,7 @@ from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.endpoint import socket_path
 from nodeagent.stats.host.machine import HostFacts, cgroup_of, raise_open_files
 from nodeagent.stats.runtime import RuntimeDiskLoop, RuntimeDisks, RuntimePart, RuntimeStatsLoop
-from nodeagent.stats.sampler import Measured, Newcomers, Sampler
+from nodeagent.stats.sampler import Measured, NewDisks, Sampler
 from nodeagent.stats.samples import SystemPart
 from nodeagent.stats.sources import Sources
 from orch.component.diagnostics.health import CheckFailed
@@ -40,7 +40,7 @@ class Measuring:
     disks: RuntimeDiskLoop | None
     runtime_part: RuntimePart | None
     stats: RuntimeStatsLoop | None
-    newcomers: Newcomers
+    new_disks: NewDisks
 
 
 class SamplingCheck:
@@ -88,7 +88,7 @@ def build_measuring(
         raise SetupError(
             f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
         )
-    return Measuring(sampler, disks, part, stats, Newcomers(sampler, disks))
+    return Measuring(sampler, disks, part, stats, NewDisks(sampler, disks))
 
 
 def pods_cgroup(config: NodeAgentConfiguration) -> str:

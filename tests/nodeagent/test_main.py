@@ -339,7 +339,7 @@ async def test_what_a_reading_shows_for_the_first_time_is_measured_then_and_ther
 
     measuring = SimpleNamespace(
         sampler=SimpleNamespace(step_disks=nothing),
-        newcomers=SimpleNamespace(have_come=lambda: loop.time() - began_s == 20, step=measure),
+        new_disks=SimpleNamespace(is_due=lambda: loop.time() - began_s == 20, step=measure),
         disks=None,
         runtime_part=None,
         stats=None,
@@ -352,7 +352,7 @@ async def test_what_a_reading_shows_for_the_first_time_is_measured_then_and_ther
         NodeAgentConfiguration(),
     )
     began_s = loop.time()
-    running = [spawn(periodic[name].run(), name=name) for name in ("sampling", "newcomers")]
+    running = [spawn(periodic[name].run(), name=name) for name in ("sampling", "new disks")]
     await asyncio.sleep(45)
     await cancel(*running)
     assert measured_s == [0, 20]

@@ -116,7 +116,7 @@ class Mounts:
         self._wall_ns = wall_ns
         self._values: dict[str, FsSample | None] = {}
         self._lock = threading.Lock()
-        self._lacks_thread = False  # as was said
+        self._lacks_thread = False  # already logged
 
     def latest(self, path: str) -> FsSample | None:
         """The last value with the stamp of its question; None for what cannot be asked."""

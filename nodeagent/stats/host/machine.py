@@ -231,15 +231,15 @@ def read_hugepages(sys_root: str = "/sys") -> dict[int, int]:
     found = {}
     for folder in Path(sys_root, "kernel/mm/hugepages").glob("hugepages-*"):
         match = _FOLDER.fullmatch(folder.name)
-        pages = _pages(folder / "nr_hugepages")
+        pages = _page_count(folder)
         if match and pages is not None:
             size_bytes = int(match[1]) * 1024
             found[size_bytes] = pages * size_bytes
     return found
 
 
-def _pages(path: Path) -> int | None:
+def _page_count(folder: Path) -> int | None:
     try:
-        return int(path.read_text())
+        return int((folder / "nr_hugepages").read_text())
     except (OSError, ValueError):
         return None
