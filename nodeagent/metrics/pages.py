@@ -25,6 +25,7 @@ from nodeagent.stats.summary import build_summary
 from orch.component.http import negotiation
 from orch.component.http.sliced_response import Data, Sending
 from orch.component.process import loops
+from orch.component.process.once_log import OnceLog
 from orch.wire.errors import ApiError
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class StatsPages:
         self._shown: _Edition | None = None
         self._coming: _Edition | None = None  # made ahead at the moment
         self._renewal: asyncio.Task[None] | None = None
-        self._failing: dict[str, str] = {}  # page → why it shows nothing, already logged
+        self._outages = OnceLog(log, logging.ERROR)  # by page
 
     async def summary(
         self, *, only_cpu_and_memory: bool = False, accept_encoding: str = ""
@@ -156,17 +157,14 @@ class StatsPages:
             edition = await self._edition(max_age_s)
             body = await self._body(name, make, edition, content_type, encoding)
         except Exception as error:  # the page itself says that there is nothing to scrape
-            self._log_failure(name, error)
-            return Body(make(None, None, _at_once), content_type)
-        self._failing.pop(name, None)
-        return body
-
-    def _log_failure(self, name: str, error: Exception) -> None:
-        """Once per cause, for scrapers come every few seconds; with a trace if it is a defect."""
-        if self._failing.get(name) != str(error):
-            self._failing[name] = str(error)
+            # With a trace if it is a defect.
             defect = None if isinstance(error, NoSampleYetError) else error
-            log.error("the %s page shows no statistics: %s", name, error, exc_info=defect)
+            self._outages.failed(
+                "the %s page shows no statistics: %s", name, error, subject=name, error=defect
+            )
+            return Body(make(None, None, _at_once), content_type)
+        self._outages.recovered(subject=name)
+        return body
 
     async def _body(
         self, name: str, make: Make, edition: _Edition, content_type: str, accept_encoding: str

@@ -21,6 +21,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.process import files as process_files
 from orch.component.process.loops import cancel, spawn
+from orch.component.process.system import describe_process
 from tests.conftest import Pki
 
 PATIENCE_S = 60  # for a busy machine; an idle one needs a second
@@ -111,8 +112,8 @@ def test_one_agent_per_lock_file_and_the_lock_comes_first(place: Place) -> None:
     finally:
         os.close(held)
     assert line == (
-        f"nodeagent: error: another node agent (pid {os.getpid()}) holds the lock file "
-        f"{place.lock}; stop it, or give this one another --lock-file"
+        f"nodeagent: error: another node agent ({describe_process(os.getpid())}) holds the lock "
+        f"file {place.lock}; stop it, or give this one another --lock-file"
     )
     assert not place.root.exists()
 

@@ -219,7 +219,7 @@ async def _large(server: ApiServer, context: ssl.SSLContext, seconds: float, tab
     table.note("p50 of a renewal, ms", f"{together.ms(0.5):.1f}")
     table.row("a list of all nodes, s (median)", sorted(lists)[len(lists) // 2], at_most=0.3)
     table.note("the slowest of them, s", f"{max(lists):.2f}")
-    peak_mib = processes.status_kib(server.process.pid, "VmHWM") / 1024
+    peak_mib = processes.peak_mib(server.process.pid)
     table.row("resident memory (peak), MiB", peak_mib, at_most=300)
     table.note("cores the server used", f"{cpu:.2f}")
     for one in (*watches, *clients):

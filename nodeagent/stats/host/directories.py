@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from nodeagent.stats.samples import FsSample
 from orch.component.process import clock
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +181,7 @@ class DirectoryUsage:
         self._wall_ns = wall_ns
         self._monotonic_s = monotonic_s
         self._entries: dict[str, _Entry] = {}
-        self._late = False
+        self._lateness = OnceLog(log)
 
     def refresh(self, wanted: Mapping[str, bool]) -> None:
         """Walk the wanted directories (path → whether recursively) and forget all others."""
@@ -189,14 +190,13 @@ class DirectoryUsage:
             self.latest.pop(path, None)
         begun_s = self._monotonic_s()
         unreached = self._walk(sorted(wanted, key=self._age), wanted)
-        if unreached and not self._late:
-            log.warning(
+        if unreached:
+            self._lateness.failed(
                 "measuring all directories takes more than %g s: disk use is shown with an older"
-                " stamp, that of %s first",
-                self._refresh_budget_s,
-                unreached,
-            )
-        self._late = bool(unreached)
+                " stamp, that of %s first", self._refresh_budget_s, unreached, cause="late",
+            )  # fmt: skip
+        else:
+            self._lateness.recovered()
         self.duration_s = self._monotonic_s() - begun_s
 
     def refresh_new(self, wanted: Mapping[str, bool]) -> None:

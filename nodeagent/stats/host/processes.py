@@ -19,6 +19,7 @@ from typing import NamedTuple
 from nodeagent.stats.cgroup import values
 from nodeagent.stats.samples import CgroupSample, ProcessUse
 from orch.component.process import clock
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -54,20 +55,20 @@ class ProcessUsage:
         self._monotonic_s = monotonic_s
         self.latest: dict[str, ProcessUse] = {}
         self._ran_nsec: dict[str, int | None] = {}  # the cpu time before a value was read
-        self._late = False
+        self._lateness = OnceLog(log)
 
     def refresh(self, containers: Mapping[str, Container]) -> None:
         """Read all of them that ran since, by id, the longest unread first."""
         for gone in self.latest.keys() - containers.keys():
             del self.latest[gone], self._ran_nsec[gone]
         begun_s = self._monotonic_s()
-        late = not self._read(sorted(containers, key=self._age), containers)
-        if late and not self._late:
-            log.warning(
+        if self._read(sorted(containers, key=self._age), containers):
+            self._lateness.recovered()
+        else:
+            self._lateness.failed(
                 "counting all open files takes more than %g s: they are shown with an older stamp",
                 self._budget_s,
             )
-        self._late = late
         self.duration_s = self._monotonic_s() - begun_s
 
     def refresh_new(self, containers: Mapping[str, Container]) -> None:
