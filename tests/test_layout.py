@@ -48,10 +48,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/runtime/test_contract.py": ("nodeagent.runtime.base",),
     "nodeagent/stats/cgroup/test_readers.py": ("nodeagent.stats.cgroup.sample",),
     "nodeagent/stats/host/test_processes.py": ("nodeagent.stats.sources",),
-    "nodeagent/stats/test_sampler.py": (
-        "nodeagent.stats.node_reading",
-        "nodeagent.stats.reading",
-    ),
     "nodeagent/stats/test_summary.py": ("nodeagent.stats.summary_disks",),
     "orch/ctl/test_config_set.py": ("orch.ctl.config_file",),
     "orch/ctl/test_delete.py": ("orch.ctl.deletion",),

@@ -29,7 +29,7 @@ from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.worker.worker import PodWorker
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.samples import VolumeTarget
-from orch.component.process import clock, loops
+from orch.component.process import clock, loops, threads
 from tests.fakes import hosts
 from tests.fakes.podworld import PodWorld
 from tests.orch.server.harness import LEASES, NAMESPACES, Api, make_pki
@@ -83,9 +83,20 @@ class _Recorder:
         if event == "call" and self.walk is not None:
             self.walk.note(frame)
 
-    def install(self) -> None:
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Idle threads started before are not profiled: they are kept busy meanwhile."""
+        ended = threading.Event()
+        for _ in range(threading.active_count()):
+            threads.start(lambda: ended.wait(), lambda: None, name="unprofiled")
         threading.setprofile(self)
         sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+            ended.set()
 
     @contextmanager
     def walking(self, walk: Walk) -> Iterator[Walk]:
@@ -97,6 +108,7 @@ class _Recorder:
 
 
 _recorder = _Recorder()
+recording = _recorder.installed
 
 
 async def shortest(work: Callable[[], Awaitable[object]], *, until: CodeType | None = None) -> Walk:
@@ -213,9 +225,8 @@ def show(name: str, walk: Walk) -> None:
 
 
 def main(wanted: list[str]) -> None:
-    _recorder.install()
     for name in wanted or WALKS:
-        with tempfile.TemporaryDirectory(prefix="walk-") as directory:
+        with tempfile.TemporaryDirectory(prefix="walk-") as directory, recording():
             show(name, asyncio.run(WALKS[name](Path(directory))))
 
 

@@ -1,8 +1,9 @@
 """One reading of everything: the machine, its parts, every pod and container.
 
-Synchronous: the sampler runs it whole in one worker thread, one at a time. A part that cannot be
-read is None in the sample and counted in `errors`; a pod whose reading fails for a reason nobody
-foresaw is logged and left empty, and the others are read all the same.
+Synchronous: the sampler runs it whole in one worker thread, one reading at a time. A part that
+cannot be read is None in the sample and counted in `errors`; a pod whose reading fails for an
+unforeseen reason is logged and left empty, and the others are still read. Values that take long to
+measure (directories, mounts) come from earlier measurements; nothing here waits for them.
 """
 
 from __future__ import annotations
@@ -10,18 +11,33 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from nodeagent.psi import RESOURCES
+from nodeagent.psi import RESOURCES, Pressure
 from nodeagent.runtime.base import SandboxUsage
+from nodeagent.stats import runtime
 from nodeagent.stats.cgroup import layout
-from nodeagent.stats.cgroup.paths import CgroupPaths
+from nodeagent.stats.cgroup.layout import CgroupPaths
 from nodeagent.stats.cgroup.readers import CgroupReaders
+from nodeagent.stats.cgroup.values import UINT64_MAX
+from nodeagent.stats.host import filesystems, machine, network
 from nodeagent.stats.host.filesystems import Mounts
-from nodeagent.stats.node_reading import NodeReader
-from nodeagent.stats.pod_reading import PodReader
 from nodeagent.stats.runtime import RuntimeDisks
-from nodeagent.stats.samples import NodeSample, PodSample, PodTarget, Sample
+from nodeagent.stats.samples import (
+    OWN_KINDS,
+    CgroupSample,
+    ContainerSample,
+    ContainerTarget,
+    FsSample,
+    MemorySample,
+    NetworkSample,
+    NodeSample,
+    PodSample,
+    PodTarget,
+    Sample,
+    SystemSample,
+    VolumeSample,
+)
 from nodeagent.stats.sources import Background, Sources
 from orch.component.process.once_log import OnceLog
 
@@ -150,3 +166,209 @@ class Reader:
         else:
             hint = "boot with psi=1 to enable it" if state == "disabled" else "the file is missing"
             log.warning("%s pressure of %ss is %s: %s", resource, source, state, hint)
+
+
+NoteState = Callable[[str, str, str], None]
+
+
+class NodeReader:
+    """`note_psi` is told, per resource, whether the kernel offers the machine's pressure."""
+
+    def __init__(
+        self, sources: Sources, cgroups: CgroupReaders, note_psi: NoteState, mounts: Mounts
+    ) -> None:
+        self._sources = sources
+        self._cgroups = cgroups
+        self._mounts = mounts
+        self._note_psi = note_psi
+
+    def read(self, time_ns: int, disks: RuntimeDisks) -> NodeSample:
+        """The machine now; a part that cannot be read is None."""
+        sources = self._sources
+        meminfo = machine.read_meminfo(sources.proc_root)
+        image_fs = self._image_fs(disks)
+        devices = filesystems.parse_diskstats(machine.read_bytes(sources.proc_root, "diskstats"))
+        return NodeSample(
+            cgroup=self._root_cgroup(time_ns),
+            memory_bytes=meminfo.get("MemTotal", 0),
+            boot_time_ns=sources.boot_time_ns,
+            fs=self._mounts.latest(sources.node_path),
+            image_fs=image_fs,
+            container_fs=image_fs,
+            network=network.read_network(sources.proc_root, 1, time_ns),
+            rlimit=machine.read_rlimit(sources.proc_root, time_ns),
+            swap=machine.swap_of(meminfo, time_ns),
+            system=self._system(),
+            devices=devices,
+            fs_device=filesystems.device_of(sources.node_path, devices),
+        )
+
+    def _root_cgroup(self, time_ns: int) -> CgroupSample:
+        sample = self._cgroups.read("") or CgroupSample(time_ns)
+        pressures = [self._pressure(resource) for resource in RESOURCES]
+        return sample._replace(
+            memory=_root_memory(sample.memory, machine.read_oom_kills(self._sources.proc_root)),
+            cpu_pressure=pressures[0] or sample.cpu_pressure,
+            memory_pressure=pressures[1] or sample.memory_pressure,
+            io_pressure=pressures[2] or sample.io_pressure,
+        )
+
+    def _pressure(self, resource: str) -> Pressure | None:
+        pressure, state = machine.read_pressure(self._sources.proc_root, resource)
+        self._note_psi("node", resource, state)
+        return pressure
+
+    def _image_fs(self, disks: RuntimeDisks) -> FsSample | None:
+        """The file system of the images; `used` is what the runtime says of its images alone."""
+        usage = disks.image_fs
+        whole = usage and self._mounts.latest(usage.mountpoint)
+        if not usage or not whole:
+            return None
+        return whole._replace(
+            time_ns=usage.timestamp_ns, used_bytes=usage.used_bytes, inodes_used=usage.inodes_used
+        )
+
+    def _system(self) -> tuple[SystemSample, ...]:
+        parts = []
+        for part in self._sources.system_parts():
+            sample = self._cgroups.read(part.cgroup)
+            if sample is not None:
+                parts.append(SystemSample(part.name, part.started_at_ns, sample))
+        return tuple(parts)
+
+
+def _root_memory(memory: MemorySample | None, oom_kills: int | None) -> MemorySample | None:
+    """v2's root cgroup has no memory.current: what is anonymous or cached is in use.
+
+    v1's counts the kills of its own tasks alone, v2's none.
+    """
+    if memory is None:
+        return None
+    memory = memory._replace(oom_kills=oom_kills)
+    if memory.usage_bytes is not None:
+        return memory
+    if memory.rss_bytes is None or memory.cache_bytes is None:
+        return memory
+    usage = memory.rss_bytes + memory.cache_bytes
+    if usage > UINT64_MAX:
+        return memory
+    inactive = memory.inactive_file_bytes
+    working_set = None if inactive is None else max(usage - inactive, 0)
+    return memory._replace(usage_bytes=usage, working_set_bytes=working_set)
+
+
+class PodReader:
+    """Remembers which sandboxes have the machine's own network."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        cgroups: CgroupReaders,
+        paths: CgroupPaths,
+        background: Background,
+        mounts: Mounts,
+    ) -> None:
+        self._sources = sources
+        self._mounts = mounts
+        self._cgroups = cgroups
+        self._paths = paths
+        self._directories = background.directories.latest
+        self._processes = background.processes.latest
+        self._host_network: dict[str, bool] = {}
+
+    def read(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
+        """The pod now; `node` is the reading of its machine a moment before."""
+        path, sandbox_path = self._paths.pod(target), self._paths.sandbox(target)
+        whole = self._whole(path)
+        containers = []
+        for container in target.containers:
+            own_path = self._paths.container(target, container)
+            cgroup = self._cgroups.read(own_path, above=path)
+            containers.append(self._container(container, cgroup, own_path, disks, node))
+        return PodSample(
+            target,
+            whole,
+            self._cgroups.read(sandbox_path, above=path) if sandbox_path else None,
+            tuple(containers),
+            self._network(target),
+            self._volumes(target),
+            self._directories.get(target.log_dir),
+            path,
+            sandbox_path,
+        )
+
+    def from_runtime(
+        self, target: PodTarget, usage: SandboxUsage, disks: RuntimeDisks, node: NodeSample
+    ) -> PodSample:
+        """The pod as the runtime measured it; its cgroups are not read."""
+        samples = {one.id: runtime.usage_sample(one) for one in usage.containers}
+        containers = []
+        for container in target.containers:
+            path = self._paths.container(target, container)
+            cgroup = samples.get(container.id)
+            containers.append(self._container(container, cgroup, path, disks, node))
+        return PodSample(
+            target,
+            runtime.usage_sample(usage.total),
+            None,
+            tuple(containers),
+            runtime.usage_network(usage),
+            self._volumes(target),
+            self._directories.get(target.log_dir),
+            self._paths.pod(target),
+            process_count=usage.process_count,
+        )
+
+    def forget_others(self, known_targets: Sequence[PodTarget]) -> None:
+        """Drop what is remembered of pods that are no longer measured."""
+        known = {f"{target.sandbox_id}/{target.sandbox_pid}" for target in known_targets}
+        for key in self._host_network.keys() - known:
+            del self._host_network[key]
+
+    def _whole(self, path: str) -> CgroupSample | None:
+        """The pod's cgroup; no OOM kills where the kernel counts those of its own tasks alone,
+        of which it has none."""
+        sample = self._cgroups.read(path)
+        if sample is None or sample.memory is None or self._cgroups.shared.layout.sums_oom_kills:
+            return sample
+        return sample._replace(memory=sample.memory._replace(oom_kills=None))
+
+    def _container(
+        self,
+        target: ContainerTarget,
+        cgroup: CgroupSample | None,
+        path: str,
+        disks: RuntimeDisks,
+        node: NodeSample,
+    ) -> ContainerSample:
+        return ContainerSample(
+            target,
+            cgroup,
+            filesystems.within(node.container_fs, disks.writable_layers.get(target.id)),
+            filesystems.within(node.fs, self._directories.get(target.log_dir)),
+            path,
+            self._processes.get(target.id),
+        )
+
+    def _network(self, target: PodTarget) -> NetworkSample | None:
+        """None for a pod on the machine's own network: those counters are the node's."""
+        pid, proc_root = target.sandbox_pid, self._sources.proc_root
+        if not pid or target.host_network:
+            return None
+        key = f"{target.sandbox_id}/{pid}"
+        if key not in self._host_network:
+            self._host_network[key] = network.shares_host_network(proc_root, pid)
+        if self._host_network[key]:
+            return None
+        return network.read_network(proc_root, pid, self._sources.wall_ns())
+
+    def _volumes(self, target: PodTarget) -> tuple[VolumeSample, ...]:
+        samples = []
+        for volume in target.volumes:
+            whole = self._mounts.latest(volume.path)
+            used = self._directories.get(volume.path) if volume.kind in OWN_KINDS else None
+            if whole is not None:
+                fs = whole._replace(used_bytes=None, inodes_used=None)
+                fs = filesystems.within(fs, used) or fs
+                samples.append(VolumeSample(volume, fs))
+        return tuple(samples)

@@ -1,24 +1,25 @@
-"""Where a host keeps its cgroup files: version 1, version 2, or the mixture called hybrid.
+"""Where a host keeps its cgroup files, and where among them a pod's cgroups lie.
 
-Everything is found below one injected root (`/sys/fs/cgroup`), so that tests use captured trees.
-A layout says which file of which hierarchy gives which number; it opens nothing itself but looks
-once at what exists. Hybrid hosts keep their controllers in version 1 and have pressure files only
-in the version 2 tree beside them.
-
-What the readers of all cgroups share: layout, descriptors left, and what went wrong so far.
+A layout (version 1, version 2, or hybrid: controllers in version 1, pressure files only in the
+version 2 tree beside them) says which file of which hierarchy holds which number. Everything is
+found below one injected root, so that tests use captured trees. `CgroupSource` is what the readers
+of all cgroups share. Nothing here reads a number; that is `reader`.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nodeagent import psi
 from nodeagent.stats.cgroup import values
+from nodeagent.stats.samples import ContainerTarget, PodTarget
 
 # Positions of what is read in every pass; a layout fills those it has.
 CPU, CPU_TIMES, CPU_THROTTLE = 0, 1, 2
@@ -208,3 +209,87 @@ class CgroupSource:
             self.errors[file.name] += 1
         elif file.position in PSI_POSITIONS:
             self.psi[PSI_POSITIONS[file.position]] = "supported"
+
+
+_SLICE = ".slice"
+
+
+class CgroupPaths:
+    """Where a pod's cgroups lie, as paths from the root of every hierarchy.
+
+    cgroupfs driver: `<parent>/<container id>`. systemd driver: the parent is a slice, whose name
+    spells its path (`a-b.slice` lies in `a.slice`), and a container is a scope named after runtime
+    and id (`cri-containerd-<id>.scope`). A path that the target itself gives is used unchanged. A
+    path once found is remembered while its container is measured. Lists directories: for the
+    worker thread.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._found: dict[str, str] = {}
+
+    def pod(self, pod: PodTarget) -> str:
+        """The pod's own cgroup."""
+        return expand_slice(pod.cgroup_parent).rstrip("/")
+
+    def container(self, pod: PodTarget, container: ContainerTarget) -> str:
+        return container.cgroup or self._find(self.pod(pod), container.id)
+
+    def sandbox(self, pod: PodTarget) -> str:
+        """Empty when the pod has no sandbox."""
+        if pod.sandbox_cgroup or not pod.sandbox_id:
+            return pod.sandbox_cgroup
+        return self._find(self.pod(pod), pod.sandbox_id)
+
+    def all(self, pods: Iterable[PodTarget]) -> list[str]:
+        """The paths of every cgroup of these pods; forgets those of all others."""
+        paths = []
+        known: dict[str, str] = {}
+        for pod in pods:
+            paths.append(self.pod(pod))
+            ids = [container.id for container in pod.containers]
+            paths.extend(self.container(pod, container) for container in pod.containers)
+            if sandbox := self.sandbox(pod):
+                paths.append(sandbox)
+            known.update(_only(self._found, [*ids, pod.sandbox_id or ""]))
+        self._found = known
+        return paths
+
+    def _find(self, parent: str, container_id: str) -> str:
+        found = self._found.get(container_id)
+        if found is not None:
+            return found
+        expected = f"{parent}/{container_id}"
+        directory = self._layout.directory(parent)
+        if directory is None:
+            return expected
+        if not os.path.isdir(f"{directory}/{container_id}"):
+            scope = _scope_in(directory, container_id)
+            if scope is None:
+                return expected  # not there yet: look again next time
+            expected = f"{parent}/{scope}"
+        self._found[container_id] = expected
+        return expected
+
+
+@lru_cache(maxsize=1024)  # six times per pod and pass
+def expand_slice(path: str) -> str:
+    """`a-b.slice` → `/a.slice/a-b.slice`; any other path stays as it is."""
+    head, _, name = path.rpartition("/")
+    if head or not name.endswith(_SLICE) or name.startswith("-"):
+        return path
+    words = name.removesuffix(_SLICE).split("-")
+    return "".join(f"/{'-'.join(words[:count])}{_SLICE}" for count in range(1, len(words) + 1))
+
+
+def _scope_in(directory: str, container_id: str) -> str | None:
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return None
+    ending = f"{container_id}.scope"
+    return next((name for name in sorted(names) if name.endswith(ending)), None)
+
+
+def _only(found: dict[str, str], ids: Sequence[str]) -> dict[str, str]:
+    return {one: found[one] for one in ids if one in found}
