@@ -80,7 +80,7 @@ _PSI_STATES = ("supported", "disabled", "absent")
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class MetricSources:
     """The objects whose state the page shows; None for what this agent runs without."""
 
     node_name: str
@@ -99,7 +99,7 @@ class Sources:
     events: EventRecorder | None = None
 
 
-def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
+def agent_registry(sources: MetricSources, policy: MetricPolicy) -> Registry:
     """The registry behind `/metrics`; `policy` is what the operator hides or disables."""
     registry = Registry(policy)
     registry.add_process_metrics()
@@ -127,7 +127,7 @@ class _ProbesCollector(Collector):
 
 
 class _AgentCollector(Collector):
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
@@ -216,7 +216,7 @@ class _AgentCollector(Collector):
         yield _counter(
             "nodeagent_directory_walks_given_up",
             "Walks of directories that exceeded their budget.",
-            sampler.background.directories.spent,
+            sampler.background.directories.walks_given_up,
         )
         triggered = CounterMetricFamily(
             "nodeagent_psi_trigger",

@@ -30,14 +30,14 @@ def render_container_metrics(
     openmetrics: bool = False,
     psi: bool = True,
     host: HostFacts | None = None,
-    give_way: Callable[[], None] = lambda: None,
+    pause: Callable[[], None] = lambda: None,
 ) -> bytearray:
     """The page; without a sample it holds `container_scrape_error 1` alone.
 
     `psi` is the feature gate, `host` adds the machine's own families. What a row does not know has
-    no line, and a family without any line is left out. `give_way` is called between families.
+    no line, and a family without any line is left out. `pause` is called between families.
     """
-    page = Page(openmetrics=openmetrics, give_way=give_way)
+    page = Page(openmetrics=openmetrics, pause=pause)
     if sample is not None:
         rows = list(_rows(sample, page))
         _labels.end_page()

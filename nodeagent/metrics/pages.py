@@ -35,8 +35,8 @@ _RENEW_AT = 0.6  # of the greatest age: from then on a reader has the next sampl
 _GIVE_WAY_S = 0.1  # to answers under way; three times that and the work itself fit in the rest
 _GZIP_LEVEL = 1  # 12 times smaller; level 6 makes it 14 times at three times the cost
 
-GiveWay = Callable[[], None]
-Make = Callable[[Sample | None, Sample | None, GiveWay], Data]
+Pause = Callable[[], None]
+Make = Callable[[Sample | None, Sample | None, Pause], Data]
 Key = tuple[str, bool, bool]
 
 
@@ -103,7 +103,7 @@ class StatsPages:
     ) -> Body:
         """/stats/summary; ApiError 500 while there is nothing to show, other errors are raised."""
 
-        def make(sample: Sample | None, base: Sample | None, _: GiveWay) -> bytes:
+        def make(sample: Sample | None, base: Sample | None, _: Pause) -> bytes:
             if sample is None:
                 raise RuntimeError("there is no sample to make the summary of")
             summary = build_summary(
@@ -126,7 +126,7 @@ class StatsPages:
         """/metrics/resource."""
         openmetrics = negotiation.wants_openmetrics(accept)
 
-        def make(sample: Sample | None, _: Sample | None, __: GiveWay) -> Data:
+        def make(sample: Sample | None, _: Sample | None, __: Pause) -> Data:
             return resource.render_resource_metrics(sample, openmetrics=openmetrics)
 
         max_age_s = max(RESOURCE_MAX_AGE_S, self._max_age_s)
@@ -136,13 +136,13 @@ class StatsPages:
         """/metrics/containerstats."""
         openmetrics = negotiation.wants_openmetrics(accept)
 
-        def make(sample: Sample | None, _: Sample | None, give_way: GiveWay) -> Data:
+        def make(sample: Sample | None, _: Sample | None, pause: Pause) -> Data:
             return containerstats.render_container_metrics(
                 sample,
                 openmetrics=openmetrics,
                 psi=self._psi,
                 host=self._host,
-                give_way=give_way,
+                pause=pause,
             )
 
         return await self._metrics(
@@ -176,10 +176,10 @@ class StatsPages:
         return Body(await asyncio.shield(page), content_type, "gzip" if packed else "")
 
     def _begin_page(
-        self, edition: _Edition, key: Key, make: Make, give_way: GiveWay
+        self, edition: _Edition, key: Key, make: Make, pause: Pause
     ) -> asyncio.Task[Data]:
         sample, base = edition.sample, edition.base
-        work = asyncio.to_thread(_make, lambda: make(sample, base, give_way), key[2])
+        work = asyncio.to_thread(_make, lambda: make(sample, base, pause), key[2])
         edition.pages[key] = loops.spawn(work, name=f"page {key[0]}")
         return edition.pages[key]
 
@@ -224,12 +224,12 @@ class StatsPages:
         if sample is None:
             return
         edition = self._coming = self._edition_of(sample)
-        give_way = self.sending.courtesy(_GIVE_WAY_S)
+        pause = self.sending.courtesy(_GIVE_WAY_S)
         if shown is not None and _age_s(shown) <= 2 * self._max_age_s:
             for key, make in tuple(shown.asked.items()):
                 await self.sending.ended(within_s=_GIVE_WAY_S)
                 if key not in edition.pages:
-                    await asyncio.wait([self._begin_page(edition, key, make, give_way)])
+                    await asyncio.wait([self._begin_page(edition, key, make, pause)])
         self._shown, self._coming = edition, None
 
 

@@ -63,14 +63,14 @@ def number(value: float) -> str:
 class Page:
     """Collects lines; `family` must come before its samples, and each family only once.
 
-    `give_way` is called between families.
+    `pause` is called between families.
     """
 
     def __init__(
-        self, *, openmetrics: bool = False, give_way: Callable[[], None] = lambda: None
+        self, *, openmetrics: bool = False, pause: Callable[[], None] = lambda: None
     ) -> None:
         self._openmetrics = openmetrics
-        self._give_way = give_way
+        self._give_way = pause
         self._text = bytearray()
 
     def add(self, lines: str) -> None:

@@ -1,7 +1,7 @@
 """The container runtime over CRI v1 gRPC on a unix socket.
 
 Owns the channel, the deadline of every call and the translation of failed ones. What the messages
-mean is in `cri_requests`, `cri_answers` and `cri_usage`, what an error means in `cri_errors`.
+mean is in `cri_requests`, `cri_responses` and `cri_usage`, what an error means in `cri_errors`.
 The channel is made at the first call and reconnects by itself: calls fail at once while the
 runtime is away, and succeed again within a second of its return.
 """
@@ -15,8 +15,8 @@ import math
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
-from nodeagent.runtime import cri_answers, cri_requests, cri_usage
 from nodeagent.runtime import cri_pb2 as pb
+from nodeagent.runtime import cri_requests, cri_responses, cri_usage
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -68,14 +68,14 @@ class CriRuntime:
         self._channel = Channel(f"unix:{socket_path(endpoint)}", _stubs, options=_CHANNEL_OPTIONS)
         self._timeout_s = timeout_s
         self._observe = observe
-        self._sandboxes = cri_answers.Rows(cri_answers.sandbox)
-        self._containers = cri_answers.Rows(cri_answers.container)
+        self._sandboxes = cri_responses.Rows(cri_responses.sandbox)
+        self._containers = cri_responses.Rows(cri_responses.container)
 
     async def version(self) -> RuntimeVersion:
-        return cri_answers.version(await self._read("Version", pb.VersionRequest(version="v1")))
+        return cri_responses.version(await self._read("Version", pb.VersionRequest(version="v1")))
 
     async def conditions(self) -> Sequence[RuntimeCondition]:
-        return cri_answers.conditions(await self._read("Status", pb.StatusRequest()))
+        return cri_responses.conditions(await self._read("Status", pb.StatusRequest()))
 
     # ---- sandboxes
 
@@ -96,7 +96,7 @@ class CriRuntime:
 
     async def sandbox_detail(self, sandbox_id: str) -> SandboxDetail:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=True)
-        return cri_answers.sandbox_detail(await self._read("PodSandboxStatus", request))
+        return cri_responses.sandbox_detail(await self._read("PodSandboxStatus", request))
 
     # ---- containers
 
@@ -126,7 +126,7 @@ class CriRuntime:
 
     async def container_detail(self, container_id: str) -> ContainerDetail:
         request = pb.ContainerStatusRequest(container_id=container_id, verbose=True)
-        return cri_answers.container_detail(await self._read("ContainerStatus", request))
+        return cri_responses.container_detail(await self._read("ContainerStatus", request))
 
     async def checkpoint_container(
         self, container_id: str, *, location: str, timeout_s: float
@@ -141,7 +141,7 @@ class CriRuntime:
         try:
             await self._read("Resume", pb.StartContainerRequest(container_id=container_id))
         except RuntimeCallError as error:
-            if cri_answers.says_not_paused(error):
+            if cri_responses.says_not_paused(error):
                 return False
             raise
         return True
@@ -157,7 +157,7 @@ class CriRuntime:
             container_id=container_id, cmd=command, timeout=max(1, math.ceil(timeout_s))
         )
         answer = await self._call("ExecSync", request, request.timeout + READ_TIMEOUT_S)
-        return cri_answers.exec_result(answer)
+        return cri_responses.exec_result(answer)
 
     async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
         request = pb.UpdateContainerResourcesRequest(
@@ -186,7 +186,7 @@ class CriRuntime:
             call = self._channel.method("GetContainerEvents")(pb.GetEventsRequest())
             try:
                 async for answer in call:
-                    if event := cri_answers.container_event(answer):
+                    if event := cri_responses.container_event(answer):
                         yield event
             finally:
                 call.cancel()
@@ -196,11 +196,11 @@ class CriRuntime:
     async def image(self, reference: str) -> Image | None:
         request = pb.ImageStatusRequest(image=cri_requests.image_spec(reference))
         answer = await self._read("ImageStatus", request)
-        return cri_answers.image(answer.image) if answer.HasField("image") else None
+        return cri_responses.image(answer.image) if answer.HasField("image") else None
 
     async def images(self) -> Sequence[Image]:
         answer = await self._read("ListImages", pb.ListImagesRequest())
-        return tuple(cri_answers.image(item) for item in answer.images)
+        return tuple(cri_responses.image(item) for item in answer.images)
 
     async def pull_image(self, reference: str) -> str:
         request = pb.PullImageRequest(image=cri_requests.image_spec(reference))
@@ -212,7 +212,7 @@ class CriRuntime:
 
     async def image_filesystems(self) -> Sequence[FilesystemUsage]:
         answer = await self._read("ImageFsInfo", pb.ImageFsInfoRequest())
-        return cri_answers.image_filesystems(answer)
+        return cri_responses.image_filesystems(answer)
 
     # ---- the connection
 
@@ -242,7 +242,7 @@ class CriRuntime:
                 text = f"the connection to {self.endpoint} was closed"
                 raise RuntimeUnavailable(operation, text) from failure
             overdue = asyncio.get_running_loop().time() >= due_s
-            raise cri_answers.from_status(
+            raise cri_responses.from_status(
                 operation, failure.code, failure.details, overdue=overdue
             ) from failure
 

@@ -21,7 +21,7 @@ from nodeagent.stats.cgroup.layout import CgroupPaths
 from nodeagent.stats.cgroup.readers import CgroupReaders
 from nodeagent.stats.cgroup.values import UINT64_MAX
 from nodeagent.stats.host import filesystems, machine, network
-from nodeagent.stats.host.filesystems import Mounts
+from nodeagent.stats.host.filesystems import FilesystemPoller
 from nodeagent.stats.runtime import RuntimeDisks
 from nodeagent.stats.samples import (
     OWN_KINDS,
@@ -46,10 +46,10 @@ log = logging.getLogger(__name__)
 SUPPORTED = "supported"
 
 
-class Reader:
+class HostReader:
     """Holds the descriptors between two readings; `errors` counts by kind since the start.
 
-    `psi` holds (source, resource) → supported, disabled or absent; sources are node and cgroup.
+    `psi` maps (source, resource) to supported, disabled or absent; sources are node and cgroup.
     `durations_s` are those of the last reading, by part.
     """
 
@@ -59,29 +59,32 @@ class Reader:
         self.errors: Counter[str] = Counter()
         self.psi: dict[tuple[str, str], str] = {}
         self.durations_s: dict[str, float] = {}
-        self._failing: set[str] = set()  # what this reading could not do
+        self._failing: set[str] = set()  # in this reading
         self._defects = OnceLog(log, logging.ERROR)
         self._cgroups = CgroupReaders(
-            self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns
+            self.layout,
+            fd_budget=sources.fd_budget,
+            wall_ns=sources.wall_ns,
+            pread=sources.pread,
         )
-        self._mounts = Mounts(wall_ns=sources.wall_ns)
-        self._node = NodeReader(sources, self._cgroups, self._note_psi_state, self._mounts)
+        self._filesystems = FilesystemPoller(wall_ns=sources.wall_ns)
+        self._node = NodeReader(sources, self._cgroups, self._note_psi_state, self._filesystems)
         self._paths = CgroupPaths(self.layout)
-        self._pods = PodReader(sources, self._cgroups, self._paths, background, self._mounts)
+        self._pods = PodReader(sources, self._cgroups, self._paths, background, self._filesystems)
 
     def read(
         self, targets: Sequence[PodTarget], measured: Mapping[str, SandboxUsage] | None = None
     ) -> Sample:
-        """Everything now; readers of cgroups that are no longer wanted are closed.
+        """Sample everything now; closes the readers of cgroups that are no longer wanted.
 
-        `measured` are pods, by uid, whose numbers the runtime gives.
+        `measured` has the pods, by uid, whose numbers come from the runtime.
         """
         begun_s = time.perf_counter()
         time_ns = self._sources.wall_ns()
         self._failing.clear()
         self._drop_unwanted(targets)
         disks = self._sources.runtime_disks()
-        self._mounts.refresh(self._paths_to_ask(targets, disks))
+        self._filesystems.refresh(self._polled_paths(targets, disks))
         node = self._guarded_node(time_ns, disks)
         node_done_s = time.perf_counter()
         measured = measured or {}
@@ -93,20 +96,20 @@ class Reader:
         self._note_psi()
         done_s = time.perf_counter()
         self.durations_s = {"node": node_done_s - begun_s, "pods": done_s - node_done_s}
-        errors = dict(self.errors + self._cgroups.shared.errors)
+        errors = dict(self.errors + self._cgroups.context.errors)
         return Sample(time_ns, node, pods, done_s - begun_s, errors)
 
     @property
     def slow_reads(self) -> Mapping[str, int]:
-        """How often files of each kind took 10 ms or more, since the start."""
-        return self._cgroups.shared.slow
+        """Reads of 10 ms or more since the start, by kind of file."""
+        return self._cgroups.context.slow
 
     def close(self) -> None:
-        """Close every descriptor; the next reading opens anew."""
+        """Close every descriptor; the next reading opens them again."""
         self._cgroups.close()
 
-    def _paths_to_ask(self, targets: Sequence[PodTarget], disks: RuntimeDisks) -> list[str]:
-        """Where file systems are asked: the node's, the images', every volume's."""
+    def _polled_paths(self, targets: Sequence[PodTarget], disks: RuntimeDisks) -> list[str]:
+        """One path on each file system to query: the node's, the images', every volume's."""
         paths = [self._sources.node_path]
         if disks.image_fs:
             paths.append(disks.image_fs.mountpoint)
@@ -142,22 +145,22 @@ class Reader:
             return PodSample(target)
 
     def _note_failure(self, kind: str, what: str, error: Exception) -> None:
-        """Count an error nobody foresaw; its trace is logged when it begins."""
+        """Count an unforeseen error; its trace is logged when it begins."""
         self.errors[kind] += 1
         self._failing.add(what)
-        text = "%s failed; the rest of the sample stands"
+        text = "%s failed; the rest of the sample is complete"
         self._defects.failed(text, what, subject=what, error=error)
 
     def _note_psi(self) -> None:
         for resource in RESOURCES:
-            state = self._cgroups.shared.psi.get(resource)
+            state = self._cgroups.context.psi.get(resource)
             if state is None and self.layout.unified is None:
                 state = "absent"
             if state is not None:
                 self._note_psi_state("cgroup", resource, state)
 
     def _note_psi_state(self, source: str, resource: str, state: str) -> None:
-        """Log once per change: an operator must not see the same line at every scrape."""
+        """Log changes only, not the same line at every reading."""
         if self.psi.get((source, resource)) == state:
             return
         self.psi[source, resource] = state
@@ -172,18 +175,26 @@ NoteState = Callable[[str, str, str], None]
 
 
 class NodeReader:
-    """`note_psi` is told, per resource, whether the kernel offers the machine's pressure."""
+    """Reads the machine and the cgroups of its system parts.
+
+    What version 2 lacks in the root cgroup (memory.current) comes from /proc. `note_psi` receives,
+    per resource, whether the kernel reports the machine's pressure.
+    """
 
     def __init__(
-        self, sources: Sources, cgroups: CgroupReaders, note_psi: NoteState, mounts: Mounts
+        self,
+        sources: Sources,
+        cgroups: CgroupReaders,
+        note_psi: NoteState,
+        polled: FilesystemPoller,
     ) -> None:
         self._sources = sources
         self._cgroups = cgroups
-        self._mounts = mounts
+        self._filesystems = polled
         self._note_psi = note_psi
 
     def read(self, time_ns: int, disks: RuntimeDisks) -> NodeSample:
-        """The machine now; a part that cannot be read is None."""
+        """Sample the machine now; a part that cannot be read is None."""
         sources = self._sources
         meminfo = machine.read_meminfo(sources.proc_root)
         image_fs = self._image_fs(disks)
@@ -192,7 +203,7 @@ class NodeReader:
             cgroup=self._root_cgroup(time_ns),
             memory_bytes=meminfo.get("MemTotal", 0),
             boot_time_ns=sources.boot_time_ns,
-            fs=self._mounts.latest(sources.node_path),
+            fs=self._filesystems.latest(sources.node_path),
             image_fs=image_fs,
             container_fs=image_fs,
             network=network.read_network(sources.proc_root, 1, time_ns),
@@ -219,9 +230,9 @@ class NodeReader:
         return pressure
 
     def _image_fs(self, disks: RuntimeDisks) -> FsSample | None:
-        """The file system of the images; `used` is what the runtime says of its images alone."""
+        """The file system of the images; `used` is the runtime's figure for images alone."""
         usage = disks.image_fs
-        whole = usage and self._mounts.latest(usage.mountpoint)
+        whole = usage and self._filesystems.latest(usage.mountpoint)
         if not usage or not whole:
             return None
         return whole._replace(
@@ -238,9 +249,9 @@ class NodeReader:
 
 
 def _root_memory(memory: MemorySample | None, oom_kills: int | None) -> MemorySample | None:
-    """v2's root cgroup has no memory.current: what is anonymous or cached is in use.
+    """v2's root cgroup has no memory.current: anonymous and cached memory count as used.
 
-    v1's counts the kills of its own tasks alone, v2's none.
+    Its OOM kills are the machine's: v1 counts those of the root's own tasks alone, v2 none.
     """
     if memory is None:
         return None
@@ -258,7 +269,7 @@ def _root_memory(memory: MemorySample | None, oom_kills: int | None) -> MemorySa
 
 
 class PodReader:
-    """Remembers which sandboxes have the machine's own network."""
+    """Reads pods: cgroups, network, disks. Caches which sandboxes use the machine's network."""
 
     def __init__(
         self,
@@ -266,10 +277,10 @@ class PodReader:
         cgroups: CgroupReaders,
         paths: CgroupPaths,
         background: Background,
-        mounts: Mounts,
+        polled: FilesystemPoller,
     ) -> None:
         self._sources = sources
-        self._mounts = mounts
+        self._filesystems = polled
         self._cgroups = cgroups
         self._paths = paths
         self._directories = background.directories.latest
@@ -277,18 +288,18 @@ class PodReader:
         self._host_network: dict[str, bool] = {}
 
     def read(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
-        """The pod now; `node` is the reading of its machine a moment before."""
+        """Sample the pod now; `node` is the machine, sampled a moment ago."""
         path, sandbox_path = self._paths.pod(target), self._paths.sandbox(target)
-        whole = self._whole(path)
+        pod_cgroup = self._pod_cgroup(path)
         containers = []
         for container in target.containers:
             own_path = self._paths.container(target, container)
-            cgroup = self._cgroups.read(own_path, above=path)
+            cgroup = self._cgroups.read(own_path, parent=path)
             containers.append(self._container(container, cgroup, own_path, disks, node))
         return PodSample(
             target,
-            whole,
-            self._cgroups.read(sandbox_path, above=path) if sandbox_path else None,
+            pod_cgroup,
+            self._cgroups.read(sandbox_path, parent=path) if sandbox_path else None,
             tuple(containers),
             self._network(target),
             self._volumes(target),
@@ -301,7 +312,7 @@ class PodReader:
         self, target: PodTarget, usage: SandboxUsage, disks: RuntimeDisks, node: NodeSample
     ) -> PodSample:
         """The pod as the runtime measured it; its cgroups are not read."""
-        samples = {one.id: runtime.usage_sample(one) for one in usage.containers}
+        samples = {measured.id: runtime.usage_sample(measured) for measured in usage.containers}
         containers = []
         for container in target.containers:
             path = self._paths.container(target, container)
@@ -320,16 +331,15 @@ class PodReader:
         )
 
     def forget_others(self, known_targets: Sequence[PodTarget]) -> None:
-        """Drop what is remembered of pods that are no longer measured."""
+        """Drop cached facts about pods that are no longer measured."""
         known = {f"{target.sandbox_id}/{target.sandbox_pid}" for target in known_targets}
         for key in self._host_network.keys() - known:
             del self._host_network[key]
 
-    def _whole(self, path: str) -> CgroupSample | None:
-        """The pod's cgroup; no OOM kills where the kernel counts those of its own tasks alone,
-        of which it has none."""
+    def _pod_cgroup(self, path: str) -> CgroupSample | None:
+        """Without OOM kills where the kernel does not add those of the containers' cgroups."""
         sample = self._cgroups.read(path)
-        if sample is None or sample.memory is None or self._cgroups.shared.layout.sums_oom_kills:
+        if sample is None or sample.memory is None or self._cgroups.context.layout.sums_oom_kills:
             return sample
         return sample._replace(memory=sample.memory._replace(oom_kills=None))
 
@@ -351,7 +361,7 @@ class PodReader:
         )
 
     def _network(self, target: PodTarget) -> NetworkSample | None:
-        """None for a pod on the machine's own network: those counters are the node's."""
+        """None for a pod on the machine's network, whose counters are the node's."""
         pid, proc_root = target.sandbox_pid, self._sources.proc_root
         if not pid or target.host_network:
             return None
@@ -365,7 +375,7 @@ class PodReader:
     def _volumes(self, target: PodTarget) -> tuple[VolumeSample, ...]:
         samples = []
         for volume in target.volumes:
-            whole = self._mounts.latest(volume.path)
+            whole = self._filesystems.latest(volume.path)
             used = self._directories.get(volume.path) if volume.kind in OWN_KINDS else None
             if whole is not None:
                 fs = whole._replace(used_bytes=None, inodes_used=None)

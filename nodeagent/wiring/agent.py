@@ -108,7 +108,7 @@ class Parts:
     def services(self, watchdog: Watchdog | None, policy: MetricPolicy, zpages: ZPages) -> Services:
         """What the HTTP handlers call."""
         metrics = agent_metrics.agent_registry(
-            agent_metrics.Sources(
+            agent_metrics.MetricSources(
                 node_name=self.node_name,
                 features=self.features,
                 emulated=self.emulated,

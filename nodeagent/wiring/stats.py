@@ -17,7 +17,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.endpoint import socket_path
 from nodeagent.stats.host.machine import HostFacts, cgroup_of
-from nodeagent.stats.runtime import RuntimeDiskLoop, RuntimeDisks, RuntimePart, RuntimeStatsLoop
+from nodeagent.stats.runtime import RuntimeCgroup, RuntimeDiskLoop, RuntimeDisks, RuntimeStatsLoop
 from nodeagent.stats.sampler import Measured, NewDisks, Sampler
 from nodeagent.stats.samples import SystemPart
 from nodeagent.stats.sources import Sources
@@ -38,7 +38,7 @@ class Measuring:
 
     sampler: Sampler
     disks: RuntimeDiskLoop | None
-    runtime_part: RuntimePart | None
+    runtime_part: RuntimeCgroup | None
     stats: RuntimeStatsLoop | None
     new_disks: NewDisks
 
@@ -75,7 +75,7 @@ def build_measuring(
     measures = features.enabled("PodAndContainerStatsFromCRI")
     stats = RuntimeStatsLoop(runtime) if runtime and measures else None
     own = cgroup_of()
-    part = RuntimePart(socket_path(config.containerRuntimeEndpoint), own) if runtime else None
+    part = RuntimeCgroup(socket_path(config.containerRuntimeEndpoint), own) if runtime else None
     sources = Sources(
         node_path=options.root_dir,
         boot_time_ns=host.boot_time_ns,
@@ -98,7 +98,7 @@ def pods_cgroup(config: NodeAgentConfiguration) -> str:
 
 
 def system_parts(
-    config: NodeAgentConfiguration, host: HostFacts, own: str | None, runtime: RuntimePart | None
+    config: NodeAgentConfiguration, host: HostFacts, own: str | None, runtime: RuntimeCgroup | None
 ) -> Callable[[], Sequence[SystemPart]]:
     """What has a cgroup beside the pods; where the runtime runs may change."""
     parts = [SystemPart("pods", pods_cgroup(config), host.boot_time_ns)]

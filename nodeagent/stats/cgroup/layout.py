@@ -2,7 +2,7 @@
 
 A layout (version 1, version 2, or hybrid: controllers in version 1, pressure files only in the
 version 2 tree beside them) says which file of which hierarchy holds which number. Everything is
-found below one injected root, so that tests use captured trees. `CgroupSource` is what the readers
+found below one injected root, so that tests use captured trees. `ReadContext` is what the readers
 of all cgroups share. Nothing here reads a number; that is `reader`.
 """
 
@@ -21,7 +21,7 @@ from nodeagent import psi
 from nodeagent.stats.cgroup import values
 from nodeagent.stats.samples import ContainerTarget, PodTarget
 
-# Positions of what is read in every pass; a layout fills those it has.
+# Positions of the values that every pass reads; a layout fills those it has.
 CPU, CPU_TIMES, CPU_THROTTLE = 0, 1, 2
 MEMORY_USAGE, MEMORY_STAT, MEMORY_EVENTS, SWAP = 3, 4, 5, 6
 THREADS, PROCESSES = 7, 8
@@ -30,31 +30,32 @@ PSI_CPU, PSI_MEMORY, PSI_IO = 11, 12, 13
 POSITIONS = 14
 PSI_POSITIONS = {PSI_CPU: "cpu", PSI_MEMORY: "memory", PSI_IO: "io"}
 
-# An idle cgroup is one where these stay as they are: nothing runs in it, nobody takes back its
-# memory or moves tasks. What only that can change stays, too; a killed task runs to its end.
+# A cgroup is idle while these do not change: no task of it runs, none is moved, none of its memory
+# is reclaimed. A value that only such activity changes is then constant too (a killed task still
+# runs to its end).
 ACTIVITY = (CPU, MEMORY_USAGE, THREADS)
-BY_OTHERS = (MEMORY_STAT, PROCESSES)  # now and then with no trace in those
-_OF_ACTIVE = frozenset({MEMORY_STAT, MEMORY_EVENTS, PROCESSES})
+CHANGED_FROM_OUTSIDE = (MEMORY_STAT, PROCESSES)  # rarely, without a trace in `ACTIVITY`
+_STABLE_WHILE_IDLE = frozenset({MEMORY_STAT, MEMORY_EVENTS, PROCESSES})
 
 
 class CgroupFile(NamedTuple):
-    """One file of every cgroup: the root of its hierarchy, its name, how its text is read.
+    """A file that every cgroup has: the root of its hierarchy, its name, its parser.
 
-    `stays` tells of a text whether it stays for as long as the cgroup is idle; None: never.
+    `is_stable` says whether a text stays the same while the cgroup is idle; None: no text does.
     """
 
     position: int
     hierarchy: str
     name: str
     parse: Callable[[bytes], Any]
-    stays: Callable[[bytes], bool] | None = None
+    is_stable: Callable[[bytes], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """`version` is v1, v2, hybrid or none; `controllers` maps a controller to its hierarchy.
 
-    `sums` says that every number of a cgroup counts those of the cgroups below it.
+    `sums` says that every number of a cgroup includes those of the cgroups below it.
     """
 
     version: str
@@ -65,7 +66,7 @@ class Layout:
 
     @property
     def sums_oom_kills(self) -> bool:
-        """Whether a cgroup's OOM kills are also counted in those above it: in version 2 alone."""
+        """Whether a cgroup's OOM kills include those below it, as in version 2 alone."""
         return self.version == "v2"
 
     def directory(self, path: str) -> str | None:
@@ -76,7 +77,7 @@ class Layout:
 
 
 def detect_layout(cgroup_root: str) -> Layout:
-    """Look at the root once; a host without cgroups has version `none` and no files."""
+    """Inspect the root; a host without cgroups has version `none` and no files."""
     root = Path(cgroup_root)
     if (root / "cgroup.controllers").is_file():
         return Layout("v2", {}, cgroup_root, _v2_files(cgroup_root))
@@ -91,7 +92,7 @@ def detect_layout(cgroup_root: str) -> Layout:
 
 
 def _sums_memory(controllers: dict[str, str]) -> bool:
-    """Whether version 1 charges memory to the cgroups above, too; below one that does all do."""
+    """Whether version 1 charges memory to parent cgroups too; the root's setting is inherited."""
     try:
         return Path(controllers["memory"], "memory.use_hierarchy").read_bytes().strip() == b"1"
     except (KeyError, OSError):
@@ -121,7 +122,7 @@ def _v2_files(root: str) -> tuple[CgroupFile, ...]:
         (PROCESSES, "cgroup.procs", values.count_lines),
         (IO_BYTES, "io.stat", values.parse_io_stat),
     )
-    files = (_file(at, root, name, parse, _OF_ACTIVE) for at, name, parse in rows)
+    files = (_file(at, root, name, parse, _STABLE_WHILE_IDLE) for at, name, parse in rows)
     return tuple(files) + _pressure_files(root)
 
 
@@ -138,20 +139,19 @@ def _v1_files(controllers: dict[str, str]) -> tuple[CgroupFile, ...]:
         (IO_BYTES, "blkio", "blkio.throttle.io_service_bytes_recursive", values.parse_blkio),
         (IO_OPERATIONS, "blkio", "blkio.throttle.io_serviced_recursive", values.parse_blkio),
     )
-    # Version 1 charges a cgroup for what its own tasks submit, and not for writing back.
-    of_active = _OF_ACTIVE | {CPU_TIMES, IO_BYTES, IO_OPERATIONS}
+    # Version 1 charges a cgroup for what its own tasks submit, and not for writeback.
+    stable = _STABLE_WHILE_IDLE | {CPU_TIMES, IO_BYTES, IO_OPERATIONS}
     return tuple(
-        _file(at, controllers[controller], name, parse, of_active)
+        _file(at, controllers[controller], name, parse, stable)
         for at, controller, name, parse in rows
         if controller in controllers
     )
 
 
 def _file(
-    position: int, root: str, name: str, parse: Callable[[bytes], Any], of_active: frozenset[int]
+    position: int, root: str, name: str, parse: Callable[[bytes], Any], stable: frozenset[int]
 ) -> CgroupFile:
-    stays = _any_text if position in of_active else None
-    return CgroupFile(position, root, name, parse, stays)
+    return CgroupFile(position, root, name, parse, _any_text if position in stable else None)
 
 
 def _any_text(_: bytes) -> bool:
@@ -175,12 +175,12 @@ def _pressure_files(root: str) -> tuple[CgroupFile, ...]:
 Pread = Callable[[int, int, int], bytes]
 
 
-class CgroupSource:
-    """What all readers share: the layout, how to read, and what went wrong so far.
+class ReadContext:
+    """Shared by all readers: the layout, the budget of descriptors, and counts of failures.
 
-    `errors` counts failed and unreadable files by file name, `slow` those that took long; `psi`
-    holds, per resource, whether cgroups of this host report pressure: supported, disabled (psi=0)
-    or absent.
+    `errors` counts failed and malformed files by file name, `slow` the slow ones; `psi` maps a
+    resource to whether this host's cgroups report its pressure: supported, disabled (psi=0) or
+    absent.
     """
 
     def __init__(self, host: Layout, *, pread: Pread, fd_budget: int) -> None:
@@ -193,18 +193,18 @@ class CgroupSource:
         self.width = len(host.files)
 
     def note_failure(self, file: CgroupFile, error: OSError) -> None:
-        """Count an error; pressure that the kernel does not offer is no error but a fact."""
+        """Count an error; pressure that the kernel does not offer is a fact, not an error."""
         resource = PSI_POSITIONS.get(file.position)
         if resource and error.errno in (errno.EOPNOTSUPP, errno.ENOENT):
             if error.errno == errno.ENOENT:
-                self.psi.setdefault(resource, "absent")  # maybe only switched off for this cgroup
+                self.psi.setdefault(resource, "absent")  # maybe for this cgroup alone
             elif self.psi.get(resource) != "supported":
                 self.psi[resource] = "disabled"
         elif error.errno != errno.ENOENT:
             self.errors[file.name] += 1
 
     def note_value(self, file: CgroupFile, value: Any) -> None:
-        """Told of the first value of a file, and of every text that made no sense."""
+        """Take the first value of a file, and None for every text that cannot be parsed."""
         if value is None:
             self.errors[file.name] += 1
         elif file.position in PSI_POSITIONS:
@@ -242,7 +242,7 @@ class CgroupPaths:
         return self._find(self.pod(pod), pod.sandbox_id)
 
     def all(self, pods: Iterable[PodTarget]) -> list[str]:
-        """The paths of every cgroup of these pods; forgets those of all others."""
+        """The paths of all cgroups of these pods; forgets those of all others."""
         paths = []
         known: dict[str, str] = {}
         for pod in pods:
@@ -266,7 +266,7 @@ class CgroupPaths:
         if not os.path.isdir(f"{directory}/{container_id}"):
             scope = _scope_in(directory, container_id)
             if scope is None:
-                return expected  # not there yet: look again next time
+                return expected  # not there yet: search again next time
             expected = f"{parent}/{scope}"
         self._found[container_id] = expected
         return expected
@@ -292,4 +292,4 @@ def _scope_in(directory: str, container_id: str) -> str | None:
 
 
 def _only(found: dict[str, str], ids: Sequence[str]) -> dict[str, str]:
-    return {one: found[one] for one in ids if one in found}
+    return {id_: found[id_] for id_ in ids if id_ in found}

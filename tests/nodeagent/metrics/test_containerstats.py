@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from nodeagent.metrics.containerstats import render_container_metrics
 from nodeagent.stats.host import machine as host_machine
-from nodeagent.stats.reading import Reader
+from nodeagent.stats.reading import HostReader
 from nodeagent.stats.samples import FsSample, ProcessUse, Sample
 from nodeagent.stats.sources import Background
 from tests.fakes import hosts
@@ -25,7 +25,7 @@ SIX = {"container", "id", "image", "name", "namespace", "pod"}
 
 
 def sample_of(layout: str, name: str = "web-0") -> Sample:
-    reader = Reader(hosts.sources(hosts.TREES / layout), Background())
+    reader = HostReader(hosts.sources(hosts.TREES / layout), Background())
     sample = reader.read([dataclasses.replace(POD, name=name)])
     reader.close()
     container = sample.pods[0].containers[0]
@@ -63,7 +63,7 @@ def test_node_pods_sandboxes_and_containers_have_a_row_each() -> None:
 
 def test_others_are_given_way_to_between_families() -> None:
     given: list[None] = []
-    page = render_container_metrics(sample_of("v2"), give_way=lambda: given.append(None))
+    page = render_container_metrics(sample_of("v2"), pause=lambda: given.append(None))
     assert len(given) == page.count(b"# TYPE") > 20
 
 

@@ -93,7 +93,7 @@ async def test_a_reader_that_leaves_does_not_spoil_the_page_of_another(
     leaving.cancel()
     renderer.free.set()
     assert b"container_cpu" in (await staying).data
-    assert len(renderer.gave_way) == 1
+    assert len(renderer.paused) == 1
 
 
 async def test_without_statistics_metrics_say_so_and_the_summary_fails(
@@ -161,17 +161,17 @@ class HeldRenderer:
         self._render = containerstats.render_container_metrics
         self.free = threading.Event()
         self.begun = threading.Event()
-        self.gave_way: list[bool] = []
+        self.paused: list[bool] = []
         self.of: list[Sample | None] = []
         self.free.set()
         monkeypatch.setattr(containerstats, "render_container_metrics", self)
 
-    def __call__(self, sample: Sample | None, *, give_way: Any, **more: Any) -> bytearray:
+    def __call__(self, sample: Sample | None, *, pause: Any, **more: Any) -> bytearray:
         self.begun.set()
         self.free.wait(20)
-        self.gave_way.append(give_way is not pages._at_once)
+        self.paused.append(pause is not pages._at_once)
         self.of.append(sample)
-        return self._render(sample, give_way=give_way, **more)
+        return self._render(sample, pause=pause, **more)
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ async def test_until_the_next_page_is_made_readers_get_the_young_one(
         assert (await minute.containers()).data is first.data, "while it is made"
     renderer.free.set()
     assert await shown(minute.containers, lambda body: body.data is not first.data)
-    assert renderer.gave_way == [False, True]
+    assert renderer.paused == [False, True]
 
 
 async def test_a_reader_waits_for_the_next_page_when_the_last_is_too_old(
@@ -260,7 +260,7 @@ async def test_a_reader_waits_for_the_next_page_when_the_last_is_too_old(
     assert not reader.done()
     renderer.free.set()
     assert (await reader).data is not first.data
-    assert len(renderer.gave_way) == 2, "the page is made once"
+    assert len(renderer.paused) == 2, "the page is made once"
 
 
 @pytest.mark.parametrize(("later_s", "readings"), [(45.0, 1), (55.0, 2)])

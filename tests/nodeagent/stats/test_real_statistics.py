@@ -146,7 +146,7 @@ def procs_of(agent: Agent) -> list[str]:
 
 
 @pytest.mark.may_block
-async def test_the_runtime_and_the_kernels_files_say_the_same(agent: Agent) -> None:
+async def test_the_runtime_and_the_kernel_s_files_agree(agent: Agent) -> None:
     sampler = sampler_of(agent)
     before = {one.id: one for one in await agent.runtime.container_usage()}
     sample = await sampler.sample()
@@ -178,18 +178,23 @@ async def test_the_runtime_and_the_kernels_files_say_the_same(agent: Agent) -> N
 @pytest.mark.may_block
 async def test_numbers_from_the_runtime_fill_the_same_summary(agent: Agent) -> None:
     loop = RuntimeStatsLoop(agent.runtime)
-    await loop.step()
     from_runtime = Sampler(targets=agent.registry.targets, measured=loop.latest)
     from_kernel = sampler_of(agent)
-    theirs = build_summary(await from_runtime.sample(), None, node_name="real")["pods"][0]
-    ours = build_summary(await from_kernel.sample(), None, node_name="real")["pods"][0]
+    for _ in range(10):  # the pod's memory may change between the two readings
+        await loop.step()
+        theirs = build_summary(await from_runtime.sample(), None, node_name="real")["pods"][0]
+        ours = build_summary(await from_kernel.sample(), None, node_name="real")["pods"][0]
+        differences = []
+        for name in ("burner", "idle"):
+            their, our = named(theirs["containers"], name), named(ours["containers"], name)
+            assert their["cpu"]["usageCoreNanoSeconds"] <= our["cpu"]["usageCoreNanoSeconds"]
+            difference = their["memory"]["workingSetBytes"] - our["memory"]["workingSetBytes"]
+            differences.append(abs(difference))
+        if max(differences) < 2 * MIB:
+            break
     await from_runtime.close()
     await from_kernel.close()
-    for name in ("burner", "idle"):
-        their, our = named(theirs["containers"], name), named(ours["containers"], name)
-        assert their["cpu"]["usageCoreNanoSeconds"] <= our["cpu"]["usageCoreNanoSeconds"]
-        difference = their["memory"]["workingSetBytes"] - our["memory"]["workingSetBytes"]
-        assert abs(difference) < 2 * MIB
+    assert max(differences) < 2 * MIB
     assert theirs["podRef"] == ours["podRef"] and theirs["startTime"] == ours["startTime"]
 
 
