@@ -27,6 +27,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.metrics.columns",
         "nodeagent.metrics.device_columns",
     ),
+    "nodeagent/metrics/test_pods.py": ("nodeagent.metrics.families",),
     "nodeagent/pods/cgroups/test_pod_cgroups.py": ("nodeagent.pods.cgroups.tree",),
     "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
     "nodeagent/pods/decide/test_plan.py": ("nodeagent.pods.decide.restarts",),

@@ -149,7 +149,7 @@ async def test_probes_have_a_page_of_their_own(sources: MetricSources) -> None:
     assert not [name for name in page_of(sources) if name.startswith("prober")]
 
 
-async def test_the_page_is_openmetrics_for_who_wants_it(sources: MetricSources) -> None:
+async def test_the_page_is_openmetrics_on_request(sources: MetricSources) -> None:
     await sources.sampler.sample()
     body, content_type = registry_of(sources).render("application/openmetrics-text;version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
@@ -168,7 +168,7 @@ async def test_the_build_the_node_and_the_features_are_named(sources: MetricSour
     assert value(page, "orch_feature_enabled", name="ContainerCheckpoint", stage="BETA") == 1
 
 
-async def test_what_the_loops_count_is_shown_the_moment_it_changes(sources: MetricSources) -> None:
+async def test_counts_of_the_loops_are_shown_at_once(sources: MetricSources) -> None:
     registry = registry_of(sources)
     assert b"nodeagent_lease_renewals_total 0.0" in registry.render("")[0]
     assert sources.lease and sources.watchdog and sources.events
@@ -200,7 +200,7 @@ async def test_checks_of_the_runtime_are_counted(sources: MetricSources) -> None
     assert value(page, "nodeagent_runtime_check_failures") == 1
 
 
-async def test_readings_are_shown_once_there_is_one(sources: MetricSources) -> None:
+async def test_readings_are_shown_after_the_first(sources: MetricSources) -> None:
     assert "nodeagent_collector_duration_seconds" not in page_of(sources)
     await sources.sampler.sample()
     page = page_of(sources)
@@ -226,7 +226,7 @@ async def test_an_agent_without_a_lease_or_a_watchdog_shows_neither(sources: Met
     assert [name for name in page if "lease" in name or "watchdog" in name] == []
 
 
-async def test_operators_switch_metrics_off_by_name(sources: MetricSources) -> None:
+async def test_operators_disable_metrics_by_name(sources: MetricSources) -> None:
     policy = MetricPolicy(disabled=frozenset({"nodeagent_node_ready"}))
     page = page_of(sources, policy)
     assert "nodeagent_node_ready" not in page
