@@ -1,4 +1,4 @@
-"""Builds one family of the agent's own metrics pages from values that their owners hold.
+"""Builds families of the agent's own metrics pages from values that their owners hold.
 
 Knows prometheus_client and nothing of the agent. `tier` is the promise that a family's HELP states.
 """

@@ -3,7 +3,7 @@
 Rendering runs in worker threads, as a big node's page would block the event loop for too long. The
 resource page, which autoscalers request from every node all the time, shows the sampling loop's
 last reading with its stamps, as the reference agent's does. When no sample can be taken, the
-metrics pages say so; the summary alone is an error then.
+metrics pages report that; the summary alone is an error then.
 """
 
 from __future__ import annotations

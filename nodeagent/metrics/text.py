@@ -78,7 +78,7 @@ class Page:
         self._text += lines.encode()
 
     def extend(self, lines: Sequence[str]) -> None:
-        """The lines of a family, in pieces for which no memory is asked of the kernel."""
+        """The lines of a family, in pieces small enough to need no memory from the kernel."""
         for start in range(0, len(lines), _LINES_AT_ONCE):
             self._text += "".join(lines[start : start + _LINES_AT_ONCE]).encode()
 

@@ -1,4 +1,4 @@
-"""What only the container runtime knows: its own cgroup, disk use, and usage it measures itself.
+"""Facts from the container runtime: its own cgroup, disk use, and the usage that it measures.
 
 `RuntimeStatsLoop` serves the feature gate PodAndContainerStatsFromCRI. Every value is fetched in a
 loop and cached, never per scrape: a list call costs the runtime about a millisecond per container.

@@ -1,4 +1,4 @@
-"""When readings happen, who shares them, and which one rates are computed from.
+"""The sampler: takes readings in a loop and on demand, and holds the base of rates.
 
 Readings run in one worker thread, one at a time. `step` belongs in a loop of a fixed rate; `fresh`
 serves readers on demand, who share a reading under way. Rates use the loop's readings alone, as two

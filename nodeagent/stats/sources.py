@@ -1,4 +1,4 @@
-"""Where the sampler reads: roots, paths and budgets, fixed when the agent starts.
+"""The sampler's sources: roots, paths and budgets, fixed when the agent starts.
 
 `Background` holds what is too slow for every pass: directories and open files, refreshed at their
 own interval.

@@ -1,4 +1,4 @@
-"""Where a host keeps its cgroup files, and where among them a pod's cgroups lie.
+"""The layout of a host's cgroup files, and the paths of pods' cgroups among them.
 
 A layout (version 1, version 2, or hybrid: controllers in version 1, pressure files only in the
 version 2 tree beside them) says which file of which hierarchy holds which number. Everything is
@@ -215,7 +215,7 @@ _SLICE = ".slice"
 
 
 class CgroupPaths:
-    """Where a pod's cgroups lie, as paths from the root of every hierarchy.
+    """The paths of a pod's cgroups, from the root of every hierarchy.
 
     cgroupfs driver: `<parent>/<container id>`. systemd driver: the parent is a slice, whose name
     spells its path (`a-b.slice` lies in `a.slice`), and a container is a scope named after runtime

@@ -246,7 +246,9 @@ class CgroupReader:
         activity = self._activity()
         if None in activity or any(map(operator.is_not, activity, before)):
             has_run = activity[0] is None or activity[0] is not before[0]
-            self._has_run |= has_run and self._last is not None  # the first texts say nothing
+            self._has_run |= (
+                has_run and self._last is not None
+            )  # the first pass has nothing to compare
             changed |= self._read_files(
                 [opened for opened in self.files if opened not in self._reading]
             )

@@ -76,7 +76,7 @@ class CgroupReaders:
         return reader
 
     def _read_by_path(self, path: str, reader: CgroupReader, time_ns: int) -> CgroupSample | None:
-        """The process may open fewer files than the budget says: hold no more from now on."""
+        """The process may open fewer files than the budget allows: hold no more from now on."""
         reader.close()
         self.context.fds_left = 0
         log.warning(

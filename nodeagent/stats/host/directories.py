@@ -1,4 +1,4 @@
-"""How much directories use: last good values, refreshed at their own slow interval.
+"""Disk use of directories: last good values, refreshed at their own slow interval.
 
 Directories are walked in this process, never by a forked `du`. A walk has a budget of time and
 inodes; a directory that exceeds it keeps its old value and is walked less often, down to a
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own
 MAX_DEPTH = 128  # every level keeps a descriptor open
-_INODES_PER_CHECK = 1000  # between two looks at the clock
+_INODES_PER_CHECK = 1000  # between two readings of the clock
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

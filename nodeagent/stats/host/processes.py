@@ -1,4 +1,4 @@
-"""What the processes of a container hold open: descriptors, sockets, and their limit.
+"""Open descriptors and sockets of a container's processes, and their limit.
 
 Only /proc has it, process by process and descriptor by descriptor, so it is refreshed at the slow
 interval of directory walks, within a budget of time; containers that did not run since are skipped.

@@ -49,7 +49,7 @@ def test_all_addresses_of_a_dual_stack_sandbox_are_kept_in_order() -> None:
     assert detail.ips == ("10.0.0.5", "fd00::5")
 
 
-def test_an_empty_status_is_read_as_nothing_known() -> None:
+def test_an_empty_status_has_only_defaults() -> None:
     detail = cri_responses.container_detail(pb.ContainerStatusResponse())
 
     assert detail.container.id == ""
@@ -69,10 +69,8 @@ def test_a_filesystem_without_inodes_reports_none() -> None:
     assert answer == (base.FilesystemUsage("/var/lib/x", 10, None, 5),)
 
 
-def test_a_row_is_made_anew_only_when_its_state_differs_and_forgotten_when_it_is_not_listed() -> (
-    None
-):
-    rows = cri_responses.Rows(cri_responses.container)
+def test_a_row_is_rebuilt_when_its_state_differs_and_dropped_when_it_is_not_listed() -> None:
+    rows = cri_responses.RowCache(cri_responses.container)
 
     def listed(**states: int) -> tuple[base.Container, ...]:
         return rows.of([pb.Container(id=one, state=state) for one, state in states.items()])

@@ -125,7 +125,7 @@ def test_a_call_that_the_runtime_cancelled_at_its_deadline_is_a_timeout(
         ("OCI runtime resume failed: signal: killed", False),
     ],
 )
-def test_not_paused_is_told_from_a_failed_resume(details: str, expected: bool) -> None:
+def test_not_paused_is_distinguished_from_a_failed_resume(details: str, expected: bool) -> None:
     error = cri_responses.from_status("Resume", "UNKNOWN", details)
 
-    assert cri_responses.says_not_paused(error) is expected
+    assert cri_responses.is_not_paused(error) is expected
