@@ -188,8 +188,8 @@ def test_whatever_calls_itself_pure_is_under_a_contract() -> None:
 
 
 def calls_itself_pure(module: str) -> bool:
-    """The docstring has `…; pure.`, `Pure.`, `Pure: …` or `…; pure values.`"""
+    """Whether the docstring says "pure" of the module, not of "pure functions" it has or uses."""
     path = ROOT.joinpath(*module.split("."))
     text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
     docstring = text.split('"""')[1] if text.startswith('"""') else ""
-    return bool(re.search(r"(?:^|[;,.] )[Pp]ure(?: values)?[.:,]", docstring, re.MULTILINE))
+    return bool(re.search(r"(?<!are )\b[Pp]ure\b(?! functions?)", " ".join(docstring.split())))
