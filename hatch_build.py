@@ -43,9 +43,9 @@ def page() -> str:
     for words, entry in command_table.walk():
         command = entry.load()
         child = commands.add_parser(
-            " ".join(words), help=entry.text, description=entry.text,
+            " ".join(words), help=entry.text,
+            description=f"{entry.text}\n\nexamples:\n\n{command.EXAMPLES.strip()}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            epilog=f"Examples:\n{command.EXAMPLES.strip()}",
         )  # fmt: skip
         command.add_arguments(child)
     parser.man_short_description = "ask and change a cluster"  # type: ignore[attr-defined]

@@ -77,7 +77,7 @@ def placed(manifest: Manifest, resource: Resource, namespace: str, *, asked: str
     """The object with its namespace set; one that contradicts `-n` (`asked`) is refused."""
     if not resource.namespaced:
         return manifest
-    own = raw.text(manifest.record, "metadata", "namespace")
+    own = manifest.namespace
     if own and asked and own != asked:
         raise CommandFailed(f"{manifest.place}: the object is in namespace {own!r}, not {asked!r}")
     metadata = {**raw.mapping(manifest.record, "metadata"), "namespace": own or namespace}

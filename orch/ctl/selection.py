@@ -33,10 +33,6 @@ class Selected:
         return self.resource.path(self.namespace, self.name, subresource)
 
     @property
-    def collection(self) -> str:
-        return self.resource.path(self.namespace)
-
-    @property
     def label(self) -> str:
         """`pod/web`."""
         return self.resource.label(self.name)

@@ -72,7 +72,8 @@ async def _describe_all(found: Sequence[Manifest], api: Api, args: argparse.Name
 async def _with_prefix(api: Api, one: Selected) -> tuple[list[Selected], str]:
     """The object, or when it is missing those whose names begin so; and what to print between."""
     if await api.find(one.path()) is None:
-        names = [raw.text(item, "metadata", "name") for item in await api.items(one.collection)]
+        listed = await api.items(one.resource.path(one.namespace))
+        names = [raw.text(item, "metadata", "name") for item in listed]
         matching = [name for name in names if name.startswith(one.name)]
         if matching:
             return [Selected(one.resource, one.namespace, name) for name in matching], "\n"

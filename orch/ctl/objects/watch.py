@@ -61,17 +61,18 @@ async def changes(
 
     With `accept` TABLE lists and objects are Tables where the server makes them.
     """
+    collection = one.resource.path(one.namespace)
     if one.name:
         field_selector = f"metadata.name={one.name}"
     selectors = given(labelSelector=label_selector, fieldSelector=field_selector)
     columns: list[Any] = []
     while True:
-        listed = await api.pages(one.collection, {**selectors, "limit": PAGE}, accept=accept)
+        listed = await api.pages(collection, {**selectors, "limit": PAGE}, accept=accept)
         columns = raw.value(listed, "columnDefinitions") or columns
         yield "LIST", listed
         revision = raw.text(listed, "metadata", "resourceVersion")
         try:
-            async for kind, record in _resumed(api, one.collection, selectors, revision, accept):
+            async for kind, record in _resumed(api, collection, selectors, revision, accept):
                 if record.get("kind") == "Table":
                     columns = record.get("columnDefinitions") or columns
                     record["columnDefinitions"] = columns

@@ -135,18 +135,6 @@ def test_options_may_stand_between_the_words_of_a_command(
     assert (result.code, result.err.startswith(prog)) == (2, True), result.err
 
 
-async def test_an_option_after_the_command_wins(orchctl: Orchctl, api: HttpApi) -> None:
-    await orchctl("-n", "x", "get", "pods", "-n", "y")
-    assert api.requests[-1].path == "/api/v1/namespaces/y/pods"
-
-
-def test_a_failure_is_one_line_and_exit_code_1() -> None:
-    result = run_command("get", "pods", "-s", "http://127.0.0.1:1")
-    assert (result.code, result.out) == (1, "")
-    assert result.err.startswith("error: cannot reach http://127.0.0.1:1: connection refused; ")
-    assert result.err.count("\n") == 1
-
-
 def test_the_client_version_needs_no_network_code_and_little_time() -> None:
     code = (
         "import sys; from orch.ctl.main import main; main(['version', '--client']);"

@@ -126,11 +126,6 @@ async def test_dry_runs_move_nothing(orchctl: Orchctl, api: HttpApi, how: str, a
     assert all(request.query.get("dryRun") == "All" for request in api.sent("POST"))
 
 
-async def test_a_node_that_is_not_there_is_named(orchctl: Orchctl) -> None:
-    result = await orchctl("drain", "n2")
-    assert (result.code, result.err.startswith('error: nodes "n2" not found')) == (1, True)
-
-
 NOTHING = {"ignore_daemonsets": False, "delete_emptydir_data": False, "force": False}
 ALL = dict.fromkeys(NOTHING, True)
 
@@ -191,21 +186,6 @@ async def test_the_other_nodes_are_cordoned_when_one_is_missing(
     result = await orchctl("cordon", "n0", "n1")
     assert (result.code, result.out) == (1, "node/n1 cordoned\n")
     assert 'nodes "n0" not found' in result.err
-
-
-async def test_nodes_are_chosen_by_their_labels(orchctl: Orchctl, api: HttpApi) -> None:
-    for name, rack in (("n1", "7"), ("n2", "8"), ("n3", "7")):
-        metadata = {"name": name, "labels": {"rack": rack}}
-        api.put(f"/api/v1/nodes/{name}", {"metadata": metadata})
-    result = await orchctl("cordon", "-l", "rack=7")
-    assert result.out == "node/n1 cordoned\nnode/n3 cordoned\n"
-    assert (await orchctl("cordon", "-l", "rack=9")).out == ""
-
-
-async def test_a_dry_run_changes_nothing(orchctl: Orchctl, api: HttpApi) -> None:
-    api.put(N1, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
-    assert (await orchctl("cordon", "n1", "--dry-run=client")).out == "node/n1 cordoned (dry run)\n"
-    assert api.sent("PATCH") == []
 
 
 async def test_a_node_is_uncordoned_once(orchctl: Orchctl, api: HttpApi) -> None:

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
-
 import pytest
 
 from tests.fakes.http_api import Answer, HttpApi
-from tests.orch.ctl.conftest import Orchctl, Result
+from tests.orch.ctl.conftest import Orchctl
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -20,20 +16,10 @@ def _pods(api: HttpApi) -> None:
         api.put(f"{PODS}/{name}", {"metadata": metadata, "spec": spec})
 
 
-async def _logs(api: HttpApi, *words: str) -> Result:
-    """As a process: a log is bytes, copied past the text layer of standard output."""
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "orch.ctl.main", "-s", api.url, "logs", *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return Result(done.returncode, done.stdout, done.stderr)
-
-
-async def test_a_log_is_copied_as_it_is(api: HttpApi) -> None:
+async def test_a_log_is_copied_as_it_is(orchctl: Orchctl, api: HttpApi) -> None:
     api.answers["GET", f"{PODS}/web/log"] = Answer("one\ntwo\x1b[1m\nrest")
-    result = await _logs(
-        api, "web", "--tail", "5", "--since", "2m", "--timestamps", "-p", "--limit-bytes", "1Ki"
+    result = await orchctl(
+        "logs", "web", "--tail", "5", "--since", "2m", "--timestamps", "-p", "--limit-bytes", "1Ki"
     )
     assert (result.code, result.out) == (0, "one\ntwo\x1b[1m\nrest")
     assert api.requests[-1].query == {
@@ -42,10 +28,10 @@ async def test_a_log_is_copied_as_it_is(api: HttpApi) -> None:
     }  # fmt: skip
 
 
-async def test_the_logs_of_many_pods_are_told_apart(api: HttpApi) -> None:
+async def test_the_logs_of_many_pods_are_told_apart(orchctl: Orchctl, api: HttpApi) -> None:
     for name in ("web", "two"):
         api.answers["GET", f"{PODS}/{name}/log"] = Answer(f"from {name}\nend")
-    result = await _logs(api, "-l", "app=x", "--all-containers", "--prefix", "-f")
+    result = await orchctl("logs", "-l", "app=x", "--all-containers", "--prefix", "-f")
     assert sorted(result.lines) == sorted(
         f"[pod/{place}] {line}"
         for place, name in (("web/c", "web"), ("two/a", "two"), ("two/b", "two"))
@@ -56,36 +42,38 @@ async def test_the_logs_of_many_pods_are_told_apart(api: HttpApi) -> None:
     assert {query["follow"] for query in asked} == {"true"}
 
 
-async def test_a_refusal_is_told_or_skipped(api: HttpApi) -> None:
+async def test_a_refusal_is_told_or_skipped(orchctl: Orchctl, api: HttpApi) -> None:
     refusal = {"kind": "Status", "code": 400, "reason": "BadRequest", "message": "is waiting"}
     api.answers["GET", f"{PODS}/two/log"] = [Answer(refusal, 400), Answer("here\n")]
-    failed = await _logs(api, "two", "-c", "a")
+    failed = await orchctl("logs", "two", "-c", "a")
     assert (failed.code, failed.err.startswith("error: is waiting (BadRequest)")) == (1, True)
     api.answers["GET", f"{PODS}/two/log"] = [Answer(refusal, 400), Answer("here\n")]
-    skipped = await _logs(api, "two", "--all-containers", "--ignore-errors")
+    skipped = await orchctl("logs", "two", "--all-containers", "--ignore-errors")
     assert (skipped.code, skipped.out) == (0, "here\n")
     assert skipped.err == "error: two/a: is waiting\n"
 
 
-async def test_of_several_containers_the_first_is_shown_and_said(api: HttpApi) -> None:
+async def test_of_several_containers_the_first_is_shown_and_said(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
     api.answers["GET", f"{PODS}/two/log"] = Answer("x")
-    result = await _logs(api, "two")
+    result = await orchctl("logs", "two")
     assert (result.out, api.requests[-1].query) == ("x", {"container": "a"})
     assert result.err == 'Defaulted container "a" out of: a, b\n'
 
 
-async def test_an_annotation_names_the_container_to_show(api: HttpApi) -> None:
+async def test_an_annotation_names_the_container_to_show(orchctl: Orchctl, api: HttpApi) -> None:
     annotations = {"kubectl.kubernetes.io/default-container": "b"}
     metadata = {"name": "two", "namespace": "default", "annotations": annotations}
     containers = [{"name": "a"}, {"name": "b"}]
     api.put(f"{PODS}/two", {"metadata": metadata, "spec": {"containers": containers}})
     api.answers["GET", f"{PODS}/two/log"] = Answer("x")
-    result = await _logs(api, "two")
+    result = await orchctl("logs", "two")
     assert (result.err, api.requests[-1].query) == ("", {"container": "b"})
 
 
-async def test_labels_that_no_pod_has_are_no_failure(api: HttpApi) -> None:
-    result = await _logs(api, "-l", "app=none")
+async def test_labels_that_no_pod_has_are_no_failure(orchctl: Orchctl, api: HttpApi) -> None:
+    result = await orchctl("logs", "-l", "app=none")
     assert (result.code, result.err) == (0, "No resources found in default namespace.\n")
 
 
@@ -120,7 +108,7 @@ async def test_what_is_not_clear_is_asked_back(
     assert text in result.err
 
 
-async def test_a_pod_may_be_named_with_its_type(api: HttpApi) -> None:
+async def test_a_pod_may_be_named_with_its_type(orchctl: Orchctl, api: HttpApi) -> None:
     api.answers["GET", f"{PODS}/two/log"] = Answer("x")
-    assert (await _logs(api, "pod/two", "b")).out == "x"
+    assert (await orchctl("logs", "pod/two", "b")).out == "x"
     assert api.requests[-1].query == {"container": "b"}
