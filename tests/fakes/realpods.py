@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.pods.volumes.volumes import VolumeStore
 from nodeagent.pods.worker.services import PodServices
+from nodeagent.runtime.base import RuntimeUnavailable
 from nodeagent.runtime.cri import CriRuntime
 from nodeagent.wiring.pods import SeccompProfiles
 from orch.component.process import loops
@@ -50,7 +52,7 @@ class Agent:
         self.directory = directory
         self.manifests = directory / "manifests"
         self.manifests.mkdir(exist_ok=True)
-        self.node = directory.name.replace("_", "-").lower()
+        self.node = f"{directory.name.replace('_', '-').lower()}-{os.getpid()}"
         self.cgroup = f"/orchpods-{self.node}"
         self.runtime = runtime or CriRuntime(endpoint)
         settings = PodSettings(
@@ -123,6 +125,15 @@ class Agent:
 
     def cgroups(self) -> list[Path]:
         return [path for path in CGROUPS.glob(f"*{self.cgroup}") if path.is_dir()]
+
+    async def gone(self, *, within_s: float = 60) -> None:
+        """Until nothing of it is left; a runtime too busy to answer is asked again."""
+        async with asyncio.timeout(within_s):
+            while True:
+                with contextlib.suppress(RuntimeUnavailable):
+                    if not await self.traces():
+                        return
+                await asyncio.sleep(0.2)
 
     async def traces(self) -> list[str]:
         rows = [*await self.runtime.list_sandboxes(), *await self.runtime.list_containers()]

@@ -23,6 +23,8 @@ from tests.fakes.hosts import Clock
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld, named
 
+pytestmark = pytest.mark.slow
+
 AT_ONCE = 50
 A_DAY = 10_000
 OF_PODS = ("cpu.stat", "memory.current", "memory.stat", "cpu.pressure")

@@ -27,7 +27,10 @@ from tests.conftest_runtime import RealRuntime, provisioned
 from tests.nodeagent.test_checkpoint_faults_real import count_of
 from tests.nodeagent.test_checkpoint_real import RealNode, a_real_node, wait_for_change
 
+pytestmark = pytest.mark.seconds(40)
+
 QUICK_S = (0.1, 0.25)
+BUSY_S = 30.0  # what a loaded machine may add: without the watch it stays frozen for ever
 SWEEP_S = tuple(number * 0.02 for number in range(1, 41))
 
 
@@ -128,7 +131,7 @@ async def test_a_container_runs_again_fifteen_seconds_after_its_runtime_died_or_
         ended = EndedRuntime(own_runtime, node, kind)
         try:
             going = await left_frozen(node, ended, tmp_path / "archive.tar")
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(15 + BUSY_S):
                 before = count.read_text()
                 while count.read_text() in ("", before):
                     await asyncio.sleep(0.1)

@@ -24,6 +24,8 @@ from orch.component.process.loops import cancel, spawn
 from orch.component.process.system import describe_process
 from tests.conftest import Pki
 
+pytestmark = [pytest.mark.slow, pytest.mark.seconds(25)]
+
 PATIENCE_S = 60  # for a busy machine; an idle one needs a second
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 

@@ -263,6 +263,7 @@ async def test_a_start_broken_off_of_a_pod_nobody_wants_any_more_leaves_nothing(
     await heir.stop()
 
 
+@pytest.mark.slow
 async def test_a_thousand_churned_pods_leave_nothing(world: PodWorld) -> None:
     await world.start()
     for round_ in range(50):

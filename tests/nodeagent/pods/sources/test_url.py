@@ -69,7 +69,7 @@ class Served:
 
     async def rounds(self, number: int = 3) -> list[str]:
         """The pods after some more answers."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             wanted = self.asked + number
             while self.asked < wanted:
                 await asyncio.sleep(0.01)

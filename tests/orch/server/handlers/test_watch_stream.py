@@ -26,7 +26,7 @@ class Stream:
         self.response = response
 
     async def next(self) -> dict[str, Any]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             line = await self.response.content.readline()
         assert line, "the stream ended"
         event: dict[str, Any] = orjson.loads(line)
@@ -38,7 +38,7 @@ class Stream:
         return [(e["type"], e["object"]["metadata"]["name"]) for e in events]
 
     async def ended(self) -> bool:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return await self.response.content.readline() == b""
 
 
@@ -245,7 +245,7 @@ async def raw_answer(api: Api, request: str) -> tuple[bytes, bytes]:
     context.load_cert_chain(pair.cert_file, pair.key_file)
     reader, writer = await asyncio.open_connection("127.0.0.1", api.port, ssl=context)
     writer.write(f"{request}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         headers, _, rest = (await reader.read(-1)).partition(b"\r\n\r\n")
     writer.close()
     return headers, rest
@@ -336,7 +336,7 @@ async def test_a_client_that_left_is_noticed(api: Api, monkeypatch) -> None:
     async with watching(api, PODS) as stream:
         stream.response.close()
     gauge = 'apiserver_longrunning_requests{component="apiserver",group="",resource="pods"'
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while True:
             page = (await api.call("GET", "/metrics")).text
             lines = [line for line in page.splitlines() if line.startswith(gauge)]

@@ -26,6 +26,8 @@ from orch.wire.records.authentication import Identity
 from orch.wire.tables import columns
 from tests.fakes.medium import FakeMedium
 
+pytestmark = pytest.mark.slow
+
 STORED = [one for one in STRATEGIES if one.resource.is_stored]
 ADMIN = Identity("admin", ("system:masters",))
 CONTAINER = {

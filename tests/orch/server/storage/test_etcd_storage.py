@@ -13,6 +13,8 @@ from tests.fakes.link import Link
 from tests.orch.server.storage.contract import Make, StorageContract
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
 
+pytestmark = pytest.mark.real
+
 NUMBERS = itertools.count()
 
 
