@@ -163,8 +163,8 @@ async def _run(
         notifier.stopping()
         await cancel(recovery)
         await built.stop_checkpoints()
-        if options.remove_pods_on_stop and built.keeper:
-            await built.keeper.remove_all(REMOVE_PODS_WITHIN_S)
+        if options.remove_pods_on_stop and built.workers:
+            await built.workers.remove_all(REMOVE_PODS_WITHIN_S)
         await listeners.stop()
         await built.close()
         if held >= 0:
@@ -214,8 +214,8 @@ def _loops(built: Parts, periodic: dict[str, Periodic]) -> dict[str, Coroutine[A
         loops["shutdown"] = built.shutdown.run()
     if built.events:
         loops["events"] = built.events.run()
-    if built.keeper:
-        loops["pods"] = built.keeper.run()
+    if built.workers:
+        loops["pods"] = built.workers.run()
     if built.checkpoints:
         loops |= built.checkpoints.loops()
     return loops

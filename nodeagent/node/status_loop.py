@@ -214,9 +214,9 @@ class StatusLoop:
         return node
 
     async def _update(self, client: ApiClient, node: Node, facts: NodeFacts) -> None:
-        verdicts = status.verdicts(self._settings, facts, self.pressure)
+        values = status.condition_values(self._settings, facts, self.pressure)
         now = times.format_time(self._times.now())
-        wanted = status.node_status(self._settings, facts, verdicts, node.status, now)
+        wanted = status.node_status(self._settings, facts, values, node.status, now)
         now_s = asyncio.get_running_loop().time()
         fresh = status.differs(node.status, wanted)
         if fresh or now_s >= self._report_due_s:
@@ -224,12 +224,12 @@ class StatusLoop:
             patch["metadata"] = {"resourceVersion": node.metadata.resourceVersion}
             self._node = await client.patch(Node, node.metadata.name, patch, subresource="status")
             self._reported(now_s, is_moved=fresh or self.last_report_s is None)
-            for verdict in conditions.transitions(verdicts, node.status.conditions):
-                text = f"Node {node.metadata.name} status is now: {verdict.event}"
-                self._events.note(node, "Normal", verdict.event, text)
+            for value in conditions.transitions(values, node.status.conditions):
+                text = f"Node {node.metadata.name} status is now: {value.event}"
+                self._events.note(node, "Normal", value.event, text)
         else:
             self._node = node
-        self.ready = verdicts[-1].status == "True"
+        self.ready = values[-1].status == "True"
 
     def _reported(self, now_s: float, *, is_moved: bool) -> None:
         """The next report without news is moved after news and at the start, to spread nodes."""

@@ -1,4 +1,4 @@
-"""Pods that use more disk than they said they would: found here, evicted by the keeper.
+"""Pods that use more disk than they said they would: found here, ended by their workers.
 
 The bounds are the reference agent's (eviction manager, localStorageEviction): the size limit of an
 emptyDir, the ephemeral-storage limit of a container, and of all containers together. What is used

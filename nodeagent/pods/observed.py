@@ -1,8 +1,8 @@
 """What the runtime holds of one pod: its sandboxes and containers with their details; pure values.
 
-Read by `observer`, kept in the registry, judged by `plan` and shown by `status`.
+Read by `pleg`, kept in the registry, acted upon by `plan` and shown by `status`.
 
-What the observer holds of one pod, beside one pod's rows of a listing; no I/O.
+What the PLEG holds of one pod, beside one pod's rows of a listing; no I/O.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dataclasses import replace
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.observed import Details, ObservedPod, Rows, observed_pod, shows
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.relist import Due, EventStream, Pace
+from nodeagent.pods.relist import Due, EventStream, RelistTimer
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -39,7 +39,7 @@ TOLD_INTERVAL_S = 10.0  # while the runtime tells of changes; finds what it fail
 LISTED_WITHIN_S = 180.0  # else the node is not Ready: pkg/kubelet/pleg/generic.go
 
 
-class Observer:
+class Pleg:
     """`listed` is False until the first good listing; `error` is why the latest one failed."""
 
     def __init__(self, runtime: ContainerRuntime, registry: PodRegistry) -> None:
@@ -49,8 +49,8 @@ class Observer:
         self._runtime = runtime
         self._registry = registry
         self._node_name = registry.settings.node_name
-        self._pace = Pace()
-        self._stream = EventStream(runtime, on_event=self._note, on_turn=self._pace.ask)
+        self._timer = RelistTimer()
+        self._stream = EventStream(runtime, on_event=self._note, on_turn=self._timer.ask)
         self._told: dict[str, EventKind] = {}  # since the last listing
         self._details: dict[str, Details] = {}
         self._fetching: dict[str, asyncio.Task[None]] = {}
@@ -96,7 +96,7 @@ class Observer:
     async def after_listing(self, uid: str) -> None:
         """Wait for a good listing that begins from now on, with the details of this pod."""
         wanted = self._began + 1
-        self._pace.ask()
+        self._timer.ask()
         while self._ended < wanted or not self.settled(uid):
             await self._turned.wait()
 
@@ -161,7 +161,7 @@ class Observer:
             trusting = self._stream.healthy and not self.error and not self._unsettled
             until_s = began_s + (TOLD_INTERVAL_S if trusting else INTERVAL_S)
             took_s = loop.time() - began_s
-            while await self._pace.wait(until_s, took_s=took_s) is Due.HINTED:
+            while await self._timer.wait(until_s, took_s=took_s) is Due.HINTED:
                 if self._is_news():
                     break
                 self._registry.counts.discarded_events += len(self._told)
@@ -169,7 +169,7 @@ class Observer:
 
     def _note(self, event: ContainerEvent) -> None:
         self._told[event.id] = event.kind
-        self._pace.hint()
+        self._timer.hint()
 
     def _is_news(self) -> bool:
         """Whether something was told that the workers' own readings have not shown already."""
@@ -232,7 +232,7 @@ class Observer:
             self._fetching.pop(uid, None)
             if uid in self._passed_over:  # it may have changed since
                 self._passed_over.discard(uid)
-                self._pace.ask()
+                self._timer.ask()
             self._turn()
 
     async def _read_sandbox(self, uid: str, sandbox_id: str) -> None:

@@ -65,7 +65,7 @@ _RECHECK_S = 10.0  # leftovers and late answers are looked for again so often
 Removed = Callable[[Pod], None]
 
 
-class PodKeeper:
+class PodWorkers:
     """`further` are endless tasks that belong to the pods (status, mirror pods).
 
     `node` gives the Node as last reported, None while there is none; without it every pod is taken.
@@ -98,7 +98,7 @@ class PodKeeper:
         self._dirs_unread = False  # as was said
         self._leaving = False
         self._registry.on_view(self._look_at)
-        services.vitals.on_change(self._look_at)
+        services.health.on_change(self._look_at)
 
     @property
     def events(self) -> PodEvents:
@@ -107,13 +107,13 @@ class PodKeeper:
 
     def problems(self) -> tuple[str, ...]:
         """Why pods cannot be kept, for the node's Ready condition; () when they can."""
-        return self._services.observer.problems()
+        return self._services.pleg.problems()
 
     async def run(self) -> None:
         """Keep the pods for ever; an error that no worker can handle ends it."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._services.observer.run())
+                group.create_task(self._services.pleg.run())
                 for source in self._sources:
                     group.create_task(source.run(self._changed.set))
                 for loop in self._further:
@@ -142,10 +142,10 @@ class PodKeeper:
         """
         self._leaving = True
         log.info("removing all pods of this node")
-        observing = loops.spawn(self._services.observer.run(), name="pods.observer")
+        observing = loops.spawn(self._services.pleg.run(), name="pods.pleg")
         try:
             async with asyncio.timeout(timeout_s):
-                await self._services.observer.after_listing("")
+                await self._services.pleg.after_listing("")
                 await self._remove_known(grace_s=max(1, int(timeout_s * 2 / 3)))
                 await self._services.cgroups.remove_parent()
         except TimeoutError:
@@ -176,7 +176,7 @@ class PodKeeper:
                 continue
 
     async def _begin_when_listed(self) -> None:
-        await self._services.observer.after_listing("")
+        await self._services.pleg.after_listing("")
         self._changed.set()
 
     async def _reconcile(self) -> None:
@@ -203,7 +203,7 @@ class PodKeeper:
         for pod in wanted.pods:
             self._give_worker(pod)
         self._registry.complete = complete
-        if self._services.observer.listed and complete:
+        if self._services.pleg.listed and complete:
             await self._remove_strays(uids)
         await self._services.cgroups.balance(wanted.pods)
 
@@ -237,7 +237,7 @@ class PodKeeper:
     def _takes(self, pod: Pod) -> bool:
         """Whether the node has room for a pod that is not here yet; a refusal is for good."""
         uid = pod.metadata.uid or ""
-        if uid in self._not_taken or not self._services.observer.settled(uid):
+        if uid in self._not_taken or not self._services.pleg.settled(uid):
             return False  # not, or not before it is known whether it runs already
         node = self._node()
         if node is None or pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:
@@ -329,4 +329,4 @@ class PodKeeper:
 
     async def _stop_workers(self) -> None:
         await loops.cancel(*self._tasks.values())
-        await self._services.vitals.close()
+        await self._services.health.close()

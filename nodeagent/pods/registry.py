@@ -1,7 +1,7 @@
 """What is known of every pod of this node: desired, observed, and the status made of both.
 
-Written by the keeper (desired), the observer (observed) and the workers (status), read by
-everyone else; all calls are quick and run in the event loop. Who wants to know of changes
+One writer per fact: `pod_workers` (desired), the PLEG (observed), the workers' reports (status);
+read by everyone else; all calls are quick and run in the event loop. Who wants to know of changes
 subscribes: listeners get the uid of the pod that changed.
 
 Observed pod → what the sampler measures of it; pure.

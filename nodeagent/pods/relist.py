@@ -99,7 +99,7 @@ class Due(Enum):
     TIME = "time"
 
 
-class Pace:
+class RelistTimer:
     """One waits, others `ask` and `hint`; what came before a wait ends it."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ from nodeagent.node.rules.facts import MachineFacts
 from nodeagent.node.rules.settings import NodeSettings, node_settings, start_problems
 from nodeagent.node.shutdown import ShutdownGuard
 from nodeagent.node.status_loop import StatusLoop, StatusTimes
-from nodeagent.pods.pod_workers import PodKeeper
+from nodeagent.pods.pod_workers import PodWorkers
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import ContainerRuntime
@@ -84,7 +84,7 @@ class Parts:
     triggers: PressureTriggers | None
     status: StatusLoop
     lease: LeaseLoop | None
-    keeper: PodKeeper | None
+    workers: PodWorkers | None
     evictions: Evictions | None
     shutdown: ShutdownGuard | None
     checkpoints: Checkpoints | None
@@ -180,7 +180,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     sampler = measuring.sampler
     watch = RuntimeWatch(runtime, on_change=lambda: status.wake())
     events = EventRecorder(client, "nodeagent", host=node_name)
-    keeper = pods.build_keeper(
+    workers = pods.build_pod_workers(
         config,
         registry,
         runtime,
@@ -192,7 +192,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     guard = node.build_guard(
         config,
         registry,
-        keeper,
+        workers,
         changed=lambda: status.wake(),
         note=lambda reason, text: node.note_on(status, events, reason, text),
     )
@@ -202,7 +202,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         registry,
         runtime,
         sampler,
-        keeper.events if keeper else None,
+        workers.events if workers else None,
         watch.silent_s,
     )
     machine = collector.machine_facts(host, hostname=node_name, hugepages_bytes=read_hugepages())
@@ -212,7 +212,7 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         sample=lambda: sampler.latest,
         health=lambda: watch.health,
         runtime=runtime,
-        problems=lambda: [p for part in (guard, keeper) if part for p in part.problems()],
+        problems=lambda: [p for part in (guard, workers) if part for p in part.problems()],
         store_excess=checkpoints.excess_bytes if checkpoints else lambda: None,
     )
     status = StatusLoop(
@@ -242,9 +242,9 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
         triggers=_triggers(config, features, node_name, sampler, registry, events),
         status=status,
         lease=lease,
-        keeper=keeper,
+        workers=workers,
         shutdown=guard,
-        evictions=node.build_evictions(config, status, sampler, registry, keeper, events),
+        evictions=node.build_evictions(config, status, sampler, registry, workers, events),
         checkpoints=checkpoints,
         events=events if client else None,
         health=health,

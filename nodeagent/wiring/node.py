@@ -17,7 +17,7 @@ from nodeagent.node.logind import Logind
 from nodeagent.node.rules.ending_order import groups_of
 from nodeagent.node.shutdown import ShutdownGuard
 from nodeagent.node.status_loop import StatusLoop
-from nodeagent.pods.pod_workers import PodKeeper
+from nodeagent.pods.pod_workers import PodWorkers
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.runtime.verdict import runtime_problems
@@ -33,18 +33,18 @@ def build_evictions(
     status: StatusLoop,
     sampler: Sampler,
     registry: PodRegistry,
-    keeper: PodKeeper | None,
+    workers: PodWorkers | None,
     events: EventRecorder,
 ) -> Evictions | None:
     """None where there are no pods to evict."""
-    if keeper is None:
+    if workers is None:
         return None
 
     return Evictions(
         registry,
         state=lambda: status.pressure,
         fresh=sampler.fresh,
-        evict=keeper.evict,
+        evict=workers.evict,
         announce=lambda text: note_on(status, events, "EvictionThresholdMet", text),
         longest_soft_grace_s=config.evictionMaxPodGracePeriod,
     )
@@ -53,7 +53,7 @@ def build_evictions(
 def build_guard(
     config: NodeAgentConfiguration,
     registry: PodRegistry,
-    keeper: PodKeeper | None,
+    workers: PodWorkers | None,
     *,
     changed: Callable[[], None],
     note: Callable[[str, str], None],
@@ -63,10 +63,10 @@ def build_guard(
         groups = groups_of(config)
     except ValueError as error:
         raise SetupError(str(error)) from None
-    if not groups or keeper is None:
+    if not groups or workers is None:
         return None
     return ShutdownGuard(
-        groups, registry, manager=Logind, end=keeper.end, changed=changed, note=note
+        groups, registry, manager=Logind, end=workers.end, changed=changed, note=note
     )
 
 

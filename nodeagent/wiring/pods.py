@@ -1,6 +1,6 @@
 """The parts that keep pods, built and connected; used by `parts` alone.
 
-Without a runtime there is no keeper; without an API there are static pods only, which then have no
+Without a runtime pods are not kept; without an API there are static pods only, which then have no
 mirrors.
 
 The seccomp setting of a container about to be made, with its profile's file looked at.
@@ -20,11 +20,11 @@ from nodeagent.pods.images.garbage_collection import ImageBounds, ImageCollectio
 from nodeagent.pods.local_storage import RESOURCE, LocalStorage
 from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from nodeagent.pods.logs.termination_messages import TerminationMessages
-from nodeagent.pods.pleg import Observer
-from nodeagent.pods.pod_workers import PodKeeper
-from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.pleg import Pleg
+from nodeagent.pods.pod_workers import PodWorkers
+from nodeagent.pods.prober.health import ContainerHealth
 from nodeagent.pods.prober.probes import Prober
-from nodeagent.pods.prober.results import VerdictFiles
+from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.sources.mirror import MirrorPods
@@ -70,7 +70,7 @@ class SeccompProfiles:
         return setting
 
 
-def build_keeper(
+def build_pod_workers(
     config: NodeAgentConfiguration,
     registry: PodRegistry,
     runtime: ContainerRuntime | None,
@@ -79,7 +79,7 @@ def build_keeper(
     *,
     node: Callable[[], Node | None],
     sampled: Callable[[], Sample | None] = lambda: None,
-) -> PodKeeper | None:
+) -> PodWorkers | None:
     """None when there is no runtime to keep pods in."""
     if runtime is None:
         return None
@@ -90,24 +90,24 @@ def build_keeper(
     rotation = LogRotation(runtime, registry, _log_bounds(config))
 
     def evict(uid: str, message: str) -> None:
-        registry.counts.evictions[RESOURCE] += keeper.evict(uid, message)
+        registry.counts.evictions[RESOURCE] += workers.evict(uid, message)
 
     storage = LocalStorage(registry, sampled, evict)
     images = ImageCollection(runtime, registry, _image_bounds(config))
     further = (rotation.run, storage.run, images.run)
     if client is None or api is None:
-        keeper = PodKeeper(services, _static_sources(config, node_name), further=further)
-        return keeper
+        workers = PodWorkers(services, _static_sources(config, node_name), further=further)
+        return workers
     statuses = StatusSync(client, registry, api)
     mirrors = MirrorPods(client, registry, api, node_name)
-    keeper = PodKeeper(
+    workers = PodWorkers(
         services,
         [*_static_sources(config, node_name), api],
         further=(*further, statuses.run, mirrors.run),
         on_removed=statuses.removed,
         node=node,
     )
-    return keeper
+    return workers
 
 
 def _services(
@@ -123,11 +123,11 @@ def _services(
     return PodServices(
         runtime=runtime,
         registry=registry,
-        observer=Observer(runtime, registry),
+        pleg=Pleg(runtime, registry),
         volumes=VolumeStore(settings.root_dir),
         cgroups=PodCgroups(settings.cgroup_parent, registry.counts.timings),
         seccomp_of=profiles.setting_of,
-        vitals=Vitals(prober, registry, events, files=VerdictFiles(settings.root_dir)),
+        health=ContainerHealth(prober, registry, events, files=ResultFiles(settings.root_dir)),
         prober=prober,
         messages=TerminationMessages(settings.root_dir),
         objects=objects,

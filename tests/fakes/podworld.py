@@ -13,11 +13,11 @@ from pathlib import Path
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.logs.termination_messages import TerminationMessages
-from nodeagent.pods.pleg import Observer
-from nodeagent.pods.pod_workers import PodKeeper
-from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.pleg import Pleg
+from nodeagent.pods.pod_workers import PodWorkers
+from nodeagent.pods.prober.health import ContainerHealth
 from nodeagent.pods.prober.probes import Prober
-from nodeagent.pods.prober.results import VerdictFiles
+from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.source import Changed
 from nodeagent.pods.spec.spec import PodSettings
@@ -101,25 +101,25 @@ class PodWorld:
         )
         self.registry = PodRegistry(self.settings)
         self.seccomp_root = directory / "root" / "seccomp"
-        self.keeper = self._keeper([self.source])
+        self.workers = self._pod_workers([self.source])
 
-    def _keeper(self, sources: Sequence[FakeSource]) -> PodKeeper:
+    def _pod_workers(self, sources: Sequence[FakeSource]) -> PodWorkers:
         events = PodEvents(self)
         prober = Prober(self.runtime)
         services = PodServices(
             runtime=self.runtime,
             registry=self.registry,
-            observer=Observer(self.runtime, self.registry),
+            pleg=Pleg(self.runtime, self.registry),
             volumes=VolumeStore(self.settings.root_dir),
             cgroups=PodCgroups(
                 "/orchpods", self.registry.counts.timings, root=str(self.directory / "cgroup")
             ),
             seccomp_of=SeccompProfiles(str(self.seccomp_root), default=False).setting_of,
-            vitals=Vitals(
+            health=ContainerHealth(
                 prober,
                 self.registry,
                 events,
-                files=VerdictFiles(self.settings.root_dir),
+                files=ResultFiles(self.settings.root_dir),
                 now=now,
             ),
             prober=prober,
@@ -128,20 +128,20 @@ class PodWorld:
             events=events,
             now=now,
         )
-        return PodKeeper(services, sources, on_removed=self.removed.append, node=lambda: self.node)
+        return PodWorkers(services, sources, on_removed=self.removed.append, node=lambda: self.node)
 
     def use(self, *sources: FakeSource) -> None:
         """Work with these sources instead of the one."""
         self.registry = PodRegistry(self.settings)
-        self.keeper = self._keeper(sources)
+        self.workers = self._pod_workers(sources)
 
     async def start(self, *pods: Pod) -> None:
         self.source.set(*pods)
-        self._task = loops.spawn(self.keeper.run(), name="keeper")
+        self._task = loops.spawn(self.workers.run(), name="pods")
         await self.until(lambda: len(self.registry.pods()) >= min(1, len(pods)))
 
     async def stop(self) -> None:
-        """End the agent and its successors, not the pods; errors of the keeper come out here."""
+        """End the agent and its successors, not the pods; their errors come out here."""
         for heir in self._heirs:
             await heir.stop()
         if self._task is not None:

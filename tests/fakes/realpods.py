@@ -12,11 +12,11 @@ from typing import Any
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.logs.termination_messages import TerminationMessages
-from nodeagent.pods.pleg import Observer
-from nodeagent.pods.pod_workers import PodKeeper
-from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.pleg import Pleg
+from nodeagent.pods.pod_workers import PodWorkers
+from nodeagent.pods.prober.health import ContainerHealth
 from nodeagent.pods.prober.probes import Prober
-from nodeagent.pods.prober.results import VerdictFiles
+from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.spec.spec import PodSettings
@@ -65,20 +65,22 @@ class Agent:
         services = PodServices(
             runtime=self.runtime,
             registry=self.registry,
-            observer=Observer(self.runtime, self.registry),
+            pleg=Pleg(self.runtime, self.registry),
             volumes=VolumeStore(settings.root_dir),
             cgroups=PodCgroups(self.cgroup, self.registry.counts.timings),
             seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
-            vitals=Vitals(prober, self.registry, events, files=VerdictFiles(settings.root_dir)),
+            health=ContainerHealth(
+                prober, self.registry, events, files=ResultFiles(settings.root_dir)
+            ),
             prober=prober,
             messages=TerminationMessages(settings.root_dir),
             events=events,
         )
-        self.keeper = PodKeeper(services, [FileSource(str(self.manifests), self.node)])
+        self.workers = PodWorkers(services, [FileSource(str(self.manifests), self.node)])
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = loops.spawn(self.keeper.run(), name="keeper")
+        self._task = loops.spawn(self.workers.run(), name="pods")
 
     async def stop(self) -> None:
         if self._task:
@@ -87,7 +89,7 @@ class Agent:
 
     async def close(self) -> None:
         await self.stop()
-        await self.keeper.remove_all(20)
+        await self.workers.remove_all(20)
         await self.runtime.close()
         for _ in range(50):  # grpc ends a stream in a thread of its own
             if asyncio.all_tasks() == {asyncio.current_task()}:

@@ -1,7 +1,7 @@
 """What probes say of the running containers: ready, started, or to be killed.
 
 One task per probe of a running container, begun and ended as containers come and go. Liveness and
-readiness wait until a startup probe has succeeded. Listeners get the uid of a pod whose verdict
+readiness wait until a startup probe has succeeded. Listeners get the uid of a pod whose result
 changed.
 """
 
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nodeagent.pods import counts as pods_counts
-from nodeagent.pods.actions import Signs, Unhealthy
+from nodeagent.pods.actions import ProbeResults, Unhealthy
 from nodeagent.pods.counts import ProbeKey
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.prober import results
 from nodeagent.pods.prober.probes import Outcome, Prober, Target
-from nodeagent.pods.prober.results import Kind, Tally, Verdict, VerdictFiles
+from nodeagent.pods.prober.results import KeptResult, Kind, ResultFiles, Tally
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock, loops
@@ -48,7 +48,7 @@ class _Watched:
     errors: dict[Kind, str] = field(default_factory=dict)  # why one cannot be made, as was said
 
 
-class Vitals:
+class ContainerHealth:
     """`follow` a pod whenever it was looked at, `leave` it when it goes, `close` at the end."""
 
     def __init__(
@@ -57,12 +57,12 @@ class Vitals:
         registry: PodRegistry,
         events: PodEvents,
         *,
-        files: VerdictFiles,
+        files: ResultFiles,
         now: Now = clock.utc_now,
     ) -> None:
         self._files = files
         self._keeping = asyncio.Lock()
-        self._recalled: dict[str, Mapping[str, Verdict]] = {}  # of pods found at the start, by uid
+        self._recalled: dict[str, Mapping[str, KeptResult]] = {}  # at the start, by uid
         self._prober = prober
         self._registry = registry
         self._events = events
@@ -99,10 +99,10 @@ class Vitals:
         await loops.cancel(*tasks)
         await self._prober.close()
 
-    def signs(self, uid: str) -> Signs:
+    def results(self, uid: str) -> ProbeResults:
         """What is known of a pod's running containers."""
         own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
-        return Signs(
+        return ProbeResults(
             unhealthy={k: w.unhealthy for k, w in own.items() if w.unhealthy},
             unready=frozenset(k for k, w in own.items() if not _is_ready(w)),
             unstarted=frozenset(k for k, w in own.items() if not w.started.is_set()),
@@ -131,7 +131,7 @@ class Vitals:
             name = f"{kind.value} probe of {watched.pod.key}/{watched.container.name}"
             watched.tasks.append(loops.spawn(self._probe(watched, kind, probe), name=name))
 
-    def _known(self, watched: _Watched) -> Verdict:
+    def _known(self, watched: _Watched) -> KeptResult:
         """What a former agent, or the API, holds of this very container."""
         container_id = watched.detail.container.id
         recalled = self._recalled.get(watched.pod.metadata.uid or "", {})
@@ -141,15 +141,15 @@ class Vitals:
         """Write down what will be thought of a pod's containers from now on."""
         uid = changing.pod.metadata.uid or ""
         own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
-        verdicts = {}
+        kept = {}
         for container_id, watched in own.items():
             started, ready = watched.started.is_set(), _is_ready(watched)
             if watched is changing and kind is Kind.STARTUP:
                 started = good
             if watched is changing and kind is Kind.READINESS:
                 ready = good
-            verdicts[container_id] = Verdict(started, ready)
-        await self._files.save(uid, verdicts)
+            kept[container_id] = KeptResult(started, ready)
+        await self._files.save(uid, kept)
 
     def _end(self, container_id: str) -> None:
         for task in self._watched.pop(container_id).tasks:
@@ -272,10 +272,10 @@ def _address(pod: Pod, seen: ObservedPod, host_ip: str) -> str:
     return seen.sandbox.ips[0] if seen.sandbox and seen.sandbox.ips else ""
 
 
-def _shown_by_api(watched: _Watched) -> Verdict:
+def _shown_by_api(watched: _Watched) -> KeptResult:
     """What the pod's status in the API says of this very container."""
     container_id = watched.detail.container.id
     for status in watched.pod.status.containerStatuses or ():
         if (status.containerID or "").endswith(container_id):
-            return Verdict(bool(status.started), status.ready)
-    return Verdict(started=False, ready=False)
+            return KeptResult(bool(status.started), status.ready)
+    return KeptResult(started=False, ready=False)

@@ -27,40 +27,40 @@ _FILE = "probes.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class KeptResult:
     """Of one running container."""
 
     started: bool
     ready: bool
 
 
-class VerdictFiles:
+class ResultFiles:
     """`root_dir` is the agent's."""
 
     def __init__(self, root_dir: str) -> None:
         self._pods = Path(root_dir) / "pods"
-        self._trouble = ""  # why the last verdicts were not kept
+        self._trouble = ""  # why the last results were not kept
 
-    async def load(self, uid: str) -> Mapping[str, Verdict]:
-        """Container id → verdict; empty when nothing is known."""
+    async def load(self, uid: str) -> Mapping[str, KeptResult]:
+        """Container id → result; empty when nothing is known."""
         return await asyncio.to_thread(self._load, uid)
 
-    async def save(self, uid: str, verdicts: Mapping[str, Verdict]) -> None:
+    async def save(self, uid: str, kept: Mapping[str, KeptResult]) -> None:
         """Replace what is known of a pod; not being able to is logged when it begins."""
-        await asyncio.to_thread(self._save, uid, verdicts)
+        await asyncio.to_thread(self._save, uid, kept)
 
-    def _load(self, uid: str) -> Mapping[str, Verdict]:
+    def _load(self, uid: str) -> Mapping[str, KeptResult]:
         try:
             data = json.loads((self._pods / uid / _FILE).read_text())
             return {
-                key: Verdict(one["started"] is True, one["ready"] is True)
-                for key, one in data.items()
+                key: KeptResult(held["started"] is True, held["ready"] is True)
+                for key, held in data.items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def _save(self, uid: str, verdicts: Mapping[str, Verdict]) -> None:
-        data = {key: {"started": v.started, "ready": v.ready} for key, v in verdicts.items()}
+    def _save(self, uid: str, kept: Mapping[str, KeptResult]) -> None:
+        data = {key: {"started": v.started, "ready": v.ready} for key, v in kept.items()}
         path = self._pods / uid / _FILE
         unfinished = path.with_suffix(".new")
         try:

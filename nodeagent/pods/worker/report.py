@@ -35,7 +35,7 @@ class Display:
             now=times.format_time(self._services.now()),
             host_ip=self._services.settings.host_ip,
             plan=decided,
-            signs=self._services.vitals.signs(self._uid),
+            probed=self._services.health.results(self._uid),
             messages=await self._services.messages.of(seen, all_containers(pod)),
         )
         self._services.events.crash_loops(pod, _crash_looping(seen, decided))

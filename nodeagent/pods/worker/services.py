@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.logs.termination_messages import TerminationMessages
-from nodeagent.pods.pleg import Observer
-from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.pleg import Pleg
+from nodeagent.pods.prober.health import ContainerHealth
 from nodeagent.pods.prober.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
@@ -29,11 +29,11 @@ SeccompOf = Callable[[Pod, Container], Awaitable[SeccompSetting]]
 class PodServices:
     runtime: ContainerRuntime
     registry: PodRegistry
-    observer: Observer
+    pleg: Pleg
     volumes: VolumeStore
     cgroups: PodCgroups
     seccomp_of: SeccompOf
-    vitals: Vitals
+    health: ContainerHealth
     prober: Prober
     messages: TerminationMessages
     objects: PodObjects = field(default_factory=lambda: PodObjects(None))

@@ -46,7 +46,7 @@ class Starting:
             try:
                 await self._runtime.start_container(made)
             finally:
-                await self._services.observer.refresh(self._uid, containers=(made,))
+                await self._services.pleg.refresh(self._uid, containers=(made,))
         self._services.events.normal(pod, "Started", f"Started container {container.name}")
         await self._after_start(made, pod, container, sandbox)
 
@@ -67,7 +67,7 @@ class Starting:
         in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
         async with failing_as("CreateContainerError", container.name):
             made = await self._create_mounting(sandbox, wanted, in_sandbox)
-            await self._services.observer.refresh(
+            await self._services.pleg.refresh(
                 self._uid, containers=(made,), made_in=sandbox.sandbox.id
             )
         self._services.events.normal(pod, "Created", f"Created container: {container.name}")
@@ -162,7 +162,7 @@ class Starting:
         async with failing_as("PostStartHookError", container.name):
             grace_s = spec.grace_period_s(pod)
             await self._runtime.stop_container(container_id, timeout_s=grace_s)
-            await self._services.observer.refresh(self._uid, containers=(container_id,))
+            await self._services.pleg.refresh(self._uid, containers=(container_id,))
         raise StepFailed(container.name, "PostStartHookError", text)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
-from nodeagent.pods.backoff import StepFailed, Troubles
+from nodeagent.pods.backoff import StepBackoffs, StepFailed
 from nodeagent.pods.decide import plan
 from nodeagent.pods.decide.phase import FINAL_PHASES, RUNNING, Ending, ended, shown
 from nodeagent.pods.observed import ObservedPod
@@ -58,11 +58,11 @@ class PodWorker:
         self.uid = uid
         self.pod = pod
         self._services = services
-        self._observer = services.observer
+        self._pleg = services.pleg
         self._registry = services.registry
         self._steps = Steps(uid, services)
         self._display = Display(uid, services)
-        self._troubles = Troubles()
+        self._backoffs = StepBackoffs()
         self._unavailable = Backoff(*_UNAVAILABLE_S)
         self._timings = services.registry.counts.timings
         self._seen_s = seen_s
@@ -109,7 +109,7 @@ class PodWorker:
         for container in all_containers(pod):
             before = find_container(known, container.name) if known else None
             if before != container:
-                self._troubles.clear(container.name)  # what was wrong may be right now
+                self._backoffs.clear(container.name)  # what was wrong may be right now
         self.poke()
 
     def end(self, ending: Ending) -> bool:
@@ -162,12 +162,12 @@ class PodWorker:
         """Until it lists again; one that lists and yet does not take calls is asked less often."""
         log.debug("pod %s: the runtime does not take calls: %s", self.name, error)
         await asyncio.sleep(self._unavailable.next())
-        await self._observer.after_listing(self.uid)
+        await self._pleg.after_listing(self.uid)
 
     async def _turn(self) -> tuple[float | None, bool]:
         """How long to wait at most (None: until woken), and whether the pod is gone."""
-        if not self._observer.settled(self.uid):
-            await self._observer.after_listing(self.uid)
+        if not self._pleg.settled(self.uid):
+            await self._pleg.after_listing(self.uid)
         seen = self._registry.view(self.uid)
         if self._removal is not None:
             return await self._remove(seen, self._removal)
@@ -175,11 +175,11 @@ class PodWorker:
             return None, False
         await self._look_for_files()
         await self._refresh_volumes(self.pod, seen)
-        await self._services.vitals.recall(self.uid)
-        self._services.vitals.follow(self.pod, seen)
-        signs = self._services.vitals.signs(self.uid)
-        troubles = self._troubles.active(self._now_s())
-        decided = plan.next_step(self.pod, seen, troubles, self._now_ns(), signs)
+        await self._services.health.recall(self.uid)
+        self._services.health.follow(self.pod, seen)
+        probed = self._services.health.results(self.uid)
+        backoffs = self._backoffs.active(self._now_s())
+        decided = plan.next_step(self.pod, seen, backoffs, self._now_ns(), probed)
         pod = shown(self.pod, seen) if self._ending else self.pod
         await self._display.show(pod, seen, decided)
         self._observe_start(pod, seen)
@@ -199,7 +199,7 @@ class PodWorker:
             self._timings.observe(pods_counts.POD_START_SLI, max(0.0, own_s))
 
     async def _remove(self, seen: ObservedPod, removal: Removal) -> tuple[float | None, bool]:
-        self._services.vitals.leave(self.uid)
+        self._services.health.leave(self.uid)
         action = plan.removal_step(seen, grace_s=removal.grace_s)
         if action is not None:
             wait_s = await self._perform(action, seen)
@@ -211,7 +211,7 @@ class PodWorker:
             await steps.remove_traces(self.uid, self._services)
         except StepFailed as failed:
             self._note(failed)
-            return self._troubles.active(self._now_s())[plan.SANDBOX].remaining_s, False
+            return self._backoffs.active(self._now_s())[plan.SANDBOX].remaining_s, False
         self._services.events.forget(self.uid)
         self._services.objects.forget(self.uid)
         self._registry.counts.forget(self.uid)
@@ -227,12 +227,12 @@ class PodWorker:
             finished = await self._do(action, seen)
         except StepFailed as failed:
             self._note(failed)
-            trouble = self._troubles.active(self._now_s()).get(failed.subject)
-            self._failed_action = (action, self._now_s() + (trouble.remaining_s if trouble else 0))
-            await self._observer.after_listing(self.uid)
+            backoff = self._backoffs.active(self._now_s()).get(failed.subject)
+            self._failed_action = (action, self._now_s() + (backoff.remaining_s if backoff else 0))
+            await self._pleg.after_listing(self.uid)
             return 0.0
         if not finished:  # its effect is unknown: look at what there is before going on
-            await self._observer.after_listing(self.uid)
+            await self._pleg.after_listing(self.uid)
             return 0.0
         self._succeeded(action)
         unchanged = self._registry.view(self.uid) == seen
@@ -257,7 +257,7 @@ class PodWorker:
         self._failed_action = None
         self._unavailable.reset()
         subject = action.name if isinstance(action, StartContainer) else plan.SANDBOX
-        self._troubles.clear(subject)
+        self._backoffs.clear(subject)
         counts = self._registry.counts
         if isinstance(action, CreateSandbox):
             counts.started_pods += 1
@@ -267,7 +267,7 @@ class PodWorker:
             log.info("pod %s: started container %s", self.name, action.name)
 
     def _note(self, failed: StepFailed) -> None:
-        if self._troubles.note(failed, self._now_s()):
+        if self._backoffs.note(failed, self._now_s()):
             about = f"container {failed.subject}: " if failed.subject else ""
             log.warning("pod %s: %s%s: %s", self.name, about, failed.reason, failed)
         self._services.events.failed(self.pod, failed)
@@ -290,10 +290,10 @@ class PodWorker:
         return max(0.0, self._failed_action[1] - self._now_s())
 
     async def _look_for_files(self) -> None:
-        for path in self._troubles.awaited():
+        for path in self._backoffs.awaited():
             if await steps.exists(path):
                 log.info("pod %s: %s is there now, trying again", self.name, path)
-                self._troubles.retry(path)
+                self._backoffs.retry(path)
 
     async def _refresh_volumes(self, pod: Pod, seen: ObservedPod) -> None:
         """Files that show the pod's own fields and objects of the API follow them as it runs."""
@@ -324,7 +324,7 @@ class PodWorker:
 
     def _until_next(self, decided: Plan) -> float | None:
         wakes = [self._refresh_at_s - self._now_s(), decided.wake_in_s]
-        if self._troubles.awaited():
+        if self._backoffs.awaited():
             wakes.append(_FILE_POLL_S)
         soonest = min((wake for wake in wakes if wake is not None), default=math.inf)
         return None if math.isinf(soonest) else max(soonest, _TICK_S)

@@ -80,7 +80,7 @@ class Shortage:
 
     def evict(self, uid: str, message: str, *, grace_s: int) -> bool:
         self.graces_s.append(grace_s)
-        return self.world.keeper.evict(uid, message, grace_s=grace_s)
+        return self.world.workers.evict(uid, message, grace_s=grace_s)
 
     def failed(self) -> list[str]:
         pods = self.world.registry.pods()

@@ -82,7 +82,7 @@ class Scene:
             groups,
             self.world.registry,
             manager=lambda: self.manager,
-            end=self.world.keeper.end,
+            end=self.world.workers.end,
             changed=lambda: self.changes.append(self.guard.problems()),
             note=lambda reason, _text: self.notes.append(reason),
         )

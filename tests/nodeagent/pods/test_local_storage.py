@@ -101,7 +101,7 @@ async def test_a_pod_that_uses_too_much_fails_and_stays_so(world: PodWorld) -> N
     storage = LocalStorage(
         world.registry,
         lambda: samples[-1],
-        lambda uid, message: evicted.append(world.keeper.evict(uid, message)),
+        lambda uid, message: evicted.append(world.workers.evict(uid, message)),
     )
     await world.start(limited("1Mi", terminationGracePeriodSeconds=600))
     await world.until(lambda: "app" in world.running())
@@ -154,5 +154,5 @@ def test_a_pod_without_bounds_is_known_as_such() -> None:
 @pytest.mark.looptime
 async def test_a_pod_nobody_works_on_cannot_be_evicted(world: PodWorld) -> None:
     await world.start(pod())
-    assert not world.keeper.evict("unknown", "too much")
+    assert not world.workers.evict("unknown", "too much")
     await LocalStorage(world.registry, lambda: None, lambda _uid, _message: None).step()

@@ -58,7 +58,7 @@ def kubeconfig(tmp_path: Path) -> str:
 async def test_alone_it_measures_and_says_what_it_goes_without(build: Build) -> None:
     built = build()
     assert built.node_name == "node-1"
-    assert (built.runtime, built.keeper, built.checkpoints) == (None, None, None)
+    assert (built.runtime, built.workers, built.checkpoints) == (None, None, None)
     assert (built.lease, built.events, built.transports) == (None, None, ())
     assert (built.measuring.disks, built.measuring.stats, built.triggers) == (None, None, None)
     assert [what.partition(":")[0] for what in built.missing[:2]] == [
@@ -73,7 +73,7 @@ async def test_alone_it_measures_and_says_what_it_goes_without(build: Build) -> 
 async def test_with_a_runtime_it_keeps_pods_and_makes_checkpoints(build: Build) -> None:
     built = build(RUNTIME)
     assert isinstance(built.runtime, CriRuntime)
-    assert built.keeper and built.checkpoints and built.measuring.disks
+    assert built.workers and built.checkpoints and built.measuring.disks
     assert built.measuring.stats is None  # an alpha feature
     assert not any("runtime" in what for what in built.missing)
     await built.close()
@@ -109,7 +109,7 @@ async def test_with_an_api_the_lease_has_a_connection_of_its_own(
     built = build(kubeconfig)
     assert built.lease and built.events
     assert len({id(transport) for transport in built.transports}) == 2
-    assert built.keeper is None  # an API alone runs no pods
+    assert built.workers is None  # an API alone runs no pods
     assert not any("standalone" in what for what in built.missing)
     await built.close()
 

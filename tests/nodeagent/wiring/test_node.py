@@ -32,7 +32,7 @@ def guard(world: PodWorld, *, pods: bool = True, **fields: object) -> ShutdownGu
             }
         ),
         world.registry,
-        world.keeper if pods else None,
+        world.workers if pods else None,
         changed=lambda: None,
         note=lambda _reason, _text: None,
     )
@@ -54,5 +54,5 @@ async def test_settings_that_contradict_each_other_keep_the_agent_from_starting(
 async def test_without_a_runtime_nobody_is_evicted() -> None:
     config = NodeAgentConfiguration()
     nothing: dict[str, None] = dict.fromkeys(("status", "sampler", "registry", "events"))
-    built = node.build_evictions(config, keeper=None, **nothing)  # type: ignore[arg-type]
+    built = node.build_evictions(config, workers=None, **nothing)  # type: ignore[arg-type]
     assert built is None

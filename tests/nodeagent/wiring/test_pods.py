@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.pods.pod_workers import PodKeeper
+from nodeagent.pods.pod_workers import PodWorkers
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.wiring import pods
@@ -19,10 +19,10 @@ from tests.fakes.runtime import FakeRuntime
 STATIC = {"staticPodPath": "/manifests", "staticPodURL": "https://pods.example/all"}
 
 
-def keeper(
+def pod_workers(
     root: Path, *, runtime: FakeRuntime | None, api: FakeApi | None = None, **config: Any
-) -> PodKeeper | None:
-    return pods.build_keeper(
+) -> PodWorkers | None:
+    return pods.build_pod_workers(
         NodeAgentConfiguration(**config),
         PodRegistry(PodSettings("n1", str(root), str(root / "logs"))),
         runtime,
@@ -32,13 +32,13 @@ def keeper(
     )
 
 
-def sources(made: PodKeeper | None) -> list[str]:
+def sources(made: PodWorkers | None) -> list[str]:
     assert made
     return [source.name for source in made._sources]
 
 
 def test_without_a_runtime_nothing_keeps_pods(tmp_path: Path) -> None:
-    assert keeper(tmp_path, runtime=None, api=FakeApi(), **STATIC) is None
+    assert pod_workers(tmp_path, runtime=None, api=FakeApi(), **STATIC) is None
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,15 @@ def test_without_a_runtime_nothing_keeps_pods(tmp_path: Path) -> None:
 def test_pods_come_from_where_the_configuration_says_and_from_the_api(
     tmp_path: Path, config: dict[str, str], expected: list[str], with_api: bool
 ) -> None:
-    made = keeper(tmp_path, runtime=FakeRuntime(), api=FakeApi() if with_api else None, **config)
+    made = pod_workers(
+        tmp_path, runtime=FakeRuntime(), api=FakeApi() if with_api else None, **config
+    )
     assert sources(made) == [*expected, "api"] if with_api else sources(made) == expected
 
 
 def test_only_an_api_is_told_statuses_and_given_mirrors(tmp_path: Path) -> None:
-    alone = keeper(tmp_path, runtime=FakeRuntime())
-    with_api = keeper(tmp_path, runtime=FakeRuntime(), api=FakeApi())
+    alone = pod_workers(tmp_path, runtime=FakeRuntime())
+    with_api = pod_workers(tmp_path, runtime=FakeRuntime(), api=FakeApi())
     assert alone and with_api
     own = [loop.__qualname__ for loop in alone._further]  # type: ignore[attr-defined]
     assert own == ["LogRotation.run", "LocalStorage.run", "ImageCollection.run"]
