@@ -53,6 +53,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.stats.reading",
     ),
     "nodeagent/stats/test_summary.py": ("nodeagent.stats.summary_disks",),
+    "nodeagent/wiring/test_agent.py": ("nodeagent.wiring.base",),
     "orch/ctl/test_config_set.py": ("orch.ctl.config_file",),
     "orch/ctl/test_delete.py": ("orch.ctl.deletion",),
     "orch/ctl/test_events.py": ("orch.ctl.happenings",),

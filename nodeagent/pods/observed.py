@@ -21,6 +21,7 @@ from nodeagent.runtime.base import (
 )
 from orch.wire import names
 from orch.wire.podrules.standing import DEFAULT_GRACE_S
+from orch.wire.records.pods import Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,15 @@ def recorded_step(detail: ContainerDetail) -> int:
 
 def recorded_hash(detail: ContainerDetail) -> str:
     return detail.container.annotations.get(names.RUNTIME_ANNOTATION_CONTAINER_HASH, "")
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveContainer:
+    """A container that has processes, or may have; `pod` is None when no source asks for it."""
+
+    id: str
+    name: str
+    pod: Pod | None
 
 
 @dataclass

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from nodeagent.pods import counts as pods_counts
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.observed import Details, ObservedPod, Rows, observed_pod, shows
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.relist import Due, EventStream, RelistTimer
@@ -42,13 +43,16 @@ LISTED_WITHIN_S = 180.0  # else the node is not Ready: pkg/kubelet/pleg/generic.
 class Pleg:
     """`listed` is False until the first good listing; `error` is why the latest one failed."""
 
-    def __init__(self, runtime: ContainerRuntime, registry: PodRegistry) -> None:
+    def __init__(
+        self, runtime: ContainerRuntime, registry: PodRegistry, counts: PodCounts, node_name: str
+    ) -> None:
         self.error = ""
         self.last_success_s: float | None = None  # loop time
         self._began_s: float | None = None  # loop time of `run`
         self._runtime = runtime
         self._registry = registry
-        self._node_name = registry.settings.node_name
+        self._counts = counts
+        self._node_name = node_name
         self._timer = RelistTimer()
         self._stream = EventStream(runtime, on_event=self._note, on_turn=self._timer.ask)
         self._told: dict[str, EventKind] = {}  # since the last listing
@@ -164,7 +168,7 @@ class Pleg:
             while await self._timer.wait(until_s, took_s=took_s) is Due.HINTED:
                 if self._is_news():
                     break
-                self._registry.counts.discarded_events += len(self._told)
+                self._counts.discarded_events += len(self._told)
                 self._told.clear()
 
     def _note(self, event: ContainerEvent) -> None:
@@ -321,11 +325,11 @@ class Pleg:
             log.info("the container runtime answers again")
         self.error = ""
         now_s = asyncio.get_running_loop().time()
-        counts = self._registry.counts
-        counts.listed_at_s = clock.utc_now().timestamp()
-        counts.timings.observe(pods_counts.RELIST, now_s - began_s)
+        timings = self._counts.timings
+        self._counts.listed_at_s = clock.utc_now().timestamp()
+        timings.observe(pods_counts.RELIST, now_s - began_s)
         if self.last_success_s is not None:
-            counts.timings.observe(pods_counts.RELIST_INTERVAL, now_s - self.last_success_s)
+            timings.observe(pods_counts.RELIST_INTERVAL, now_s - self.last_success_s)
         self.last_success_s = now_s
 
     def _turn(self) -> None:

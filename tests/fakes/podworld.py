@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
@@ -23,8 +24,7 @@ from nodeagent.pods.sources.source import Changed
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
-from nodeagent.pods.worker.services import PodServices
-from nodeagent.wiring.pods import SeccompProfiles
+from nodeagent.pods.worker.services import PodServices, SeccompProfiles
 from orch.component.process import loops
 from orch.wire import names
 from orch.wire.podrules import standing
@@ -88,6 +88,7 @@ class PodWorld:
         self.api = FakeApi()  # holds the ConfigMaps and Secrets that pods refer to
         self.removed: list[Pod] = []
         self.node: Node | None = None
+        self.frozen: set[str] = set()  # ids of containers that are being checkpointed
         self.events: list[tuple[str, str, str]] = []  # pod, reason, message
         self._task: asyncio.Task[None] | None = None
         self._heirs: list[PodWorld] = []
@@ -99,27 +100,28 @@ class PodWorld:
             pod_logs_dir=str(directory / "logs"),
             host_ip="192.0.2.1",
         )
-        self.registry = PodRegistry(self.settings)
         self.seccomp_root = directory / "root" / "seccomp"
-        self.workers = self._pod_workers([self.source])
+        self.use(self.source)
 
     def _pod_workers(self, sources: Sequence[FakeSource]) -> PodWorkers:
         events = PodEvents(self)
         prober = Prober(self.runtime)
+        counts = self.counts
         services = PodServices(
+            settings=self.settings,
             runtime=self.runtime,
             registry=self.registry,
-            pleg=Pleg(self.runtime, self.registry),
+            counts=counts,
+            pleg=Pleg(self.runtime, self.registry, counts, self.settings.node_name),
             volumes=VolumeStore(self.settings.root_dir),
-            cgroups=PodCgroups(
-                "/orchpods", self.registry.counts.timings, root=str(self.directory / "cgroup")
-            ),
-            seccomp_of=SeccompProfiles(str(self.seccomp_root), default=False).setting_of,
+            cgroups=PodCgroups("/orchpods", counts.timings, root=str(self.directory / "cgroup")),
+            seccomp=SeccompProfiles(str(self.seccomp_root), default=False),
             health=ContainerHealth(
                 prober,
-                self.registry,
                 events,
+                counts,
                 files=ResultFiles(self.settings.root_dir),
+                checkpoints=self,
                 now=now,
             ),
             prober=prober,
@@ -133,6 +135,7 @@ class PodWorld:
     def use(self, *sources: FakeSource) -> None:
         """Work with these sources instead of the one."""
         self.registry = PodRegistry(self.settings)
+        self.counts = PodCounts()
         self.workers = self._pod_workers(sources)
 
     async def start(self, *pods: Pod) -> None:
@@ -162,6 +165,10 @@ class PodWorld:
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None:  # noqa: A002
         """As a recorder of events."""
         self.events.append((obj.metadata.name, reason, message))
+
+    def is_frozen(self, container_id: str) -> bool:
+        """As the checkpoint service."""
+        return container_id in self.frozen
 
     # ---- what a test looks at
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
@@ -22,9 +23,8 @@ from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.pods.volumes.volumes import VolumeStore
-from nodeagent.pods.worker.services import PodServices
+from nodeagent.pods.worker.services import PodServices, SeccompProfiles
 from nodeagent.runtime.cri import CriRuntime
-from nodeagent.wiring.pods import SeccompProfiles
 from orch.component.process import loops
 from orch.wire.records.pods import Pod, PodStatus
 from tests.conftest_runtime import CGROUPS
@@ -60,17 +60,20 @@ class Agent:
             cgroup_parent=self.cgroup,
         )
         self.registry = PodRegistry(settings)
+        self.counts = PodCounts()
         events = PodEvents()
         prober = Prober(self.runtime)
         services = PodServices(
+            settings=settings,
             runtime=self.runtime,
             registry=self.registry,
-            pleg=Pleg(self.runtime, self.registry),
+            counts=self.counts,
+            pleg=Pleg(self.runtime, self.registry, self.counts, self.node),
             volumes=VolumeStore(settings.root_dir),
-            cgroups=PodCgroups(self.cgroup, self.registry.counts.timings),
-            seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
+            cgroups=PodCgroups(self.cgroup, self.counts.timings),
+            seccomp=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False),
             health=ContainerHealth(
-                prober, self.registry, events, files=ResultFiles(settings.root_dir)
+                prober, events, self.counts, files=ResultFiles(settings.root_dir)
             ),
             prober=prober,
             messages=TerminationMessages(settings.root_dir),

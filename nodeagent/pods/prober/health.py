@@ -11,16 +11,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.actions import ProbeResults, Unhealthy
-from nodeagent.pods.counts import ProbeKey
+from nodeagent.pods.counts import PodCounts, ProbeKey
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.prober import results
 from nodeagent.pods.prober.probes import Outcome, Prober, Target
 from nodeagent.pods.prober.results import KeptResult, Kind, ResultFiles, Tally
-from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock, loops
 from orch.component.process.clock import Now
@@ -48,24 +48,35 @@ class _Watched:
     errors: dict[Kind, str] = field(default_factory=dict)  # why one cannot be made, as was said
 
 
+class Checkpoints(Protocol):
+    """What `nodeagent.checkpoint` knows of containers that cannot answer a probe."""
+
+    def is_frozen(self, container_id: str) -> bool: ...
+
+
 class ContainerHealth:
-    """`follow` a pod whenever it was looked at, `leave` it when it goes, `close` at the end."""
+    """`follow` a pod whenever it was looked at, `leave` it when it goes, `close` at the end.
+
+    `checkpoints` is None on a node that makes none.
+    """
 
     def __init__(
         self,
         prober: Prober,
-        registry: PodRegistry,
         events: PodEvents,
+        counts: PodCounts,
         *,
         files: ResultFiles,
+        checkpoints: Checkpoints | None = None,
         now: Now = clock.utc_now,
     ) -> None:
         self._files = files
         self._keeping = asyncio.Lock()
         self._recalled: dict[str, Mapping[str, KeptResult]] = {}  # at the start, by uid
         self._prober = prober
-        self._registry = registry
         self._events = events
+        self._counts = counts
+        self._checkpoints = checkpoints
         self._now = now
         self._watched: dict[str, _Watched] = {}
         self._listeners: list[Callable[[str], None]] = []
@@ -78,12 +89,15 @@ class ContainerHealth:
         if uid not in self._recalled:
             self._recalled[uid] = await self._files.load(uid)
 
-    def follow(self, pod: Pod, seen: ObservedPod) -> None:
-        """Probe the pod's running containers, and stop probing those that run no more."""
+    def follow(self, pod: Pod, seen: ObservedPod, host_ip: str) -> None:
+        """Probe the pod's running containers, and stop probing those that run no more.
+
+        Those of a pod in the host's network are reached at `host_ip`.
+        """
         running = dict(_running(pod, seen))
         for container_id in self._of(pod.metadata.uid or "", without=set(running)):
             self._end(container_id)
-        address = _address(pod, seen, self._registry.settings.host_ip)
+        address = _address(pod, seen, host_ip)
         for container_id, (container, detail) in running.items():
             if container_id not in self._watched and results.probes_of(container):
                 self._begin(_Watched(pod, container, detail, address))
@@ -176,12 +190,12 @@ class ContainerHealth:
     async def _probe_once(self, watched: _Watched, kind: Kind, probe: Probe) -> None:
         container_id = watched.detail.container.id
         target = Target(container_id, watched.container, watched.address)
-        was_frozen = container_id in self._registry.frozen
+        was_frozen = self._is_frozen(container_id)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         outcome = await self._prober.check(target, probe)
         self._count(watched, kind, outcome, loop.time() - began_s)
-        if not outcome.good and (was_frozen or container_id in self._registry.frozen):
+        if not outcome.good and (was_frozen or self._is_frozen(container_id)):
             return  # it is being checkpointed and cannot answer
         if outcome.good is None:
             self._tell_error(watched, kind, outcome.text)
@@ -201,6 +215,9 @@ class ContainerHealth:
             self._apply(watched, kind, probe, outcome)
         self._tell(watched, kind, outcome)
 
+    def _is_frozen(self, container_id: str) -> bool:
+        return self._checkpoints is not None and self._checkpoints.is_frozen(container_id)
+
     def _count(self, watched: _Watched, kind: Kind, outcome: Outcome, took_s: float) -> None:
         meta = watched.pod.metadata
         key = ProbeKey(
@@ -211,9 +228,8 @@ class ContainerHealth:
             meta.namespace or "",
             meta.uid or "",
         )
-        counts = self._registry.counts
-        counts.probes[key] += 1
-        counts.timings.observe(
+        self._counts.probes[key] += 1
+        self._counts.timings.observe(
             pods_counts.PROBE, took_s, key.probe_type, key.container, key.pod, key.namespace
         )
 

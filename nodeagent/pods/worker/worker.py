@@ -22,7 +22,7 @@ from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.spec import references, volume_files
 from nodeagent.pods.volumes.volumes import Knowledge, VolumeError
 from nodeagent.pods.worker import report, steps
-from nodeagent.pods.worker.report import Display
+from nodeagent.pods.worker.report import StatusReport
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.pods.worker.steps import Steps
 from nodeagent.runtime.base import RuntimeUnavailable
@@ -61,10 +61,10 @@ class PodWorker:
         self._pleg = services.pleg
         self._registry = services.registry
         self._steps = Steps(uid, services)
-        self._display = Display(uid, services)
+        self._report = StatusReport(uid, services)
         self._backoffs = StepBackoffs()
         self._unavailable = Backoff(*_UNAVAILABLE_S)
-        self._timings = services.registry.counts.timings
+        self._counts = services.counts
         self._seen_s = seen_s
         self._starts = False  # made here, and not shown as running yet
         self._wake = asyncio.Event()
@@ -140,14 +140,14 @@ class PodWorker:
     async def run(self) -> None:
         """Work until the pod is removed and nothing is left of it."""
         if self.pod:
-            self._timings.observe(pods_counts.WORKER_START, self._now_s() - self._seen_s)
+            self._counts.timings.observe(pods_counts.WORKER_START, self._now_s() - self._seen_s)
         while True:
             self._wake.clear()
             began_s = self._now_s()
             try:
                 wait_s, done = await self._turn()
                 operation = "terminate" if self.removing else "sync"
-                self._timings.observe(pods_counts.WORKER, self._now_s() - began_s, operation)
+                self._counts.timings.observe(pods_counts.WORKER, self._now_s() - began_s, operation)
             except RuntimeUnavailable as error:
                 await self._wait_for_runtime(error)
                 continue
@@ -176,12 +176,12 @@ class PodWorker:
         await self._look_for_files()
         await self._refresh_volumes(self.pod, seen)
         await self._services.health.recall(self.uid)
-        self._services.health.follow(self.pod, seen)
+        self._services.health.follow(self.pod, seen, self._services.settings.host_ip)
         probed = self._services.health.results(self.uid)
         backoffs = self._backoffs.active(self._now_s())
         decided = plan.next_step(self.pod, seen, backoffs, self._now_ns(), probed)
         pod = shown(self.pod, seen) if self._ending else self.pod
-        await self._display.show(pod, seen, decided)
+        await self._report.show(pod, seen, decided)
         self._observe_start(pod, seen)
         if decided.action is None:
             return self._until_next(decided), False
@@ -194,9 +194,9 @@ class PodWorker:
             took_s = self._now_s() - self._seen_s
             total_s = max(took_s, report.age_s(pod, self._services.now()))
             own_s = total_s - self._steps.pulled_s - report.initialising_s(pod, seen)
-            self._timings.observe(pods_counts.POD_START, took_s)
-            self._timings.observe(pods_counts.POD_START_TOTAL, total_s)
-            self._timings.observe(pods_counts.POD_START_SLI, max(0.0, own_s))
+            self._counts.timings.observe(pods_counts.POD_START, took_s)
+            self._counts.timings.observe(pods_counts.POD_START_TOTAL, total_s)
+            self._counts.timings.observe(pods_counts.POD_START_SLI, max(0.0, own_s))
 
     async def _remove(self, seen: ObservedPod, removal: Removal) -> tuple[float | None, bool]:
         self._services.health.leave(self.uid)
@@ -205,7 +205,7 @@ class PodWorker:
             wait_s = await self._perform(action, seen)
             if self.pod is not None:
                 view = self._registry.view(self.uid)
-                await self._display.show(self.pod, view, Plan(finished=True))
+                await self._report.show(self.pod, view, Plan(finished=True))
             return wait_s, False
         try:
             await steps.remove_traces(self.uid, self._services)
@@ -214,7 +214,7 @@ class PodWorker:
             return self._backoffs.active(self._now_s())[plan.SANDBOX].remaining_s, False
         self._services.events.forget(self.uid)
         self._services.objects.forget(self.uid)
-        self._registry.counts.forget(self.uid)
+        self._counts.forget(self.uid)
         log.info("pod %s: removed", self.name)
         return None, True
 
@@ -258,12 +258,11 @@ class PodWorker:
         self._unavailable.reset()
         subject = action.name if isinstance(action, StartContainer) else plan.SANDBOX
         self._backoffs.clear(subject)
-        counts = self._registry.counts
         if isinstance(action, CreateSandbox):
-            counts.started_pods += 1
+            self._counts.started_pods += 1
             self._starts = self._starts or action.attempt == 0
         if isinstance(action, StartContainer):
-            counts.started_containers[container_type(self.pod, action.name)] += 1
+            self._counts.started_containers[container_type(self.pod, action.name)] += 1
             log.info("pod %s: started container %s", self.name, action.name)
 
     def _note(self, failed: StepFailed) -> None:
@@ -274,12 +273,11 @@ class PodWorker:
         self._count_failure(failed)
 
     def _count_failure(self, failed: StepFailed) -> None:
-        counts = self._registry.counts
         if failed.subject:
             key = (container_type(self.pod, failed.subject), failed.reason)
-            counts.started_container_errors[key] += 1
+            self._counts.started_container_errors[key] += 1
         elif failed.reason in ("FailedCreatePodSandBox", "FailedMount"):
-            counts.started_pod_errors += 1
+            self._counts.started_pod_errors += 1
 
     def _held_s(self, action: Action) -> float:
         """How long a step that failed is not to be repeated; the plan sees to starts itself."""

@@ -9,6 +9,7 @@ Huge pages set aside by the kernel, from /sys/kernel/mm/hugepages under an injec
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import resource
@@ -20,6 +21,9 @@ from nodeagent.psi import Pressure
 from nodeagent.stats.cgroup import values
 from nodeagent.stats.samples import RlimitSample, SwapSample
 
+log = logging.getLogger(__name__)
+
+_OTHER_OPEN_FILES = 1024  # connections, logs, what the budget of cgroup files does not count
 _NSEC_PER_S = 1_000_000_000
 _GO_ARCHITECTURES = {
     "x86_64": "amd64",
@@ -60,6 +64,21 @@ def raise_open_files(wanted: int) -> int:
         return soft
     resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
     return reachable
+
+
+def open_files_budget(wanted: int) -> int:
+    """As many of the wanted descriptors as this process may keep and still serve."""
+    allowed = raise_open_files(wanted + _OTHER_OPEN_FILES)
+    budget = wanted if allowed < 0 else max(0, min(wanted, allowed - _OTHER_OPEN_FILES))
+    if budget < wanted:
+        log.warning(
+            "only %d open files are allowed: %d of the %d in openFileBudget are kept for the "
+            "kernel's files (raise LimitNOFILE)",
+            allowed,
+            budget,
+            wanted,
+        )
+    return budget
 
 
 def read_host_facts(

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from nodeagent.pods.actions import StartContainer
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.pleg import Pleg
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
@@ -43,7 +44,8 @@ class Observed:
         self.registry = PodRegistry(SETTINGS)
         self.changes: list[str] = []
         self.registry.on_view(self.changes.append)
-        self.pleg = Pleg(self.runtime, self.registry)
+        self.counts = PodCounts()
+        self.pleg = Pleg(self.runtime, self.registry, self.counts, SETTINGS.node_name)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

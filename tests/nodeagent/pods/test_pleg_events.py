@@ -52,12 +52,12 @@ async def test_what_the_runtime_tells_is_seen_at_once(observed: Observed) -> Non
 async def test_what_happens_at_once_costs_one_listing(observed: Observed) -> None:
     made = [await observed.container(pod()), await observed.container(other())]
     await told(observed)
-    passed_over = observed.registry.counts.discarded_events
+    passed_over = observed.counts.discarded_events
     for one in made:
         observed.runtime.exit(one)
     await asyncio.sleep(1)
     assert len(observed.runtime.called("list_containers")) == 1
-    assert observed.registry.counts.discarded_events == passed_over
+    assert observed.counts.discarded_events == passed_over
 
 
 async def test_what_a_worker_has_read_itself_costs_no_listing(observed: Observed) -> None:
@@ -69,7 +69,7 @@ async def test_what_a_worker_has_read_itself_costs_no_listing(observed: Observed
     observed.pleg.forget(UID, made)
     await asyncio.sleep(1)
     assert observed.runtime.called("list_containers") == []
-    assert observed.registry.counts.discarded_events > 0
+    assert observed.counts.discarded_events > 0
 
 
 async def test_what_the_runtime_fails_to_tell_is_found_by_the_next_listing(

@@ -28,8 +28,8 @@ async def test_a_source_read_during_a_look_at_the_pods_removes_none(
     services = heir.workers._services
     real = heir.registry.set_desired
 
-    def read_meanwhile(pods: Iterable[Pod]) -> None:
-        real(pods)
+    def read_meanwhile(pods: Iterable[Pod], *, complete: bool) -> None:
+        real(pods, complete=complete)
         late._pods, late.ready = [pod()], True
 
     with monkeypatch.context() as patched:
