@@ -179,7 +179,7 @@ def _loops(
     renewal_s = component_tls.INTERVAL_S
     loops: dict[str, _Loop | None] = {
         "sampling": measuring.sampling,
-        "newcomers": measuring.newcomers,
+        "new disks": measuring.new_disks,
         "directories": measuring.directories,
         "runtime disks": measuring.runtime_disks,
         "runtime cgroup": measuring.runtime_part,

@@ -27,6 +27,7 @@ from nodeagent.stats.samples import ContainerSample, FsSample, PodSample, Sample
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.loops import Periodic
+from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
 from orch.wire.podrules import resources, standing
 from orch.wire.records.pods import Container, Pod
@@ -71,7 +72,7 @@ class Evictions:
         self._leaving = ""  # uid of the pod that was evicted last
         self._wait_until_s = 0.0
         self._reclaiming: frozenset[str] = frozenset()  # resources that were announced
-        self._helpless = ""  # the signal that no pod could help with
+        self._helpless = OnceLog(log, logging.ERROR)  # no pod could help
 
     async def run(self) -> None:
         await Periodic("evictions", self.step, interval_s=INTERVAL_S).run()
@@ -81,7 +82,8 @@ class Evictions:
         due = pressure.due_for_eviction(self._state(), now_s)
         threshold = ending_order.most_urgent(due)
         if threshold is None:
-            self._reclaiming, self._helpless = frozenset(), ""
+            self._reclaiming = frozenset()
+            self._helpless.recovered()
             return
         if self._still_leaving(now_s):
             return
@@ -106,12 +108,12 @@ class Evictions:
             text = ending_order.message(threshold, seen, candidate)
             if self._evict(candidate.uid, text, grace_s=grace_s):
                 self._count(threshold.signal, sample)
-                self._leaving, self._helpless = candidate.uid, ""
+                self._leaving = candidate.uid
+                self._helpless.recovered()
                 self._wait_until_s = now_s + grace_s + _ENDS_WITHIN_S
                 return
-        if self._helpless != threshold.signal:
-            self._helpless = threshold.signal
-            log.error("the node is low on %s and no pod is left that could be evicted", resource)
+        text = "the node is low on %s and no pod is left that could be evicted"
+        self._helpless.failed(text, resource)
 
     def _count(self, signal: str, sample: Sample) -> None:
         self._counts.evictions[signal] += 1

@@ -29,6 +29,7 @@ from nodeagent.stats.samples import PodSample, PodTarget, Sample
 from nodeagent.stats.sources import Background, Sources
 from orch.component.diagnostics.health import CheckFailed
 from orch.component.process import loops
+from orch.component.process.once_log import OnceLog
 from orch.component.process.threads import run_aside
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Sampler:
         self._bases: deque[Sample] = deque(maxlen=_KEPT_BASES)
         self._running: asyncio.Task[Sample] | None = None
         self._latest_begun_s = 0.0
-        self._hangs = False  # the reading under way, as was said
+        self._hanging = OnceLog(log)
         self._refreshing = asyncio.Lock()
 
     @property
@@ -131,12 +132,9 @@ class Sampler:
             if self.latest is None:
                 text = f"the first reading of statistics takes more than {_STALL_S:g} s"
                 raise NoSampleYetError(text) from None
-            if not self._hangs:
-                self._hangs = True
-                log.warning(
-                    "reading the statistics takes more than %g s; the last ones are served",
-                    _STALL_S,
-                )
+            self._hanging.failed(
+                "reading the statistics takes more than %g s; the last ones are served", _STALL_S
+            )
             return self.latest
 
     def working_set_bytes(self, container_id: str) -> int:
@@ -177,10 +175,7 @@ class Sampler:
         sample = await run_aside(lambda: self.reader.read(targets, measured), name="sample")
         self.latest = sample
         self._latest_begun_s = begun_s
-        if self._hangs:
-            self._hangs = False
-            took_s = asyncio.get_running_loop().time() - begun_s
-            log.info("the reading of the statistics that hung has ended after %.0f s", took_s)
+        self._hanging.recovered("the reading of the statistics that hung has ended")
         self.beats += 1
         return sample
 
@@ -210,7 +205,7 @@ class SamplingCheck:
 _TRIES = 3  # a runtime gathers every ten seconds or so what layers use
 
 
-class Newcomers:
+class NewDisks:
     """`look` after each reading of the sampling loop; `run` measures what it found."""
 
     def __init__(self, sampler: Sampler, disks: RuntimeDiskLoop | None) -> None:
@@ -219,17 +214,17 @@ class Newcomers:
         self._targets: list[PodTarget] = []  # as they were when last looked at
         self._asked: dict[str, int] = {}  # of each container: how often for its layer
         self._unknown: list[str] = []  # containers whose layer is asked for again
-        self._loop = loops.Periodic("newcomers", self.step, interval_s=DISK_INTERVAL_S)
+        self._loop = loops.Periodic("new disks", self.step, interval_s=DISK_INTERVAL_S)
 
     async def run(self) -> None:
         await self._loop.run()
 
     def look(self) -> None:
         """Measure soon what the latest reading shows for the first time, or still lacks a layer."""
-        if self.have_come():
+        if self.is_due():
             self._loop.wake()
 
-    def have_come(self) -> bool:
+    def is_due(self) -> bool:
         return bool(self._unknown) or self._shown() != self._targets
 
     async def step(self) -> None:
@@ -251,7 +246,7 @@ class Newcomers:
         self._unknown = self._worth_asking(disks)
 
     def _worth_asking(self, disks: RuntimeDiskLoop) -> list[str]:
-        known = disks.latest.layers
+        known = disks.latest.writable_layers
         return [each for each, times in self._asked.items() if times < _TRIES and each not in known]
 
     def _shown(self) -> list[PodTarget]:

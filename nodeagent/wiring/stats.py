@@ -13,11 +13,11 @@ from nodeagent.runtime.endpoint import socket_path
 from nodeagent.stats.host import machine
 from nodeagent.stats.host.machine import HostFacts
 from nodeagent.stats.runtime import RuntimeDiskLoop, RuntimeDisks, RuntimePart, RuntimeStatsLoop
-from nodeagent.stats.sampler import DISK_INTERVAL_S, Measured, Newcomers, Sampler
+from nodeagent.stats.sampler import DISK_INTERVAL_S, Measured, NewDisks, Sampler
 from nodeagent.stats.samples import SystemPart
 from nodeagent.stats.sources import Sources
 from nodeagent.wiring.base import Base, pods_cgroup
-from orch.component.process import clock
+from orch.component.process import system
 from orch.component.process.daemon import SetupError
 from orch.component.process.loops import Periodic
 
@@ -33,7 +33,7 @@ class Measuring:
     pages: StatsPages
     sampling: Periodic
     directories: Periodic
-    newcomers: Newcomers
+    new_disks: NewDisks
     runtime_disks: Periodic | None
     runtime_part: Periodic | None
     runtime_stats: Periodic | None
@@ -49,6 +49,7 @@ def build_measuring(base: Base) -> Measuring:
     stats = RuntimeStatsLoop(runtime) if runtime and measures else None
     sources = Sources(
         node_path=base.options.root_dir,
+        boot_time_ns=base.host.boot_time_ns,
         system_parts=system_parts(base.config, base.host, own, part),
         fd_budget=machine.open_files_budget(base.config.openFileBudget),
         runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
@@ -60,13 +61,13 @@ def build_measuring(base: Base) -> Measuring:
         psi=base.features.enabled("NodeAgentPSI"),
         host=base.host,
     )
-    newcomers = Newcomers(sampler, disks)
+    new_disks = NewDisks(sampler, disks)
     return Measuring(
         sampler=sampler,
         pages=pages,
-        sampling=sampling_loop(pages, newcomers, reading_s),
+        sampling=sampling_loop(pages, new_disks, reading_s),
         directories=_slowly("directories", sampler.step_disks),
-        newcomers=newcomers,
+        new_disks=new_disks,
         runtime_disks=_slowly("runtime disks", disks.step) if disks else None,
         runtime_part=_slowly("runtime cgroup", part.step) if part else None,
         runtime_stats=(
@@ -75,12 +76,12 @@ def build_measuring(base: Base) -> Measuring:
     )
 
 
-def sampling_loop(pages: StatsPages, newcomers: Newcomers, interval_s: float) -> Periodic:
+def sampling_loop(pages: StatsPages, new_disks: NewDisks, interval_s: float) -> Periodic:
     """Each reading is followed by its pages, and by a look for what it shows for the first time."""
 
     async def step() -> None:
         await pages.step()
-        newcomers.look()
+        new_disks.look()
 
     return Periodic("sampling", step, interval_s=interval_s)
 
@@ -93,7 +94,7 @@ def system_parts(
     if config.systemCgroups:
         parts.append(SystemPart("misc", config.systemCgroups, host.boot_time_ns))
     if own:
-        parts.append(SystemPart("nodeagent", own, int(clock.process_start_s() * 1e9)))
+        parts.append(SystemPart("nodeagent", own, int(system.process_start_s() * 1e9)))
     return lambda: (*parts, *(runtime.latest if runtime else ()))
 
 

@@ -17,6 +17,7 @@ import pytest
 from nodeagent import main
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.process import files as process_files
+from orch.component.process.system import describe_process
 from tests.conftest import Pki
 
 PATIENCE_S = 60  # for a busy machine; an idle one needs a second
@@ -107,8 +108,8 @@ def test_one_agent_per_lock_file_and_the_lock_comes_first(place: Place) -> None:
     finally:
         os.close(held)
     assert line == (
-        f"nodeagent: error: another node agent (pid {os.getpid()}) holds the lock file "
-        f"{place.lock}; stop it, or give this one another --lock-file"
+        f"nodeagent: error: another node agent ({describe_process(os.getpid())}) holds the lock "
+        f"file {place.lock}; stop it, or give this one another --lock-file"
     )
     assert not place.root.exists()
 

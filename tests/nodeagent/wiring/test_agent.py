@@ -12,7 +12,6 @@ from nodeagent.config import options
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.load import load_config
 from nodeagent.runtime.cri import CriRuntime
-from nodeagent.stats.host import machine
 from nodeagent.wiring import agent
 from nodeagent.wiring.agent import Parts
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
@@ -20,6 +19,7 @@ from orch.component.diagnostics.health import CheckFailed
 from orch.component.diagnostics.zpages import ZPages
 from orch.component.flags.features import Features
 from orch.component.flags.stability import MetricPolicy
+from orch.component.process import system
 from orch.component.process.daemon import SetupError
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
 
@@ -32,7 +32,7 @@ Build = Callable[..., Parts]
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     """A function flags → parts."""
-    monkeypatch.setattr(machine, "raise_open_files", lambda wanted: wanted)
+    monkeypatch.setattr(system, "raise_open_files", lambda wanted: wanted)
 
     def build(*flags: str) -> Parts:
         given = options.parse(
@@ -188,7 +188,7 @@ async def test_the_handlers_get_the_same_objects(build: Build) -> None:
 async def test_no_more_kernel_files_are_kept_than_leave_room_to_serve(
     build: Build, monkeypatch: pytest.MonkeyPatch, allowed: int, budget: int
 ) -> None:
-    monkeypatch.setattr(machine, "raise_open_files", lambda wanted: allowed)
+    monkeypatch.setattr(system, "raise_open_files", lambda wanted: allowed)
     built = build()
     assert built.measuring.sampler.reader._cgroups.shared.fds_left == budget
     await built.close()

@@ -21,12 +21,12 @@ async def test_each_reading_is_followed_by_a_look_for_what_it_shows_first() -> N
         done.append("pages")
 
     pages = SimpleNamespace(step=read)
-    newcomers = SimpleNamespace(look=lambda: done.append("newcomers"))
-    loop = sampling_loop(pages, newcomers, 10)  # type: ignore[arg-type]
+    new_disks = SimpleNamespace(look=lambda: done.append("new disks"))
+    loop = sampling_loop(pages, new_disks, 10)  # type: ignore[arg-type]
     running = spawn(loop.run(), name="sampling")
     await asyncio.sleep(15)
     await cancel(running)
-    assert done == ["pages", "newcomers"] * 2
+    assert done == ["pages", "new disks"] * 2
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ async def test_each_reading_is_followed_by_a_look_for_what_it_shows_first() -> N
 def test_the_parts_of_the_system_are_those_whose_cgroup_is_known(
     fields: dict[str, str], own: str | None, shown: dict[str, str]
 ) -> None:
-    host = HostFacts(2, 10, 0, "b", "m", "s", "6.1", "os", "arm64", "linux", "h", 77, 0)
+    host = HostFacts(2, 2, 10, 0, 77, "b", "m", "s", "6.1", "os", "arm64", "linux", "h", 0)
     config = NodeAgentConfiguration.model_validate(fields)
     parts = system_parts(config, host, own, None)()
     assert {part.name: part.cgroup for part in parts} == shown

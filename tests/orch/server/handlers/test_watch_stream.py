@@ -187,6 +187,36 @@ async def test_what_fails_while_events_are_written_ends_the_stream(api: Api, mon
             await stream.next()
 
 
+@pytest.mark.looptime
+async def test_writes_of_busy_watches_are_done_together_and_in_time() -> None:
+    shared, loop, written_s = watch_stream.Shared(), asyncio.get_running_loop(), []
+    began_s = loop.time()
+
+    def write() -> None:
+        written_s.append(loop.time() - began_s)
+        if len(written_s) == 2:
+            shared.write_later(write)
+
+    shared.write_later(write)
+    await asyncio.sleep(watch_stream.COALESCE_S / 2)
+    shared.write_later(write)
+    assert written_s == []
+    await asyncio.sleep(4 * watch_stream.COALESCE_S)
+    assert written_s == pytest.approx([watch_stream.COALESCE_S * turn for turn in (1, 1, 2)])
+
+
+async def test_events_of_a_busy_watch_come_in_one_chunk(api: Api, monkeypatch) -> None:
+    monkeypatch.setattr(watch_stream, "BUSY_S", 60.0)
+    monkeypatch.setattr(watch_stream, "COALESCE_S", 0.5)
+    async with watching(api, PODS) as stream, asyncio.timeout(20):
+        chunks = []
+        for names in ("a", "bcd"):
+            for name in names:
+                await api.call("POST", PODS, pod(name))
+            chunks.append(await stream.response.content.readchunk())
+        assert [data.count(b"\n") for data, _ in chunks] == [1, 3]
+
+
 async def test_a_client_that_falls_behind_is_told_so(api: Api) -> None:
     await api.call("POST", PODS, pod("a"))
     async with watching(api, PODS) as stream:
