@@ -42,7 +42,7 @@ LISTED_WITHIN_S = 180.0  # else the node is not Ready: pkg/kubelet/pleg/generic.
 
 
 class Pleg:
-    """`listed` is False until the first good listing; `error` is why the latest one failed."""
+    """`error` is why the latest listing failed; "" when it did not."""
 
     def __init__(
         self, runtime: ContainerRuntime, registry: PodRegistry, counts: PodCounts, node_name: str
@@ -60,7 +60,6 @@ class Pleg:
         self._details: dict[str, Details] = {}
         self._fetching: dict[str, asyncio.Task[None]] = {}
         self._passed_over: set[str] = set()  # listed while their details were being read
-        self._unsettled: set[str] = set()  # pods with rows whose details are not read yet
         self._began = 0  # listings
         self._ended = 0  # the last good listing, by its number
         self._turned = asyncio.Event()
@@ -71,10 +70,6 @@ class Pleg:
         # The rows of the last listing by id, while what is held is what it said.
         self._agreed: dict[str, Sandbox | Container] | None = None
         self._sandbox_of: dict[str, str] = {}  # container id → sandbox; its detail does not say
-
-    @property
-    def listed(self) -> bool:
-        return self._ended > 0
 
     def problems(self) -> tuple[str, ...]:
         """Why the node is not Ready: nobody knows any longer what runs here."""
@@ -95,15 +90,11 @@ class Pleg:
         finally:
             await loops.cancel(*self._fetching.values())
 
-    def settled(self, uid: str) -> bool:
-        """Whether the registry's view of a pod is complete: listed, with every detail read."""
-        return self.listed and uid not in self._unsettled
-
     async def after_listing(self, uid: str) -> None:
         """Wait for a good listing that begins from now on, with the details of this pod."""
         wanted = self._began + 1
         self._timer.ask()
-        while self._ended < wanted or not self.settled(uid):
+        while self._ended < wanted or not self._registry.settled(uid):
             await self._turned.wait()
 
     async def relist(self) -> None:
@@ -123,10 +114,11 @@ class Pleg:
             rows = self._group(sandboxes, containers)
             for uid in {*rows, *self._details}:
                 self._compare(uid, rows.get(uid) or Rows(), since)
-            is_quiet = not self._fetching and not self._unsettled and self._clock == since
+            is_quiet = not self._fetching and not self._registry.unread and self._clock == since
             self._agreed = {row.id: row for row in listed} if is_quiet else None
         self._merged = {k: clock for k, clock in self._merged.items() if clock > since}
         self._ended = number
+        self._registry.listed = True
         self._turn()
 
     async def refresh(
@@ -164,7 +156,7 @@ class Pleg:
             began_s = loop.time()
             self._told.clear()
             await self.relist()
-            trusting = self._stream.healthy and not self.error and not self._unsettled
+            trusting = self._stream.healthy and not self.error and not self._registry.unread
             until_s = began_s + (TOLD_INTERVAL_S if trusting else INTERVAL_S)
             took_s = loop.time() - began_s
             while await self._timer.wait(until_s, took_s=took_s) is Due.HINTED:
@@ -221,17 +213,19 @@ class Pleg:
                 self._fetch(uid, changed_sandboxes, changed_containers), name=f"observe {uid}"
             )
             self._fetching[uid] = task
-            self._unsettled.add(uid)
+            self._registry.unread.add(uid)
             return
-        half_read = uid in self._unsettled  # some details of it may be held that nobody has seen
-        self._unsettled.discard(uid)
+        half_read = (
+            uid in self._registry.unread
+        )  # some details of it may be held that nobody has seen
+        self._registry.unread.discard(uid)
         if gone or half_read or not listed:  # an answer that failed may have left an empty record
             self._publish(uid)
 
     async def _fetch(self, uid: str, sandboxes: list[str], containers: list[str]) -> None:
         try:
             await self.refresh(uid, sandboxes=sandboxes, containers=containers)
-            self._unsettled.discard(uid)
+            self._registry.unread.discard(uid)
         except RuntimeCallError as error:
             log.debug("details of pod %s cannot be read, trying again: %s", uid, error)
         finally:

@@ -199,7 +199,7 @@ class PodWorkers:
                 worker.remove(Removal())
         for pod in wanted.pods:
             self._give_worker(pod)
-        if self._services.pleg.listed and complete:
+        if self._registry.listed and complete:
             await self._remove_strays(uids)
         await self._services.cgroups.balance(wanted.pods)
 
@@ -233,7 +233,7 @@ class PodWorkers:
     def _takes(self, pod: Pod) -> bool:
         """Whether the node has room for a pod that is not here yet; a refusal is for good."""
         uid = pod.metadata.uid or ""
-        if uid in self._not_taken or not self._services.pleg.settled(uid):
+        if uid in self._not_taken or not self._registry.settled(uid):
             return False  # not, or not before it is known whether it runs already
         node = self._node()
         if node is None or pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:

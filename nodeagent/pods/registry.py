@@ -81,11 +81,14 @@ class PodRegistry:
     """Pods by uid; a pod that is no longer desired is observed until it is gone.
 
     `settings` say where pods keep their files. `complete` says whether every source has been read
-    at least once.
+    at least once, `listed` whether the runtime has listed its pods; `unread` are the uids of pods
+    of which it listed something new that nobody has read yet.
     """
 
     def __init__(self, settings: PodSettings) -> None:
         self.complete = False
+        self.listed = False
+        self.unread: set[str] = set()
         self._settings = settings
         self._desired: dict[str, Pod] = {}
         self._uids: dict[tuple[str, str], str] = {}
@@ -172,6 +175,10 @@ class PodRegistry:
     def view(self, uid: str) -> ObservedPod:
         """What the runtime holds; empty for a pod it does not know."""
         return self._views.get(uid) or ObservedPod(uid, "", "")
+
+    def settled(self, uid: str) -> bool:
+        """Whether the view of a pod is complete: listed, with every detail read."""
+        return self.listed and uid not in self.unread
 
     def set_view(self, view: ObservedPod) -> None:
         """Tell listeners of a pod whose observed state differs from the last one."""

@@ -21,7 +21,7 @@ from nodeagent.pods.actions import (
     Waiting,
 )
 from nodeagent.pods.observed import ObservedPod, recorded_hash, recorded_step
-from nodeagent.pods.spec import identity
+from nodeagent.pods.spec import spec
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
 from orch.wire.podrules.containers import is_sidecar
@@ -50,7 +50,7 @@ def pod_policy(pod: Pod) -> str:
 
 def is_changed(container: Container, detail: ContainerDetail) -> bool:
     """Whether an instance was made from another definition than the present one."""
-    return recorded_hash(detail) != identity.container_hash(container)
+    return recorded_hash(detail) != spec.container_hash(container)
 
 
 def has_ended_for_good(container: Container, latest: ContainerDetail | None, policy: str) -> bool:

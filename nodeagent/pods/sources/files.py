@@ -141,9 +141,11 @@ class FileSource:
             text = "cannot list the manifests in %s: %s; pods that came from there stay"
             self._problems.failed(text, self._path, error.strerror)
             return replace(known, is_unlisted=True, watching=watching)
-        self._problems.retain(found)
+        if known.is_unlisted:
+            self._problems.recovered()
         for path in set(known.files) - set(found):
             log.info("manifest %s is gone", path)
+            self._problems.recovered(subject=path)
         files: dict[str, _File] = {}
         unread: dict[str, _Signature] = {}
         for path, signature in found.items():
@@ -199,6 +201,7 @@ class FileSource:
             if digest != file.digest:
                 file = self._parsed(path, file)
         except FileNotFoundError:
+            self._problems.recovered(subject=path)
             return None
         except (ManifestError, OSError) as error:
             text = str(error) if isinstance(error, ManifestError) else f"{path}: {error.strerror}"
@@ -211,7 +214,8 @@ class FileSource:
         """With the pod of a content that is new; ManifestError, OSError."""
         origin = Origin(standing.FILE, path, self._node_name, self._now())
         pod = manifests.read_manifest(Path(path), origin)
-        self._problems.recovered(subject=path)
+        if file.is_bad:
+            self._problems.recovered(subject=path)
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
             log.info("manifest %s: pod %s", path, pod.key)
         elif _same(file.pod, pod):

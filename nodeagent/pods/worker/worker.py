@@ -168,7 +168,7 @@ class PodWorker:
 
     async def _turn(self) -> tuple[float | None, bool]:
         """How long to wait at most (None: until woken), and whether the pod is gone."""
-        if not self._pleg.settled(self.uid):
+        if not self._registry.settled(self.uid):
             await self._pleg.after_listing(self.uid)
         seen = self._registry.view(self.uid)
         if self._removal is not None:

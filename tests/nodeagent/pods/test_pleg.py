@@ -106,7 +106,7 @@ async def test_nothing_is_kept_of_a_pod_that_is_not_listed(tmp_path: Path) -> No
 
 async def test_pods_are_found_with_the_sandbox_of_each_container(observed: Observed) -> None:
     await observed.container(pod())
-    assert not observed.pleg.listed
+    assert not observed.registry.listed
     await observed.start()
     view = observed.registry.view(UID)
     assert (view.namespace, view.name) == ("default", "web")
@@ -199,14 +199,14 @@ async def test_a_slow_detail_holds_up_its_own_pod_only(observed: Observed) -> No
     hold = observed.runtime.hold("sandbox_detail")
     await observed.container(other())
     await asyncio.sleep(2)
-    assert not observed.pleg.settled(OTHER)
-    assert observed.pleg.settled(UID)
+    assert not observed.registry.settled(OTHER)
+    assert observed.registry.settled(UID)
     observed.runtime.exit(next(iter(observed.runtime.containers)))
     await asyncio.sleep(2)
     assert observed.state() is ContainerState.EXITED
     hold.release()
     await asyncio.sleep(2)
-    assert observed.pleg.settled(OTHER)
+    assert observed.registry.settled(OTHER)
 
 
 async def test_a_pod_whose_details_cannot_be_read_is_not_settled(observed: Observed) -> None:
@@ -214,9 +214,9 @@ async def test_a_pod_whose_details_cannot_be_read_is_not_settled(observed: Obser
     await observed.container(pod())
     await observed.start()
     await asyncio.sleep(1)
-    assert not observed.pleg.settled(UID)
+    assert not observed.registry.settled(UID)
     await asyncio.sleep(5)
-    assert observed.pleg.settled(UID)
+    assert observed.registry.settled(UID)
     assert observed.state() is ContainerState.RUNNING
 
 
@@ -238,10 +238,10 @@ async def test_what_was_read_before_an_answer_failed_is_shown_once_the_rest_is_k
     observed.runtime.containers[second].turn(ContainerState.UNKNOWN)
     observed.runtime.exit(first)
     await asyncio.sleep(3)
-    assert not observed.pleg.settled(UID)
+    assert not observed.registry.settled(UID)
     observed.runtime.containers[second].turn(ContainerState.RUNNING)  # as it was known before
     await asyncio.sleep(12)
-    assert observed.pleg.settled(UID)
+    assert observed.registry.settled(UID)
     states = {
         one.container.id: one.container.state for one in observed.registry.view(UID).containers
     }

@@ -25,7 +25,6 @@ async def test_a_source_read_during_a_look_at_the_pods_removes_none(
     heir = world.successor()
     heir.source = late = FakeSource(ready=False)
     heir.use(late)
-    services = heir.workers._services
     real = heir.registry.set_desired
 
     def read_meanwhile(pods: Iterable[Pod], *, complete: bool) -> None:
@@ -34,7 +33,7 @@ async def test_a_source_read_during_a_look_at_the_pods_removes_none(
 
     with monkeypatch.context() as patched:
         patched.setattr(heir.registry, "set_desired", read_meanwhile)
-        patched.setattr(services.pleg, "_ended", 1)
+        patched.setattr(heir.registry, "listed", True)
         await heir.workers._reconcile()
     assert not heir.workers._workers
     await heir.start(pod())

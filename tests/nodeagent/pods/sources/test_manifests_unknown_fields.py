@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods.sources import manifests, validation
+from nodeagent.pods.sources import manifests
 from nodeagent.pods.sources.manifests import Origin
 from orch.component import yaml_file
 from orch.wire.podrules import standing
@@ -38,7 +38,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]] = [
 def test_a_field_that_does_nothing_is_found(
     container: dict[str, Any], spec: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    found = validation.unknown_fields(pod(container_data("app", **container), **spec))
+    found = manifests.unknown_fields(pod(container_data("app", **container), **spec))
     assert [yaml_file.show_path(path) for path, _ in found] == [path for path, _ in expected]
     for (_, message), (_, said) in zip(found, expected, strict=True):
         assert said in message
