@@ -28,6 +28,7 @@ from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.inotify import PathWatch
 from orch.component.process.once_log import OnceLog
+from orch.component.yaml_file import YamlError
 from orch.wire import names
 from orch.wire.podrules import standing
 from orch.wire.records.pods import Pod
@@ -213,7 +214,7 @@ class FileSource:
     def _parsed(self, path: str, file: _File) -> _File:
         """With the pod of a content that is new; ManifestError, OSError."""
         origin = Origin(standing.FILE, path, self._node_name, self._now())
-        pod = manifests.read_manifest(Path(path), origin)
+        pod = read_manifest(Path(path), origin)
         if file.is_bad:
             self._problems.recovered(subject=path)
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
@@ -223,6 +224,18 @@ class FileSource:
         else:
             log.info("manifest %s: pod %s changed", path, pod.key)
         return replace(file, pod=pod, is_bad=False)
+
+
+def read_manifest(path: Path, origin: Origin) -> Pod:
+    """Read one file. ManifestError for its content; OSError is the caller's."""
+    try:
+        document = yaml_file.read_yaml_file(path)
+    except YamlError as error:
+        raise ManifestError(str(error)) from None
+    made = manifests.static_pod(document, origin)
+    for text in made.ignored:
+        log.warning("%s", text)
+    return made.pod
 
 
 def _signature(status: os.stat_result) -> _Signature:

@@ -2,7 +2,7 @@
 
 The defaults are the reference agent's (pkg/kubelet/config/common.go): a name and a uid of its own
 on every node, namespace `default`, and annotations that tell where the pod came from. A pod that
-cannot run is refused with the line that is wrong; a field that does nothing is logged.
+cannot run is refused with the line that is wrong. Pure.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pydantic
 
 from orch.component import yaml_file
-from orch.component.yaml_file import Document, FieldPath, YamlError
+from orch.component.yaml_file import Document, FieldPath
 from orch.wire import names, times, validation
 from orch.wire.podrules.containers import places
 from orch.wire.podrules.references import api_references
@@ -31,8 +29,6 @@ from orch.wire.podrules.validation import runnable_causes
 from orch.wire.records.fields import fields_beyond
 from orch.wire.records.meta import ObjectMeta, WireModel
 from orch.wire.records.pods import Container, Pod, PodSpec, PodStatus, Toleration
-
-log = logging.getLogger(__name__)
 
 Problem = tuple[str, str]  # the field, and what is wrong with it
 
@@ -73,17 +69,16 @@ class Origin:
         return f"{'url' if self.kind == URL else self.kind}:{self.place}"
 
 
-def read_manifest(path: Path, origin: Origin) -> Pod:
-    """Read one file. ManifestError for its content; OSError is the caller's."""
-    try:
-        document = yaml_file.read_yaml_file(path)
-    except YamlError as error:
-        raise ManifestError(str(error)) from None
-    return static_pod(document, origin)
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`ignored` has a line for each field that does nothing, with its place."""
+
+    pod: Pod
+    ignored: tuple[str, ...]
 
 
-def static_pod(document: Document, origin: Origin) -> Pod:
-    """The pod of one parsed manifest; fields that do nothing are logged with their place."""
+def static_pod(document: Document, origin: Origin) -> Manifest:
+    """The pod of one parsed manifest; ManifestError."""
     value = document.value
     if not isinstance(value, dict):
         raise ManifestError(f"{document.source}: a pod is expected, not {_shown(value)}")
@@ -103,9 +98,8 @@ def static_pod(document: Document, origin: Origin) -> Pod:
     pod = with_defaults(pod, value, origin)
     for field, message in problems(pod):
         raise _problem(document, _path_of(field), message)
-    for path, message in unknown_fields(Pod.from_wire(value)):
-        log.warning("%s", _problem(document, path, message))
-    return pod
+    unknown = unknown_fields(Pod.from_wire(value))
+    return Manifest(pod, tuple(str(_problem(document, *one)) for one in unknown))
 
 
 def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:
