@@ -1,9 +1,8 @@
 """The node agent: flags and configuration → parts → loops, and their ordered end.
 
 `main` reads what was asked for and fails with one line per mistake before anything is started;
-`_run` takes the lock, builds the parts, lists every loop, and stops them in order.
-
-The first line an agent writes: which one it is, how it is configured, what it lacks; pure.
+`_run` takes the lock, builds the parts, says which agent this is and what it lacks, runs every loop
+that `_loops` lists, and stops them in order.
 """
 
 from __future__ import annotations

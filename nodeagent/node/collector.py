@@ -1,8 +1,8 @@
 """Collecting the facts of the node object: machine, latest sample, runtime, images, addresses.
 
-The adapter between those who measure and the pure functions of `node`. Whatever may hang (name
-lookup, the runtime's image list) has a deadline and keeps its last answer; nothing here makes the
-status late or fails it.
+The adapter between those who measure and the pure functions of `node.rules`. Whatever may hang
+(name lookup, the runtime's image list) has a deadline and keeps its last answer; nothing here makes
+the status late or fails it.
 """
 
 from __future__ import annotations

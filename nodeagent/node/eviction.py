@@ -1,8 +1,9 @@
 """Evicting pods, one at a time, while the node is short of something.
 
 The status loop keeps the state of the thresholds; this loop looks whether one of them has been met
-for longer than its grace, takes a new sample, and lets the first pod in `node.eviction`'s order go.
-The next goes only when the last one's containers have ended, or did not in time.
+for longer than its grace, takes a new sample, and lets the first pod in the order of
+`rules.ending_order` go. The next goes only when the last one's containers have ended, or did not in
+time.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """The status loop: registers the node, then keeps its status at the API server true.
 
-Facts become a status by the pure functions of `node`; this module asks for them, compares with the
-node as last seen, and patches when something is new or the report is due. A patch carries the
-version it was computed from, so that it never overwrites what it has not seen. The node is watched,
-so that a change made by others is answered at once. Timing: pkg/kubelet/kubelet_node_status.go.
-
-Registering the node: create its object, or adopt and repair the one that is there.
-
-What the object contains is `node.status`; when to try again is `statusloop`.
+Facts become a status by the pure functions of `node.rules`; this module asks for them and patches
+when something is new or the report is due. A patch carries the version it was computed from, so
+that it never overwrites what it has not seen. The node is watched, so that a change made by others
+is answered at once. Timing: pkg/kubelet/kubelet_node_status.go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be done next for a pod: one value per kind of step; pure.
+"""The steps that can be taken next for a pod, one value per kind; pure.
 
 `plan` decides which, `worker` does it.
 """

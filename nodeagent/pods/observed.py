@@ -1,8 +1,7 @@
-"""What the runtime holds of one pod: its sandboxes and containers with their details; pure values.
+"""A pod as the runtime holds it: its sandboxes and containers with their details; pure values.
 
-Read by `pleg`, kept in the registry, acted upon by `plan` and shown by `status`.
-
-What the PLEG holds of one pod, beside one pod's rows of a listing; no I/O.
+Read by `pleg`, kept in the registry, acted upon by `plan` and shown by `status`. Here too are the
+rows of a listing and the details beside which `pleg` lays them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Reads the runtime's state of all pods into the registry: a cheap list when the runtime tells of
-something new, and details only of what changed.
+"""The pod lifecycle event generator: reads the runtime's state of all pods into the registry.
 
-Where the runtime tells nothing, or not reliably, the list is read every second instead.
-
-Workers that just did something ask for those ids alone (`refresh`), so a step costs no listing.
-A slow answer about one pod holds up that pod only. Sandboxes of other nodes' agents on the same
-runtime are not ours to look at.
+A cheap list when the runtime tells of something new, every second where it tells nothing or not
+reliably, and details only of what changed. Workers that just did something ask for those ids alone
+(`refresh`), so a step costs no listing. A slow answer about a pod holds up that pod only. Sandboxes
+of other nodes' agents on the same runtime are left alone.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """The pods of this node: sources → desired pods → a worker for each, and an end for the rest.
 
 `run` is the agent's pod loop. When it ends, pods go on running; the next agent finds them again.
-`remove_all` is for agents that are told to take their pods with them.
-
-The pods of all sources → the pods that should run here; pure.
-
-Two pods of one name cannot both run: the one that comes first wins, files before the API.
+`remove_all` is for agents that are told to take their pods with them. Two pods of the same name
+cannot both run: the first one wins, files before the API.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""What is known of every pod of this node: desired, observed, and the status made of both.
+"""Everything known of the pods of this node: desired, observed, and the status made of both.
 
-One writer per fact: `pod_workers` (desired), the PLEG (observed), the workers' reports (status);
-read by everyone else; all calls are quick and run in the event loop. Who wants to know of changes
-subscribes: listeners get the uid of the pod that changed.
-
-Observed pod → what the sampler measures of it; pure.
+One writer per fact: `pod_workers` (desired), `pleg` (observed), the workers' reports (status). Read
+by everyone else; all calls are quick and run in the event loop. Listeners get the uid of the pod
+that changed. The sampler's targets are made here of what is observed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What probes say of the running containers: ready, started, or to be killed.
+"""Keeps count of what probes find: which running containers are ready, started, or to be killed.
 
 One task per probe of a running container, begun and ended as containers come and go. Liveness and
 readiness wait until a startup probe has succeeded. Listeners get the uid of a pod whose result

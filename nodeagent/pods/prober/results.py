@@ -1,12 +1,8 @@
-"""What probes said last of running containers, kept on disk for the next agent.
+"""Results of probes: when they change what a container counts as, and the last ones on disk.
 
-An agent that restarts must not take a serving pod out of service, nor wait again for a start that
-was long ago; with static pods and no API server nobody else remembers. One small file per pod,
-gone with the pod's directory; without it, or where it cannot be read, probes begin anew.
-
-When a probe's results change what is thought of a container; pure.
-
-Thresholds and defaults are the reference's (prober/worker.go, core/v1 defaults).
+Thresholds and defaults are the reference's (prober/worker.go, core/v1 defaults). An agent that
+restarts must not take a serving pod out of service, nor wait again for a start that was long ago:
+a small file per pod remembers, gone with the pod's directory. Without it probes begin anew.
 """
 
 from __future__ import annotations

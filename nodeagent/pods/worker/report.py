@@ -1,6 +1,6 @@
-"""Puts the status of one pod where everyone can see it: in the registry, and in events.
+"""Puts the status of a pod where everyone can see it: in the registry, and in events.
 
-How long the start of a pod took, by the stamps of the API and of the runtime; pure.
+How long a pod's start took is told here too, by the stamps of the API and of the runtime.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The objects that the work on every pod of this node shares."""
+"""The objects that the work on every pod of this node shares, seccomp profiles among them."""
 
 from __future__ import annotations
 

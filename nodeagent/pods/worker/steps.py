@@ -2,9 +2,8 @@
 
 Each step can be repeated: what it makes is recognised when it is already there. After a step the
 PLEG reads what was touched, so that the next plan sees it. Failures become StepFailed with the
-waiting reason that users know; a runtime that is away stays RuntimeUnavailable.
-
-Removes what a pod leaves on the host once the runtime holds nothing of it any more.
+waiting reason that users know; a runtime that is away stays RuntimeUnavailable. What a pod leaves
+on the host is removed once the runtime holds nothing of it any more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stops containers gracefully: preStop hook, then the signal, then the end of patience.
 
-Lifecycle hooks: what runs after a container's start and before its graceful stop.
+Lifecycle hooks are run here, also the one after a container's start.
 """
 
 from __future__ import annotations
