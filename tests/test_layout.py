@@ -31,10 +31,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
     "nodeagent/pods/decide/test_plan.py": ("nodeagent.pods.decide.restarts",),
     "nodeagent/pods/decide/test_status.py": ("nodeagent.pods.decide.conditions",),
-    "nodeagent/pods/spec/test_spec.py": (
-        "nodeagent.pods.spec.identity",
-        "nodeagent.pods.spec.mounts",
-    ),
+    "nodeagent/pods/spec/test_spec.py": ("nodeagent.pods.spec.mounts",),
     "nodeagent/pods/test_pod_workers.py": (
         "nodeagent.pods.worker.services",
         "nodeagent.pods.worker.steps",
@@ -53,6 +50,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.stats.reading",
     ),
     "nodeagent/stats/test_summary.py": ("nodeagent.stats.summary_disks",),
+    "nodeagent/wiring/test_agent.py": ("nodeagent.wiring.base",),
     "orch/ctl/test_api.py": ("orch.client.json_api",),
     "orch/ctl/test_main.py": ("orch.ctl.command_table",),
     "orch/lifecycle/decide/test_decision.py": ("orch.lifecycle.decide.heartbeats",),

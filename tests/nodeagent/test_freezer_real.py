@@ -18,7 +18,8 @@ import pytest
 
 from nodeagent import freezer
 from nodeagent.archives.reports import Reports
-from nodeagent.freezer import LOOKS, ActiveContainer, FrozenWatch, Reviver
+from nodeagent.freezer import LOOKS, FrozenWatch, Reviver
+from nodeagent.pods.observed import ActiveContainer
 from nodeagent.runtime.base import ContainerState, RuntimeCallError
 from nodeagent.runtime.health import RuntimeWatch
 from orch.component.process import loops

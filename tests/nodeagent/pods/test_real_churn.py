@@ -92,13 +92,13 @@ async def churn(tmp_path: Path, runtime: RealRuntime, rounds: int) -> None:
     assert sum(more.values()) <= _FEW, f"open besides what was: {more}"
     await settle(lambda: len(processes_of(runtime)) <= len(before))
     assert len(kernel_mounts.mounts_below("/")) <= mounts_before
-    services = agent.keeper._services
-    observer = services.observer
-    await settle(lambda: not observer._details and not observer._sandbox_of)
-    assert not agent.keeper._workers
+    services = agent.workers._services
+    pleg = services.pleg
+    await settle(lambda: not pleg._details and not pleg._sandbox_of)
+    assert not agent.workers._workers
     assert not agent.registry._statuses
-    assert not services.vitals._watched
-    assert not services.vitals._recalled
+    assert not services.health._watched
+    assert not services.health._recalled
     assert not services.messages._known
     await agent.close()
     assert agent.cgroups() == []

@@ -92,7 +92,7 @@ async def test_another_agent_finds_the_same_containers(
     assert heir.ids("kept") == before
     assert [c.restartCount for c in heir.status("kept").containerStatuses or ()] == [0, 0]
     await heir.stop()
-    await heir.keeper.remove_all(20)
+    await heir.workers.remove_all(20)
     assert await heir.traces() == []
     await heir.runtime.close()
     assert heir.cgroups() == []

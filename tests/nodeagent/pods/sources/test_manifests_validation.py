@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods.sources import validation
+from nodeagent.pods.sources import manifests
 from tests.fakes.pods import container_data, pod
 
 VOLUMES = [{"name": "v", "emptyDir": {}}]
@@ -17,7 +17,7 @@ def problems(metadata: dict[str, Any] | None = None, **spec: Any) -> list[tuple[
     made = pod(*containers, metadata=metadata or {}, **spec)
     if not containers:
         made.spec.containers.clear()
-    return list(validation.problems(made))
+    return list(manifests.problems(made))
 
 
 def test_an_ordinary_pod_has_no_problem() -> None:
