@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,13 +88,11 @@ def audit_of(values: argparse.Namespace) -> AuditFlags:
     return AuditFlags(values.audit_log_path, values.audit_policy_file, rotation)
 
 
-def make_auditor(
-    flags: AuditFlags, counts: Counts, on_error: Callable[[], None]
-) -> tuple[Auditor, AuditLog | None]:
-    """With the log to open and to close; SetupError for a policy that cannot be used."""
+def make_auditor(flags: AuditFlags, counts: Counts) -> tuple[Auditor | None, AuditLog | None]:
+    """The auditor and the log to open and close; SetupError for a policy that cannot be used."""
     if flags.log_path is None or flags.policy_file is None:
-        return Auditor(), None
-    written = AuditLog(flags.log_path, flags.rotation, on_error)
+        return None, None
+    written = AuditLog(flags.log_path, flags.rotation, counts.count_audit_error)
     policy = audit_policy.read_policy(flags.policy_file)
     return Auditor(policy, written.write, counts), written
 

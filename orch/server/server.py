@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -46,42 +45,37 @@ from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs
 from orch.server.nodes.proxy import AgentTls, NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
-from orch.server.objects.backend import Backend, Target
-from orch.server.objects.document import Document, decode, key_of
+from orch.server.objects.backend import Admission, Backend
+from orch.server.objects.document import decode, key_of
 from orch.server.objects.informer import Follower
 from orch.server.objects.selection import selectable
 from orch.server.request import aliases
-from orch.server.request_filter import IDENTITY, INFO, Gate
+from orch.server.request_filter import RequestFilter
 from orch.server.storage import health
 from orch.server.storage.base import Storage, StorageFailed, Stored
 from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
+from orch.wire.names import RBAC_GROUP
 from orch.wire.records.kinds import NODES, PODS, RESOURCES
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
 def build(
-    gate: Gate, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
+    request_filter: RequestFilter, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
 ) -> web.Application:
     """`others` are the routes that are not a resource's; they win over the resources'."""
-    app = web.Application(middlewares=[gate.middleware()], client_max_size=MAX_BODY_BYTES)
-    if gate.auditor.policy is not None:
+    app = web.Application(middlewares=[request_filter.middleware()], client_max_size=MAX_BODY_BYTES)
+    if request_filter.auditor is not None:
         app.on_response_prepare.append(trail.on_prepare)
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        info = request[INFO]
-        if not info.is_resource:
-            raise web.HTTPNotFound
-        return await handlers.handle(request, info, request[IDENTITY])
 
     app.router.add_routes(others)
     # Of each group first: the router finds the longest known beginning of a path soonest.
     groups = dict.fromkeys(resource.path().rpartition("/")[0] for resource in RESOURCES)
     routes = [
-        app.router.add_route("*", f"{root}/{{path:.+}}", handle)
+        app.router.add_route("*", f"{root}/{{path:.+}}", handlers.handle)
         for root in (*groups, "/api", "/apis")
     ]
     prefixes = tuple(f"{root}/" for root in groups if not _has_others(f"{root}/", others))
@@ -121,9 +115,7 @@ class Server:
         self.inflight = Inflight(
             self._metrics.inflight, max_reads=limits.max_reads, max_writes=limits.max_writes
         )
-        self._auditor, self._audit_log = make_auditor(
-            flags.audit, self._metrics, self._metrics.count_audit_error
-        )
+        self._auditor, self._audit_log = make_auditor(flags.audit, self._metrics)
         self._slis = SliMetrics()
         self._credentials = Credentials(flags.auth, self.storage, self._backend.now)
         tls = AgentTls(
@@ -219,18 +211,17 @@ class Server:
 
     def _application(self) -> web.Application:
         upstream = self._flags.serve_upstream_aliases
-        gate = Gate(
+        request_filter = RequestFilter(
             self._credentials.authenticate,
             self.authorizer,
             self.inflight,
             self._metrics,
+            Deadlines(self._flags.limits.timeout_s),
+            own_request=aliases.own_request if upstream else None,
             auditor=self._auditor,
-            deadlines=Deadlines(self._flags.limits.timeout_s),
             open_paths=self._credentials.open_paths,
             challenge=self._credentials.challenge,
         )
-        if upstream:
-            gate = replace(gate, own_request=aliases.own_request)
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"
         resources = aliases.served_resources(upstream=upstream)
         discovery = Discovery(resources, address)
@@ -252,7 +243,7 @@ class Server:
             **reviews.handlers(),
         }
         handlers = ResourceHandlers(self._backend, connectors, deleted=self._collector.wake)
-        return build(gate, handlers, others)
+        return build(request_filter, handlers, others)
 
     def _configuration(self) -> dict[str, Any]:
         """Flags are all there is; of the gates, what came of them."""
@@ -296,13 +287,15 @@ def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Back
     creation = CreationGuard(authorizer)
     restriction = NodeRestriction(partial(_uid_of_node, storage))
     guard = RoleGuard(authorizer, index)
-
-    def admit(target: Target, new: Document, old: Document | None) -> None:
-        creation.check(target, new, old)
-        restriction.check(target, new, old)
-        guard.check(target, new, old)
-
-    return Backend(storage, admit=admit, admit_deletion=restriction.check_deletion)
+    admission: dict[str, tuple[Admission, ...]] = {
+        resource.plural: (
+            *((creation.check,) if resource.create_on_update else ()),
+            *((restriction.check,) if resource.plural in restriction.plurals else ()),
+            *((guard.check,) if resource.group == RBAC_GROUP else ()),
+        )
+        for resource in RESOURCES
+    }
+    return Backend(storage, admission=admission, admit_deletion=restriction.check_deletion)
 
 
 def _uid_of_node(storage: Storage, name: str) -> str:

@@ -37,7 +37,7 @@ _DOMAIN = "orch.io"
 
 
 class CreationGuard:
-    """`check` is a `resources.backend.Admission`: a PUT that makes its object is a creation."""
+    """`check` is the `Admission` of kinds that a PUT may create."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
@@ -53,7 +53,7 @@ class CreationGuard:
 
 
 class NodeRestriction:
-    """`check` is a `resources.backend.Admission`; it has no opinion on anyone but nodes.
+    """`check` is the `Admission` of the kinds in `plurals`; it judges nodes alone.
 
     `uid_of_node`: that of the Node of a name, "" when there is none.
     """
@@ -65,6 +65,7 @@ class NodeRestriction:
             "leases": _check_lease,
             "pods": self._check_pod,
         }
+        self.plurals = self._rules.keys()
 
     def check(self, target: Target, new: Document, old: Document | None) -> None:
         """ApiError 403 with the rule that a node's write breaks."""

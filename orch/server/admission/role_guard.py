@@ -19,7 +19,7 @@ from orch.server.objects.document import Document
 from orch.server.request.attributes import request_about
 from orch.wire import errors
 from orch.wire.errors import ApiError
-from orch.wire.names import GROUP_MASTERS, RBAC_GROUP
+from orch.wire.names import GROUP_MASTERS
 from orch.wire.records.authentication import Identity
 from orch.wire.records.kinds import CLUSTER_ROLES, ROLES, Resource
 
@@ -28,7 +28,7 @@ _HOUSEKEEPING = ("ownerReferences", "finalizers", "managedFields", "resourceVers
 
 
 class RoleGuard:
-    """`check` is a `resources.backend.Admission`."""
+    """`check` is the `Admission` of roles and bindings."""
 
     def __init__(self, authorizer: Authorizer, index: RbacIndex) -> None:
         self._authorizer = authorizer
@@ -36,12 +36,11 @@ class RoleGuard:
 
     def check(self, target: Target, new: Document, old: Document | None) -> None:
         """ApiError 403 for what the caller would grant without holding it; 404 for no such role."""
-        resource = target.strategy.resource
-        if resource.group != RBAC_GROUP or GROUP_MASTERS in target.identity.groups:
+        if GROUP_MASTERS in target.identity.groups:
             return
         if old is not None and _substance(new) == _substance(old):
             return
-        if resource in (CLUSTER_ROLES, ROLES):
+        if target.strategy.resource in (CLUSTER_ROLES, ROLES):
             self._check_role(target, new, old)
         else:
             self._check_binding(target, new)

@@ -36,25 +36,24 @@ class Counts(Protocol):
 
     def count_audit_event(self) -> None: ...
 
+    def count_audit_error(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Auditor:
-    """`write` takes the lines; without a policy nothing is ever written down."""
+    """Begins a trail for each request that the policy wants recorded; `write` takes the lines."""
 
-    policy: Policy | None = None
-    write: Callable[[bytes], None] = lambda _line: None
-    counts: Counts | None = None
+    policy: Policy
+    write: Callable[[bytes], None]
+    counts: Counts
     now: Now = utc_now
 
     def begin(
         self, request: web.Request, info: RequestInfo, caller: Identity | None
     ) -> Trail | None:
-        """None when this request is not written down; `caller` None: nobody could be known."""
-        if self.policy is None:
-            return None
+        """None when this request is not recorded; `caller` None: authentication failed."""
         level, omitted = self.policy.decide(caller, info)
-        if self.counts is not None:
-            self.counts.count_audited(LEVEL_NAMES[level])
+        self.counts.count_audited(LEVEL_NAMES[level])
         if level is Level.NONE:
             return None
         trail = Trail(self, request, info, level, omitted, caller, self.now())
@@ -144,8 +143,7 @@ class Trail:
             **({"annotations": self.annotations} if self.annotations else {}),
         }
         self.auditor.write(orjson.dumps(event, default=str) + b"\n")
-        if self.auditor.counts is not None:
-            self.auditor.counts.count_audit_event()
+        self.auditor.counts.count_audit_event()
 
 
 TRAIL = web.RequestKey("trail", Trail)

@@ -23,12 +23,12 @@ from orch.wire.names import (
 )
 from orch.wire.records.authentication import Identity
 
-_PREFIX = "impersonate-"
+PREFIX = "impersonate-"
 _EXTRA = "impersonate-extra-"
 
 
 def impersonate(identity: Identity, headers: Mapping[str, str], authorizer: Authorizer) -> Identity:
-    """Who the request is from: `identity`, or whom it asks to be.
+    """Whom the request acts as: `identity`, unless it has Impersonate-* headers.
 
     ApiError 400 when groups, uid or extra come without a user, 403 without the right.
     """
@@ -91,7 +91,7 @@ def _account_of(user: str) -> tuple[str, str] | None:
 def _wanted(headers: Mapping[str, str]) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for name, value in headers.items():  # a multi-dict gives a repeated header more than once
-        if name[:1] in "Ii" and name.lower().startswith(_PREFIX):
+        if name.lower().startswith(PREFIX):
             wanted.setdefault(name.lower(), []).append(value)
     return wanted
 

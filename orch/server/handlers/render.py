@@ -60,10 +60,9 @@ def parse_include_object(text: str) -> IncludeObject:
 
 def render_object(rendering: Rendering, stored: Stored, revision: int | None = None) -> bytes:
     """One object; `revision` when it is shown at another than its own. 0: without one."""
-    body = _shown(rendering, stored, revision)
     if rendering.is_plain:
-        return body
-    document = orjson.loads(body)
+        return _shown(rendering, stored, revision)
+    document = orjson.loads(_shown(rendering, stored, revision))
     if rendering.representation.form is Form.TABLE:
         version = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
         return orjson.dumps(_table(rendering, [document], version))

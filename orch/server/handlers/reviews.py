@@ -15,7 +15,7 @@ from aiohttp import web
 
 from orch.component.process.clock import Now
 from orch.server.authz.authorizer import Authorizer
-from orch.server.handlers import answer, review_checks
+from orch.server.handlers import review_checks
 from orch.server.handlers.call import Call, read_object
 from orch.server.objects import metadata, options, validation
 from orch.server.objects.document import Document
@@ -85,8 +85,8 @@ class Reviews:
             record = validation.check_shape(call.strategy, document)
             document["status"] = await handle(call, document, record)
             stored = Stored("", 0, orjson.dumps(document))
-            rendering = answer.rendering_of(call, self.now())
-            return answer.answer_object(call, rendering, stored, status=201, warnings=warnings)
+            rendering = call.rendering(self.now())
+            return call.answer_object(rendering, stored, status=201, warnings=warnings)
 
         return respond
 

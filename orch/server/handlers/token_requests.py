@@ -11,7 +11,6 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from orch.server.authn.tokens import Bound
-from orch.server.handlers import answer
 from orch.server.handlers.call import Call, read_document
 from orch.server.objects import metadata, options, validation
 from orch.server.objects.backend import Backend
@@ -63,8 +62,8 @@ class TokenRequests:
         document["spec"] = granted.to_wire()
         document["status"] = self._status(self._tokens, bound, granted, dry_run=wanted.dry_run)
         body = orjson.dumps(document)
-        rendering = answer.rendering_of(call, self._backend.now())
-        return answer.answer(call, rendering, body, status=201)
+        rendering = call.rendering(self._backend.now())
+        return call.answer(rendering, body, status=201)
 
     def _granted(self, spec: TokenRequestSpec) -> TokenRequestSpec:
         """With what was not asked for as it will be: clients tell from it when to ask anew."""

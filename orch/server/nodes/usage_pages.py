@@ -15,6 +15,7 @@ import aiohttp
 import orjson
 from aiohttp import web
 
+from orch.server.handlers.call import INFO
 from orch.server.nodes import usage
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage import NODE, Reading, Usage
@@ -25,7 +26,6 @@ from orch.server.objects.selection import parse_selection
 from orch.server.request import media
 from orch.server.request.attributes import RequestInfo
 from orch.server.request.media import Form
-from orch.server.request_filter import INFO
 from orch.server.strategy import nodes, pods
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import ApiError, not_found

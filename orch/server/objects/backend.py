@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from orch.component.process.clock import Now, utc_now
@@ -68,26 +68,27 @@ Admission = Callable[[Target, Document, Document | None], None]
 DeletionAdmission = Callable[[Target, Document], None]
 
 
-def admit_everything(_target: Target, _new: Document, _old: Document | None) -> None:
-    """No further rules."""
-
-
 def admit_every_deletion(_target: Target, _old: Document) -> None:
     """No further rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`admit` sees every creation and change with its body, after validation; `admit_deletion`
-    sees what is deleted. Both see the very state that the write then depends on.
+    """`admission` judges creations and changes, by the plural of their kind and after validation;
+    `admit_deletion` judges deletions. Both see the very state that the write then depends on.
     """
 
     storage: Storage
     now: Now = utc_now
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
-    admit: Admission = admit_everything
+    admission: Mapping[str, Sequence[Admission]] = field(default_factory=dict)
     admit_deletion: DeletionAdmission = admit_every_deletion
+
+    def admit(self, target: Target, new: Document, old: Document | None) -> None:
+        """ApiError 403 and others, by the first check that refuses."""
+        for check in self.admission.get(target.strategy.resource.plural, ()):
+            check(target, new, old)
 
     def find(self, target: Target) -> Stored:
         """The object; ApiError 404."""

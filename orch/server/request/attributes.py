@@ -12,7 +12,7 @@ Asked after authorization, so that nobody learns what is served without being al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -40,7 +40,8 @@ class RequestInfo:
 
     `rest` is what follows the subresource in the path, still encoded and with its leading slash,
     as the node proxy passes it on; "" when there is none. `alias` is the group's name in the
-    request when that is not its own (see `aliases`).
+    request when that is not its own (see `aliases`). A long-running request ends when its client
+    leaves or its time is up, not when it is answered.
     """
 
     verb: str
@@ -56,11 +57,11 @@ class RequestInfo:
     field_selector: str = ""
     label_selector: str = ""
     alias: str = ""
+    is_long_running: bool = field(init=False, compare=False)
 
-    @property
-    def is_long_running(self) -> bool:
-        """A request that ends when its client or its time is up, not when it is answered."""
-        return self.verb == "watch" or self.subresource in _STREAMED
+    def __post_init__(self) -> None:
+        streams = self.verb == "watch" or self.subresource in _STREAMED
+        object.__setattr__(self, "is_long_running", streams)
 
 
 def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from orch.wire.errors import ApiError
 
@@ -48,14 +48,14 @@ class Media:
     quality: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Representation:
     """`version` is that of the meta group, for every form but OBJECT."""
 
     form: Form = Form.OBJECT
     version: str = "v1"
 
-    @property
+    @cached_property
     def content_type(self) -> str:
         if self.form is Form.OBJECT:
             return JSON

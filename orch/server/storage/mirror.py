@@ -10,8 +10,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
-from orch.server.storage.history import MIN_KEPT, History
-from orch.server.storage.watches import ConcernedWatch, ConcernIndex, CursorWatch
+from orch.server.storage.watches import (
+    MIN_KEPT,
+    ConcernedWatch,
+    ConcernIndex,
+    CursorWatch,
+    History,
+)
 
 
 class _Shelf:
@@ -100,9 +105,8 @@ class Mirror:
             by_shelf.setdefault(shelf, []).append(change)
             self.revision = change.revision
         for shelf, its_changes in by_shelf.items():
-            shelf.history.append(its_changes)
+            shelf.history.append(its_changes, keep=max(MIN_KEPT, 2 * len(shelf.objects)))
             shelf.concerned.tell(its_changes)
-            self._bound(shelf)
 
     def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
         shelf = self._shelf(prefix)
@@ -123,11 +127,6 @@ class Mirror:
 
     def compact(self, keep: int) -> None:
         for shelf in self._shelves.values():
-            shelf.history.trim(keep)
-
-    def _bound(self, shelf: _Shelf) -> None:
-        keep = max(MIN_KEPT, 2 * len(shelf.objects))
-        if len(shelf.history) > keep + keep // 4:
             shelf.history.trim(keep)
 
     def _shelf(self, key: str) -> _Shelf:

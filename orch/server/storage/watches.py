@@ -1,21 +1,91 @@
-"""The two kinds of watch over memory: one that reads all of a kind, one that is told its few.
+"""The changes of one kind that are still held, and the two kinds of watch that read them.
 
-A cursor looks at every change of its kind, which is right for who wants most of them. A watch with
-a `Concern` (an agent: the pods of one node) is found through an index and woken only for changes
-that concern it, so that thousands of agents do not each look at every pod of the cluster.
+A cursor watch is a place in the shared history: no queue per watch, nothing is copied, and a reader
+that falls behind gets `Compacted` instead of growing the process. It looks at every change of its
+kind, which is right for clients that want most of them. A watch with a `Concern` (an agent: the
+pods of one node) is found through an index and woken only for changes that concern it, so that
+thousands of agents do not each look at every pod of the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from orch.server.storage.base import Change, Compacted, Concern
-from orch.server.storage.history import MIN_KEPT, History
 
+MIN_KEPT = 1024  # the reference keeps at least 100; leases of a mid-sized cluster need more
 NewestRevision = Callable[[], int]
+
+
+class History:
+    """Changes in revision order; `floor` is the oldest revision a reader may start from."""
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self._changes: list[Change] = []
+        self._first = 0  # absolute position of _changes[0]
+        self._waiting: dict[Callable[[], None], None] = {}  # in the order they came
+        self.ended = False
+
+    @property
+    def end_position(self) -> int:
+        """Where a reader stands that has seen everything."""
+        return self._first + len(self._changes)
+
+    def append(self, changes: Sequence[Change], keep: int = MIN_KEPT) -> None:
+        """Forget all but the newest `keep`, in blocks, so that the cost is shared out."""
+        self._changes.extend(changes)
+        self._wake()
+        if len(self._changes) > keep + keep // 4:
+            self.trim(keep)
+
+    def trim(self, keep: int) -> None:
+        """Forget all but the newest `keep`."""
+        surplus = len(self._changes) - keep
+        if surplus <= 0:
+            return
+        self.floor = self._changes[surplus - 1].revision
+        del self._changes[:surplus]
+        self._first += surplus
+
+    def lose(self, revision: int) -> None:
+        """Changes up to `revision` were missed: every reader gets Compacted."""
+        self._first = self.end_position + 1
+        self._changes.clear()
+        self.floor = revision
+        self._wake()
+
+    def position_after(self, revision: int) -> int:
+        """Where a reader that has seen `revision` continues; Compacted when that is gone."""
+        if revision < self.floor:
+            raise Compacted(revision, self.floor)
+        return self._first + bisect_right(self._changes, revision, key=lambda c: c.revision)
+
+    def read(self, position: int, seen_revision: int) -> list[Change]:
+        """Every change held from a position on; Compacted when that position was forgotten."""
+        if position < self._first:
+            raise Compacted(seen_revision, self.floor)
+        return self._changes[position - self._first :]
+
+    def tell_next(self, told: Callable[[], None]) -> None:
+        """Have it called once, when something was appended or the history was ended."""
+        self._waiting[told] = None
+
+    def forget(self, told: Callable[[], None]) -> None:
+        self._waiting.pop(told, None)
+
+    def end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for told in waiting:
+            told()
 
 
 class _Read(ABC):

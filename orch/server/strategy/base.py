@@ -73,10 +73,6 @@ class Strategy:
         scope = METADATA_FIELDS if self.resource.namespaced else METADATA_FIELDS[:1]
         return frozenset((*scope, *self.paths, *self.aliases))
 
-    def of_part(self, subresource: str) -> Strategy:
-        """The rules by which the object is changed there."""
-        return self.parts.get(subresource, self)
-
     def selectable_fields(self, document: Document) -> dict[str, str]:
         """Every field the kind can be selected by, as text."""
         fields = {
