@@ -1,7 +1,7 @@
-"""Doing what was decided: each action as requests to the API server.
+"""Carry out decisions: each action becomes requests to the API server.
 
 Every write names the version or uid it was decided for, so that a decision never hits an object
-that has moved on: what conflicts is left to the next decision.
+that has changed since: on a conflict the next decision judges again.
 """
 
 from __future__ import annotations

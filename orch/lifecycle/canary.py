@@ -1,8 +1,8 @@
 """The canary: how old the controller's view of the Leases may be, measured end to end.
 
-The controller writes a Lease of its own among the nodes' and waits to see it in its own watch.
-Whatever was stored before the write is then in the view too. When writing or watching is broken,
-the age grows, and nobody is judged by what the controller can no longer see.
+The controller writes a Lease of its own among the nodes' and waits until its own watch shows it.
+Everything stored before that write is then in the view too. When writing or watching is broken,
+the age grows, and the controller judges no node that it can no longer see.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Leader election through a Lease: of several controllers, one decides and the others stand by.
 
-A claim is judged by when this process saw it change, never by the other's clock. A leader that
-cannot renew within its deadline stops deciding before another may begin, and stands by again; one
-that stops in order gives the claim up. Source: client-go tools/leaderelection.
+A claim is judged by when this process saw it change, never by the holder's clock. A leader that
+cannot renew within its deadline stops deciding before another may begin, and stands by again; a
+leader that shuts down releases its claim. Source: client-go tools/leaderelection.
 """
 
 from __future__ import annotations

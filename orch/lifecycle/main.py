@@ -1,7 +1,7 @@
-"""orch-controller-manager: flags into objects, objects into tasks; the only place that constructs.
+"""orch-controller-manager: builds the objects from the flags and supervises their tasks.
 
-Serves its health from the start, decides only while it leads, and gives leadership up in an
-ordered stop.
+Serves its health from the start, decides only while it leads, and gives leadership up on an
+orderly shutdown.
 """
 
 from __future__ import annotations

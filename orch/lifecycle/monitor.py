@@ -1,8 +1,8 @@
-"""The monitor: keeps the view current, decides every few seconds, and has the decision carried out.
+"""The monitor: keeps the view current, decides every few seconds, and has the actions carried out.
 
 The I/O around `decide`: informers, the canary that measures the view's age, the clock, and a
-bounded number of writes at once. A monitor lives as long as one term of leadership: its memory
-begins empty, which is why a new leader forgives everybody for one grace period.
+bounded number of concurrent writes. A monitor lives as long as one term of leadership: its memory
+begins empty, so a new leader gives every node a whole grace period.
 """
 
 from __future__ import annotations

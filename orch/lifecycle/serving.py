@@ -1,8 +1,8 @@
-"""What the controller manager serves: health to everyone, the rest to those who may read it.
+"""The controller manager's pages: health is open to everyone, the rest to those allowed to read it.
 
-On loopback without a client CA whoever has the machine may. Else a verified client certificate
-decides by its group, as at an agent that has no API server to ask: administrators see everything,
-monitoring what the role of its name opens at the API server.
+On loopback without a client CA every local user may. Otherwise the group in a verified client
+certificate decides: administrators see everything, the monitoring group the paths that the role of
+the same name opens at the API server.
 """
 
 from __future__ import annotations

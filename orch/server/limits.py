@@ -1,12 +1,9 @@
-"""How many requests may be under way at once: a bound for reads, a smaller one for writes.
+"""Limits on requests: how many are in flight, and how long each may take.
 
-Beyond it a client is told to come back in a second (429 with Retry-After, which kubectl obeys).
-Watches and proxied requests are not counted; the privileged group is never held up.
-
-A bound in time for requests: one timer for all of them, since nearly none is ever late.
-
-`asyncio.timeout` costs each request a timer of its own. All have the same time here, so that who
-began first is late first.
+Reads and writes have bounds of their own, beyond which a client is told to retry in a second (429
+with Retry-After, which kubectl obeys). Watches and proxied requests are not counted; the privileged
+group is never refused. All requests share one timer: `asyncio.timeout` costs each its own, and
+since all have the same time, the oldest is late first.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ class Inflight:
                 "The server has received too many requests; please try again in a second.",
                 retry_after_s=1,
             )
-        return _Place(self, kind)
+        return _Admitted(self, kind)
 
     def under_way(self, kind: str) -> int:
         """How many are now; `kind` is readOnly or mutating."""
@@ -68,7 +65,7 @@ class Inflight:
         self._counts[kind] += change
 
 
-class _Place:
+class _Admitted:
     """Of one request among those under way; a generator would cost it several times as much."""
 
     __slots__ = ("_inflight", "_kind")

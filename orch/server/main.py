@@ -1,8 +1,8 @@
-"""orch-apiserver: flags into objects, objects into tasks; the only place that constructs.
+"""orch-apiserver: builds the server from the flags and supervises its tasks.
 
-Start: storage is loaded and the first namespaces exist before the port is opened; then READY=1.
-Stop: /readyz fails, the shutdown delay passes, watches end, running requests finish (as long as a
-request may take), storage closes.
+Startup: storage is loaded and the first namespaces exist before the port is opened; then READY=1.
+Shutdown: /readyz fails, the shutdown delay passes, watches end, running requests finish (within the
+request timeout), storage closes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The server's own metrics: requests, how long they took, how many are under way.
+"""The server's own metrics: requests, storage and audit.
 
-Labels come from what is served, never from what a caller wrote, so that no caller can grow them;
-the children of each label set are looked up once.
-
-What the metrics page says about storage: how much there is, and how etcd answers.
+Labels come from what is served, never from a caller's text, so that no caller can grow them; the
+children of each label set are looked up once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The server as one object: its parts put together, opened and closed in order.
+"""The server as one object: its parts built, connected, opened and closed in order.
 
-Knows flags but neither sockets nor signals, so that tests run the same thing behind a listener of
-their own.
-
-The application: one gate before everything, resources by their attributes, the rest by path.
+Knows flags but neither sockets nor signals, so that tests run the same server behind a listener of
+their own. The application has one filter before everything; resources are routed by their
+attributes, everything else by path.
 """
 
 from __future__ import annotations
@@ -25,20 +24,22 @@ from orch.component.process.loops import Loop, Periodic
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
 from orch.server.admission.role_guard import RoleGuard
 from orch.server.audit import trail
+from orch.server.audit.log import AuditLog
+from orch.server.audit.policy import read_policy
+from orch.server.audit.trail import AuditMetrics, Auditor
 from orch.server.authn.credentials import Credentials
 from orch.server.authz.authorizer import Authorizer, NodeAuthorizer, chain_of
 from orch.server.authz.index import RbacIndex
 from orch.server.authz.node_graph import NodeGraph
 from orch.server.controllers import event_ttl, namespaces
-from orch.server.controllers.garbage_collector import Collector
+from orch.server.controllers.garbage_collector import GarbageCollector
 from orch.server.controllers.roles import Roles
 from orch.server.discovery import nonresource
 from orch.server.discovery.discovery import Discovery
-from orch.server.flags import Flags
+from orch.server.flags import AuditFlags, Flags
 from orch.server.handlers.resources import ResourceHandlers
 from orch.server.handlers.reviews import Reviews
 from orch.server.handlers.token_requests import TokenRequests
-from orch.server.limit_flags import make_auditor
 from orch.server.limits import Deadlines, Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.nodes import usage_pages
@@ -47,7 +48,7 @@ from orch.server.nodes.proxy import AgentTls, NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
 from orch.server.objects.backend import Admission, Backend
 from orch.server.objects.document import decode, key_of
-from orch.server.objects.informer import Follower
+from orch.server.objects.informer import StorageInformer
 from orch.server.objects.selection import selectable
 from orch.server.request import aliases
 from orch.server.request_filter import RequestFilter
@@ -107,7 +108,7 @@ class Server:
         graph = NodeGraph()
         nodes = NodeAuthorizer(self._node_of_pod, graph)
         self.authorizer = chain_of(flags.auth.modes, nodes, index)
-        self._pods = Follower(self.storage, PODS, partial(_tell_of_pod, graph))
+        self._pods = StorageInformer(self.storage, PODS, partial(_tell_of_pod, graph))
         self._backend = _backend(self.storage, self.authorizer, index)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
@@ -115,7 +116,7 @@ class Server:
         self.inflight = Inflight(
             self._metrics.inflight, max_reads=limits.max_reads, max_writes=limits.max_writes
         )
-        self._auditor, self._audit_log = make_auditor(flags.audit, self._metrics)
+        self._auditor, self._audit_log = _auditor(flags.audit, self._metrics)
         self._slis = SliMetrics()
         self._credentials = Credentials(flags.auth, self.storage, self._backend.now)
         tls = AgentTls(
@@ -128,7 +129,7 @@ class Server:
             self._backend, tls.context(), allow_local=flags.node_proxy_allow_loopback
         )
         self._renewal = tls.renewal(self._proxy, files)
-        self._collector = Collector(self._backend, upstream=flags.serve_upstream_aliases)
+        self._collector = GarbageCollector(self._backend, upstream=flags.serve_upstream_aliases)
         self._usage = UsagePages(self._backend, self._proxy)
         self.app = self._application()
 
@@ -146,16 +147,16 @@ class Server:
             raise SetupError(str(error)) from error
         self._opened = True
 
-    def followers(self) -> list[Loop]:
+    def informers(self) -> list[Loop]:
         """What is kept in step with storage; the server decides wrongly without these."""
-        return [self._pods, *self._roles.followers, self._roles.aggregation]
+        return [self._pods, *self._roles.informers, self._roles.aggregation]
 
     def loops(self) -> list[Loop]:
         """What runs as long as the server does."""
         measuring = Periodic("usage", self._usage.refresh, interval_s=usage_pages.INTERVAL_S)
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
-            *self.followers(),
+            *self.informers(),
             Periodic(
                 "storage health",
                 self.storage_health.look,
@@ -174,7 +175,7 @@ class Server:
             ),
             Periodic(
                 "events",
-                partial(event_ttl.forget_events, self._backend),
+                partial(event_ttl.expire_events, self._backend),
                 interval_s=event_ttl.INTERVAL_S,
                 jitter=0.1,
             ),
@@ -308,3 +309,12 @@ def _tell_of_pod(graph: NodeGraph, key: str, stored: Stored | None) -> None:
         graph.drop(key)
     else:
         graph.put(key, decode(stored))
+
+
+def _auditor(flags: AuditFlags, metrics: AuditMetrics) -> tuple[Auditor | None, AuditLog | None]:
+    """The auditor and the log to open and close; SetupError for a policy that cannot be used."""
+    if flags.log_path is None or flags.policy_file is None:
+        return None, None
+    written = AuditLog(flags.log_path, flags.rotation, metrics.count_audit_error)
+    policy = read_policy(flags.policy_file)
+    return Auditor(policy, written.write, metrics), written

@@ -1,14 +1,10 @@
 """The node lifecycle decision: memory and view in, new memory and actions out; pure.
 
-Judges by the controller's own clock, and judges nobody while its own view is stale; after such a
-time every node gets its whole grace anew. Applying the actions and deciding again gives nothing
-new. Source: pkg/controller/nodelifecycle, and the defects reported against it.
-
-What is left of nodes that are gone: their pods and Leases, removed after a quarantine; pure.
-
-Nobody else would: no agent ends these pods, and no node owns them, so that the API server, which
-collects what is owned, leaves them; Leases without an owner that it knows are removed here too. The
-quarantine outlasts a node that is deleted and registers again. Source: pkg/controller/podgc.
+Judges by the controller's own clock, and judges no node while its own view is stale; after such a
+time every node gets its whole grace period again. Pods and Leases of nodes that no longer exist
+are removed after a quarantine, which outlasts a node that is deleted and registers again. Deciding
+again after the actions gives no further actions. Source: pkg/controller/nodelifecycle and
+pkg/controller/podgc, and the defects reported against them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Signs of life: which nodes have been silent too long, and the conditions that say so; pure.
+"""Which nodes have been silent too long, and the conditions and taints that follow; pure.
 
 A node is alive when its Lease or its Ready heartbeat changed, whatever the value: clocks of nodes
-may be wrong, the controller's own counts. Source: pkg/controller/nodelifecycle tryUpdateNodeHealth.
-
-Taints that follow from a node's conditions; pure. Others' taints are never touched.
-
-NoSchedule taints mirror conditions at once. NoExecute ones evict pods: whether a node may get one
-now is `zones`' and `decide`'s business. Source: pkg/controller/nodelifecycle.
+may be wrong, the controller's own counts. NoSchedule taints mirror conditions at once; whether a
+node may get a NoExecute taint now is decided by `zones` and `decision`. Other taints stay as they
+are. Source: pkg/controller/nodelifecycle tryUpdateNodeHealth.
 """
 
 from __future__ import annotations

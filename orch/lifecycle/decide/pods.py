@@ -1,10 +1,9 @@
-"""What becomes of the pods on nodes that are not ready or tainted: marked, and evicted; pure.
+"""Pods on unready or tainted nodes: which are marked, which are evicted, and when; pure.
 
-Which pods must leave a tainted node, and when; pure.
-
-A pod leaves at once unless it tolerates every NoExecute taint, and else when the shortest of the
-tolerations it uses runs out. Source: pkg/controller/tainteviction. A pod that says nothing about
-the controller's own two taints tolerates them for five minutes, as admission would have written.
+A pod is evicted at once unless it tolerates every NoExecute taint, otherwise when the shortest of
+the tolerations it uses expires. A pod without tolerations for the controller's own two taints
+tolerates them for five minutes, as admission would have written.
+Source: pkg/controller/tainteviction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values of the node lifecycle decision: what it is told, what it remembers, what it wants done.
+"""The values of the node lifecycle decision: view and settings, memory, actions; frozen and pure.
 
-All frozen, all pure. Moments ending in `_s` are seconds of the controller's own monotonic clock;
-wall-clock stamps appear only inside what is written to the API server.
+Times ending in `_s` are seconds of the controller's own monotonic clock; wall-clock stamps appear
+only inside the objects written to the API server.
 """
 
 from __future__ import annotations

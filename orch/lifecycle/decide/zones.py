@@ -1,7 +1,7 @@
 """Zones: how much of each is down, and how fast its nodes may be tainted NoExecute; pure.
 
-Much of a zone failing at once is more likely the zone's trouble than its nodes'; everything failing
-is the controller's own. Source: pkg/controller/nodelifecycle ComputeZoneState, handleDisruption.
+When much of a zone fails at once, the zone is more likely at fault than its nodes; when everything
+fails, the controller is. Source: pkg/controller/nodelifecycle ComputeZoneState, handleDisruption.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which requests are written down, and how much of them: the audit policy; its decisions are pure.
+"""The audit policy: which requests are recorded, and in how much detail; its decisions are pure.
 
-The first rule that matches a request decides its level; without one it is not written down. A rule
+The first rule that matches a request decides its level; without a match it is not recorded. A rule
 matches when every list it gives matches; lists it leaves out match everything. Rules and file
-format as in the reference, whose policies can be used as they are: its names of groups, and of the
-namespace of Leases, are those of this service too.
+format are the reference's, so its policies work unchanged: its names of groups, and of the
+namespace of Leases, match this service's too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The trail of a request through the audit log: who asked for what, when, and how it ended.
+"""The audit trail of one request: who asked for what, when, and how it ended.
 
-A `Trail` is begun when it is known who asks, and told what becomes of the request; the policy says
-which stages are written and how much of each. At level Metadata no part of any object is written.
+A `Trail` begins after authentication and is told how the request proceeds; the policy says which
+stages are recorded and in how much detail. Level Metadata records no part of any object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEADER = "Audit-Id"
 _ID_MAX = 64
 
 
-class Counts(Protocol):
+class AuditMetrics(Protocol):
     """What the metrics page says about auditing."""
 
     def count_audited(self, level: str) -> None: ...
@@ -45,7 +45,7 @@ class Auditor:
 
     policy: Policy
     write: Callable[[bytes], None]
-    counts: Counts
+    metrics: AuditMetrics
     now: Now = utc_now
 
     def begin(
@@ -53,7 +53,7 @@ class Auditor:
     ) -> Trail | None:
         """None when this request is not recorded; `caller` None: authentication failed."""
         level, omitted = self.policy.decide(caller, info)
-        self.counts.count_audited(LEVEL_NAMES[level])
+        self.metrics.count_audited(LEVEL_NAMES[level])
         if level is Level.NONE:
             return None
         trail = Trail(self, request, info, level, omitted, caller, self.now())
@@ -143,7 +143,7 @@ class Trail:
             **({"annotations": self.annotations} if self.annotations else {}),
         }
         self.auditor.write(orjson.dumps(event, default=str) + b"\n")
-        self.auditor.counts.count_audit_event()
+        self.auditor.metrics.count_audit_event()
 
 
 TRAIL = web.RequestKey("trail", Trail)

@@ -1,15 +1,10 @@
-"""Passwords: kept as scrypt hashes, checked aside of the event loop, one at a time.
+"""Credentials in CSV files: static bearer tokens, and passwords as scrypt hashes.
 
-An entry of the file is `scrypt$LN$R$P$SALT$HASH` (salt and hash in base64; LN the binary logarithm
-of the cost), as `orch-apiserver hash-password` prints it for a password on its standard input. A
-password that was right is remembered for a while under a key of this process, so that a client with
-many requests is not hashed for each.
-
-Credentials in files: static bearer tokens, and passwords as hashes.
-
-Both are CSV with the columns secret, user, uid and, optionally, groups in quotes separated by
-commas (`--token-auth-file`, `--basic-auth-file`), read once at the start. A line that cannot be
-understood ends the start; a message names the line and never its secret.
+The columns are secret, user, uid and, optionally, quoted groups separated by commas. Files are read
+once, at startup; a malformed line aborts it, and no message quotes a secret. A password's secret is
+`scrypt$LN$R$P$SALT$HASH` (`orch-apiserver hash-password` prints one; LN is the binary logarithm of
+the cost). Hashes are checked in a thread, one at a time; a correct password is remembered for a
+minute under a key of this process, so that a busy client is not hashed for each request.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""Every way a caller can prove who it is but by a certificate, put together from the flags.
+"""Authentication without a client certificate: a chain of authenticators built from the flags.
 
-In order, and after the client certificate: password, bearer token (static, service account,
-bootstrap). Who presents nothing may ask for health, if that.
-
-Who sends a request without a client certificate: whoever a token names, or nobody at all.
-
-A chain: each authenticator knows an identity, knows nothing (None), or
-finds a credential that is not good (ApiError 401). Who presents nothing is anonymous, which is
-enough for asking whether the server is well, if that.
+In order: password, bearer token (static, service account, bootstrap). Each authenticator knows an
+identity, knows nothing (None), or finds an invalid credential (ApiError 401). A caller that
+presents no credential is anonymous, which is enough for the health paths unless that is disabled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Acting as somebody else: the Impersonate-* headers, checked before anything is decided; pure.
+"""Impersonation: the Impersonate-* headers, checked before anything else is authorized; pure.
 
 The right is the verb `impersonate` on `users`, `groups`, `serviceaccounts`, `uids` and
 `userextras/<key>`, each by name (apiserver §5). A request that asks for it without the right is

@@ -1,6 +1,6 @@
-"""Tokens of service accounts: signed here, bound to an audience, a time and often to an object.
+"""Tokens of service accounts: signed and verified here, bound to audience, time and object.
 
-A token is good while its account, and the pod, secret or node it is bound to, exist under the same
+A token is valid while its account, and the pod, secret or node it is bound to, exist under the same
 uid. The only module that knows how a JSON Web Token is signed; imported only where there are keys.
 """
 

@@ -1,12 +1,9 @@
-"""Bearer tokens: which of the ways to know one knows this one, and whose it is.
+"""Bearer tokens: the authenticators that know them, in order, and the answer to TokenReview.
 
-Each way is an authenticator of its own (file, service accounts, bootstrap); this is their order,
-and the answer to TokenReview. A token nobody knows is wrong, never anonymous.
-
-Bootstrap tokens: `abcdef.0123456789abcdef`, kept as Secrets, for machines that join a cluster.
-
-A token is the Secret `bootstrap-token-<id>` in the system namespace, as tools of the reference
-write it. It makes its bearer `system:bootstrap:<id>` in the group `system:bootstrappers`.
+Each kind (file, service account, bootstrap) has an authenticator of its own. A token that none of
+them knows is invalid, never anonymous. A bootstrap token `<id>.<secret>` is the Secret
+`bootstrap-token-<id>` in the system namespace, as tools of the reference write it; it authenticates
+`system:bootstrap:<id>` in the group `system:bootstrappers`, for machines that join the cluster.
 """
 
 from __future__ import annotations

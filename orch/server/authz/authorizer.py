@@ -1,8 +1,8 @@
-"""May this identity do that? A pure decision over the request's attributes, taken before any work.
+"""Authorization: a pure decision over the request's attributes, taken before any work.
 
-A chain: the group that may do everything, self reviews, nodes (which may do only what concerns
-themselves), roles. The first that allows ends it; if none does, the request is refused with every
-reason given. What a node writes is looked at again in `admission`, which sees bodies.
+A chain: the group that may do everything, self reviews, nodes (which may access only their own
+objects), roles. The first that allows ends it; if none does, the refusal lists every reason. What a
+node writes is checked again in `admission`, which sees bodies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Does who grants rules hold them? Which rules are missing, and how that is said; pure.
+"""Which of the wanted rules are not covered by held rules, and how an error lists them; pure.
 
 As the reference compares policies: a wanted rule is split into its smallest parts, and each part
 must lie within a single held rule (apiserver §3.3).

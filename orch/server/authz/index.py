@@ -1,7 +1,7 @@
-"""Every role and binding, found by subject and by resource: a decision in a few look-ups; pure.
+"""Every role and binding, indexed by subject and resource: a decision takes a few look-ups; pure.
 
-Whoever feeds the index tells it each change; that makes the tables of the subjects concerned
-stale and leaves all others alone. Nothing is scanned per decision.
+The index is told each change; that makes the tables of the affected subjects stale and leaves all
+others alone. No decision scans anything.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a default role or binding should become, given what is stored; pure. As apiserver §3.4.
+"""Default roles and bindings reconciled with the stored ones, and aggregated roles filled; pure.
 
-Nothing that somebody added is taken away; what is missing is put back, unless the object says
-`autoupdate: "false"`.
-
-The rules of a cluster role that is made of others; pure. As apiserver §3.4.
+As apiserver §3.4: additions by others stay; missing parts are restored, unless the object has the
+annotation `autoupdate: "false"`. An aggregated cluster role gets the rules of all that its
+selectors match.
 """
 
 from __future__ import annotations

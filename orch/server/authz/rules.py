@@ -1,4 +1,4 @@
-"""Roles and bindings as values, and what they mean: which rule allows which request; pure.
+"""Roles and bindings as values, and which rule allows which request; pure.
 
 Rules as apiserver §3.2. This is the plain meaning, one rule and one binding at a time; `index`
 answers the same questions at speed.

@@ -1,9 +1,9 @@
-"""What one subject may do in one scope, ready to be asked; pure.
+"""The compiled grants of one subject in one scope; pure.
 
-A grant is one rule as one binding gives it; grants lie under the resource they are about, so that
-a request looks at few of them. Compiled when first asked for, and again when it was made stale.
-With many subjects a decision costs what it has to fetch from memory: so few objects are between a
-name and its grants, and sets that are equal are one.
+A grant is one rule as one binding gives it. Grants lie under the resource they are about, so that a
+request looks at few of them; they are compiled on first use and again once stale. With many
+subjects a decision costs the memory it has to fetch: so few objects lie between a name and its
+grants, and equal sets are shared.
 """
 
 from __future__ import annotations

@@ -1,21 +1,15 @@
-"""Empty the namespaces that are being deleted, then let them go.
+"""Namespaces: made at startup, given a default service account, emptied when deleted.
 
-A namespace is Terminating from its deletion on and takes no new objects. Each round deletes what
-is in it (pods with their grace, so that agents stop them) and, once nothing is left, takes the
-server's finalizer off, with which the namespace disappears.
-
-What must exist before the first request: the namespaces every cluster has.
-
-Give every namespace the service account `default`, which pods run as that name no other.
-
-A round looks at the namespaces only; one that is being deleted gets none any more.
+A namespace that is being deleted loses its contents (pods with their grace period, so that agents
+stop them); once nothing is left, the server removes its finalizer, and the namespace disappears.
+Every other namespace gets the service account `default`, under which pods run that name none.
 """
 
 from __future__ import annotations
 
 import logging
 
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete_collection
 from orch.server.objects.document import Document, decode, prefix_of
@@ -39,7 +33,7 @@ SELF = Identity(USER_APISERVER, (GROUP_MASTERS,))
 async def make_namespaces(backend: Backend) -> None:
     """Create those of the first namespaces that are missing."""
     for name in namespaces.AT_START:
-        target = Target(namespaces.STRATEGY, SELF, name=name)
+        target = ObjectTarget(namespaces.STRATEGY, SELF, name=name)
         if backend.storage.get(target.key) is not None:
             continue
         try:
@@ -80,7 +74,7 @@ async def _empty(backend: Backend, document: Document) -> None:
             left += await _delete_contents(backend, strategy, name)
     if left:
         return
-    target = Target(namespaces.STRATEGY, SELF, name=name, subresource="finalize")
+    target = ObjectTarget(namespaces.STRATEGY, SELF, name=name, subresource="finalize")
     if namespaces.FINALIZER in (document.get("spec") or {}).get("finalizers", ()):
         await modify(backend, target, _without_finalizer, WriteOptions())
         log.info("namespace %s is empty and deleted", name)
@@ -88,7 +82,7 @@ async def _empty(backend: Backend, document: Document) -> None:
 
 async def _delete_contents(backend: Backend, strategy: Strategy, namespace: str) -> int:
     """How many objects are still there afterwards."""
-    target = Target(strategy, SELF, namespace=namespace)
+    target = ObjectTarget(strategy, SELF, namespace=namespace)
     await delete_collection(backend, target, Selection(strategy), DeleteOptions())
     return len(backend.storage.list(prefix_of(strategy.resource, namespace)).items)
 
@@ -102,7 +96,7 @@ async def make_default_accounts(backend: Backend) -> None:
     """One round; what cannot be made now is for the next."""
     for stored in backend.storage.list(prefix_of(NAMESPACES)).items:
         namespace = stored.key.rpartition("/")[2]
-        target = Target(
+        target = ObjectTarget(
             table.SERVICE_ACCOUNT_STRATEGY, SELF, namespace=namespace, name=DEFAULT_SERVICE_ACCOUNT
         )
         if backend.storage.get(target.key) or namespaces.is_terminating(decode(stored)):

@@ -1,4 +1,4 @@
-"""What is served beside resources: discovery, OpenAPI, version, health, metrics."""
+"""Routes beside resources: discovery, OpenAPI, version, health, metrics."""
 
 from __future__ import annotations
 

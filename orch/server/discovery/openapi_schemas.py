@@ -1,8 +1,8 @@
 """The schemas of OpenAPI documents, made from the records; pure.
 
 A record becomes one component that others refer to. Fields that records leave out (see
-`orch.wire.records.fields`) are there without a type: they are kept, but nothing here knows their
-form. How lists merge is said as clients need it for `kubectl apply`.
+`orch.wire.records.fields`) have no type: they are kept, but their form is unknown here. Lists carry
+the merge keys that `kubectl apply` needs.
 """
 
 from __future__ import annotations

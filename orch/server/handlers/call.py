@@ -18,10 +18,10 @@ from orch.component.http.sliced_response import respond
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects import options
-from orch.server.objects.backend import Target
+from orch.server.objects.backend import ObjectTarget
 from orch.server.objects.document import Document, decode
 from orch.server.objects.metadata import drop_double_owners
-from orch.server.objects.modify import Change
+from orch.server.objects.modify import Transform
 from orch.server.objects.selection import Selection, parse_selection
 from orch.server.request import bodies, fields, media, protobuf
 from orch.server.request.attributes import RequestInfo, is_true
@@ -54,9 +54,9 @@ class Call(NamedTuple):
         """As sent; "" when not said, which is not what aiohttp makes of it."""
         return self.request.headers.get("Content-Type", "")
 
-    def target(self) -> Target:
+    def target(self) -> ObjectTarget:
         namespace = self.info.namespace if self.strategy.resource.namespaced else ""
-        return Target(
+        return ObjectTarget(
             self.strategy, self.identity, namespace, self.info.name, self.info.subresource
         )
 
@@ -139,8 +139,8 @@ async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Documen
 
 
 def checked_patch(
-    call: Call, wanted: options.WriteOptions, change: Change, body: bytes, warnings: list[str]
-) -> Change:
+    call: Call, wanted: options.WriteOptions, change: Transform, body: bytes, warnings: list[str]
+) -> Transform:
     """The change, which also looks for fields that it adds and its kind does not have.
 
     Under Strict they are its refusal (422), else they are put into `warnings`.

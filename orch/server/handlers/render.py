@@ -1,6 +1,6 @@
-"""Objects and lists as bodies, in the form the client wants.
+"""Objects, lists and watch events as bodies, in the form the client wants.
 
-The ordinary form is joined from stored bytes and parses nothing; tables and reduced objects are
+The ordinary form is joined from stored bytes and parses nothing; tables and partial objects are
 built from JSON data. Knows no request: what varies is in `Rendering`.
 """
 

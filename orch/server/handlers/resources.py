@@ -1,12 +1,9 @@
-"""A resource request carried out: call the operation, answer.
+"""Resource requests: read consistency, the operation, the answer, and storage failures as refusals.
 
-Routing is by the request's attributes, the same that were authorized. How a request is read is in
-`call`, what an operation does in `resources`, how the answer looks in `render`.
-
-How new what a request reads must be, where several servers share one storage.
-
-Without a resourceVersion a request sees every write answered before it; with one, at least that;
-with "0" whatever is there. And what a client is told when storage fails.
+Routed by the request's attributes, the same that were authorized. Reading and answering is in
+`call`, operations are in `objects`, the form of answers is in `render`. Where several servers share
+one storage, a request without a resourceVersion sees every write answered before it; with a
+version, at least that version; with "0", whatever is in memory.
 """
 
 from __future__ import annotations
@@ -60,7 +57,9 @@ _READS = ("get", "list", "watch")
 _MAX_DIGITS = 19  # of a revision; what is longer is refused later
 
 
-async def catch_up(storage: Storage, info: RequestInfo, query: Mapping[str, str]) -> None:
+async def ensure_read_consistency(
+    storage: Storage, info: RequestInfo, query: Mapping[str, str]
+) -> None:
     """Make reads new enough for the request; StorageFailed when that cannot be had."""
     version = query.get("resourceVersion", "")
     if info.verb not in _READS or not version:
@@ -69,7 +68,7 @@ async def catch_up(storage: Storage, info: RequestInfo, query: Mapping[str, str]
         await storage.reach(int(version))  # if it is not reached, the handler says so
 
 
-def answer_to(error: StorageFailed) -> ApiError:
+def refusal_for(error: StorageFailed) -> ApiError:
     """The refusal a client gets; only what is certain to have had no effect invites a retry."""
     match error:
         case ObjectTooLarge():
@@ -134,11 +133,11 @@ class ResourceHandlers:
             raise web.HTTPMethodNotAllowed(request.method, allowed)
         try:
             if not info.is_long_running or info.verb == "watch":
-                await catch_up(self._backend.storage, info, request.query)
+                await ensure_read_consistency(self._backend.storage, info, request.query)
             rules = strategy.parts.get(info.subresource, strategy)
             return await handler(Call(request, info, request[IDENTITY], rules))
         except StorageFailed as error:
-            raise answer_to(error) from error
+            raise refusal_for(error) from error
 
     def _handler(self, info: RequestInfo) -> Handler | None:
         connector = self._connectors.get((info.resource, info.subresource))

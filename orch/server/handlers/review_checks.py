@@ -1,7 +1,7 @@
-"""Is a review well formed, and which request does it ask about? Pure.
+"""Validation of reviews, and the request that a review asks about; pure.
 
-Rules as apiserver §2: exactly one kind of attributes; a selector that cannot be understood never
-fails the review, it is left out of the question and noted in the answer.
+Rules as apiserver §2: exactly one kind of attributes; a selector that cannot be parsed never fails
+the review: it is left out of the question and noted in the answer.
 """
 
 from __future__ import annotations

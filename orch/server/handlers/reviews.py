@@ -1,7 +1,7 @@
-"""The reviews: questions about access and identity, answered by the very authorizer of requests.
+"""Reviews: questions about access and identity, answered by the same authorizer as requests.
 
-A review is created like an object and comes back filled (201); nothing is stored. What it asks is
-read by `reviewcheck`; who may ask is decided at the gate like everything else.
+A review is created like an object and comes back filled in (201); nothing is stored. Its contents
+are checked by `review_checks`; who may ask is decided by the request filter like everything else.
 """
 
 from __future__ import annotations

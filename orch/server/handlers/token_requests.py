@@ -1,4 +1,4 @@
-"""`serviceaccounts/token`: a token for an account, made on request and kept nowhere."""
+"""`serviceaccounts/token`: a token for a service account, made on request and not stored."""
 
 from __future__ import annotations
 

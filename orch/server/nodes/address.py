@@ -1,8 +1,8 @@
-"""Where a node's agent listens, from what its Node says, and whether it may be called there; pure.
+"""Where a node's agent listens, according to its Node, and whether it may be called there; pure.
 
-A node writes its own addresses, so they are not trusted: what they resolve to must be an address
-of a host out there, not of this machine or its link (else a node could point the server at its
-own neighbours), and the agent must prove by certificate to be the node that was asked for.
+A node writes its own addresses, so they are not trusted: they must resolve to an address outside
+this machine and its link (otherwise a node could point the server at its neighbours), and the agent
+must prove by certificate that it is the node asked for.
 """
 
 from __future__ import annotations

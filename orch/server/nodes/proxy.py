@@ -1,10 +1,8 @@
-"""`nodes/{node}/proxy/…`: requests handed on to a node's agent, answers handed back, both streamed.
+"""`nodes/{node}/proxy/…`: requests relayed to a node's agent, answers relayed back, both streamed.
 
-The agent is reached over TLS it must prove itself on: its certificate comes from the agents' CA
-and names the node. The server shows its own client certificate; the caller's credentials go no
-further than here. Redirects are handed back, never followed; upgrades are refused.
-
-What the server shows node agents and verifies them by, as its files are.
+The agent is reached over TLS and must prove its identity: its certificate comes from the agents' CA
+and names the node. The server shows its own client certificate, renewed as the files change; the
+caller's credentials go no further. Redirects are relayed, never followed; upgrades are refused.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from orch.server.controllers.namespaces import SELF
 from orch.server.handlers.call import Call
 from orch.server.nodes import address as nodes_address
 from orch.server.nodes.address import AgentEndpoint, ProxyId
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.document import decode
 from orch.server.strategy import nodes
 from orch.wire.errors import ApiError, bad_request, service_unavailable
@@ -92,7 +90,7 @@ class NodeProxy:
             await self._session.close()
 
     def _endpoint(self, wanted: ProxyId) -> AgentEndpoint:
-        target = Target(nodes.NODE_STRATEGY, SELF, name=wanted.name)
+        target = ObjectTarget(nodes.NODE_STRATEGY, SELF, name=wanted.name)
         endpoint = nodes_address.endpoint_of(decode(self.backend.find(target)), wanted)
         if endpoint is None:
             raise service_unavailable(
@@ -110,7 +108,7 @@ class NodeProxy:
         async with await self._request(
             request.method, wanted, endpoint, path, data=body, headers=headers
         ) as upstream:
-            return await hand_on(request, upstream)
+            return await relay(request, upstream)
 
     async def _request(
         self, method: str, wanted: ProxyId, endpoint: AgentEndpoint, path: str, **sent: Any
@@ -237,7 +235,7 @@ def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDi
     return kept
 
 
-async def hand_on(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+async def relay(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
     """Stream the agent's answer; a break on either side breaks the other, never truncates it."""
     headers = _end_to_end(upstream.headers)
     if "Location" in headers:

@@ -1,7 +1,7 @@
-"""What nodes and containers use, from two readings of their agents' `/metrics/resource`; pure.
+"""Usage of nodes and containers, from two readings of their agents' `/metrics/resource`; pure.
 
 CPU is a counter: a rate takes two readings of the same container, its window is the time between
-their own stamps. A counter that went back began anew, and gives no rate until it is read again.
+their own stamps. A counter that went back was reset, and gives no rate until the next reading.
 """
 
 from __future__ import annotations

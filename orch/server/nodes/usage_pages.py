@@ -1,7 +1,7 @@
-"""`metrics.k8s.io`: the agents asked every 15 s what is used, and the answers served.
+"""`metrics.k8s.io`: agents are asked for usage every 15 s, and the results are served.
 
-Selectors are those of nodes and pods themselves. What no two readings tell of yet is not listed:
-clients say then that metrics are not available.
+Selectors are those of nodes and pods themselves. Whatever has no two readings yet is not listed:
+clients then report that metrics are not available.
 """
 
 from __future__ import annotations

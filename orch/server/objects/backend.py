@@ -1,8 +1,7 @@
-"""What every operation works with, and the object it is about.
+"""`Backend`, with which every operation works, and `ObjectTarget`, the object it is about.
 
-`Backend` carries the outside world (storage, clock, random names) so that operations can be tested
-with any; `Target` is the place in the API a request names. Storage's refusals become the API's
-answers here.
+The backend carries storage, clock, random names and admission, so that tests can supply any of
+them. Refusals that name an object are made here.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def random_uid() -> str:
     return str(uuid.uuid4())
 
 
-class Target(NamedTuple):
+class ObjectTarget(NamedTuple):
     """Whose and which object: `name` is "" for a creation, `namespace` for cluster scope."""
 
     strategy: Strategy
@@ -61,14 +60,14 @@ class Target(NamedTuple):
 
 # Called with the target, the new document and the one it replaces before anything is stored;
 # refuses by raising ApiError.
-Admission = Callable[[Target, Document, Document | None], None]
+Admission = Callable[[ObjectTarget, Document, Document | None], None]
 
 
 # Called with the target and the stored object that is about to be deleted, on every try.
-DeletionAdmission = Callable[[Target, Document], None]
+DeletionAdmission = Callable[[ObjectTarget, Document], None]
 
 
-def admit_every_deletion(_target: Target, _old: Document) -> None:
+def admit_every_deletion(_target: ObjectTarget, _old: Document) -> None:
     """No further rules."""
 
 
@@ -85,12 +84,12 @@ class Backend:
     admission: Mapping[str, Sequence[Admission]] = field(default_factory=dict)
     admit_deletion: DeletionAdmission = admit_every_deletion
 
-    def admit(self, target: Target, new: Document, old: Document | None) -> None:
+    def admit(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """ApiError 403 and others, by the first check that refuses."""
         for check in self.admission.get(target.strategy.resource.plural, ()):
             check(target, new, old)
 
-    def find(self, target: Target) -> Stored:
+    def find(self, target: ObjectTarget) -> Stored:
         """The object; ApiError 404."""
         stored = self.storage.get(target.key)
         if stored is None:

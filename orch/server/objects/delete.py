@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.document import Document, decode, encode, prefix_of
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
@@ -81,7 +81,7 @@ def _propagated(metadata: Document, propagation: str | None) -> bool:
     return True
 
 
-async def delete(backend: Backend, target: Target, options: DeleteOptions) -> Deleted:
+async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions) -> Deleted:
     """ApiError 403 (protected), 404, 409 (preconditions)."""
     if target.strategy.resource is NAMESPACES and target.name in namespaces.PROTECTED:
         raise ApiError(
@@ -107,7 +107,7 @@ async def delete(backend: Backend, target: Target, options: DeleteOptions) -> De
 
 
 async def delete_collection(
-    backend: Backend, target: Target, selection: Selection, options: DeleteOptions
+    backend: Backend, target: ObjectTarget, selection: Selection, options: DeleteOptions
 ) -> list[Deleted]:
     """Delete what is selected now; what vanishes meanwhile is not an error."""
     resource = target.strategy.resource
@@ -136,7 +136,7 @@ def _place(key: str) -> tuple[str, str]:
     return parts[-2], parts[-1]
 
 
-def check_preconditions(target: Target, document: Document, options: DeleteOptions) -> None:
+def check_preconditions(target: ObjectTarget, document: Document, options: DeleteOptions) -> None:
     """ApiError 409 when the caller means another object of that name, or another version."""
     uid, version = document["metadata"]["uid"], document["metadata"]["resourceVersion"]
     if options.uid and options.uid != uid:

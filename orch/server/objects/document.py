@@ -1,8 +1,9 @@
 """Objects as the server keeps them: JSON data while they are worked on, bytes when stored.
 
-Stored bytes hold no resourceVersion: it is the revision they are stored at, and is put into the
-text when they are served. `kind`, `apiVersion` and `metadata` come first, in that order, so that
-its place is always found. A Document is a plain dict: the server keeps fields it does not know.
+Stored bytes hold no resourceVersion: it is the revision they are stored at, and is inserted into
+the text when they are served. `kind`, `apiVersion` and `metadata` come first, in that order, so
+that its place is always found. A Document is a plain dict: the server keeps fields it does not
+know.
 """
 
 from __future__ import annotations

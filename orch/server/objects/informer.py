@@ -1,7 +1,7 @@
-"""Keeps something in step with the stored objects of one kind: told every change, in order.
+"""An informer over storage: loads the objects of one kind, then is told every change, in order.
 
-Loads what is there at once, then follows the history. Because storage wakes its watches before it
-answers a writer, whoever wrote an object finds it taken into account with the next request.
+Because storage wakes its watches before it answers a writer, the next request of that writer finds
+the change applied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 Apply = Callable[[str, Stored | None], None]
 
 
-class Follower:
+class StorageInformer:
     """A loop of the server, by `name`; `load` before it, once storage is open."""
 
     def __init__(self, storage: Storage, resource: Resource, apply: Apply) -> None:

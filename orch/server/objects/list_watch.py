@@ -1,10 +1,7 @@
-"""List objects from memory: the newest, those of a past revision, and page by page.
+"""List and watch objects from memory: pages, past revisions, and changes as one client's events.
 
-Watch objects: storage's changes made into the events one client asked for.
-
-A change is looked at through the client's selectors: an object that comes to match is ADDED, one
-that no longer does is DELETED, whatever happened to it. How an event is written is the caller's
-business.
+A change passes the client's selectors: an object that comes to match is ADDED, an object that no
+longer matches is DELETED, whatever happened to it. Writing events out is the caller's business.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The query parameters and bodies that steer a request, read strictly; pure.
+"""Query parameters and bodies that control a request, parsed strictly; pure.
 
-What is not understood is refused (400, or 422 in the words of ListOptions and DeleteOptions);
-what does not apply here is ignored.
+An invalid value is refused (400, or 422 in the words of ListOptions and DeleteOptions); parameters
+that do not apply are ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which objects a list or a watch is about: label and field selectors over stored objects.
+"""Selection: label and field selectors of a list or a watch, over stored objects.
 
-What is selected by (labels and the kind's selectable fields) is read from the bytes once per
-revision and kept beside them; an unselective reader never parses anything.
+Labels and the kind's selectable fields are parsed from the bytes once per revision and cached
+beside them; a reader without selectors never parses anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Is an object well formed? Metadata for every kind, and the shape of its record; pure.
+"""Validation of every kind: its metadata, and the shape of its record; pure.
 
-What one kind alone demands is in its strategy. Parts of the metadata that an update did not
-change are not looked at again: a heartbeat every ten seconds must stay cheap.
+Rules of one kind alone are in its strategy. An update validates only the parts of the metadata that
+it changes: a heartbeat every ten seconds must stay cheap.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The reference's group names at the server's edge: which are served, and requests under them.
 
-Off unless `--serve-upstream-aliases` is given. A request under such a name is made one for the own
-group before anything else looks at it, so that it is authorized, counted and routed as that; only
-how its body is read and its answer or refusal written remembers the name (`RequestInfo.alias`).
+Off unless `--serve-upstream-aliases` is given. A request under such a name is translated to the own
+group first, so that it is authorized, counted and routed as that; only the code that reads its body
+or writes its answer or refusal uses the name (`RequestInfo.alias`).
 """
 
 from __future__ import annotations

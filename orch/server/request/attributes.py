@@ -1,12 +1,9 @@
-"""What a request asks for: method, path and query made into the attributes that are authorized.
+"""The attributes of a request, from method, path and query, and whether that path is served; pure.
 
-Pure. The same record routes the request, so that what is authorized is what is done. Rules as in
-the reference's request info (reference/apiserver.md §3.2): segments are decoded one by one, so a
-`%2F` never makes a segment of its own.
-
-Is there such a path, and may the verb be used at it? Pure, from the table of kinds.
-
-Asked after authorization, so that nobody learns what is served without being allowed to use it.
+The same record authorizes and routes the request, so that only what is authorized is done. Rules as
+in the reference's request info (reference/apiserver.md §3.2): segments are decoded one by one, so a
+`%2F` never makes a segment of its own. Whether a path is served is asked after authorization, so
+that only callers with the right learn it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Request bodies made into JSON data, by their content type.
+"""Request bodies parsed into JSON data, by their content type.
 
 Without a content type a body is JSON: `kubectl create --raw` sends none. Null fields are dropped:
-to the clients of this API null means "not said".
+to the clients of this API null means "not set".
 """
 
 from __future__ import annotations

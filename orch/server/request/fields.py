@@ -1,9 +1,9 @@
-"""Fields an object should not have: duplicates, and names its kind does not know; pure.
+"""Unknown and duplicate fields in the objects that clients send; pure.
 
-The lists of known fields are made from the records and what they leave out
-(`orch.wire.records.fields`). A level that is None is not looked into: plain values, maps whose keys
-are anybody's, `status`, which only its own reporters write, and records not known as a whole; so a
-valid field of a larger record is never called unknown.
+The known fields are made from the records and what they leave out (`orch.wire.records.fields`). A
+level that is None is not looked into: plain values, maps with free keys, `status`, which only its
+own reporters write, and records not known completely; so a valid field of a larger record is never
+called unknown.
 """
 
 from __future__ import annotations

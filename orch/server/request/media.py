@@ -1,7 +1,7 @@
-"""Which form of an answer a client wants: Accept headers read, representations chosen; pure.
+"""Content negotiation: Accept headers parsed, representations chosen; pure.
 
-Whatever else a client prefers (protobuf), JSON is what this server writes. A transformation that
-is not known is passed over when a later entry fits (reference/apiserver.md §1.2).
+Whatever else a client prefers (protobuf), this server writes JSON. An unknown transformation is
+skipped when a later entry fits (reference/apiserver.md §1.2).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Request bodies in protobuf, as newer clients send them for some kinds, read into JSON data.
+"""Request bodies in protobuf, which newer clients send for some kinds, decoded into JSON data.
 
 The messages are in `kinds.proto`. Fields that it does not name are skipped, as protobuf demands, so
-newer clients are understood as far as it goes. Answers are always JSON.
+newer clients are understood in part. Answers are always JSON.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The storage role: current objects under keys, one global revision, a bounded history of changes.
 
-What every implementation promises (tests/orch/server/storage/contract.py holds them to it):
-a write is durable before it is answered; every write gets the next revision, which never goes
-back or is given twice, not even across a restart; reads and watches are answered from memory and
-see a write as soon as it was answered; watches get every change after their revision, in order,
-once, or `Compacted`. Keys are `/<plural>[.<group>]/[<namespace>/]<name>`; data is opaque here.
+The contract of every implementation (tests/orch/server/storage/contract.py): a write is durable
+before it is answered; every write gets the next revision, which never goes back or is given twice,
+not even across a restart; reads and watches are answered from memory and see a write as soon as it
+was answered; watches get every change after their revision, in order, once, or `Compacted`. Keys
+are `/<plural>[.<group>]/[<namespace>/]<name>`; data is opaque here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Let etcd forget old revisions, one server of several each round.
+"""Compaction of etcd's old revisions, by one of several servers in each round.
 
-The servers agree through one key: who finds it as it was left a round ago writes it, and may
-compact to the revision that was the newest then. So history is kept for one to two rounds.
+The servers agree through one key: a server that finds it unchanged since its last round writes it,
+and may compact to the revision that was the newest then. So history is kept for one to two rounds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """etcd v3 over gRPC: the few calls that storage makes.
 
-Keys and values are bytes as etcd has them; what they mean is `etcdstorage`'s business. Every call
-has a deadline, and one that fails becomes a StorageFailed that names the server.
+Keys and values are bytes; their meaning is up to `etcd_storage`. Every call has a deadline, and a
+failed call becomes a StorageFailed that names the server.
 """
 
 from __future__ import annotations

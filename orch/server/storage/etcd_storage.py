@@ -1,11 +1,9 @@
 """Storage in an etcd cluster that several servers share: memory fed by one watch of it.
 
-A write goes to etcd, on the condition that nobody changed the object, and is answered once the
-watch has brought it back, so that reads see it. Revisions are etcd's own. When the watch breaks it
-is taken up where it was; when etcd has forgotten that place, everything is read again and every
-watch of a client ends with `Compacted`. How etcd is spoken to is in `etcd`.
-
-Waiting for memory to be as new as it has to be: by revision, or as new as the medium is now.
+A write goes to etcd, on the condition that the object is unchanged, and is answered once the watch
+has brought it back, so that reads see it. Revisions are etcd's own. A broken watch resumes where it
+was; when etcd has compacted that revision, everything is read again and every client's watch ends
+with `Compacted`. The calls themselves are in `etcd`.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from orch.server.storage.mirror import MirroredStorage
 log = logging.getLogger(__name__)
 
 
-class Waiting:
+class RevisionWaiters:
     """Who waits for memory to come to a revision."""
 
     def __init__(self) -> None:
@@ -98,7 +96,7 @@ class EtcdStorage(MirroredStorage):
         self._client = client
         self._prefix = prefix.encode()
         super().__init__()
-        self._waiting = Waiting()
+        self._waiting = RevisionWaiters()
         self._compactor = Compactor(client)
         self._newest = Newest(client.revision)
         self._follower: asyncio.Task[None] | None = None

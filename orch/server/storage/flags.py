@@ -1,8 +1,6 @@
-"""The flags that say where objects are kept, and the storage they choose.
+"""The flags of storage, the addresses of an etcd cluster, and the storage they choose.
 
 etcd's libraries are loaded only when it is chosen: a server on a file starts without them.
-
-The addresses of an etcd cluster as an operator writes them; pure.
 """
 
 from __future__ import annotations

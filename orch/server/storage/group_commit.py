@@ -1,11 +1,9 @@
-"""Storage over a local medium: one writer thread that commits whatever is queued.
+"""Storage over a local medium: one writer thread that commits everything queued.
 
 The thread owns the medium. It judges each queued write against the newest objects, commits the
 batch in one transaction and only then hands the changes to the event loop, which makes them
-visible and answers the callers: group commit without a timer, the batch being those who wait.
-What the medium is (a file, a fake) is behind `Medium`.
-
-May a write happen? The one decision of optimistic concurrency; pure.
+visible and answers the callers: group commit without a timer, the batch being whatever waits.
+The medium itself (a file, a fake) is behind `Medium`.
 """
 
 from __future__ import annotations

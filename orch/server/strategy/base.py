@@ -1,4 +1,4 @@
-"""What differs between kinds, as one record of functions; all pure, each kind in its own file.
+"""The differences between kinds, as one record of functions; all pure, each kind in its own file.
 
 The functions that prepare a document change the one they are given: it belongs to the request.
 """

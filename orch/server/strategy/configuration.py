@@ -1,11 +1,8 @@
-"""ConfigMaps: settings by name, as text or as base64; pure.
+"""ConfigMaps and Secrets: named values, bounded in total, immutable on request; pure.
 
-Secrets: values in base64, of a type that says which ones must be there; pure.
-
-`stringData` is taken over into `data` and never stored. The types are those clients write
-(`kubectl create secret`), from the reference's pkg/apis/core/validation.
-
-What ConfigMaps and Secrets have in common: named values, bounded together, frozen for good.
+`stringData` of a Secret is merged into `data` and never stored. A Secret's type says which values
+it must have; the types are those clients write (`kubectl create secret`), from the reference's
+pkg/apis/core/validation.
 """
 
 from __future__ import annotations

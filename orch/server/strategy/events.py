@@ -1,4 +1,4 @@
-"""Events: what happened to an object, kept for an hour; pure."""
+"""Events: occurrences about an object, kept for an hour; pure."""
 
 from __future__ import annotations
 

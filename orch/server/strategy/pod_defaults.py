@@ -1,4 +1,4 @@
-"""What a pod gets that its author left out, as the reference's defaulting fills it in; pure."""
+"""Defaults of a pod, as the reference's defaulting fills them in; pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Roles and cluster roles: lists of rules that must make sense; pure. Rules as apiserver §3.1.
+"""Roles: rules that must make sense. Bindings: a role that never changes, for subjects; pure.
 
-Role bindings: one role for some subjects; the role never changes; pure. As apiserver §3.1.
+As apiserver §3.1.
 """
 
 from __future__ import annotations

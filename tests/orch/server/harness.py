@@ -96,7 +96,7 @@ class Api:
         server = Server(parsed)
         await server.open()
         health = loops.Periodic("health", server.storage_health.look, interval_s=HEALTH_S)
-        running = (*server.followers(), health)
+        running = (*server.informers(), health)
         following = [loops.spawn(one.run(), name=one.name) for one in running]
         context = server_context(
             pki.server.cert_file, pki.server.key_file, client_ca_file=pki.ca_file
