@@ -29,7 +29,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LimitFlags:
-    """0 for a bound on requests: none."""
+    """0: no limit."""
 
     max_reads: int = MAX_READS
     max_writes: int = MAX_WRITES
@@ -38,7 +38,7 @@ class LimitFlags:
 
 @dataclass(frozen=True, slots=True)
 class AuditFlags:
-    """`log_path` None: nothing is written down."""
+    """`log_path` None: no audit log."""
 
     log_path: str | None = None
     policy_file: Path | None = None
@@ -75,7 +75,7 @@ class Flags:
 
 
 def parse(argv: Sequence[str]) -> Flags:
-    """SetupError for combinations that cannot work; SystemExit 2 for what argparse refuses."""
+    """SetupError for combinations that cannot work; SystemExit 2 for wrong usage."""
     parser = _parser()
     values = parser.parse_args(argv)
     if bool(values.nodeagent_client_certificate) != bool(values.nodeagent_client_key):
@@ -143,7 +143,7 @@ def _serving_flags(group: _Group) -> None:
         "--max-connections",
         type=int,
         default=DEFAULT_MAX_CONNECTIONS,
-        help="open connections at most, half of them from one address",
+        help="maximum of open connections, half of them from one address",
     )
     group.add_argument("--tls-cert-file", required=True, help="serving certificate, PEM")
     group.add_argument("--tls-private-key-file", required=True, help="its key, PEM")
@@ -153,64 +153,63 @@ def _serving_flags(group: _Group) -> None:
     group.add_argument(
         "--serve-upstream-aliases",
         action="store_true",
-        help="answer also under the group names of the reference system (*.k8s.io), and"
-        " metrics.k8s.io",
+        help="also serve the group names of the reference system (*.k8s.io), and metrics.k8s.io",
     )
     group.add_argument(
         "--shutdown-delay-duration",
         type=program_flags.duration,
         default=0.0,
         metavar="DURATION",
-        help="keep serving this long after /readyz began to fail",
+        help="keep serving for this long after /readyz begins to fail",
     )
 
 
 def _limit_flags(group: _Group) -> None:
     group.add_argument(
         "--max-requests-inflight", type=_number, default=MAX_READS, metavar="N",
-        help="reading requests under way at most; 0: no bound",
+        help="maximum of reading requests in flight; 0: no limit",
     )  # fmt: skip
     group.add_argument(
         "--max-mutating-requests-inflight", type=_number, default=MAX_WRITES, metavar="N",
-        help="writing requests under way at most; 0: no bound",
+        help="maximum of writing requests in flight; 0: no limit",
     )  # fmt: skip
     group.add_argument(
         "--request-timeout", type=program_flags.duration, default=DEFAULT_TIMEOUT_S,
         metavar="DURATION",
-        help="for a request that is no watch and not proxied; its `timeout` may shorten it",
+        help="for requests other than watches and proxied ones; `timeout` may shorten it",
     )  # fmt: skip
 
 
 def _audit_flags(group: _Group) -> None:
     rotation = Rotation()
-    group.add_argument("--audit-policy-file", type=Path, help="what is written down, YAML")
-    group.add_argument("--audit-log-path", metavar="FILE", help="where to; - is standard output")
+    group.add_argument("--audit-policy-file", type=Path, help="which requests to record, YAML")
+    group.add_argument(
+        "--audit-log-path", metavar="FILE", help="file to write; - is standard output"
+    )
     group.add_argument(
         "--audit-log-maxsize", type=_number, default=rotation.max_bytes // _MIB, metavar="MIB",
-        help="size at which the file is put aside; 0: never",
+        help="size at which the file is rotated; 0: never",
     )  # fmt: skip
     group.add_argument(
         "--audit-log-maxbackup", type=_number, default=rotation.max_files, metavar="N",
-        help="files put aside that are kept; 0: all",
+        help="rotated files to keep; 0: all",
     )  # fmt: skip
     group.add_argument(
         "--audit-log-maxage", type=_number, default=rotation.max_days, metavar="DAYS",
-        help="how long they are kept; 0: for ever",
+        help="days to keep them; 0: forever",
     )  # fmt: skip
 
 
 def _proxy_flags(group: _Group) -> None:
+    group.add_argument("--nodeagent-certificate-authority", help="CA of node agents' certificates")
     group.add_argument(
-        "--nodeagent-certificate-authority", help="CA that node agents' certificates come from"
-    )
-    group.add_argument(
-        "--nodeagent-client-certificate", help="certificate shown to node agents, PEM"
+        "--nodeagent-client-certificate", help="client certificate for node agents, PEM"
     )
     group.add_argument("--nodeagent-client-key", help="its key, PEM")
     group.add_argument(
         "--node-proxy-allow-loopback",
         action="store_true",
-        help="proxy also to nodes with loopback or link-local addresses (single-host clusters)",
+        help="also proxy to nodes with loopback or link-local addresses (single-host clusters)",
     )
 
 
@@ -222,14 +221,14 @@ def _logging_flags(group: _Group) -> None:
 def _limits_of(values: argparse.Namespace) -> LimitFlags:
     """SetupError for values that cannot work."""
     if values.request_timeout <= 0:
-        raise SetupError("--request-timeout must be more than nothing: no request could be served")
+        raise SetupError("--request-timeout must be more than 0: no request could be served")
     return LimitFlags(
         values.max_requests_inflight, values.max_mutating_requests_inflight, values.request_timeout
     )
 
 
 def _audit_of(values: argparse.Namespace) -> AuditFlags:
-    """SetupError for one half without the other."""
+    """SetupError for a path without a policy, or a policy without a path."""
     if bool(values.audit_log_path) != bool(values.audit_policy_file):
         raise SetupError("--audit-log-path and --audit-policy-file belong together: give both")
     rotation = Rotation(
@@ -240,5 +239,5 @@ def _audit_of(values: argparse.Namespace) -> AuditFlags:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _hash_password() -> int:
-    """For `--basic-auth-file`: the first line of standard input, hashed."""
+    """Print the hash of the first line of standard input, for `--basic-auth-file`."""
     password = sys.stdin.readline().rstrip("\n")
     if not password:
         sys.stderr.write(f"{NAME} hash-password: error: give the password on standard input\n")
@@ -61,7 +61,7 @@ def _hash_password() -> int:
 
 
 async def run(flags: Flags, stop: Stop) -> None:
-    """Serve until told to stop; SetupError when it cannot start as asked."""
+    """Serve until stopped; SetupError when it cannot start as configured."""
     notifier = Notifier.from_environment()
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
     pair = flags.tls_cert_file, flags.tls_private_key_file
@@ -97,7 +97,7 @@ async def run(flags: Flags, stop: Stop) -> None:
 
 
 def _watchdog(notifier: Notifier, interval_s: float | None) -> list[Periodic]:
-    """Proof for systemd that this event loop still turns; nothing when it did not ask."""
+    """Report to systemd that the event loop is alive; nothing without a watchdog."""
     if interval_s is None:
         return []
 

@@ -46,8 +46,8 @@ class RequestFilter:
     deadlines: Deadlines
     own_request: Callable[[RequestInfo], RequestInfo] | None = None
     auditor: Auditor | None = None
-    open_paths: Collection[str] = ()  # where anonymous callers may ask, if roles allow it
-    challenge: str = ""  # what a caller without credentials is asked for
+    open_paths: Collection[str] = ()  # open to anonymous callers, if roles allow it
+    challenge: str = ""  # WWW-Authenticate for callers without credentials
 
     def middleware(self) -> Middleware:
         @web.middleware

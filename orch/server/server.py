@@ -67,13 +67,13 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 def build(
     request_filter: RequestFilter, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
 ) -> web.Application:
-    """`others` are the routes that are not a resource's; they win over the resources'."""
+    """`others` are the routes beside resources; they take precedence."""
     app = web.Application(middlewares=[request_filter.middleware()], client_max_size=MAX_BODY_BYTES)
     if request_filter.auditor is not None:
         app.on_response_prepare.append(trail.on_prepare)
 
     app.router.add_routes(others)
-    # Of each group first: the router finds the longest known beginning of a path soonest.
+    # Groups first: the router finds the longest known prefix of a path soonest.
     groups = dict.fromkeys(resource.path().rpartition("/")[0] for resource in RESOURCES)
     routes = [
         app.router.add_route("*", f"{root}/{{path:.+}}", handlers.handle)
@@ -85,7 +85,7 @@ def build(
 
 
 def _has_others(prefix: str, others: Sequence[web.RouteDef]) -> bool:
-    """Is there another route below the prefix? At it there may be: that is not below."""
+    """Whether another route lies below the prefix, not just at it."""
     return any(other.path.startswith(prefix) and other.path != prefix for other in others)
 
 
@@ -108,7 +108,7 @@ class Server:
         graph = NodeGraph()
         nodes = NodeAuthorizer(self._node_of_pod, graph)
         self.authorizer = chain_of(flags.auth.modes, nodes, index)
-        self._pods = StorageInformer(self.storage, PODS, partial(_tell_of_pod, graph))
+        self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
         self._backend = _backend(self.storage, self.authorizer, index)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
@@ -134,7 +134,7 @@ class Server:
         self.app = self._application()
 
     async def open(self) -> None:
-        """Load storage and make what must exist; SetupError when storage cannot be used."""
+        """Load storage and create the initial objects; SetupError when storage cannot be used."""
         if self._audit_log is not None:
             await asyncio.to_thread(self._audit_log.open)
         try:
@@ -148,11 +148,11 @@ class Server:
         self._opened = True
 
     def informers(self) -> list[Loop]:
-        """What is kept in step with storage; the server decides wrongly without these."""
+        """The loops that follow storage; without them authorization is out of date."""
         return [self._pods, *self._roles.informers, self._roles.aggregation]
 
     def loops(self) -> list[Loop]:
-        """What runs as long as the server does."""
+        """Everything that runs beside the requests."""
         measuring = Periodic("usage", self._usage.refresh, interval_s=usage_pages.INTERVAL_S)
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
@@ -184,21 +184,21 @@ class Server:
         ]
 
     def _certificates(self) -> list[Periodic]:
-        """What agents are called with, when they are called at all."""
+        """The renewal of the certificates for agents, if they are called at all."""
         if self._renewal is None:
             return []
         interval_s = component_tls.INTERVAL_S
         return [Periodic("node proxy certificates", self._renewal.step, interval_s=interval_s)]
 
     def _upkeep(self) -> list[Periodic]:
-        """What the storage needs, unless it was told to do without."""
+        """The compaction of etcd, unless it is disabled."""
         interval_s = self._flags.storage.compaction_s
         if not (self._flags.storage.servers and interval_s):
             return []
         return [Periodic("storage", self.storage.maintain, interval_s=interval_s)]
 
     async def wind_down(self) -> None:
-        """Fail readiness, wait the shutdown delay, end watches and what is proxied."""
+        """Fail readiness, wait for the shutdown delay, end watches and proxied requests."""
         self._stopping = True
         await asyncio.sleep(self._flags.shutdown_delay_s)
         self.storage.end_watches()
@@ -247,12 +247,12 @@ class Server:
         return build(request_filter, handlers, others)
 
     def _configuration(self) -> dict[str, Any]:
-        """Flags are all there is; of the gates, what came of them."""
+        """The flags, with the effective feature gates."""
         gates = {gate.name: on for gate, on in self._flags.features.all()}
         return {**self._flags.shown, "feature-gates": gates}
 
     def _health(self) -> HealthChecks:
-        """The reference's names: `etcd` is storage, whatever it is made of."""
+        """Checks under the reference's names: `etcd` is any storage."""
         checks = HealthChecks(self._slis)
         checks.add("ping", lambda: None)
         checks.add("log", lambda: None)
@@ -265,7 +265,7 @@ class Server:
 
     def _check_opened(self) -> None:
         if not self._opened:
-            raise CheckFailed("the roles every cluster begins with are not made yet")
+            raise CheckFailed("the initial roles do not exist yet")
 
     def _check_running(self) -> None:
         if self._stopping:
@@ -278,13 +278,13 @@ class Server:
         return selectable(pods.STRATEGY, stored).fields["spec.nodeName"]
 
     async def _metrics_page(self, accept: str) -> tuple[bytes, str]:
-        """Rendered on a thread: the page has files of /proc to read."""
+        """Rendered on a thread: the page reads files of /proc."""
         self._metrics.storage.observe(self.storage)
         return await asyncio.to_thread(self._metrics.registry.render, accept)
 
 
 def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Backend:
-    """Storage behind the rules for creators, for nodes and for those who give out roles."""
+    """Storage behind admission: creation by PUT, nodes, and privilege escalation."""
     creation = CreationGuard(authorizer)
     restriction = NodeRestriction(partial(_uid_of_node, storage))
     guard = RoleGuard(authorizer, index)
@@ -304,7 +304,7 @@ def _uid_of_node(storage: Storage, name: str) -> str:
     return "" if stored is None else str(decode(stored)["metadata"]["uid"])
 
 
-def _tell_of_pod(graph: NodeGraph, key: str, stored: Stored | None) -> None:
+def _update_graph(graph: NodeGraph, key: str, stored: Stored | None) -> None:
     if stored is None:
         graph.drop(key)
     else:

@@ -21,7 +21,7 @@ from orch.wire.podrules.references import api_references
 from orch.wire.podrules.standing import mirror_hash
 from orch.wire.records.authentication import node_name_of
 
-# Keys under the service's own domain that a node may give itself; others are the cluster's.
+# Keys under the service's own domain that a node may set on itself; others are reserved.
 _OWN_LABELS = frozenset(
     (
         names.LABEL_ARCH,
@@ -43,7 +43,7 @@ class CreationGuard:
         self._authorizer = authorizer
 
     def check(self, target: ObjectTarget, _new: Document, old: Document | None) -> None:
-        """ApiError 403 unless who was authorized to update may create as well."""
+        """ApiError 403 unless the caller, authorized to update, may also create."""
         if old is not None or not target.name:
             return
         info = request_about("create", target.strategy.resource, target.namespace, target.name)
@@ -55,7 +55,7 @@ class CreationGuard:
 class NodeRestriction:
     """`check` is the `Admission` of the kinds in `plurals`; it judges nodes alone.
 
-    `uid_of_node`: that of the Node of a name, "" when there is none.
+    `uid_of_node`: the uid of a Node by name, "" when there is none.
     """
 
     def __init__(self, uid_of_node: Callable[[str], str]) -> None:
@@ -90,10 +90,10 @@ class NodeRestriction:
         return "" if said == uid else f'node "{node}" UID mismatch: expected {uid}, got {said}'
 
     def check_deletion(self, target: ObjectTarget, old: Document) -> None:
-        """ApiError 403 when a node deletes what is not its own.
+        """ApiError 403 when a node deletes an object that is not its own.
 
-        The authorizer judged the name; a pod of that name may have been bound elsewhere, or made,
-        since then. `old` is the state that is deleted, or the deletion is tried again.
+        The authorizer judged the name; since then a pod of that name may have been bound elsewhere,
+        or created. `old` is the state that is deleted, or the deletion is retried.
         """
         node = node_name_of(target.identity)
         rule = _DELETIONS.get(target.strategy.resource.plural)
@@ -167,14 +167,14 @@ def _owners(document: Document) -> list[Document]:
 
 
 def _is_own_node(node: str, owner: Document) -> bool:
-    """Its deletion never waits for a mirror: the agent makes that anew as long as it runs."""
+    """An owner that blocks its deletion is refused: the agent recreates mirrors while it runs."""
     wanted = {"apiVersion": "v1", "kind": "Node", "name": node, "controller": True}
     said = {name: owner.get(name) for name in wanted}
     return said == wanted and owner.get("blockOwnerDeletion") is not True
 
 
 def _references(pod: Document) -> str:
-    """A mirror pod stands for a file on the node: it may not reach for what the API holds."""
+    """A mirror pod mirrors a file on the node: it may not reference objects of the API."""
     spec = pod.get("spec") or {}
     if text_at(spec, "serviceAccountName"):
         return "a mirror pod may not reference a service account"

@@ -36,7 +36,7 @@ class RoleGuard:
         self._index = index
 
     def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
-        """ApiError 403 for what the caller would grant without holding it; 404 for no such role."""
+        """ApiError 403 when the caller would grant rights without holding them; 404 for no role."""
         if GROUP_MASTERS in target.identity.groups:
             return
         if old is not None and _substance(new) == _substance(old):
@@ -96,6 +96,6 @@ def _aggregates(role: Document | None) -> bool:
 
 
 def _substance(document: Document) -> dict[str, Any]:
-    """All but what a collector of garbage changes."""
+    """All but the fields that a garbage collector changes."""
     metadata = {k: v for k, v in document["metadata"].items() if k not in _HOUSEKEEPING}
     return {**document, "metadata": metadata}

@@ -28,7 +28,7 @@ Stage = Literal["RequestReceived", "ResponseStarted", "ResponseComplete", "Panic
 
 
 class Level(IntEnum):
-    """Each has what those before it have."""
+    """Each level includes those before it."""
 
     NONE = 0
     METADATA = 1
@@ -84,7 +84,7 @@ class Rule(_Record):
         return self
 
     def matches(self, identity: Identity | None, info: RequestInfo) -> bool:
-        """`identity` None: nobody could be authenticated."""
+        """`identity` None: authentication failed."""
         return (
             _among("" if identity is None else identity.name, self.users)
             and (
@@ -123,7 +123,7 @@ class Policy(_Record):
     def decide(
         self, identity: Identity | None, info: RequestInfo
     ) -> tuple[Level, frozenset[Stage]]:
-        """How much is written down, and the stages that are left out."""
+        """The level, and the stages that are omitted."""
         for rule in self.rules:
             if rule.matches(identity, info):
                 return _LEVELS[rule.level], frozenset((*self.omitStages, *rule.omitStages))

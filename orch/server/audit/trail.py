@@ -30,7 +30,7 @@ _ID_MAX = 64
 
 
 class AuditMetrics(Protocol):
-    """What the metrics page says about auditing."""
+    """The counters of auditing."""
 
     def count_audited(self, level: str) -> None: ...
 
@@ -64,7 +64,7 @@ class Auditor:
 
 @dataclass(slots=True)
 class Trail:
-    """What is known of one request so far."""
+    """The state of one request so far."""
 
     auditor: Auditor
     request: web.Request
@@ -91,13 +91,13 @@ class Trail:
         self.annotations["authorization.orch.io/reason"] = reason
 
     def started(self, response: web.StreamResponse) -> None:
-        """The answer begins; of those that last this is an event of its own."""
+        """The answer begins; for long-running requests this is an event of its own."""
         response.headers[HEADER] = self.id
         if self.info.is_long_running:
             self.emit("ResponseStarted", {"responseStatus": {"code": response.status}})
 
     async def ended(self, response: web.StreamResponse | None) -> None:
-        """None: the client left before it was answered."""
+        """None: the client left before the answer."""
         more: dict[str, Any] = {"responseStatus": self._status_of(response)}
         if self.level >= Level.REQUEST:
             sent = await _request_object(self.request)
@@ -110,9 +110,9 @@ class Trail:
         self.emit("Panic" if self.panicked else "ResponseComplete", more)
 
     def _status_of(self, response: web.StreamResponse | None) -> dict[str, Any]:
-        """The code; of a refusal also its reason, and its text, which may quote what was sent."""
+        """The code; for refusals also the reason, and the message, which may quote the request."""
         if response is None:
-            return {"code": 0, "message": "the client left before it was answered"}
+            return {"code": 0, "message": "the client left before the answer"}
         status: dict[str, Any] = {"code": response.status}
         if response.status >= 400:
             told = _response_object(response) or {}
@@ -121,7 +121,7 @@ class Trail:
         return status
 
     def emit(self, stage: Stage, more: Mapping[str, Any] | None = None) -> None:
-        """Write one event, unless the policy leaves its stage out."""
+        """Write one event, unless the policy omits its stage."""
         if stage in self.omitted:
             return
         event = {
@@ -173,11 +173,11 @@ def _object_ref(info: RequestInfo) -> dict[str, str]:
 
 
 async def _request_object(request: web.Request) -> dict[str, Any] | None:
-    """What the handler read of the body, as an object; None for what is none."""
+    """The body that the handler read, as an object; None without one."""
     if not request.content.at_eof():
         return None
     try:
-        body = await httpd.read_body(request)  # all there: what the handler read is kept
+        body = await httpd.read_body(request)  # complete: the request keeps the body
     except ApiError:
         return None
     try:
@@ -192,7 +192,7 @@ def _response_object(response: web.StreamResponse | None) -> dict[str, Any] | No
 
 
 def _as_object(body: Data) -> dict[str, Any] | None:
-    """Objects, and the lists of patches under `patch`."""
+    """An object as it is, a list (a patch) under `patch`."""
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError:

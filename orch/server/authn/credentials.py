@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from orch.server.authn.service_account_tokens import AccountTokens, Lookup
 
 ANONYMOUS = Identity(USER_ANONYMOUS, (GROUP_UNAUTHENTICATED,))
-# What is answered without credentials, unless that is switched off.
+# Answered without credentials, unless --no-anonymous-health is given.
 HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
 
 Authenticator = Callable[[web.Request], Awaitable[Identity | None]]
@@ -38,9 +38,9 @@ Authenticate = Callable[[web.Request], Awaitable[Identity]]
 
 
 def by_bearer(tokens: Tokens) -> Authenticator:
-    """The holder of the bearer token; any other credential that got this far is wrong: 401.
+    """The holder of the bearer token; ApiError 401 for any other credential.
 
-    A secret that came in the clear is refused too: whoever listened has it now.
+    A secret sent in the clear is refused too: it may have been overheard.
     """
 
     async def authenticate(request: web.Request) -> Identity | None:
@@ -75,7 +75,7 @@ _BASIC = 'Basic realm="orch-apiserver"'
 class Credentials:
     """`authenticate` is for requests, `tokens` for reviews; `accounts` (None: no key) makes tokens.
 
-    `open_paths` are answered without any; `challenge` is what a refused caller is asked for.
+    `open_paths` are answered without credentials; `challenge` is for WWW-Authenticate.
     """
 
     def __init__(self, flags: AuthFlags, storage: Storage, now: Now) -> None:
@@ -116,7 +116,7 @@ class Credentials:
 
 
 def _account_tokens(flags: AuthFlags, lookup: Lookup, now: Now) -> AccountTokens | None:
-    """SetupError for keys that cannot be used. What is signed here is also accepted here."""
+    """SetupError for keys that cannot be used. The signing key also verifies."""
     signing = flags.signing_key_file
     files = [*flags.key_files, *([signing] if signing is not None else [])]
     if not files:

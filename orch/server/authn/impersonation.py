@@ -59,7 +59,7 @@ def impersonate(identity: Identity, headers: Mapping[str, str], authorizer: Auth
 
 
 def _needed(acting: Identity, groups: Sequence[str]) -> Iterator[RequestInfo]:
-    """What the caller must be allowed: everything it asks to be, one by one."""
+    """The requests that the caller must be allowed: one for each part of the identity."""
     account = _account_of(acting.name)
     if account:
         yield _info("serviceaccounts", account[1], namespace=account[0])
@@ -81,7 +81,7 @@ def _info(resource: str, name: str, **others: str) -> RequestInfo:
 
 
 def _account_of(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account a user name stands for."""
+    """Namespace and name of the service account behind a user name."""
     if not user.startswith(USER_SERVICE_ACCOUNT_PREFIX):
         return None
     namespace, colon, name = user[len(USER_SERVICE_ACCOUNT_PREFIX) :].partition(":")
@@ -102,7 +102,7 @@ def _last(wanted: Mapping[str, list[str]], name: str) -> str:
 
 
 def _groups(user: str, asked: Sequence[str]) -> tuple[str, ...]:
-    """Those asked for and no others; a service account has its own unless some are asked for."""
+    """The requested groups; a service account gets its own unless groups are requested."""
     groups = tuple(asked)
     account = _account_of(user)
     if account and not groups:

@@ -124,11 +124,11 @@ _DELEGATOR = (
 
 
 def roles(*, upstream: bool) -> tuple[Document, ...]:
-    """`upstream`: the reference's labels add to the aggregated ones as well as this service's."""
-    return tuple(map(_made_of_upstream_too, ROLES)) if upstream else ROLES
+    """`upstream`: aggregated roles also select the reference's labels."""
+    return tuple(map(_aggregating_upstream, ROLES)) if upstream else ROLES
 
 
-def _made_of_upstream_too(role: Document) -> Document:
+def _aggregating_upstream(role: Document) -> Document:
     if "aggregationRule" not in role:
         return role
     own = role["aggregationRule"]["clusterRoleSelectors"]

@@ -21,7 +21,7 @@ _PLURALS = {SECRET: SECRETS.plural, CONFIG_MAP: CONFIG_MAPS.plural}
 
 
 class NodeGraph:
-    """`put` and `drop` as pods change; keys are storage's."""
+    """Call `put` and `drop` as pods change; keys are those of storage."""
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[str, frozenset[Reference]]] = {}

@@ -26,7 +26,7 @@ def is_protected(stored: Document) -> bool:
 
 
 def role(stored: Document, wanted: Document) -> Document:
-    """The stored role with what it lacks of the wanted one; itself when it lacks nothing."""
+    """The stored role completed with the parts of the wanted role that it lacks."""
     if is_protected(stored):
         return stored
     result = _with_metadata(stored, wanted)
@@ -41,7 +41,7 @@ def role(stored: Document, wanted: Document) -> Document:
 
 
 def binding(stored: Document, wanted: Document) -> Document | None:
-    """The same for a binding; None when it must be made anew, for its role cannot be changed."""
+    """The same for a binding; None when it must be recreated because its role is immutable."""
     if is_protected(stored):
         return stored
     if stored.get("roleRef") != wanted["roleRef"]:

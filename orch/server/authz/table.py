@@ -21,7 +21,7 @@ BindingKey = tuple[str, str]  # namespace ("" everywhere), name
 
 
 class Grant(NamedTuple):
-    """`verbs` and `groups` None: any; no `names`: any object. `decision` is what it leads to."""
+    """`verbs` and `groups` None: any; no `names`: any object. `decision` is the result."""
 
     verbs: frozenset[str] | None
     groups: frozenset[str] | None
@@ -30,13 +30,13 @@ class Grant(NamedTuple):
     decision: Decision
 
 
-# By what rules name: a resource (`pods`), a subresource (`pods/status`, `*/scale`), or `*`.
+# By entry of a rule: a resource (`pods`), a subresource (`pods/status`, `*/scale`), or `*`.
 Grants = dict[str, tuple[Grant, ...]]
 
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """One subject of a scope: its bindings, and what they give on paths."""
+    """One subject of a scope: its bindings, and their grants on paths."""
 
     subjects: dict[BindingKey, Subject] = field(default_factory=dict)
     paths: tuple[Grant, ...] = ()
@@ -46,7 +46,7 @@ class Table:
         bindings: Mapping[BindingKey, Binding],
         roles: Mapping[RoleKey, Sequence[Rule]],
     ) -> Grants:
-        """What the bindings give on resources; `paths` is made as well."""
+        """The grants on resources by entry; sets `paths` as well."""
         grants: Grants = {}
         paths = []
         for key in sorted(self.subjects):
@@ -72,7 +72,7 @@ class Table:
 
 
 def entries_for(info: RequestInfo) -> tuple[str, ...]:
-    """Under what a request's grants lie: its resource or subresource, then what is wider."""
+    """The entries that match a request: its resource or subresource, then the wider ones."""
     if not info.subresource:
         return (info.resource, ALL)
     return (f"{info.resource}/{info.subresource}", ALL, f"*/{info.subresource}")

@@ -27,7 +27,7 @@ _PER_TURN = 200
 
 
 async def expire_events(backend: Backend) -> None:
-    """One round; what storage cannot delete now is for the next."""
+    """One round; failed deletions are left to the next."""
     now = backend.now()
     for number, stored in enumerate(backend.storage.list(prefix_of(EVENTS)).items):
         if number % _PER_TURN == 0:
@@ -36,12 +36,12 @@ async def expire_events(backend: Backend) -> None:
         if seen is None or now - seen <= events.LIFETIME:
             continue
         try:
-            await _forget(backend, stored)
+            await _delete(backend, stored)
         except StorageFailed as error:
-            log.debug("old events are kept for now: %s", error)
+            log.debug("cannot delete old events yet: %s", error)
             return
         except ApiError:
-            continue  # gone, or seen again meanwhile
+            continue  # deleted, or updated meanwhile
 
 
 def _last_seen(stored: Stored) -> datetime | None:
@@ -51,7 +51,7 @@ def _last_seen(stored: Stored) -> datetime | None:
     return seen
 
 
-async def _forget(backend: Backend, stored: Stored) -> None:
+async def _delete(backend: Backend, stored: Stored) -> None:
     namespace, name = stored.key.split("/")[-2:]
     target = ObjectTarget(events.STRATEGY, SELF, namespace=namespace, name=name)
     await delete(backend, target, DeleteOptions(resource_version=str(stored.revision)))

@@ -46,8 +46,8 @@ _BY_KIND = {(s.resource.api_version, s.resource.kind): s for s in _STORED}
 
 
 class GarbageCollector:
-    """`loop` must run beside the server; `wake` when something was deleted. `upstream`: owners
-    are found under the reference's group names, too.
+    """`loop` must run beside the server; call `wake` after a deletion. `upstream`: owner
+    references may use the reference's group names.
     """
 
     def __init__(self, backend: Backend, *, upstream: bool = False) -> None:
@@ -59,13 +59,13 @@ class GarbageCollector:
         self.loop.wake()
 
     async def _step(self) -> None:
-        await asyncio.sleep(_COALESCE_S)  # many deletions at once are one round's work
+        await asyncio.sleep(_COALESCE_S)  # many deletions together share one round
         if await collect(self._backend, upstream=self._upstream):
-            self.wake()  # what was done may have made more to do
+            self.wake()  # deletions may orphan further objects
 
 
 async def collect(backend: Backend, *, upstream: bool = False) -> bool:
-    """One round; whether there was anything to do. What cannot be done now is for the next."""
+    """One round; returns whether there was anything to do. Failures are left to the next."""
     owned: list[Owned] = []
     going: dict[str, tuple[str, str]] = {}
     async for stored in _objects(backend):
@@ -110,7 +110,7 @@ def _read_owners(stored: Stored) -> Owned | None:
 
 
 def _standing(stored: Stored) -> tuple[str, OwnerState]:
-    """The uid of an object, and what it is to what it owns; read once per revision."""
+    """The uid of an object, and its state as an owner; read once per revision."""
     found: tuple[str, OwnerState] | None = stored.memo.get("standing")
     if found is None:
         metadata = decode(stored)["metadata"]
@@ -131,12 +131,10 @@ def _state(backend: Backend, one: Owned, ref: Ref, *, upstream: bool) -> OwnerSt
     api_version = aliases.own_api_version(ref.api_version) if upstream else ref.api_version
     strategy = _BY_KIND.get((api_version, ref.kind))
     if strategy is None:
-        return OwnerState.THERE  # not a kind of this server: nobody here can tell
+        return OwnerState.THERE  # not a kind of this server, so its state is unknown
     namespace = _target(one.key).namespace if strategy.resource.namespaced else ""
     if strategy.resource.namespaced and not namespace:
-        return (
-            OwnerState.THERE
-        )  # it does not say in which namespace: left alone, as by the reference
+        return OwnerState.THERE  # no namespace known: left alone, as by the reference
     stored = backend.storage.get(key_of(strategy.resource, namespace, ref.name))
     if stored is None:
         return OwnerState.GONE
@@ -161,7 +159,7 @@ async def _tried(key: str, step: Awaitable[bool]) -> bool:
     try:
         return await step
     except ApiError as error:
-        if error.code not in (404, 409):  # gone, or changed meanwhile
+        if error.code not in (404, 409):  # deleted, or changed meanwhile
             log.warning("%s cannot be collected yet: %s", key, error)
     except StorageFailed as error:
         log.debug("%s cannot be collected yet: %s", key, error)
@@ -182,8 +180,8 @@ async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
     options = DeleteOptions(resource_version=str(stored.revision), propagation=propagation)
     deleted = await delete(backend, _target(key), options)
     if deleted.stored.revision == stored.revision:
-        return False  # it is on its way already
-    log.info("deleted %s: its owners are gone", key)
+        return False  # already being deleted
+    log.info("deleted %s: its owners no longer exist", key)
     return True
 
 
@@ -193,7 +191,7 @@ async def _change(backend: Backend, key: str, change: Transform) -> bool:
 
 
 def _without(document: Document, uids: frozenset[str]) -> Document:
-    """Without its references to these owners."""
+    """The object without its references to these owners."""
     metadata = dict(document["metadata"])
     kept = [one for one in metadata.get("ownerReferences") or () if one["uid"] not in uids]
     metadata["ownerReferences"] = kept

@@ -31,7 +31,7 @@ SELF = Identity(USER_APISERVER, (GROUP_MASTERS,))
 
 
 async def make_namespaces(backend: Backend) -> None:
-    """Create those of the first namespaces that are missing."""
+    """Create the initial namespaces that are missing."""
     for name in namespaces.AT_START:
         target = ObjectTarget(namespaces.STRATEGY, SELF, name=name)
         if backend.storage.get(target.key) is not None:
@@ -49,7 +49,7 @@ INTERVAL_S = 1.0
 
 
 async def empty_terminating(backend: Backend) -> None:
-    """One round over all namespaces; failures of storage are for the next round."""
+    """One round over all namespaces; failures are left to the next round."""
     for stored in backend.storage.list(prefix_of(NAMESPACES)).items:
         if b'"deletionTimestamp"' not in stored.data:
             continue
@@ -66,7 +66,7 @@ async def empty_terminating(backend: Backend) -> None:
 
 async def _empty(backend: Backend, document: Document) -> None:
     name = document["metadata"]["name"]
-    # Whatever was on its way into storage before the namespace closed is visible after this.
+    # Every write queued before the namespace began to terminate is visible after this.
     await backend.storage.check()
     left = 0
     for strategy in STRATEGIES:
@@ -77,11 +77,11 @@ async def _empty(backend: Backend, document: Document) -> None:
     target = ObjectTarget(namespaces.STRATEGY, SELF, name=name, subresource="finalize")
     if namespaces.FINALIZER in (document.get("spec") or {}).get("finalizers", ()):
         await modify(backend, target, _without_finalizer, WriteOptions())
-        log.info("namespace %s is empty and deleted", name)
+        log.info("namespace %s is empty: deleted", name)
 
 
 async def _delete_contents(backend: Backend, strategy: Strategy, namespace: str) -> int:
-    """How many objects are still there afterwards."""
+    """Delete the contents of one kind; returns how many objects are left."""
     target = ObjectTarget(strategy, SELF, namespace=namespace)
     await delete_collection(backend, target, Selection(strategy), DeleteOptions())
     return len(backend.storage.list(prefix_of(strategy.resource, namespace)).items)
@@ -93,7 +93,7 @@ def _without_finalizer(document: Document) -> Document:
 
 
 async def make_default_accounts(backend: Backend) -> None:
-    """One round; what cannot be made now is for the next."""
+    """One round; failures are left to the next."""
     for stored in backend.storage.list(prefix_of(NAMESPACES)).items:
         namespace = stored.key.rpartition("/")[2]
         target = ObjectTarget(

@@ -16,11 +16,11 @@ ORPHAN = "orphan"
 
 
 class OwnerState(Enum):
-    """Of an owner, as a dependent sees it."""
+    """The state of an owner, as a dependent sees it."""
 
     THERE = "there"
-    WAITING = "waiting"  # being deleted, once its dependents are gone
-    ORPHANING = "orphaning"  # being deleted, once its dependents have let go
+    WAITING = "waiting"  # waits to be deleted until its dependents are
+    ORPHANING = "orphaning"  # waits to be deleted until its dependents are released
     GONE = "gone"
 
 
@@ -46,8 +46,8 @@ class Owned:
 
 @dataclass(slots=True)
 class GarbagePlan:
-    """`delete` by key, whether in the foreground; `let_go` by key, of which owners (by uid);
-    `release`: the keys of owners and the finalizer that nothing holds any more.
+    """`delete`: by key, whether in the foreground; `let_go`: by key, the owners (uids) to drop;
+    `release`: by key of an owner, the finalizer that nothing needs any more.
     """
 
     delete: dict[str, bool] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def plan(
     going: Mapping[str, tuple[str, str]],
     state_of: Callable[[Owned, Ref], OwnerState],
 ) -> GarbagePlan:
-    """`going`: uid → key and finalizer of the owners that wait."""
+    """`going`: uid → key and finalizer of the owners that wait to be deleted."""
     result = GarbagePlan()
     everyone = list(owned)
     owners = {ref.uid for one in everyone for ref in one.refs}
@@ -83,7 +83,7 @@ def _holds(ref: Ref, state: OwnerState) -> bool:
 
 
 def _leaving(states: Sequence[tuple[Ref, OwnerState]]) -> frozenset[str]:
-    """The owners an object lets go of: all that orphan it, and, if it has others, all that go."""
+    """The owners an object drops: all that orphan it, and, if others remain, all deleted ones."""
     orphaning = frozenset(ref.uid for ref, state in states if state is OwnerState.ORPHANING)
     if any(state is OwnerState.THERE for _, state in states):
         return orphaning | {

@@ -33,7 +33,7 @@ from orch.wire.records.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_B
 
 log = logging.getLogger(__name__)
 
-AGGREGATION_INTERVAL_S = 300.0  # beside being woken
+AGGREGATION_INTERVAL_S = 300.0  # it is also woken by changes
 _AGGREGATES = b'"aggregationRule"'
 _CLUSTER_ROLE, _CLUSTER_BINDING = ROLE_STRATEGIES[0], BINDING_STRATEGIES[0]
 
@@ -67,7 +67,7 @@ class Roles:
             informer.load()
 
     async def aggregate(self) -> None:
-        """Fill every aggregated role; what storage refuses now is for the next change."""
+        """Fill every aggregated role; failures are left to the next change."""
         try:
             while await self._aggregate_once():
                 pass
@@ -75,12 +75,12 @@ class Roles:
             log.warning("aggregated roles are not up to date: %s", error)
 
     async def _aggregate_once(self) -> bool:
-        """Whether a role changed: others may be made of it in turn."""
+        """Fill each role once; returns whether any changed: others may aggregate it in turn."""
         stored = self._backend.storage.list(prefix_of(CLUSTER_ROLES)).items
         documents = [decode(one) for one in stored if _AGGREGATES in one.data]
         aggregated = [role for role in documents if reconcile.is_aggregated(role)]
         selectors = [one for role in aggregated for one in reconcile.selectors_of(role)]
-        # Labels are kept beside each object: what nobody selects is not parsed again.
+        # Labels are cached beside each object: roles that no selector matches are not parsed.
         selected = [
             decode(one)
             for one in stored

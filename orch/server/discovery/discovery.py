@@ -24,7 +24,7 @@ _VERSIONS = ("v2", "v2beta1")
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """`api_version` and `kind` of what is exchanged at it."""
+    """`api_version` and `kind` are those of its request bodies."""
 
     verbs: tuple[str, ...]
     kind: str = ""  # "": that of the resource
@@ -161,7 +161,7 @@ def _api_subresource(resource: Resource, name: str) -> dict[str, Any]:
         "verbs": list(subresource.verbs),
     }
     if (described["group"], described["version"]) != (resource.group, resource.version):
-        # Only what is of another group says so: a client finds by it what to send to an eviction.
+        # Only for another group: from it clients know which Eviction to send.
         entry |= {"group": described["group"], "version": described["version"]}
     return entry
 

@@ -51,7 +51,7 @@ class Call(NamedTuple):
 
     @property
     def content_type(self) -> str:
-        """As sent; "" when not said, which is not what aiohttp makes of it."""
+        """As sent; "" when missing, where aiohttp has a default."""
         return self.request.headers.get("Content-Type", "")
 
     def target(self) -> ObjectTarget:
@@ -110,7 +110,7 @@ class Call(NamedTuple):
 
 
 async def read_document(call: Call) -> Document:
-    """The JSON object in the body, whatever it is."""
+    """The object in the body, of any kind."""
     return _decoded(call, await httpd.read_body(call.request))
 
 
@@ -120,7 +120,7 @@ def _decoded(call: Call, body: bytes) -> Document:
 
 
 async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
-    """The object in the body, and warnings about what is not part of its kind."""
+    """The object in the body, and warnings about fields that its kind does not have."""
     body = await httpd.read_body(call.request)
     document = _decoded(call, body)
     warnings = drop_double_owners(document)
@@ -128,7 +128,7 @@ async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Documen
         return document, warnings
     resource = call.strategy.resource
     problems = fields.unknown_fields(resource.kind, document)
-    if wanted.field_validation:  # looking for duplicates reads the body again: only when asked
+    if wanted.field_validation:  # finding duplicates parses the body again: only on request
         problems += fields.duplicate_fields(body)
     if problems and wanted.field_validation == "Strict":
         raise bad_request(
@@ -141,9 +141,9 @@ async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Documen
 def checked_patch(
     call: Call, wanted: options.WriteOptions, change: Transform, body: bytes, warnings: list[str]
 ) -> Transform:
-    """The change, which also looks for fields that it adds and its kind does not have.
+    """The change, which also checks for unknown fields that it adds.
 
-    Under Strict they are its refusal (422), else they are put into `warnings`.
+    Under Strict they are refused (422), else they are put into `warnings`.
     """
     resource = call.strategy.resource
     duplicates = fields.duplicate_fields(body) if wanted.field_validation else []
@@ -174,9 +174,9 @@ async def read_delete_options(call: Call) -> options.DeleteOptions:
 
 
 def warning_headers(warnings: Sequence[str]) -> list[str]:
-    """One header each, as long as they are few and short; the texts may quote what a caller sent.
+    """One header per warning, bounded in size: the texts may quote what a caller sent.
 
-    From 4 KiB in all on each is cut to 256 characters, and what is beyond another 4 KiB left out.
+    Beyond 4 KiB in total each is cut to 256 characters, and those beyond another 4 KiB are dropped.
     """
     texts = [_printable(warning) for warning in dict.fromkeys(warnings)]
     if sum(map(len, texts)) > _WARNINGS_MAX:
@@ -212,7 +212,7 @@ def success_status(code: int | None = None, details: dict[str, Any] | None = Non
 
 
 def deleted_status(resource: Resource, stored: Stored) -> bytes:
-    """What was deleted; clients wait for the end of exactly this uid."""
+    """Names the deleted object: clients wait until exactly this uid is gone."""
     metadata = decode(stored)["metadata"]
     details = {"name": metadata["name"], "kind": resource.plural, "uid": metadata["uid"]}
     if resource.group:

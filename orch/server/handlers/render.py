@@ -59,7 +59,7 @@ def parse_include_object(text: str) -> IncludeObject:
 
 
 def render_object(rendering: Rendering, stored: Stored, revision: int | None = None) -> bytes:
-    """One object; `revision` when it is shown at another than its own. 0: without one."""
+    """One object; `revision` when not its own, 0 for none."""
     if rendering.is_plain:
         return _shown(rendering, stored, revision)
     document = orjson.loads(_shown(rendering, stored, revision))
@@ -130,7 +130,7 @@ def _plain_line(rendering: Rendering, event: Event, latest: Lines) -> bytes:
 
 
 def render_bookmark(rendering: Rendering, revision: int, *, ends_initial: bool = False) -> bytes:
-    """A line that only says how far the watch has come."""
+    """A line with the revision that the watch has reached."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
     if ends_initial:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -154,7 +154,7 @@ def render_error(status: Mapping[str, Any]) -> bytes:
 
 
 def indented(body: bytes) -> bytes:
-    """The same JSON for human eyes."""
+    """The same JSON, indented for people."""
     return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) + b"\n"
 
 

@@ -54,27 +54,27 @@ from orch.wire.records import aliases
 from orch.wire.records.kinds import LEASES, Resource
 
 _READS = ("get", "list", "watch")
-_MAX_DIGITS = 19  # of a revision; what is longer is refused later
+_MAX_DIGITS = 19  # of a revision; a longer one is refused later
 
 
 async def ensure_read_consistency(
     storage: Storage, info: RequestInfo, query: Mapping[str, str]
 ) -> None:
-    """Make reads new enough for the request; StorageFailed when that cannot be had."""
+    """Wait until reads are new enough for the request; StorageFailed when that is impossible."""
     version = query.get("resourceVersion", "")
     if info.verb not in _READS or not version:
         await storage.settle()
     elif version != "0" and version.isascii() and version.isdigit() and len(version) <= _MAX_DIGITS:
-        await storage.reach(int(version))  # if it is not reached, the handler says so
+        await storage.reach(int(version))  # the handler refuses a revision not reached
 
 
 def refusal_for(error: StorageFailed) -> ApiError:
-    """The refusal a client gets; only what is certain to have had no effect invites a retry."""
+    """The refusal a client gets; it invites a retry only if the request certainly had no effect."""
     match error:
         case ObjectTooLarge():
             return ApiError(413, "RequestEntityTooLarge", str(error))
         case OutcomeUnknown():
-            return ApiError(504, "Timeout", f"whether it was done is not known: {error}")
+            return ApiError(504, "Timeout", f"the outcome of the write is unknown: {error}")
         case StorageUnavailable():
             return ApiError(503, "ServiceUnavailable", str(error), retry_after_s=1)
     return ApiError(500, "InternalError", f"Internal error occurred: {error}")
@@ -86,8 +86,8 @@ Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 
 
 class ResourceHandlers:
-    """The verbs of every kind; `connectors` take over subresources that are not objects;
-    `deleted` is told whenever something was.
+    """The verbs of every kind; `connectors` handle subresources that are not objects; `deleted`
+    is called after every deletion.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ResourceHandlers:
         }
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """ApiError for what cannot be done; 404 in plain text for what is not served at all."""
+        """ApiError for refused requests; 404 in plain text for paths that are not served."""
         info = request[INFO]
         handler = self._handler(info)
         strategy = find_strategy(info.group, info.version, info.resource)
@@ -144,7 +144,7 @@ class ResourceHandlers:
         return connector or self._verbs.get((info.verb, info.subresource))
 
     def _methods(self, raw_path: str, resource: Resource) -> list[str]:
-        """Those that a path takes."""
+        """The methods that a path takes."""
         asked = ((method, parse_request(method, raw_path, {})) for method in _METHODS)
         return [
             method
@@ -182,7 +182,7 @@ class ResourceHandlers:
         except ApiError as error:
             if error.code != 410:
                 raise
-            # As the reference does: the stream opens, and its only event says so.
+            # As in the reference: the stream opens, and its only event is the error.
             line = render.render_error(error.to_status())
             return web.Response(body=line, content_type=media.JSON)
         return await watch_stream.stream(call.request, wanted, opened, self._watches)

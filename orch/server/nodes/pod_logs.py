@@ -46,7 +46,7 @@ class PodLogs:
         container = container_of(pod, call.request.query.get("container", ""))
         node = node_of(pod)
         if not node:
-            return web.Response(text="")  # it has said nothing yet
+            return web.Response(text="")  # nothing logged yet
         place = "/".join(quote(p) for p in (call.info.namespace, call.info.name, container))
         path = f"/containerLogs/{place}" + (f"?{query}" if query else "")
         async with await self._proxy.ask(node, path) as upstream:
@@ -56,7 +56,7 @@ class PodLogs:
 
 
 def log_query(pod: str, query: Mapping[str, str]) -> str:
-    """The options as the agent takes them, encoded; ApiError 422 for what they cannot be."""
+    """The options as the agent takes them, encoded; ApiError 422 for invalid values."""
     found = tuple(_option_causes(query))
     if found:
         raise invalid("PodLogOptions", pod, found)
@@ -92,7 +92,7 @@ def _is_time(text: str) -> bool:
 
 
 def container_of(pod: Document, asked: str) -> str:
-    """The container that is meant: the one asked for, or the only one; ApiError 400."""
+    """The container asked for, or the only container; ApiError 400."""
     name = pod["metadata"]["name"]
     spec = pod.get("spec") or {}
     known: list[str] = [one["name"] for _, one in document_places(spec)]

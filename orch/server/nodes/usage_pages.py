@@ -42,7 +42,7 @@ _ROOT = f"/apis/{GROUP}/{VERSION}"
 
 
 class UsagePages:
-    """`refresh` is the step of a loop; `routes` what is served."""
+    """`refresh` is the step of a loop; `routes` are the pages."""
 
     def __init__(self, backend: Backend, proxy: NodeProxy) -> None:
         self._backend = backend
@@ -51,7 +51,7 @@ class UsagePages:
         self._usages: dict[str, Mapping[usage.Place, Usage]] = {}
 
     async def refresh(self) -> None:
-        """Ask every agent once; of one that does not answer nothing is known any more."""
+        """Ask every agent once; the usage of an agent that does not answer is dropped."""
         names = [
             s.key.rpartition("/")[2] for s in self._backend.storage.list(prefix_of(NODES)).items
         ]
@@ -73,7 +73,7 @@ class UsagePages:
                     answer.raise_for_status()
                     text = (await answer.read()).decode(errors="replace")
         except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            log.debug("node %s does not say what it uses: %s", node, error)
+            log.debug("no usage from node %s: %s", node, error)
             self._usages.pop(node, None)
             return
         now = usage.parse_page(text)

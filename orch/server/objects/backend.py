@@ -23,7 +23,7 @@ from orch.wire.records.authentication import Identity
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
-# No vowels and no digits that look like letters: what is generated spells nothing.
+# No vowels and no digits that look like letters: suffixes spell no words.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 
@@ -37,7 +37,7 @@ def random_uid() -> str:
 
 
 class ObjectTarget(NamedTuple):
-    """Whose and which object: `name` is "" for a creation, `namespace` for cluster scope."""
+    """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope."""
 
     strategy: Strategy
     identity: Identity
@@ -58,12 +58,12 @@ class ObjectTarget(NamedTuple):
         return errors.conflict(resource.plural, self.name, why, resource.group)
 
 
-# Called with the target, the new document and the one it replaces before anything is stored;
+# Called with the target, the new document and the replaced one, before anything is stored;
 # refuses by raising ApiError.
 Admission = Callable[[ObjectTarget, Document, Document | None], None]
 
 
-# Called with the target and the stored object that is about to be deleted, on every try.
+# Called with the target and the stored object before every attempt to delete it.
 DeletionAdmission = Callable[[ObjectTarget, Document], None]
 
 
@@ -85,7 +85,7 @@ class Backend:
     admit_deletion: DeletionAdmission = admit_every_deletion
 
     def admit(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
-        """ApiError 403 and others, by the first check that refuses."""
+        """ApiError from the first check that refuses."""
         for check in self.admission.get(target.strategy.resource.plural, ()):
             check(target, new, old)
 

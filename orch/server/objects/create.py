@@ -39,7 +39,7 @@ async def create(
 
 
 def _names(backend: Backend, sent: metadata.Metadata) -> Iterator[str]:
-    """The given name, or several generated ones to try."""
+    """The given name, or several generated names to try."""
     if sent.get("name") or not sent.get("generateName"):
         yield sent.get("name") or ""
         return
@@ -59,8 +59,8 @@ async def _try_create(
     validation.check(strategy, document)
     backend.admit(target, document, None)
     key = key_of(strategy.resource, target.namespace, name)
-    # From here to the queue of storage nothing waits: a namespace found active now cannot be
-    # emptied before this object is seen in it (see `terminating`).
+    # No await from here to the queue of storage: a namespace found active now cannot be emptied
+    # before this object is visible in it (see `controllers.namespaces`).
     _require_namespace(backend, target, name)
     if options.dry_run:
         return None if backend.storage.get(key) else Stored(key, 0, encode(document))

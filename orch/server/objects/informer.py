@@ -15,7 +15,7 @@ from orch.wire.records.kinds import Resource
 
 log = logging.getLogger(__name__)
 
-# The key of an object, and its newest state; None when it is gone.
+# The key of an object, and its newest state; None when it was deleted.
 Apply = Callable[[str, Stored | None], None]
 
 
@@ -23,7 +23,7 @@ class StorageInformer:
     """A loop of the server, by `name`; `load` before it, once storage is open."""
 
     def __init__(self, storage: Storage, resource: Resource, apply: Apply) -> None:
-        self.name = f"follow-{resource.plural}"
+        self.name = f"informer-{resource.plural}"
         self._storage = storage
         self._prefix = prefix_of(resource)
         self._apply = apply
@@ -31,7 +31,7 @@ class StorageInformer:
         self._watch: Watch | None = None
 
     def load(self) -> None:
-        """Take everything as it is now; also after changes were missed."""
+        """Load everything; also after changes were missed."""
         snapshot = self._storage.list(self._prefix)
         gone = self._keys - {stored.key for stored in snapshot.items}
         for key in gone:
@@ -41,12 +41,12 @@ class StorageInformer:
         self._watch = self._storage.watch(self._prefix, snapshot.revision)
 
     async def run(self) -> None:
-        """Until storage ends its watches."""
+        """Apply changes until storage ends its watches."""
         while True:
             try:
                 changes = await self._next()
             except Compacted:
-                log.warning("%s fell behind and reads everything again", self.name)
+                log.warning("%s fell behind: reading everything again", self.name)
                 self.load()
                 continue
             if changes is None:
@@ -56,7 +56,7 @@ class StorageInformer:
 
     async def _next(self) -> list[Change] | None:
         if self._watch is None:
-            raise AssertionError(f"{self.name} runs before it was loaded")
+            raise AssertionError(f"{self.name} runs before `load`")
         return await self._watch.changes()
 
     def _tell(self, key: str, stored: Stored | None) -> None:

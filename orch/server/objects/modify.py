@@ -27,7 +27,7 @@ from orch.wire.errors import ApiError, bad_request
 from orch.wire.patch import merge_keys, patch
 from orch.wire.records.kinds import Resource
 
-_TRIES = 16  # each lost to another writer; then the client is told to try again
+_TRIES = 16  # each lost to another writer; then the client has to retry
 
 # Makes the new document from the current one, which it must not change.
 Transform = Callable[[Document], Document]
@@ -36,7 +36,7 @@ Transform = Callable[[Document], Document]
 async def replace(
     backend: Backend, target: ObjectTarget, document: Document, options: WriteOptions
 ) -> tuple[Stored, bool]:
-    """PUT: the stored object and whether it was created. `document` is taken over."""
+    """PUT: returns the stored object and whether it was created. `document` may be changed."""
     resource = target.strategy.resource
     metadata.fit_to_endpoint(resource, target.namespace, document)
     metadata.fit_to_name(target.name, document)
@@ -55,7 +55,7 @@ async def replace(
 async def modify(
     backend: Backend, target: ObjectTarget, change: Transform, options: WriteOptions
 ) -> Stored:
-    """The object as it is after the change; ApiError 404, 409, 422 and what `change` raises."""
+    """Returns the changed object; ApiError 404, 409, 422 and those of `change`."""
     for _ in range(_TRIES):
         stored = backend.find(target)
         old = decode(stored)
@@ -74,12 +74,12 @@ async def modify(
         except KeyMissing:
             raise target.not_found() from None
         except RevisionMismatch:
-            continue  # what the client pinned to a version is refused in the next round
+            continue  # if the client named a version, the next round refuses it
     raise target.conflict()
 
 
 def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) -> None:
-    """ApiError 409 when the client means another version or another object of that name."""
+    """ApiError 409 when the client names another version or another uid."""
     sent_metadata: dict[str, Any] = sent["metadata"]
     stored_metadata = old["metadata"]
     uid = sent_metadata.get("uid")
@@ -94,7 +94,7 @@ def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) ->
 
 
 def _prepared(target: ObjectTarget, sent: Document, old: Document) -> Document:
-    """The document to store: the client's part of the change upon what the server keeps."""
+    """The document to store: the client's changes, without those to fields it does not own."""
     new = {**sent, "metadata": dict(sent["metadata"])}
     metadata.stamp_changed(new, old)
     match target.subresource:
@@ -111,7 +111,7 @@ def _prepared(target: ObjectTarget, sent: Document, old: Document) -> Document:
 
 
 async def _store(backend: Backend, target: ObjectTarget, new: Document, stored: Stored) -> Stored:
-    """Write it, or delete it when the last thing that held back its deletion is gone."""
+    """Store the document, or delete it if nothing holds back its deletion any longer."""
     if _may_go(target, new):
         return await backend.storage.delete(stored.key, stored.revision)
     return await backend.storage.update(stored.key, encode(new), stored.revision)
@@ -182,7 +182,7 @@ def _check_operations(data: Any) -> None:
 
 
 def _failed(error: patch.PatchError) -> ApiError:
-    """It names no object, as in the reference: of an invalid one `kubectl` shows no message."""
+    """Names no object, as in the reference: else `kubectl` would not show the message."""
     if error.code != 422:
         return ApiError(error.code, _REASONS[error.code], str(error))
     return ApiError(

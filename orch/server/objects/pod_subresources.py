@@ -28,9 +28,9 @@ _TRIES = 16
 
 
 async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry_run: bool) -> None:
-    """`binding` is a Binding record, taken over.
+    """`binding` is a Binding record, and may be changed.
 
-    ApiError 400, 404, 409 when bound or leaving, 422.
+    ApiError 400, 404, 409 when bound or being deleted, 422.
     """
     node = _node_of_binding(target, binding)
     for _ in range(_TRIES):
@@ -102,7 +102,7 @@ _CONDITION = {
 async def evict(
     backend: Backend, target: ObjectTarget, eviction: Document, *, dry_run: bool
 ) -> None:
-    """`eviction` is an Eviction record, taken over. ApiError 400, 404, 409, 422."""
+    """`eviction` is an Eviction record, and may be changed. ApiError 400, 404, 409, 422."""
     asked = _delete_options_of(target, eviction)
     options = parse_delete_options({"dryRun": "All"} if dry_run else {}, asked)
     now = times.format_time(backend.now())

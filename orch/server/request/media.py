@@ -21,7 +21,7 @@ _ANY_JSON = (JSON, "application/*", "*/*")
 
 
 def unknown_format(accepted: Iterable[str]) -> ApiError:
-    """The refusal of a body whose content type is none of those."""
+    """The refusal of a body of any other content type."""
     return ApiError(
         415,
         "UnsupportedMediaType",
@@ -62,9 +62,9 @@ class Representation:
         return f"{JSON};as={self.form.value};g={META_GROUP};v={self.version}"
 
 
-@lru_cache(maxsize=256)  # clients say the same all the time
+@lru_cache(maxsize=256)  # clients repeat themselves
 def parse_media(text: str) -> Media:
-    """`type;name=value;…`; a quality that is no number counts as 0."""
+    """Parse `type;name=value;…`; an invalid quality counts as 0."""
     kind, *rest = (part.strip() for part in text.split(";"))
     parameters = {}
     quality = 1.0
@@ -79,7 +79,7 @@ def parse_media(text: str) -> Media:
 
 
 def parse_accept(header: str) -> list[Media]:
-    """The acceptable entries, best first; entries of one quality keep their order."""
+    """The acceptable entries, best first; entries of equal quality keep their order."""
     entries = [parse_media(part) for part in header.split(",") if part.strip()]
     return sorted((e for e in entries if e.quality > 0), key=lambda e: -e.quality)
 

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class RevisionWaiters:
-    """Who waits for memory to come to a revision."""
+    """Callers that wait until memory has reached a revision."""
 
     def __init__(self) -> None:
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -62,9 +62,9 @@ class RevisionWaiters:
 
 
 class Newest:
-    """The medium's newest revision, asked for once for all who want it at a time.
+    """The medium's newest revision; concurrent callers share one request.
 
-    An answer counts only for those who asked before the question was sent.
+    An answer counts only for callers that asked before the request was sent.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[int]]) -> None:
@@ -84,7 +84,7 @@ class Newest:
         return await self._question()
 
 
-SEEN_TIMEOUT_S = 5.0  # for the watch to bring back what etcd answered
+SEEN_TIMEOUT_S = 5.0  # for the watch to deliver an answered write
 REACH_TIMEOUT_S = 3.0  # the reference waits this long for a revision another server named
 _PAGE = 2000
 
@@ -100,7 +100,7 @@ class EtcdStorage(MirroredStorage):
         self._compactor = Compactor(client)
         self._newest = Newest(client.revision)
         self._follower: asyncio.Task[None] | None = None
-        self._trouble = ""  # why the watch does not run; "" while it does
+        self._trouble = ""  # why the watch is broken; "" while it works
         self._size = 0
 
     def size_bytes(self) -> int:
@@ -108,7 +108,7 @@ class EtcdStorage(MirroredStorage):
         return self._size
 
     async def open(self) -> None:
-        """Read everything below the prefix and follow it; StorageFailed when etcd cannot be had."""
+        """Read everything below the prefix and follow it; StorageFailed without etcd."""
         self._client.open()
         try:
             items, revision = await self._read_all()
@@ -151,11 +151,11 @@ class EtcdStorage(MirroredStorage):
         return True
 
     async def maintain(self) -> None:
-        """Let etcd forget what is older than the last round; one of the servers does it."""
+        """Compact etcd to the last round's revision; one of the servers does so."""
         try:
             await self._compactor.round(self.revision)
         except (StorageFailed, Compacted) as error:
-            log.warning("etcd's old revisions are kept for now: %s", error)
+            log.warning("cannot compact etcd yet: %s", error)
 
     async def create(self, key: str, data: bytes) -> Stored:
         self._require_open()
@@ -180,27 +180,27 @@ class EtcdStorage(MirroredStorage):
         outcome = await self._client.put(self._named(key), data, expected)
         await self._until_seen(outcome)
         if not outcome.written:
-            raise _stood_in_the_way(key, expected, outcome)
+            raise _conflict(key, expected, outcome)
         return self._mirrored(key, data, outcome)
 
     async def _delete(self, key: str, expected: int | None) -> Stored:
         outcome = await self._client.delete(self._named(key), expected)
         await self._until_seen(outcome)
         if not outcome.written:
-            raise _stood_in_the_way(key, expected or 0, outcome)
+            raise _conflict(key, expected or 0, outcome)
         if outcome.found is None:
             raise AssertionError(f"deletion of {key} without a last state")
         return Stored(key, outcome.revision, outcome.found.value)
 
     def _mirrored(self, key: str, data: bytes, outcome: Outcome) -> Stored:
-        """What readers get, unless somebody has changed it again."""
+        """The object as readers see it, unless it changed again."""
         stored = self._mirror.get(key)
         if stored is not None and stored.revision == outcome.revision:
             return stored
         return Stored(key, outcome.revision, data)
 
     async def _until_seen(self, outcome: Outcome) -> None:
-        """Also after a refusal: who reads again must see what it was refused for."""
+        """Also after a refusal: the caller's next read must see its reason."""
         try:
             await self._seen(outcome.revision, SEEN_TIMEOUT_S)
         except TimeoutError:
@@ -210,7 +210,7 @@ class EtcdStorage(MirroredStorage):
             ) from None
 
     async def _seen(self, revision: int, timeout_s: float) -> None:
-        """Wait until memory has come to `revision`; TimeoutError."""
+        """Wait until memory has reached `revision`; TimeoutError."""
         if self.revision < revision:
             async with asyncio.timeout(timeout_s):
                 await self._waiting.until(revision)
@@ -239,7 +239,7 @@ class EtcdStorage(MirroredStorage):
                 yield Stored(key, entry.revision, entry.value)
 
     async def _follow(self) -> None:
-        """Keep memory as etcd is, for as long as storage is open."""
+        """Keep memory in step with etcd for as long as storage is open."""
         backoff = Backoff(0.1, 2.0, 2.0)
         while True:
             try:
@@ -252,7 +252,7 @@ class EtcdStorage(MirroredStorage):
                     log.warning("the watch of etcd broke at revision %d: %s", self.revision, error)
                 self._trouble = str(error)
                 await asyncio.sleep(backoff.next())
-            except Exception as error:  # else memory would stay behind etcd, and nobody be told
+            except Exception as error:  # else memory would silently fall behind etcd
                 log.exception("following etcd failed unexpectedly: reading everything again")
                 self._trouble = f"following etcd failed unexpectedly: {error}"
                 await asyncio.sleep(backoff.next())
@@ -276,7 +276,7 @@ class EtcdStorage(MirroredStorage):
                     return
 
     async def _start_over(self, backoff: Backoff) -> None:
-        """Read everything again; clients that watch have to as well."""
+        """Read everything again, which ends the clients' watches."""
         try:
             items, revision = await self._read_all()
         except (StorageFailed, Compacted) as error:  # compacted between two pages
@@ -306,7 +306,7 @@ class EtcdStorage(MirroredStorage):
         return self._prefix + key.encode()
 
     def _own(self, key: bytes) -> str | None:
-        """Storage's key for etcd's; None for what is not an object's."""
+        """Storage's key for a key of etcd; None for keys of other things."""
         if not key.startswith(self._prefix):
             return None
         try:
@@ -318,11 +318,11 @@ class EtcdStorage(MirroredStorage):
 
 
 async def _whole(write: Coroutine[Any, Any, Stored]) -> Stored:
-    """A write that was begun is carried out also when its caller leaves."""
+    """Finish a started write even if its caller is cancelled."""
     return await asyncio.shield(loops.spawn(write, name="etcd-write"))
 
 
-def _stood_in_the_way(key: str, expected: int, outcome: Outcome) -> KeyMissing | RevisionMismatch:
+def _conflict(key: str, expected: int, outcome: Outcome) -> KeyMissing | RevisionMismatch:
     if outcome.found is None:
         return KeyMissing(key)
     return RevisionMismatch(key, expected, outcome.found.revision)

@@ -45,7 +45,7 @@ class _KindTable:
         return [self.objects[key] for key in self._order[first:end]]
 
     def below_at(self, prefix: str, revision: int) -> list[Stored]:
-        """`below` as it was at a past revision: the changes since, undone."""
+        """`below` at a past revision: undoes the changes since."""
         position = self.history.position_after(revision)
         objects = {stored.key: stored for stored in self.below(prefix)}
         for change in reversed(self.history.read(position, revision)):
@@ -68,13 +68,13 @@ class Mirror:
         self._ended = False
 
     def load(self, items: Iterable[Stored], revision: int) -> None:
-        """Start from what the medium holds; history before `revision` is not known."""
+        """Start from the medium's contents; history before `revision` is unknown."""
         self.revision = self._loaded_at = revision
         for stored in items:
             self._table(stored.key).put(stored)
 
     def reload(self, items: Iterable[Stored], revision: int) -> None:
-        """Start again from what the medium holds now: what happened meanwhile is not known.
+        """Start again from the medium's contents, after changes were missed.
 
         Every watch ends with Compacted.
         """
@@ -130,7 +130,7 @@ class Mirror:
             table.history.trim(keep)
 
     def _table(self, key: str) -> _KindTable:
-        """By the kind's part of the key: `/pods/default/a` and `/pods/` share one."""
+        """The table by the kind in the key: `/pods/default/a` and `/pods/` share one."""
         kind = key[: key.index("/", 1)]
         table = self._tables.get(kind)
         if table is None:
@@ -141,7 +141,7 @@ class Mirror:
 
 
 class MirroredStorage:
-    """The reading half of a storage: all of it is answered from the mirror."""
+    """The reading half of a storage, answered from the mirror."""
 
     def __init__(self) -> None:
         self._mirror = Mirror()

@@ -28,12 +28,12 @@ class History:
         self.floor = floor
         self._changes: list[Change] = []
         self._first = 0  # absolute position of _changes[0]
-        self._waiting: dict[Callable[[], None], None] = {}  # in the order they came
+        self._waiting: dict[Callable[[], None], None] = {}  # in order
         self.ended = False
 
     @property
     def end_position(self) -> int:
-        """Where a reader stands that has seen everything."""
+        """The position of a reader that has seen everything."""
         return self._first + len(self._changes)
 
     def append(self, changes: Sequence[Change], keep: int = MIN_KEPT) -> None:
@@ -53,26 +53,26 @@ class History:
         self._first += surplus
 
     def lose(self, revision: int) -> None:
-        """Changes up to `revision` were missed: every reader gets Compacted."""
+        """Drop everything, since changes up to `revision` were missed: readers get Compacted."""
         self._first = self.end_position + 1
         self._changes.clear()
         self.floor = revision
         self._wake()
 
     def position_after(self, revision: int) -> int:
-        """Where a reader that has seen `revision` continues; Compacted when that is gone."""
+        """The position after `revision`; Compacted when that is no longer held."""
         if revision < self.floor:
             raise Compacted(revision, self.floor)
         return self._first + bisect_right(self._changes, revision, key=lambda c: c.revision)
 
     def read(self, position: int, seen_revision: int) -> list[Change]:
-        """Every change held from a position on; Compacted when that position was forgotten."""
+        """Every change from a position on; Compacted when that is no longer held."""
         if position < self._first:
             raise Compacted(seen_revision, self.floor)
         return self._changes[position - self._first :]
 
     def tell_next(self, told: Callable[[], None]) -> None:
-        """Have it called once, when something was appended or the history was ended."""
+        """Call `told` once, at the next change or at the end of the history."""
         self._waiting[told] = None
 
     def forget(self, told: Callable[[], None]) -> None:
@@ -88,8 +88,8 @@ class History:
             told()
 
 
-class _Read(ABC):
-    """What both have in common: at most one reader, that is told of changes or waits for them."""
+class _Watch(ABC):
+    """Common to both: at most one reader, which is told of changes or waits for them."""
 
     def __init__(self) -> None:
         self._closed = False
@@ -128,7 +128,7 @@ def _set(told: asyncio.Future[None]) -> None:
         told.set_result(None)
 
 
-class CursorWatch(_Read):
+class CursorWatch(_Watch):
     """A place in one kind's history, narrowed to a key prefix."""
 
     def __init__(
@@ -165,8 +165,8 @@ class CursorWatch(_Read):
             self._history.tell_next(self._tell)
 
 
-class ConcernedWatch(_Read):
-    """Changes handed to it by the index, kept until they are read."""
+class ConcernedWatch(_Watch):
+    """Changes pushed by the index, kept until they are read."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class ConcernedWatch(_Read):
         return self._pending[0].revision - 1 if self._pending else self._newest()
 
     def push(self, change: Change) -> None:
-        """Called with every change that concerns it; beyond a bound it has fallen behind."""
+        """Add a change that concerns it; beyond a limit the watch has fallen behind."""
         if not change.key.startswith(self._prefix):
             return
         self._pending.append(change)
@@ -203,7 +203,7 @@ class ConcernedWatch(_Read):
         self._tell()
 
     def lose(self) -> None:
-        """Changes were missed that nobody knows."""
+        """Unknown changes were missed."""
         if self._fell_behind_at is None:
             self._fell_behind_at = self.revision
             self._index.remove(self)
@@ -223,7 +223,7 @@ class ConcernedWatch(_Read):
 
 
 class ConcernIndex:
-    """The concerned watches of one kind, by what concerns them."""
+    """The concerned watches of one kind, by concern and value."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[str, set[ConcernedWatch]]] = {}
@@ -242,7 +242,7 @@ class ConcernIndex:
             del by_value[watch.concern.value]
 
     def tell(self, changes: Iterable[Change]) -> None:
-        """Hand each change to the watches it concerns."""
+        """Push each change to the watches it concerns."""
         for by_value in self._by_name.values():
             if not by_value:
                 continue

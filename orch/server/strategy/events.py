@@ -22,7 +22,7 @@ _SEEN_AT = (
 
 
 def last_seen(event: Document) -> datetime | None:
-    """When it last happened; None when it has no time that can be read."""
+    """The last occurrence; None without a readable time."""
     moments = [moment for path in _SEEN_AT if (moment := _moment(event, path))]
     return max(moments, default=None)
 

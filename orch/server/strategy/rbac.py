@@ -71,7 +71,7 @@ _SUBJECT_GROUPS = {"ServiceAccount": "", "User": RBAC_GROUP, "Group": RBAC_GROUP
 
 
 def _prepare(document: Document) -> None:
-    """Fill in the groups that need not be said."""
+    """Fill in the API groups that clients may omit."""
     reference = document.setdefault("roleRef", {})
     if not reference.get("apiGroup"):
         reference["apiGroup"] = RBAC_GROUP

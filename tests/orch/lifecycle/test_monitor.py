@@ -251,7 +251,7 @@ async def test_refusals_are_counted_said_once_and_outlived(
     await asyncio.sleep(80)
     assert watched.ready("n1") == "Unknown"
     assert watched.metric("node_collector_action_failures") == 3
-    silent = "node n1 is silent: its conditions are Unknown from now on"
+    silent = "node n1 is silent: its conditions are now Unknown"
     assert ("orch.lifecycle.apply", logging.WARNING, silent) in caplog.record_tuples
     said = [text for name, _, text in caplog.record_tuples if name == "orch.lifecycle.monitor"]
     assert said[-2:] == [
