@@ -68,7 +68,7 @@ async def run(flags: Flags, stop: Stop) -> None:
     make_context = partial(httpd.server_context, *pair, client_ca_file=flags.client_ca_file)
     files = await asyncio.to_thread(TlsFiles, pair, flags.client_ca_file)
     context = await asyncio.to_thread(make_context)
-    _raise_file_limit(flags.max_connections)
+    raise_file_limit(flags.max_connections)
     server = await asyncio.to_thread(Server, flags)  # it reads certificates
     http = httpd.HttpServer(
         server.app,
@@ -107,7 +107,7 @@ def _watchdog(notifier: Notifier, interval_s: float | None) -> list[Periodic]:
     return [Periodic("watchdog", beat, interval_s=interval_s)]
 
 
-def _raise_file_limit(max_connections: int) -> None:
+def raise_file_limit(max_connections: int) -> None:
     """Each connection is a descriptor; the usual soft limit of 1024 is for older programs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max_connections + _OTHER_FILES

@@ -86,7 +86,7 @@ class Newest:
 
 SEEN_TIMEOUT_S = 5.0  # for the watch to deliver an answered write
 REACH_TIMEOUT_S = 3.0  # the reference waits this long for a revision another server named
-_PAGE = 2000
+PAGE_SIZE = 2000
 
 
 class EtcdStorage(MirroredStorage):
@@ -225,7 +225,9 @@ class EtcdStorage(MirroredStorage):
         start, end = self._prefix + b"/", self._prefix + b"0"  # "0" follows "/"
         revision, more = 0, True
         while more:
-            page, now, more = await self._client.page(start, end, limit=_PAGE, revision=revision)
+            page, now, more = await self._client.page(
+                start, end, limit=PAGE_SIZE, revision=revision
+            )
             revision = revision or now
             items += self._stored(page)
             if page:

@@ -17,7 +17,7 @@ from orch.server.storage.base import Change, StorageFailed, Stored
 from orch.server.storage.group_commit import GroupCommitStorage
 
 SCHEMA_VERSION = 1
-_LOCK_WAIT_S = 3.0  # for a predecessor that is still shutting down
+LOCK_WAIT_S = 3.0  # for a predecessor that is still shutting down
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS objects"
@@ -93,7 +93,7 @@ class SqliteMedium:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path, timeout=_LOCK_WAIT_S, isolation_level=None, check_same_thread=False
+            self._path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
         )
         # Exclusive before WAL: a second server on this file fails here, not midway.
         try:

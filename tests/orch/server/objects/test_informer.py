@@ -5,7 +5,7 @@ from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.options import DeleteOptions
-from orch.server.storage.base import Compacted, Stored
+from orch.server.storage.base import Stored
 from orch.wire.records.kinds import NODES
 from tests.orch.server.objects.places import made, place
 
@@ -57,12 +57,7 @@ async def test_after_falling_behind_it_reads_everything_again(backend: Backend) 
     informer.load()
     await delete(backend, place("Node", "a"), DeleteOptions())
     await node(backend, "c")
-
-    class Behind:
-        async def changes(self) -> None:
-            raise Compacted(1, 2)
-
-    informer._watch = Behind()  # type: ignore[assignment]
+    backend.storage.compact(0)
     task = loops.spawn(informer.run(), name="informer")
     await node(backend, "d")
     assert set(seen.now) == {"b", "c", "d"}
