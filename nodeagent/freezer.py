@@ -36,6 +36,7 @@ from nodeagent.runtime.base import (
     RuntimeNotFound,
     RuntimeNotSupported,
 )
+from orch.component.process.once_log import OnceLog
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -274,7 +275,7 @@ class FrozenWatch:
         self._is_busy = is_busy
         self._silent_s = silent_s
         self._seen: dict[str, int] = {}  # id → looks in a row that found it frozen
-        self._unreadable: dict[str, str] = {}  # id → why nobody can see whether it is frozen
+        self._unreadable = OnceLog(log, logging.ERROR)  # by id
 
     async def step(self) -> None:
         """Look once; containers found frozen often enough are freed and told of."""
@@ -286,11 +287,14 @@ class FrozenWatch:
         }
         if not doubtful:
             self._seen.clear()
-            self._unreadable.clear()
+            self._unreadable.retain(())
             return
         root = self._reviver.cgroup_root
         frozen, unreadable = await asyncio.to_thread(left_frozen, root, doubtful.keys())
-        self._say_unreadable(unreadable)
+        for container_id, why in unreadable.items():
+            text = "cannot see whether container %s is frozen: %s"
+            self._unreadable.failed(text, container_id, why, subject=container_id)
+        self._unreadable.retain(unreadable)
         self._seen = {one: self._seen.get(one, 0) + 1 for one in frozen}
         due = [one for one in frozen if self._seen[one] >= LOOKS and not self._is_busy(one)]
         await asyncio.gather(*(self._free(doubtful[one]) for one in due))
@@ -301,9 +305,3 @@ class FrozenWatch:
             del self._seen[one.id]
         else:
             self._seen[one.id] = LOOKS - LOOKS_AGAIN
-
-    def _say_unreadable(self, unreadable: dict[str, str]) -> None:
-        for container_id, why in unreadable.items():
-            if self._unreadable.get(container_id) != why:
-                log.error("cannot see whether container %s is frozen: %s", container_id, why)
-        self._unreadable = unreadable

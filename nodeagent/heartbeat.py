@@ -20,6 +20,7 @@ from orch.component.diagnostics.health import CheckFailed
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.loops import Backoff
+from orch.component.process.once_log import OnceLog
 from orch.wire import names, times
 from orch.wire.errors import ApiError
 from orch.wire.records.configuration import Lease, LeaseSpec
@@ -34,7 +35,6 @@ RENEWALS_PER_DURATION = 4
 JITTER = 0.04
 IMMEDIATE_TRIES = 5
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 7.0
-MOST_CAUSES = 20  # said in one outage: a server may word each refusal anew
 FAILURES = (ApiError, TransportError, TimeoutError)
 
 
@@ -70,8 +70,7 @@ class LeaseLoop:
         self._lease: Lease | None = None
         self._planned_s = 0.0
         self._failed_in_row = 0
-        self._lost_s: float | None = None  # since when renewing fails
-        self._causes: set[str] = set()  # of that, as they were said
+        self._outage = OnceLog(log)
         self._stirred_s: float | None = None  # loop time of the last call, or of going to sleep
 
     def alive(self) -> None:
@@ -197,24 +196,15 @@ class LeaseLoop:
         self.last_renew_s = now_s
         self.late_s = max(0.0, now_s - self._planned_s)
         self._failed_in_row = 0
-        if self._lost_s is not None:
-            lost_s, self._lost_s = now_s - self._lost_s, None
-            self._causes.clear()
-            log.info("the Lease of node %s is renewed again after %.1f s", self._node_name, lost_s)
+        self._outage.recovered("the Lease of node %s is renewed again", self._node_name)
 
     async def _failed(self, error: Exception) -> None:
-        """Count it; from the second failure in a row on, say each cause once and dial anew."""
+        """Count it; from the second failure in a row on, log each cause once and dial anew."""
         self.failures += 1
         self._failed_in_row += 1
         if self._failed_in_row > 1:
-            self._report_lost(error)
+            cause = str(error) or f"no answer within {self._timeout_s:g} s"
+            text = "cannot renew the Lease of node %s, retrying: %s"
+            self._outage.failed(text, self._node_name, cause)
             with contextlib.suppress(TimeoutError):
                 await self._try(self._client.transport.reset())
-
-    def _report_lost(self, error: Exception) -> None:
-        if self._lost_s is None:
-            self._lost_s = asyncio.get_running_loop().time()
-        cause = str(error) or f"no answer within {self._timeout_s:g} s"
-        if cause not in self._causes and len(self._causes) < MOST_CAUSES:
-            self._causes.add(cause)
-            log.warning("cannot renew the Lease of node %s, trying on: %s", self._node_name, cause)

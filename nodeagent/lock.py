@@ -12,6 +12,7 @@ import logging
 from orch.component.process.daemon import SetupError, Stop
 from orch.component.process.files import LockHeldError, acquire
 from orch.component.process.inotify import TOUCHED, PathWatch
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ async def take_lock(path: str, *, wait: bool) -> int:
         return -1
     loop = asyncio.get_running_loop()
     until_s = loop.time() + (GIVES_WAY_WITHIN_S if wait else 0.0)
-    told = False
+    waiting = OnceLog(log, logging.INFO)
     while True:
         try:
             return acquire(path, holder="node agent")
@@ -40,9 +41,7 @@ async def take_lock(path: str, *, wait: bool) -> int:
             if loop.time() >= until_s:
                 advice = "stop it, or give this one another --lock-file"
                 raise SetupError(f"{error}; {advice}") from None
-            if not told:
-                told = True
-                log.info("waiting: %s and is to give way", error)
+            waiting.failed("waiting: %s and is to give way", error)
         except OSError as error:
             raise SetupError(
                 f"cannot use the lock file {path}: {error.strerror or error}"

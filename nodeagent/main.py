@@ -179,13 +179,13 @@ def _periodic(
 
     async def sample() -> None:
         await pages.step()
-        if measuring.newcomers.have_come():
-            periodic["newcomers"].wake()
+        if measuring.new_disks.is_due():
+            periodic["new disks"].wake()
 
     steps = {
         "sampling": (sample, reading_s),
         "directories": (measuring.sampler.step_disks, agent.DISK_INTERVAL_S),
-        "newcomers": (measuring.newcomers.step, agent.DISK_INTERVAL_S),
+        "new disks": (measuring.new_disks.step, agent.DISK_INTERVAL_S),
         "certificates": (listeners.renewal.step, component_tls.INTERVAL_S),
     }
     if measuring.disks:

@@ -24,6 +24,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.samples import PodSample
+from orch.component.process.once_log import OnceLog
 from orch.wire.records.core import Node
 from orch.wire.records.meta import ApiObject, ObjectMeta
 
@@ -111,7 +112,7 @@ class PressureTriggers:
         self._cgroups = cgroups
         self._proc_root = proc_root
         self._armed: dict[_Place, _Armed] = {}
-        self._complaints: set[tuple[TriggerRule, int | None]] = set()
+        self._unarmed = OnceLog(log)  # by rule
 
     async def step(self) -> None:
         """Arm and disarm so that every place that is measured is watched."""
@@ -158,11 +159,11 @@ class PressureTriggers:
         """Once per rule and reason; a cgroup that went meanwhile is nothing to complain of."""
         rule = place.stall.rule
         is_gone = error.errno in (errno.ENOENT, errno.ENODEV) and rule.scope != NODE
-        if is_gone or (rule, error.errno) in self._complaints:
+        if is_gone:
             return
-        self._complaints.add((rule, error.errno))
         reason = _REASONS.get(error.errno or 0, str(error))
-        log.warning("no trigger for %s at %s: %s", rule, place.path, reason)
+        text = "no trigger for %s at %s: %s"
+        self._unarmed.failed(text, rule, place.path, reason, subject=rule, cause=error.errno)
 
     def _watch(self, place: _Place, trigger: _Armed) -> None:
         # The pressure file always polls as readable, so the loop cannot watch it itself. The inner

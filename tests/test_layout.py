@@ -53,15 +53,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.stats.reading",
     ),
     "nodeagent/stats/test_summary.py": ("nodeagent.stats.summary_disks",),
-    "orch/ctl/test_config_set.py": ("orch.ctl.config_file",),
-    "orch/ctl/test_delete.py": ("orch.ctl.deletion",),
-    "orch/ctl/test_events.py": ("orch.ctl.happenings",),
-    "orch/ctl/test_jsonpath.py": ("orch.ctl.jsonpath_syntax",),
-    "orch/ctl/test_label.py": ("orch.ctl.choosing",),
-    "orch/ctl/test_main.py": (
-        "orch.ctl.commands",
-        "orch.ctl.parsing",
-    ),
+    "orch/ctl/test_api.py": ("orch.client.json_api",),
+    "orch/ctl/test_main.py": ("orch.ctl.command_table",),
     "orch/lifecycle/decide/test_decision.py": ("orch.lifecycle.decide.heartbeats",),
     "orch/lifecycle/test_monitor.py": (
         "orch.lifecycle.canary",
@@ -146,7 +139,8 @@ def loaded_by_name(text: ast.JoinedStr) -> Iterator[str]:
     package = first.value if isinstance(first, ast.Constant) else None
     if isinstance(package, str) and package.endswith(".") and package.startswith(PACKAGES):
         folder = ROOT.joinpath(*package.split("."))
-        yield from (f"{package}{path.stem}" for path in folder.glob("*.py"))
+        for path in folder.rglob("*.py"):
+            yield package + ".".join(path.relative_to(folder).with_suffix("").parts)
 
 
 @cache

@@ -20,9 +20,8 @@ from nodeagent.archives.bounds import Archive, Space
 from nodeagent.archives.folder import StoreError
 from nodeagent.archives.manifest import Manifest, ManifestError, parse_manifest
 from nodeagent.archives.streaming import digest_of
+from orch.component.process.atomic_file import replace_file
 from orch.wire import times
-
-_NOTE = ".note.partial"  # one at a time; a rest of it is overwritten
 
 
 class Shelf:
@@ -70,8 +69,7 @@ class Shelf:
         manifest = archive.manifest.with_gone_since(gone_since)
         beside = archive.name + archives_manifest.MANIFEST
         with folder.opened(self.path, make=False) as directory:
-            folder.write_file(directory, _NOTE, manifest.to_json())
-            os.replace(_NOTE, beside, src_dir_fd=directory, dst_dir_fd=directory)
+            replace_file(beside, manifest.to_json(), durable=True, directory=directory)
 
     def verify(self, archive: Archive) -> str:
         """What is wrong with an archive, "" when it is what its manifest says."""

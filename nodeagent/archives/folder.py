@@ -56,19 +56,6 @@ def create_file(directory: int, name: str, *, exclusive: bool = False) -> int:
     return os.open(name, flags, MODE_FILE, dir_fd=directory)
 
 
-def write_file(directory: int, name: str, data: bytes) -> None:
-    """Write a small private file and flush it to the disk; what bore the name is gone."""
-    remove(directory, name)
-    descriptor = create_file(directory, name, exclusive=True)
-    try:
-        os.fchmod(descriptor, MODE_FILE)
-        while data:
-            data = data[os.write(descriptor, data) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def read_small(directory: int, name: str) -> bytes | None:
     """The first 64 KiB of a file; None when there is no plain file of that name."""
     try:

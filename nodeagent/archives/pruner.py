@@ -23,6 +23,7 @@ from nodeagent.archives.folder import StoreError
 from nodeagent.archives.reports import Reports, StoreState
 from orch.component.process import clock
 from orch.component.process.clock import Now
+from orch.component.process.once_log import OnceLog
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -65,19 +66,21 @@ class Pruner:
         self._now = now
         self._one_at_a_time = threading.Lock()
         self._new: set[str] = set()  # archives made since the last step: none of them goes
-        self._trouble = ""  # of the last step, as it was said
+        self._outage = OnceLog(log, logging.ERROR)
 
     async def step(self) -> None:
-        """Look through the store once; what cannot be done is said once, and tried again."""
+        """Look through the store once; what cannot be done is logged once, and retried."""
         kept = set(self._new)
         try:
             pruned = await self._prune()
             trouble = "; ".join(filter(None, (pruned.not_removed, pruned.not_noted)))
         except (StoreError, OSError) as error:
             trouble = str(error)
-        if trouble and trouble != self._trouble:
-            log.error("the checkpoint store cannot be kept within its bounds: %s", trouble)
-        self._trouble = trouble
+        if trouble:
+            text = "the checkpoint store cannot be kept within its bounds: %s"
+            self._outage.failed(text, trouble)
+        else:
+            self._outage.recovered()
         self._new -= kept
 
     async def make_room(self, new: Archive, need_bytes: int) -> None:

@@ -23,6 +23,7 @@ from nodeagent.archives.encryption import Encryption, EncryptionError
 from nodeagent.archives.folder import StoreError as StoreError
 from nodeagent.archives.manifest import Manifest, ManifestError, parse_manifest
 from nodeagent.archives.streaming import Follower, Reader, Sealed
+from orch.component.process.atomic_file import is_unfinished, replace_file
 
 _PREFIX = ".checkpoint-"
 _PARTIAL = ".tar.partial"
@@ -51,6 +52,8 @@ class CheckpointStore:
         Returns what is known of the checkpoints that were then under way, by container id.
         """
         with folder.opened(self.path) as directory:
+            for name in filter(is_unfinished, os.listdir(directory)):
+                folder.remove(directory, name)
             return self._sweep(directory)
 
     def begin(self, container_id: str, manifest: Manifest = _UNKNOWN) -> str:
@@ -65,7 +68,7 @@ class CheckpointStore:
         with folder.opened(self.path) as directory:
             self._sweep(directory)
             folder.remove(directory, path.name)
-            folder.write_file(directory, _marker(container_id), manifest.to_json())
+            _write(directory, _marker(container_id), manifest)
         self._under_way[container_id] = self._follow(container_id, path)
         return str(path)
 
@@ -95,7 +98,7 @@ class CheckpointStore:
         NameTaken: another name is needed, the archive waits.
         """
         with folder.opened(self.path) as directory:
-            folder.write_file(directory, _manifest(container_id), manifest.to_json())
+            _write(directory, _manifest(container_id), manifest)
             with self._publishing:
                 self._give_names(directory, container_id, manifest.name)
 
@@ -226,6 +229,10 @@ def _marked(directory: int, name: str) -> Manifest:
         return parse_manifest(folder.read_small(directory, name) or b"")
     except ManifestError:
         return _UNKNOWN
+
+
+def _write(directory: int, name: str, manifest: Manifest) -> None:
+    replace_file(name, manifest.to_json(), durable=True, directory=directory)
 
 
 def _rename(directory: int, source: str, target: str) -> None:

@@ -21,6 +21,7 @@ from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.process import loops
 from orch.component.process.loops import Backoff
+from orch.component.process.once_log import OnceLog
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity, TokenReview, TokenReviewSpec, UserInfo, known
 from orch.wire.records.authorization import (
@@ -48,7 +49,7 @@ class ApiReviews:
     def __init__(self, client: ApiClient, node_name: str) -> None:
         self._client = client
         self._node_name = node_name
-        self._failing = False
+        self._outage = OnceLog(log)
 
     async def review_token(self, token: str) -> Identity | None:
         review = TokenReview(spec=TokenReviewSpec(token=token))
@@ -82,13 +83,9 @@ class ApiReviews:
                 answer = await _tried(ask)
         except (ApiError, TransportError, TimeoutError) as error:
             cause = str(error) or f"no answer within {DEADLINE_S:g} s"
-            if not self._failing:
-                self._failing = True
-                log.warning("cannot ask the API server who may use this agent: %s", cause)
+            self._outage.failed("cannot ask the API server who may use this agent: %s", cause)
             raise ReviewError(cause) from error
-        if self._failing:
-            self._failing = False
-            log.info("the API server says again who may use this agent")
+        self._outage.recovered("the API server says again who may use this agent")
         return answer
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from nodeagent.config.origin import Leaf
+from orch.component.terminal import visible
 from orch.component.yaml_file import FieldPath, show_path
 
 _INDENT = "  "
@@ -57,7 +58,8 @@ def _yaml_lines(leaves: Sequence[Leaf], origins: bool) -> Iterator[str]:
             yield f"{_INDENT * depth}{_scalar(parents[depth])}:"
         open_at = parents
         line = f"{_INDENT * len(parents)}{_scalar(leaf.path[-1])}: {_scalar(leaf.value)}"
-        yield f"{line:<{_COMMENT_COLUMN}}  # {_visible(str(leaf.origin))}" if origins else line
+        origin = visible(str(leaf.origin))
+        yield f"{line:<{_COMMENT_COLUMN}}  # {origin}" if origins else line
 
 
 def _common(left: FieldPath, right: FieldPath) -> int:
@@ -108,7 +110,3 @@ def _json(value: Any) -> str:
 
 
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-
-
-def _visible(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -11,6 +11,7 @@ what looks like a credential, are struck out of logs and pages whatever way they
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -22,6 +23,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from nodeagent.config.types import NodeAgentConfiguration
+from orch.component.process import system
 from orch.component.process.daemon import SetupError
 from orch.component.secret import SHOWN, Secret
 
@@ -43,6 +45,8 @@ def host_entries(*, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Ite
     for name in _PROC:
         yield f"host/{name.replace('/', '-')}.txt", read_file(Path(proc, name))
     yield "host/cgroups.txt", _cgroup_names(Path(cgroups))
+    rows = (json.dumps(one) for one in system.processes())
+    yield "host/processes.txt", ("\n".join(rows) + "\n").encode()
 
 
 def read_file(path: Path) -> bytes:

@@ -41,7 +41,7 @@ def read_certificates(
 
 
 def _pair(role: str, cert_file: str, key_file: str) -> CertificateFacts:
-    exposed = key_file if gather.readable_by_others(key_file) else ""
+    exposed = key_file if gather.is_open_to_others(key_file, gather.READ) else ""
     alone = _alone(role, cert_file)
     problem = alone.problem or _pair_problem(cert_file, key_file)
     return CertificateFacts(role, cert_file, alone.not_after, problem, exposed)

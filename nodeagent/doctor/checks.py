@@ -64,6 +64,7 @@ class PortFacts:
     address: str
     port: int
     error: str = ""  # why it cannot be listened on
+    holder: str = ""  # the process that listens there, where that can be seen
 
 
 def check_cgroups(version: str, controllers: frozenset[str], *, fail_v1: bool) -> Finding:
@@ -224,12 +225,13 @@ def check_descriptors(limit: int, wanted: int, used: int, most: int) -> Iterator
         yield warn("open files", f"{used} of the system's {most}", "raise the sysctl fs.file-max")
 
 
-def check_lock(path: str, holder_pid: int | None, problem: str) -> Finding:
+def check_lock(path: str, holder: str, problem: str) -> Finding:
+    """`holder` describes the process that holds it, "" when none does."""
     if problem:
         return fail("lock file", f"{path}: {problem}", "give --lock-file a path that can be made")
-    if holder_pid:
+    if holder:
         advice = "stop it before another one is started on this host"
-        return note("lock file", f"an agent is running (pid {holder_pid} holds {path})", advice)
+        return note("lock file", f"an agent is running ({holder}) and holds {path}", advice)
     return ok("lock file", f"{path} is free")
 
 
@@ -240,5 +242,8 @@ def check_port(facts: PortFacts, *, agent_runs: bool) -> Finding:
         return ok(check, f"{where} is free")
     if agent_runs:
         return ok(check, f"{where} is in use, and an agent is running")
+    if facts.holder:
+        advice = "stop what uses it, or choose another"
+        return fail(check, f"{where}: {facts.error} by {facts.holder}", advice)
     advice = f"see who uses it (ss -ltnp 'sport = :{facts.port}'), or choose another"
     return fail(check, f"{where}: {facts.error}", advice)

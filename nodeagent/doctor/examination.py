@@ -25,6 +25,7 @@ from nodeagent.stats.host import network
 from nodeagent.stats.host.network import LinkFacts
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig
 from orch.component.flags.features import Features
+from orch.component.process import system
 from orch.component.process.daemon import SetupError
 
 CHECK = "network"
@@ -91,7 +92,8 @@ def _settings(options: Options, config: NodeAgentConfiguration, now: datetime) -
     for facts in certificates.read_certificates(options, config, api):
         found += checks.check_certificate(facts, now)
     pid, problem = gather.read_lock(options.lock_file)
-    found.append(checks.check_lock(options.lock_file, pid, problem))
+    holder = system.describe_process(pid) if pid else ""
+    found.append(checks.check_lock(options.lock_file, holder, problem))
     found += _opened(options, config, api)
     ports = [
         ("serving", config.address, config.port),
@@ -121,7 +123,7 @@ def _opened(
         pressure=Path("/proc/pressure/cpu").exists(),
     )
     ca_file = config.authentication.x509.clientCAFile
-    if ca_file and gather.writable_by_others(ca_file):
+    if ca_file and gather.is_open_to_others(ca_file, gather.WRITE):
         yield warn("client CA file", f"others can write {ca_file}", f"chmod 644 {ca_file}")
 
 
@@ -135,7 +137,7 @@ def _paths(options: Options, config: NodeAgentConfiguration) -> Iterator[Finding
     elif pods:
         yield ok("static pods", f"{pods} is there")
     for name, file in (("kubeconfig", options.kubeconfig), ("configuration", options.config)):
-        if file and gather.readable_by_others(file):
+        if file and gather.is_open_to_others(file, gather.READ):
             report = warn if name == "kubeconfig" else note
             yield report(f"{name} file", f"others can read {file}", f"chmod 600 {file}")
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from orch.component.terminal import visible
+
 Verdict = Literal["ok", "note", "warn", "fail"]
 
 EXIT_OK, EXIT_FAIL, EXIT_WARN = 0, 1, 2
@@ -60,9 +62,10 @@ def as_text(findings: Sequence[Finding]) -> str:
     width = max((len(finding.check) for finding in findings), default=0)
     lines = []
     for finding in findings:
-        lines.append(f"{finding.verdict:<4}  {finding.check:<{width}}  {_visible(finding.message)}")
+        message = visible(finding.message)
+        lines.append(f"{finding.verdict:<4}  {finding.check:<{width}}  {message}")
         if finding.advice:
-            lines.append(f"{'':<{width + 8}}-> {_visible(finding.advice)}")
+            lines.append(f"{'':<{width + 8}}-> {visible(finding.advice)}")
     counts = [f"{_count(findings, verdict)} {verdict}" for verdict in _ORDER]
     return "\n".join([*lines, "", ", ".join(counts), ""])
 
@@ -75,7 +78,3 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 def _count(findings: Sequence[Finding], verdict: Verdict) -> int:
     return sum(finding.verdict == verdict for finding in findings)
-
-
-def _visible(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

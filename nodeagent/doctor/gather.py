@@ -5,22 +5,21 @@ What is concluded from them is `kernel` and `checks`. Blocking: the commands cal
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
-import shutil
 import socket
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-from nodeagent.doctor import kernel
+from nodeagent.doctor import criu, kernel
 from nodeagent.doctor.checks import DiskFacts, PortFacts
 from nodeagent.doctor.kernel import KernelFacts
 from nodeagent.profiles.file import MAX_PROFILE_BYTES
-from nodeagent.stats.host.machine import read_pressure
+from nodeagent.stats.host.machine import read_pressure, read_text
+from orch.component.process import system
 
-_TOOL_TIMEOUT_S = 10.0
+READ, WRITE = 0o044, 0o022
 _PRESSURES = ("cpu", "memory", "io")
 
 
@@ -28,16 +27,16 @@ def read_kernel(proc_root: str = "/proc") -> KernelFacts:
     names = [*(name for name, _ in kernel.SYSCTLS), kernel.IPVS_SYSCTL]
     sysctls = Path(proc_root, "sys")
     return KernelFacts(
-        release=_text(sysctls / "kernel/osrelease"),
+        release=read_text(sysctls / "kernel/osrelease"),
         sysctls=frozenset(n for n in names if (sysctls / n.replace(".", "/")).exists()),
-        nft=_version_of("nft", "--version"),
+        nft=criu.version_of(["nft"]),
         psi={one: read_pressure(proc_root, one)[1] for one in _PRESSURES},
     )
 
 
 def read_controllers(cgroup_root: str = "/sys/fs/cgroup") -> frozenset[str]:
     """The controllers of cgroup v2; empty on version 1."""
-    return frozenset(_text(Path(cgroup_root, "cgroup.controllers")).split())
+    return frozenset(read_text(Path(cgroup_root, "cgroup.controllers")).split())
 
 
 def read_capabilities(proc_root: str = "/proc") -> int | None:
@@ -75,7 +74,7 @@ def read_disk(path: str) -> DiskFacts | None:
 def read_descriptors(proc_root: str = "/proc") -> tuple[int, int, int]:
     """This process's limit, what the system has open, and the system's limit (0: unknown)."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    words = _text(Path(proc_root, "sys/fs/file-nr")).split()
+    words = read_text(Path(proc_root, "sys/fs/file-nr")).split()
     used, most = (int(words[0]), int(words[2])) if len(words) == 3 else (0, 0)
     return limit, used, most
 
@@ -90,7 +89,7 @@ def read_lock(path: str, proc_root: str = "/proc") -> tuple[int | None, str]:
     except OSError as error:
         return None, error.strerror or str(error)
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    for line in _text(Path(proc_root, "locks")).splitlines():
+    for line in read_text(Path(proc_root, "locks")).splitlines():
         words = line.split()  # 1: POSIX ADVISORY WRITE 123 fe:01:456 0 EOF
         if len(words) >= 6 and words[1] == "POSIX" and words[5] == device:
             return int(words[4]), ""
@@ -106,22 +105,18 @@ def read_port(role: str, address: str, port: int) -> PortFacts:
             probe.bind((address, port))
             probe.listen(1)
     except (OSError, OverflowError) as error:
-        return PortFacts(role, address, port, str(getattr(error, "strerror", None) or error))
+        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        pid = system.listening_process(port) if in_use else None
+        holder = system.describe_process(pid) if pid else ""
+        why = str(getattr(error, "strerror", None) or error)
+        return PortFacts(role, address, port, why, holder)
     return PortFacts(role, address, port)
 
 
-def readable_by_others(path: str) -> bool:
-    """Whether group or others may read a file; False when there is none."""
+def is_open_to_others(path: str, rights: int) -> bool:
+    """Whether group or others have one of the rights (READ, WRITE) on a file that is there."""
     try:
-        return bool(os.stat(path).st_mode & 0o044)
-    except OSError:
-        return False
-
-
-def writable_by_others(path: str) -> bool:
-    """Whether group or others may write a file; False when there is none."""
-    try:
-        return bool(os.stat(path).st_mode & 0o022)
+        return bool(os.stat(path).st_mode & rights)
     except OSError:
         return False
 
@@ -141,39 +136,8 @@ def _profile_problem(path: Path) -> str:
 
 
 def _status_field(proc_root: str, name: str) -> str:
-    for line in _text(Path(proc_root, "self/status")).splitlines():
+    for line in read_text(Path(proc_root, "self/status")).splitlines():
         key, _, value = line.partition(":")
         if key == name:
             return value.strip()
     return ""
-
-
-def _version_of(tool: str, argument: str) -> str:
-    """The first version number a tool prints of itself; "" without the tool."""
-    done = _run(tool, argument)
-    return next(_numbers(done.stdout), "") if done else ""
-
-
-def _numbers(text: str) -> Iterator[str]:
-    for word in text.split():
-        if found := kernel.numbers_in(word):
-            yield ".".join(map(str, found))
-
-
-def _run(tool: str, argument: str) -> subprocess.CompletedProcess[str] | None:
-    path = shutil.which(tool)
-    if path is None:
-        return None
-    try:
-        return subprocess.run(
-            [path, argument], capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

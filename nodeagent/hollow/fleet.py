@@ -19,6 +19,7 @@ from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
 from orch.component.process.loops import Backoff
+from orch.component.process.once_log import OnceLog
 from orch.wire.errors import ApiError
 from orch.wire.records.core import Node
 
@@ -119,17 +120,18 @@ class Fleet:
 
     async def watch(self) -> None:
         """Tell every node what the API server shows of it, for ever."""
-        backoff = Backoff(0.2, 2.0, 7.0)
+        backoff, outage = Backoff(0.2, 2.0, 7.0), OnceLog(log)
         while True:
             try:
                 if not self._seen_version:
                     await self._list()
                 await self._follow()
                 backoff.reset()
+                outage.recovered()
             except (ApiError, TransportError) as error:
                 if isinstance(error, ApiError) and error.code == 410:
                     self._seen_version = ""
-                log.warning("cannot watch the nodes, trying on: %s", error)
+                outage.failed("cannot watch the nodes, retrying: %s", error)
                 await asyncio.sleep(backoff.next())
 
     async def _list(self) -> None:

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from nodeagent.pods.counts import FAMILIES, PROBE, ProbeKey
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
-from orch.component.process import clock
+from orch.component.process import system
 from orch.wire.podrules import standing
 
 _ALPHA, _BETA = "[ALPHA] ", "[BETA] "
@@ -44,7 +44,7 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
 def probe_metrics(registry: PodRegistry) -> Iterator[Metric]:
     """Probes of containers, and since when this process counts them."""
     text = "Start time of the process since unix epoch in seconds."
-    yield _gauge("process_start_time_seconds", text, clock.process_start_s())
+    yield _gauge("process_start_time_seconds", text, system.process_start_s())
     yield registry.counts.timings.shown(PROBE)
     yield _counters(
         "prober_probe",

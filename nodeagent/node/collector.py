@@ -28,6 +28,7 @@ from nodeagent.runtime.verdict import RuntimeHealth
 from nodeagent.stats.host.machine import HostFacts
 from nodeagent.stats.samples import FsSample, Sample
 from orch.client.resolver import Resolver
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class FactsCollector:
         self._images: tuple[ImageFacts, ...] = ()
         self._addresses: tuple[AddressFacts, ...] | None = None
         self._refresh_due_s = 0.0
-        self._lookup_failed = False
+        self._unresolved = OnceLog(log, logging.INFO)
 
     async def collect(self) -> NodeFacts:
         """The facts of this moment; late parts are those of the last minute."""
@@ -92,19 +93,16 @@ class FactsCollector:
                 async with asyncio.timeout(_DEADLINE_S):
                     resolved = await self._own_addresses(hostname)
             except (OSError, TimeoutError) as error:
-                if not self._lookup_failed:
-                    kept = "as it was" if self._addresses else "that of the default route"
-                    log.info(
-                        "the host name %s does not resolve (%s): the node's address is %s",
-                        hostname,
-                        str(error) or "no answer",
-                        kept,
-                    )
-                self._lookup_failed = True
+                kept = "as it was" if self._addresses else "that of the default route"
+                cause = str(error) or "no answer"
+                self._unresolved.failed(
+                    "the host name %s does not resolve (%s): the node's address is %s",
+                    hostname, cause, kept, cause=cause,
+                )  # fmt: skip
                 if self._addresses:
                     return
             else:
-                self._lookup_failed = False
+                self._unresolved.recovered()
         candidates = Candidates(hostname, self._node_ip, resolved, _default_route_address())
         self._addresses = addresses.choose(candidates)
 

@@ -24,6 +24,7 @@ from nodeagent.stats import summary_disks
 from nodeagent.stats.samples import ContainerSample, FsSample, PodSample, Sample
 from orch.component.process import clock
 from orch.component.process.clock import Now
+from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
 from orch.wire.podrules import resources, standing
 from orch.wire.records.pods import Container, Pod
@@ -66,14 +67,15 @@ class Evictions:
         self._leaving = ""  # uid of the pod that was evicted last
         self._wait_until_s = 0.0
         self._reclaiming: frozenset[str] = frozenset()  # resources that were announced
-        self._helpless = ""  # the signal that no pod could help with
+        self._helpless = OnceLog(log, logging.ERROR)  # no pod could help
 
     async def step(self) -> None:
         now_s = asyncio.get_running_loop().time()
         due = pressure.due_for_eviction(self._state(), now_s)
         threshold = ending_order.most_urgent(due)
         if threshold is None:
-            self._reclaiming, self._helpless = frozenset(), ""
+            self._reclaiming = frozenset()
+            self._helpless.recovered()
             return
         if self._still_leaving(now_s):
             return
@@ -98,12 +100,12 @@ class Evictions:
             text = ending_order.message(threshold, seen, candidate)
             if self._evict(candidate.uid, text, grace_s=grace_s):
                 self._count(threshold.signal, sample)
-                self._leaving, self._helpless = candidate.uid, ""
+                self._leaving = candidate.uid
+                self._helpless.recovered()
                 self._wait_until_s = now_s + grace_s + _ENDS_WITHIN_S
                 return
-        if self._helpless != threshold.signal:
-            self._helpless = threshold.signal
-            log.error("the node is low on %s and no pod is left that could be evicted", resource)
+        text = "the node is low on %s and no pod is left that could be evicted"
+        self._helpless.failed(text, resource)
 
     def _count(self, signal: str, sample: Sample) -> None:
         counts = self._registry.counts

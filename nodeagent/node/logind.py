@@ -6,9 +6,10 @@ The one door to dbus-fast, imported when it is needed. Every failure is a Logind
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
+
+from orch.component.process.atomic_file import replace_file
 
 _LOGIN = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 _SYSTEMD = (
@@ -109,7 +110,4 @@ class Logind:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".new")
-    temporary.write_text(text)
-    temporary.chmod(0o644)
-    os.replace(temporary, path)
+    replace_file(path, text.encode(), mode=0o644)

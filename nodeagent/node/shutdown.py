@@ -23,6 +23,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
 from orch.component.process import clock, loops
 from orch.component.process.clock import Now
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class ShutdownGuard:
         self._now = now
         self._state = Path(registry.settings.root_dir) / _STATE_FILE
         self.began_s, self.ended_s = _read_state(self._state)
-        self._trouble = ""  # why no shutdown is waited for, as it was said
+        self._outage = OnceLog(log, logging.ERROR)
 
     def problems(self) -> tuple[str, ...]:
         """Why the node is not Ready, as its condition says it."""
@@ -87,9 +88,8 @@ class ShutdownGuard:
             try:
                 await self._guard(manager)
             except LogindError as error:
-                if str(error) != self._trouble:
-                    self._trouble = str(error)
-                    log.error("pods are not ended before a shutdown of this machine: %s", error)
+                text = "pods are not ended before a shutdown of this machine: %s"
+                self._outage.failed(text, error)
             finally:
                 manager.close()
             await asyncio.sleep(_AGAIN_S)
@@ -102,7 +102,7 @@ class ShutdownGuard:
         try:
             while True:
                 held = await manager.inhibit()
-                self._say_guarding()
+                self._outage.recovered("a shutdown of this machine waits for its pods again")
                 try:
                     await self._until_shutdown(manager, lost)
                     await self._shut_down()
@@ -113,11 +113,6 @@ class ShutdownGuard:
                 self._set_active(active=False)
         finally:
             await loops.cancel(lost)
-
-    def _say_guarding(self) -> None:
-        if self._trouble:
-            self._trouble = ""
-            log.info("a shutdown of this machine waits for its pods again")
 
     async def _ensure_delay(self, manager: LoginManager) -> None:
         wanted_s = sum(group.seconds for group in self._groups)

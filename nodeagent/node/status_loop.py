@@ -30,6 +30,7 @@ from orch.client.transport import TransportError
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.loops import Backoff
+from orch.component.process.once_log import OnceLog
 from orch.wire import times
 from orch.wire.errors import ApiError
 from orch.wire.records.core import Node
@@ -59,7 +60,6 @@ JITTER = 0.04
 TRIES = 5
 FAST_S, FAST_FOR_S = 0.1, 120.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 7.0  # between tries to register
-MOST_CAUSES = 20  # said in one outage: a server may word each refusal anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class StatusLoop:
         self._events = events or EventRecorder(None, "nodeagent")
         self._node: Node | None = None  # as last seen
         self._report_due_s = 0.0
-        self._causes: set[str] = set()  # why reporting fails, as was said
-        self._gone = False  # from the API server, as was said
+        self._outage = OnceLog(log)
+        self._gone = OnceLog(log)  # the node, from the API server
         self._wake = asyncio.Event()
 
     @property
@@ -199,9 +199,8 @@ class StatusLoop:
             except ApiError as error:
                 if error.code != 404:
                     raise
-                if not self._gone:
-                    self._gone = True
-                    log.warning("node %s is gone from the API server", self._settings.node_name)
+                name = self._settings.node_name
+                self._gone.failed("node %s is gone from the API server", name)
         return await self._register(client, facts)
 
     async def _register(self, client: ApiClient, facts: NodeFacts) -> Node:
@@ -209,7 +208,8 @@ class StatusLoop:
         wanted = status.initial_node(self._settings, facts, self.pressure, now)
         node = await register(client, wanted, create=self._settings.register)
         log.info("node %s is registered", self._settings.node_name)
-        self.registered, self._gone = True, False
+        self.registered = True
+        self._gone.recovered()
         self._note_reboot(node, facts)
         return node
 
@@ -245,16 +245,13 @@ class StatusLoop:
             self._events.note(node, "Warning", "Rebooted", text)
 
     def _succeeded(self) -> None:
-        if self._causes:
-            self._causes.clear()
-            log.info("the status of node %s is reported again", self._settings.node_name)
+        name = self._settings.node_name
+        self._outage.recovered("the status of node %s is reported again", name)
 
     def _failed(self, error: Exception | None) -> None:
         self.failures += 1
-        if str(error) not in self._causes and len(self._causes) < MOST_CAUSES:
-            self._causes.add(str(error))
-            name = self._settings.node_name
-            log.warning("cannot report the status of node %s, trying on: %s", name, error)
+        name = self._settings.node_name
+        self._outage.failed("cannot report the status of node %s, retrying: %s", name, error)
 
     async def _pause(self, pause_s: float) -> None:
         """Wait until `pause_s` has passed or somebody wakes the loop."""

@@ -55,18 +55,11 @@ class Troubles:
         self._failures: dict[str, _Failure] = {}
         self._backoffs: dict[str, Backoff] = {}
 
-    def note(self, failed: StepFailed, now_s: float) -> bool:
-        """Remember a failure; True when it is news, False when it is the same again."""
+    def note(self, failed: StepFailed, now_s: float) -> None:
         backoff = self._backoffs.setdefault(failed.subject, _backoff(failed.subject))
-        before = self._failures.get(failed.subject)
-        known = before is not None and (before.reason, before.message) == (
-            failed.reason,
-            str(failed),
-        )
         self._failures[failed.subject] = _Failure(
             failed.reason, str(failed), now_s, now_s + backoff.next(), failed.awaits
         )
-        return not known
 
     def clear(self, subject: str) -> None:
         """The step succeeded."""

@@ -30,6 +30,7 @@ from nodeagent.runtime.base import (
     Sandbox,
 )
 from orch.component.process import clock, loops
+from orch.component.process.once_log import OnceLog
 from orch.wire import names
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Observer:
         self._clock = 0
         self._merged: dict[str, int] = {}  # id → clock when its detail was last taken over
         self._foreign = 0
+        self._outage = OnceLog(log)
         # The rows of the last listing by id, while what is held is what it said.
         self._agreed: dict[str, Sandbox | Container] | None = None
         self._sandbox_of: dict[str, str] = {}  # container id → sandbox; its detail does not say
@@ -312,13 +314,12 @@ class Observer:
         self._registry.set_view(view)
 
     def _failed(self, error: RuntimeCallError) -> None:
-        if not self.error:
-            log.warning("the container runtime does not answer; pods stay as they are: %s", error)
+        text = "the container runtime does not answer; pods stay as they are: %s"
+        self._outage.failed(text, error)
         self.error = str(error)
 
     def _succeeded(self, began_s: float) -> None:
-        if self.error:
-            log.info("the container runtime answers again")
+        self._outage.recovered("the container runtime answers again")
         self.error = ""
         now_s = asyncio.get_running_loop().time()
         counts = self._registry.counts

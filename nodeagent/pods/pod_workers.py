@@ -25,6 +25,7 @@ from nodeagent.pods.sources.source import PodSource
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.pods.worker.worker import PodWorker, Removal
 from orch.component.process import loops
+from orch.component.process.once_log import OnceLog
 from orch.wire import names, times
 from orch.wire.podrules import standing
 from orch.wire.records.core import Node
@@ -95,7 +96,7 @@ class PodKeeper:
         self._gone: set[str] = set()  # removed here, not yet gone from their source
         self._left_alone: set[str] = set()
         self._dirs_checked = False
-        self._dirs_unread = False  # as was said
+        self._unread = OnceLog(log, logging.ERROR)  # directories of former pods
         self._leaving = False
         self._registry.on_view(self._look_at)
         services.vitals.on_change(self._look_at)
@@ -276,13 +277,11 @@ class PodKeeper:
                 self._work(uid, None).remove(Removal())
 
     async def _on_disk(self) -> list[str] | None:
-        """Uids of pods that have a directory; None while the disk does not tell, which is said."""
+        """Uids of pods that have a directory; None while the disk does not tell."""
         try:
             return await self._services.volumes.uids()
         except OSError as error:
-            if not self._dirs_unread:
-                log.error("cannot look for what former pods left, trying on: %s", error)
-            self._dirs_unread = True
+            self._unread.failed("cannot look for what former pods left, retrying: %s", error)
             return None
 
     def _left_to_doubt(self, view: ObservedPod) -> bool:

@@ -24,6 +24,7 @@ from nodeagent.runtime.base import (
     RuntimeNotSupported,
 )
 from orch.component.process.loops import Backoff
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class EventStream:
         self._runtime = runtime
         self._on_event = on_event
         self._on_turn = on_turn
-        self._trouble: str | None = None  # None: nothing was said yet
+        self._outage = OnceLog(log, logging.INFO)
         self._backoff = Backoff(_FIRST_DELAY_S, 2.0, _LONGEST_DELAY_S)
 
     async def run(self) -> None:
@@ -76,13 +77,12 @@ class EventStream:
             return
         self.healthy = True
         log.info("the runtime tells what happens to containers")
-        self._trouble = ""
+        self._outage.recovered()
         self._on_turn()
 
-    def _broke(self, trouble: str) -> None:
-        if trouble != self._trouble and (self.healthy or not self._trouble):
-            log.info("%s: listing its containers every second", trouble)
-        self._trouble = trouble
+    def _broke(self, cause: str) -> None:
+        text = "%s: listing its containers every second"
+        self._outage.failed(text, cause, cause="broken")
         if self.healthy:
             self.healthy = False
             self._on_turn()

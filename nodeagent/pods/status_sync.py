@@ -18,6 +18,7 @@ from nodeagent.pods.sources.source import ApiSource
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.process.loops import Backoff
+from orch.component.process.once_log import OnceLog
 from orch.wire.errors import ApiError
 from orch.wire.podrules import standing
 from orch.wire.records.pods import Pod, PodStatus
@@ -29,7 +30,6 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.2, 7.0
 _TRANSIENT = (409, 429)
 _ENOUGH_SILENCES = 2
 _TICK_S = 0.01  # timers may ring so much early
-_MOST_SAID = 20  # causes; a server that words each refusal anew is not quoted for ever
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class StatusSync:
         self._refused: dict[str, _Refused] = {}  # by uid
         self._next_sweep_s = 0.0
         self._noted_s: dict[str, float] = {}  # loop time when a status changed that is not sent yet
-        self._troubles: set[str] = set()  # as they were said, until a whole round goes well
+        self._outage = OnceLog(log)  # until a whole round goes well
         self._silences = 0  # of the API, in this round
         self._refusals = 0  # in this round
         self._answers = 0  # good ones, in this round
@@ -137,7 +137,8 @@ class StatusSync:
             for key, refused in self._refused.items()
             if key in self._due or key in self._removed
         }
-        self._say_end()
+        if self._answers and not (self._silences or self._refusals or self._refused):
+            self._outage.recovered("the state of pods is reported again")
         return self._silences == 0
 
     async def _tried(self, call: Callable[[T], Awaitable[None]], about: T) -> bool:
@@ -154,13 +155,13 @@ class StatusSync:
             await call(about)
         except TransportError as error:
             self._silences += 1
-            self._say(str(error))
+            self._outage.failed("cannot report the state of pods: %s", error)
             return False
         except ApiError as error:
             if error.code == 404:
                 return True  # the object went meanwhile
             self._refusals += 1
-            self._say(str(error))
+            self._outage.failed("cannot report the state of pods: %s", error)
             if error.code not in _TRANSIENT and error.code < 500:
                 return True
             refused = self._refused.setdefault(key, _Refused())
@@ -213,17 +214,6 @@ class StatusSync:
         except ApiError as error:
             if error.code != 409:  # 409: another pod has the name by now
                 raise
-
-    def _say(self, trouble: str) -> None:
-        if trouble not in self._troubles and len(self._troubles) < _MOST_SAID:
-            self._troubles.add(trouble)
-            log.warning("cannot report the state of pods: %s", trouble)
-
-    def _say_end(self) -> None:
-        waiting = self._silences or self._refusals or self._refused
-        if self._troubles and self._answers and not waiting:
-            self._troubles.clear()
-            log.info("the state of pods is reported again")
 
 
 def status_patch(stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:

@@ -35,19 +35,17 @@ class NodeReader:
         self._cgroups = cgroups
         self._mounts = mounts
         self._note_psi = note_psi
-        self._boot_time_ns = 0
 
     def read(self, time_ns: int, disks: RuntimeDisks) -> NodeSample:
         """The machine now; a part that cannot be read is None."""
         sources = self._sources
-        self._boot_time_ns = self._boot_time_ns or machine.read_boot_time_ns(sources.proc_root)
         meminfo = machine.read_meminfo(sources.proc_root)
         image_fs = self._image_fs(disks)
         devices = filesystems.parse_diskstats(machine.read_bytes(sources.proc_root, "diskstats"))
         return NodeSample(
             cgroup=self._root_cgroup(time_ns),
             memory_bytes=meminfo.get("MemTotal", 0),
-            boot_time_ns=self._boot_time_ns,
+            boot_time_ns=sources.boot_time_ns,
             fs=self._mounts.latest(sources.node_path),
             image_fs=image_fs,
             container_fs=image_fs,

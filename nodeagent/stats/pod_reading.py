@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats import runtime
-from nodeagent.stats import samples as stats_samples
-from nodeagent.stats.cgroup.paths import Placement
+from nodeagent.stats.cgroup.paths import CgroupPaths
 from nodeagent.stats.cgroup.readers import CgroupReaders
 from nodeagent.stats.host import filesystems, network
 from nodeagent.stats.host.filesystems import Mounts
 from nodeagent.stats.runtime import RuntimeDisks
 from nodeagent.stats.samples import (
+    OWN_KINDS,
     CgroupSample,
     ContainerSample,
     ContainerTarget,
@@ -36,25 +36,25 @@ class PodReader:
         self,
         sources: Sources,
         cgroups: CgroupReaders,
-        placement: Placement,
+        paths: CgroupPaths,
         background: Background,
         mounts: Mounts,
     ) -> None:
         self._sources = sources
         self._mounts = mounts
         self._cgroups = cgroups
-        self._placement = placement
-        self._directories = background.directories
-        self._processes = background.processes
+        self._paths = paths
+        self._directories = background.directories.latest
+        self._processes = background.processes.latest
         self._host_network: dict[str, bool] = {}
 
     def read(self, target: PodTarget, disks: RuntimeDisks, node: NodeSample) -> PodSample:
         """The pod now; `node` is the reading of its machine a moment before."""
-        path, sandbox_path = self._placement.pod(target), self._placement.sandbox(target)
+        path, sandbox_path = self._paths.pod(target), self._paths.sandbox(target)
         whole = self._whole(path)
         containers = []
         for container in target.containers:
-            own_path = self._placement.container(target, container)
+            own_path = self._paths.container(target, container)
             cgroup = self._cgroups.read(own_path, above=path)
             containers.append(self._container(container, cgroup, own_path, disks, node))
         return PodSample(
@@ -64,7 +64,7 @@ class PodReader:
             tuple(containers),
             self._network(target),
             self._volumes(target),
-            self._directories.latest(target.log_dir),
+            self._directories.get(target.log_dir),
             path,
             sandbox_path,
         )
@@ -76,7 +76,7 @@ class PodReader:
         samples = {one.id: runtime.usage_sample(one) for one in usage.containers}
         containers = []
         for container in target.containers:
-            path = self._placement.container(target, container)
+            path = self._paths.container(target, container)
             cgroup = samples.get(container.id)
             containers.append(self._container(container, cgroup, path, disks, node))
         return PodSample(
@@ -86,8 +86,8 @@ class PodReader:
             tuple(containers),
             runtime.usage_network(usage),
             self._volumes(target),
-            self._directories.latest(target.log_dir),
-            self._placement.pod(target),
+            self._directories.get(target.log_dir),
+            self._paths.pod(target),
             process_count=usage.process_count,
         )
 
@@ -116,10 +116,10 @@ class PodReader:
         return ContainerSample(
             target,
             cgroup,
-            filesystems.within(node.container_fs, disks.layers.get(target.id)),
-            filesystems.within(node.fs, self._directories.latest(target.log_dir)),
+            filesystems.within(node.container_fs, disks.writable_layers.get(target.id)),
+            filesystems.within(node.fs, self._directories.get(target.log_dir)),
             path,
-            self._processes.latest(target.id),
+            self._processes.get(target.id),
         )
 
     def _network(self, target: PodTarget) -> NetworkSample | None:
@@ -138,7 +138,7 @@ class PodReader:
         samples = []
         for volume in target.volumes:
             whole = self._mounts.latest(volume.path)
-            used = self._directories.latest(volume.path) if stats_samples.is_own(volume) else None
+            used = self._directories.get(volume.path) if volume.kind in OWN_KINDS else None
             if whole is not None:
                 fs = whole._replace(used_bytes=None, inodes_used=None)
                 fs = filesystems.within(fs, used) or fs

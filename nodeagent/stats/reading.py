@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from nodeagent.psi import RESOURCES
 from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats.cgroup import layout
-from nodeagent.stats.cgroup.paths import Placement
+from nodeagent.stats.cgroup.paths import CgroupPaths
 from nodeagent.stats.cgroup.readers import CgroupReaders
 from nodeagent.stats.host.filesystems import Mounts
 from nodeagent.stats.node_reading import NodeReader
@@ -23,6 +23,7 @@ from nodeagent.stats.pod_reading import PodReader
 from nodeagent.stats.runtime import RuntimeDisks
 from nodeagent.stats.samples import NodeSample, PodSample, PodTarget, Sample
 from nodeagent.stats.sources import Background, Sources
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +44,14 @@ class Reader:
         self.psi: dict[tuple[str, str], str] = {}
         self.durations_s: dict[str, float] = {}
         self._failing: set[str] = set()  # what this reading could not do
-        self._failed: set[str] = set()  # nor the one before
+        self._defects = OnceLog(log, logging.ERROR)
         self._cgroups = CgroupReaders(
             self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns
         )
         self._mounts = Mounts(wall_ns=sources.wall_ns)
         self._node = NodeReader(sources, self._cgroups, self._note_psi_state, self._mounts)
-        self._placement = Placement(self.layout)
-        self._pods = PodReader(sources, self._cgroups, self._placement, background, self._mounts)
+        self._paths = CgroupPaths(self.layout)
+        self._pods = PodReader(sources, self._cgroups, self._paths, background, self._mounts)
 
     def read(
         self, targets: Sequence[PodTarget], measured: Mapping[str, SandboxUsage] | None = None
@@ -61,7 +62,7 @@ class Reader:
         """
         begun_s = time.perf_counter()
         time_ns = self._sources.wall_ns()
-        self._failing, self._failed = set(), self._failing
+        self._failing.clear()
         self._drop_unwanted(targets)
         disks = self._sources.runtime_disks()
         self._mounts.refresh(self._paths_to_ask(targets, disks))
@@ -72,6 +73,7 @@ class Reader:
             self._guarded_pod(target, measured.get(target.uid), disks, node) for target in targets
         )
         self._pods.forget_others(targets)
+        self._defects.retain(self._failing)
         self._note_psi()
         done_s = time.perf_counter()
         self.durations_s = {"node": node_done_s - begun_s, "pods": done_s - node_done_s}
@@ -97,15 +99,15 @@ class Reader:
     def _drop_unwanted(self, targets: Sequence[PodTarget]) -> None:
         parts = [part.cgroup for part in self._sources.system_parts()]
         try:
-            self._cgroups.retain(["", *parts, *self._placement.all(targets)])
-        except Exception:
-            self._note_failure("placement", "finding the cgroups of the pods")
+            self._cgroups.retain(["", *parts, *self._paths.all(targets)])
+        except Exception as error:
+            self._note_failure("placement", "finding the cgroups of the pods", error)
 
     def _guarded_node(self, time_ns: int, disks: RuntimeDisks) -> NodeSample:
         try:
             return self._node.read(time_ns, disks)
-        except Exception:
-            self._note_failure("node", "sampling the machine itself")
+        except Exception as error:
+            self._note_failure("node", "sampling the machine itself", error)
             return NodeSample()
 
     def _guarded_pod(
@@ -119,16 +121,16 @@ class Reader:
             if measured is not None:
                 return self._pods.from_runtime(target, measured, disks, node)
             return self._pods.read(target, disks, node)
-        except Exception:
-            self._note_failure("pod", f"sampling pod {target.namespace}/{target.name}")
+        except Exception as error:
+            self._note_failure("pod", f"sampling pod {target.namespace}/{target.name}", error)
             return PodSample(target)
 
-    def _note_failure(self, kind: str, what: str) -> None:
+    def _note_failure(self, kind: str, what: str, error: Exception) -> None:
         """Count an error nobody foresaw; its trace is logged when it begins."""
         self.errors[kind] += 1
         self._failing.add(what)
-        if what not in self._failed:
-            log.exception("%s failed; the rest of the sample stands", what)
+        text = "%s failed; the rest of the sample stands"
+        self._defects.failed(text, what, subject=what, error=error)
 
     def _note_psi(self) -> None:
         for resource in RESOURCES:

@@ -39,7 +39,8 @@ from nodeagent.stats.samples import (
     NetworkSample,
     SystemPart,
 )
-from orch.component.process import clock
+from orch.component.process import system
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class RuntimeStatsLoop:
         self._runtime = runtime
         self._usage: Mapping[str, SandboxUsage] = {}
         self._taken_s = 0.0
-        self._complaint = ""
+        self._outage = OnceLog(log)
 
     def latest(self) -> Mapping[str, SandboxUsage]:
         """Pods by uid; empty while the runtime has told nothing for a minute."""
@@ -69,19 +70,17 @@ class RuntimeStatsLoop:
         except (RuntimeCallError, TimeoutError) as error:
             self._complain(error)
             return
-        self._complaint = ""
+        self._outage.recovered()
         self._taken_s = asyncio.get_running_loop().time()
         self._usage = {one.uid: one for one in usage}
 
     def _complain(self, error: Exception) -> None:
         """Once per kind of failure."""
-        kind = type(error).__name__
-        if kind != self._complaint:
-            reason = str(error) or f"no answer within {DEADLINE_S} s"
-            what = "measures no pods" if isinstance(error, RuntimeNotSupported) else "did not tell"
-            when = "once its last numbers are a minute old" if self.latest() else "instead"
-            log.warning("the runtime %s, cgroups are read %s: %s", what, when, reason)
-        self._complaint = kind
+        reason = str(error) or f"no answer within {DEADLINE_S} s"
+        what = "measures no pods" if isinstance(error, RuntimeNotSupported) else "did not tell"
+        when = "once its last numbers are a minute old" if self.latest() else "instead"
+        text = "the runtime %s, cgroups are read %s: %s"
+        self._outage.failed(text, what, when, reason, cause=type(error).__name__)
 
 
 def usage_sample(usage: ContainerUsage, processes: int | None = None) -> CgroupSample:
@@ -162,8 +161,7 @@ class RuntimePart:
         cgroup = machine.cgroup_of(self._proc_root, pid)
         if pid == 1 or cgroup is None or cgroup == self._own_cgroup:
             return ()
-        started_at_ns = int(clock.process_start_s(self._proc_root, pid) * 1e9)
-        return (SystemPart("runtime", cgroup, started_at_ns),)
+        return (SystemPart("runtime", cgroup, int(system.process_start_s(pid) * 1e9)),)
 
 
 _MOST_SINGLY = 8  # a call of its own for each; beyond that the list of all costs less
@@ -171,10 +169,10 @@ _MOST_SINGLY = 8  # a call of its own for each; beyond that the list of all cost
 
 @dataclass(frozen=True, slots=True)
 class RuntimeDisks:
-    """`image_fs` is None when unknown; `layers` maps a container's id to its writable layer."""
+    """`image_fs` is None when unknown; `writable_layers` has them by container id."""
 
     image_fs: FilesystemUsage | None = None
-    layers: Mapping[str, FsSample] = field(default_factory=dict)
+    writable_layers: Mapping[str, FsSample] = field(default_factory=dict)
 
 
 class RuntimeDiskLoop:
@@ -183,7 +181,7 @@ class RuntimeDiskLoop:
     def __init__(self, runtime: ContainerRuntime) -> None:
         self.latest = RuntimeDisks()
         self._runtime = runtime
-        self._failing = False
+        self._outage = OnceLog(log)
         self._asking = asyncio.Lock()
 
     async def step(self) -> None:
@@ -193,10 +191,12 @@ class RuntimeDiskLoop:
                 filesystems = await self._runtime.image_filesystems()
                 usage = await self._runtime.container_usage()
             except RuntimeCallError as error:
-                self._say_failure(error)
+                self._outage.failed("the runtime does not tell its disk usage: %s", error)
                 return
-            self._failing = False
-            self.latest = RuntimeDisks(filesystems[0] if filesystems else None, _layers(usage))
+            self._outage.recovered()
+            self.latest = RuntimeDisks(
+                filesystems[0] if filesystems else None, _writable_layers(usage)
+            )
 
     async def step_new(self, ids: Sequence[str]) -> None:
         """Ask for the layers of these containers, and keep what is known of the others."""
@@ -204,27 +204,24 @@ class RuntimeDiskLoop:
             try:
                 usage = await self._usage_of(ids)
             except RuntimeCallError as error:
-                self._say_failure(error)
+                self._outage.failed("the runtime does not tell its disk usage: %s", error)
                 return
-            layers = {**self.latest.layers, **_layers(usage)}
-            self.latest = replace(self.latest, layers=layers)
+            layers = {**self.latest.writable_layers, **_writable_layers(usage)}
+            self.latest = replace(self.latest, writable_layers=layers)
 
     async def _usage_of(self, ids: Sequence[str]) -> Sequence[ContainerUsage]:
         if len(ids) > _MOST_SINGLY:
             return await self._runtime.container_usage()
         return [one for each in ids for one in await self._runtime.container_usage(each)]
 
-    def _say_failure(self, error: RuntimeCallError) -> None:
-        if not self._failing:
-            log.warning("the runtime does not tell its disk usage: %s", error)
-        self._failing = True
+
+def _writable_layers(usage: Sequence[ContainerUsage]) -> dict[str, FsSample]:
+    return {
+        one.id: _writable_layer(one) for one in usage if one.writable_layer_used_bytes is not None
+    }
 
 
-def _layers(usage: Sequence[ContainerUsage]) -> dict[str, FsSample]:
-    return {one.id: _layer(one) for one in usage if one.writable_layer_used_bytes is not None}
-
-
-def _layer(usage: ContainerUsage) -> FsSample:
+def _writable_layer(usage: ContainerUsage) -> FsSample:
     return FsSample(
         usage.writable_layer_timestamp_ns or usage.cpu_timestamp_ns,
         used_bytes=usage.writable_layer_used_bytes,

@@ -28,6 +28,7 @@ from nodeagent.stats.runtime import RuntimeDiskLoop
 from nodeagent.stats.samples import PodSample, PodTarget, Sample
 from nodeagent.stats.sources import Background, Sources
 from orch.component.process import loops
+from orch.component.process.once_log import OnceLog
 from orch.component.process.threads import run_aside
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Sampler:
         self._bases: deque[Sample] = deque(maxlen=_KEPT_BASES)
         self._running: asyncio.Task[Sample] | None = None
         self._latest_begun_s = 0.0
-        self._hangs = False  # the reading under way, as was said
+        self._hanging = OnceLog(log)
         self._refreshing = asyncio.Lock()
 
     @property
@@ -130,12 +131,9 @@ class Sampler:
             if self.latest is None:
                 text = f"the first reading of statistics takes more than {_STALL_S:g} s"
                 raise NoSampleYetError(text) from None
-            if not self._hangs:
-                self._hangs = True
-                log.warning(
-                    "reading the statistics takes more than %g s; the last ones are served",
-                    _STALL_S,
-                )
+            self._hanging.failed(
+                "reading the statistics takes more than %g s; the last ones are served", _STALL_S
+            )
             return self.latest
 
     def durations_s(self) -> dict[str, float]:
@@ -167,10 +165,7 @@ class Sampler:
         sample = await run_aside(lambda: self.reader.read(targets, measured), name="sample")
         self.latest = sample
         self._latest_begun_s = begun_s
-        if self._hangs:
-            self._hangs = False
-            took_s = asyncio.get_running_loop().time() - begun_s
-            log.info("the reading of the statistics that hung has ended after %.0f s", took_s)
+        self._hanging.recovered("the reading of the statistics that hung has ended")
         self.beats += 1
         return sample
 
@@ -178,8 +173,8 @@ class Sampler:
 _TRIES = 3  # a runtime gathers every ten seconds or so what layers use
 
 
-class Newcomers:
-    """`have_come` is asked after each reading of the loop; where they have, `step` is due."""
+class NewDisks:
+    """`is_due` is asked after each reading of the loop: whether there is something for `step`."""
 
     def __init__(self, sampler: Sampler, disks: RuntimeDiskLoop | None) -> None:
         self._sampler = sampler
@@ -188,7 +183,7 @@ class Newcomers:
         self._asked: dict[str, int] = {}  # of each container: how often for its layer
         self._unknown: list[str] = []  # containers whose layer is asked for again
 
-    def have_come(self) -> bool:
+    def is_due(self) -> bool:
         """Whether the latest reading shows what was not there, or a layer is still to be told."""
         return bool(self._unknown) or self._shown() != self._targets
 
@@ -211,7 +206,7 @@ class Newcomers:
         self._unknown = self._worth_asking(disks)
 
     def _worth_asking(self, disks: RuntimeDiskLoop) -> list[str]:
-        known = disks.latest.layers
+        known = disks.latest.writable_layers
         return [each for each, times in self._asked.items() if times < _TRIES and each not in known]
 
     def _shown(self) -> list[PodTarget]:

@@ -295,12 +295,12 @@ class Sample:
 
 
 # Volumes whose content is the pod's own; a hostPath is the host's.
-_OWN_KINDS = frozenset({"emptyDir", "configMap", "secret", "projected", "downwardAPI"})
+OWN_KINDS = frozenset({"emptyDir", "configMap", "secret", "projected", "downwardAPI"})
 
 
 def is_own(volume: VolumeTarget) -> bool:
     """Whether what is in the volume is the pod's, on disk or in memory."""
-    return volume.kind in _OWN_KINDS
+    return volume.kind in OWN_KINDS
 
 
 def is_own_on_disk(volume: VolumeTarget) -> bool:

@@ -19,11 +19,13 @@ from orch.component.process import clock
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where everything is read from. `node_path` lies on the file system called node fs."""
+    """Where everything is read from. `node_path` lies on the file system called node fs; a boot
+    time of 0 is not shown."""
 
     cgroup_root: str = "/sys/fs/cgroup"
     proc_root: str = "/proc"
     node_path: str = "/"
+    boot_time_ns: int = 0
     system_parts: Callable[[], Sequence[SystemPart]] = tuple
     fd_budget: int = readers.DEFAULT_FD_BUDGET
     runtime_disks: Callable[[], RuntimeDisks] = RuntimeDisks

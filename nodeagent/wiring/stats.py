@@ -16,14 +16,14 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerRuntime
 from nodeagent.runtime.endpoint import socket_path
-from nodeagent.stats.host.machine import HostFacts, cgroup_of, raise_open_files
+from nodeagent.stats.host.machine import HostFacts, cgroup_of
 from nodeagent.stats.runtime import RuntimeDiskLoop, RuntimeDisks, RuntimePart, RuntimeStatsLoop
-from nodeagent.stats.sampler import Measured, Newcomers, Sampler
+from nodeagent.stats.sampler import Measured, NewDisks, Sampler
 from nodeagent.stats.samples import SystemPart
 from nodeagent.stats.sources import Sources
 from orch.component.diagnostics.health import CheckFailed
 from orch.component.flags.features import Features
-from orch.component.process import clock
+from orch.component.process import system
 from orch.component.process.daemon import SetupError
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Measuring:
     disks: RuntimeDiskLoop | None
     runtime_part: RuntimePart | None
     stats: RuntimeStatsLoop | None
-    newcomers: Newcomers
+    new_disks: NewDisks
 
 
 class SamplingCheck:
@@ -78,6 +78,7 @@ def build_measuring(
     part = RuntimePart(socket_path(config.containerRuntimeEndpoint), own) if runtime else None
     sources = Sources(
         node_path=options.root_dir,
+        boot_time_ns=host.boot_time_ns,
         system_parts=system_parts(config, host, own, part),
         fd_budget=_fd_budget(config.openFileBudget),
         runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
@@ -88,7 +89,7 @@ def build_measuring(
         raise SetupError(
             f"failCgroupV1 is set and this host has cgroup {sampler.reader.layout.version}"
         )
-    return Measuring(sampler, disks, part, stats, Newcomers(sampler, disks))
+    return Measuring(sampler, disks, part, stats, NewDisks(sampler, disks))
 
 
 def pods_cgroup(config: NodeAgentConfiguration) -> str:
@@ -104,13 +105,13 @@ def system_parts(
     if config.systemCgroups:
         parts.append(SystemPart("misc", config.systemCgroups, host.boot_time_ns))
     if own:
-        parts.append(SystemPart("nodeagent", own, int(clock.process_start_s() * 1e9)))
+        parts.append(SystemPart("nodeagent", own, int(system.process_start_s() * 1e9)))
     return lambda: (*parts, *(runtime.latest if runtime else ()))
 
 
 def _fd_budget(wanted: int) -> int:
     """As many of the wanted descriptors as this process may keep and still serve."""
-    allowed = raise_open_files(wanted + _OTHER_OPEN_FILES)
+    allowed = system.raise_open_files(wanted + _OTHER_OPEN_FILES)
     budget = wanted if allowed < 0 else max(0, min(wanted, allowed - _OTHER_OPEN_FILES))
     if budget < wanted:
         log.warning(

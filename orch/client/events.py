@@ -23,6 +23,7 @@ from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.process import clock
 from orch.component.process.clock import Now
+from orch.component.process.once_log import OnceLog
 from orch.wire import names, times
 from orch.wire.errors import ApiError
 from orch.wire.records.core import Event, EventSource, ObjectReference
@@ -73,7 +74,8 @@ class EventRecorder:
         self._last_number = 0
         self._waiting: collections.deque[News] = collections.deque()
         self._arrived = asyncio.Event()
-        self._dropped_before: int | None = None  # what `dropped` was when an outage was said
+        self._reached = 0  # what `dropped` was when the server last took an event
+        self._outage = OnceLog(log)
         self._posted: collections.OrderedDict[News, _Posted] = collections.OrderedDict()
 
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None:  # noqa: A002
@@ -97,7 +99,7 @@ class EventRecorder:
             return
         if len(self._waiting) >= _WAITING_LIMIT:
             self._waiting.popleft()
-            self._say_outage(f"{_WAITING_LIMIT} wait already")
+            self._dropping(f"{_WAITING_LIMIT} wait already")
             self.dropped += 1
         self._waiting.append(news)
         self._arrived.set()
@@ -113,21 +115,16 @@ class EventRecorder:
                     await self._post(news)
                 except (ApiError, TransportError) as error:
                     if _is_outage(error):
-                        self._say_outage(str(error))
+                        self._dropping(str(error))
                     self.dropped += 1
                     log.debug("event %s of %s not told: %s", news.reason, news.name, error)
                 else:
-                    self._say_end()
+                    lost, self._reached = self.dropped - self._reached, self.dropped
+                    text = "events are told to the API server again; %d were dropped"
+                    self._outage.recovered(text, lost)
 
-    def _say_outage(self, why: str) -> None:
-        if self._dropped_before is None:
-            self._dropped_before = self.dropped
-            log.warning("events cannot be told to the API server and are dropped: %s", why)
-
-    def _say_end(self) -> None:
-        if self._dropped_before is not None:
-            lost, self._dropped_before = self.dropped - self._dropped_before, None
-            log.info("events are told to the API server again; %d were dropped", lost)
+    def _dropping(self, why: str) -> None:
+        self._outage.failed("events cannot be told to the API server and are dropped: %s", why)
 
     async def _post(self, news: News) -> None:
         if self._client is None:

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 from orch.client.resources import ApiClient, WatchEvent
 from orch.client.transport import TransportError
 from orch.component.process.loops import Backoff
+from orch.component.process.once_log import OnceLog
 from orch.wire.errors import ApiError
 from orch.wire.records import kinds
 from orch.wire.records.meta import ApiObject
@@ -57,7 +58,7 @@ class Informer(Generic[T]):
         self._objects: dict[str, T] = {}
         self._revision = ""  # empty: a list is due
         self._synced = asyncio.Event()
-        self._trouble = ""
+        self._outage = OnceLog(log)
         self._backoff = Backoff(_FIRST_DELAY_S, 2.0, _LONGEST_DELAY_S)
 
     @property
@@ -122,16 +123,13 @@ class Informer(Generic[T]):
     def _contact(self) -> None:
         self.last_contact_s = asyncio.get_running_loop().time()
         self._backoff.reset()
-        if self._trouble:
-            log.info("watching %s again: %d known", self._plural, len(self._objects))
-            self._trouble = ""
+        self._outage.recovered("watching %s again: %d known", self._plural, len(self._objects))
 
     async def _recover(self, error: ApiError | TransportError) -> None:
         if isinstance(error, ApiError) and error.code == 410:
             log.info("the watch of %s fell behind: listing again", self._plural)
             self._revision = ""
-        elif str(error) != self._trouble:
-            self._trouble = str(error)
-            log.warning("cannot watch %s, trying on: %s", self._plural, error)
+        else:
+            self._outage.failed("cannot watch %s, retrying: %s", self._plural, error)
         delay_s = self._backoff.next()
         await asyncio.sleep(delay_s * (1 + random.random() * 0.2))  # noqa: S311

@@ -10,12 +10,12 @@ import base64
 import binascii
 import difflib
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orch.component.process.atomic_file import replace_file
 from orch.component.process.daemon import SetupError
 
 
@@ -230,18 +230,6 @@ def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> 
         "current-context": name,
     }
     replace_file(Path(path), f"{yaml_file.dump(data)}\n".encode())
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file for its owner alone, in one step: nobody ever reads half of it."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _absolute(name: str) -> str:

@@ -8,7 +8,6 @@ cryptography costs 16 MiB.
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +18,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from orch.component.process.atomic_file import replace_file
 
 _CA_LIFETIME = timedelta(days=3650)
 _LEAF_LIFETIME = timedelta(days=365)
@@ -59,8 +60,8 @@ class Authority:
         if not self._reusable(cert_path, key_path, subject):
             key = ec.generate_private_key(ec.SECP256R1())
             cert = self._sign(subject, key.public_key())
-            _write(key_path, _pem(key), mode=0o600)
-            _write(cert_path, cert.public_bytes(serialization.Encoding.PEM), mode=0o644)
+            replace_file(key_path, _pem(key), mode=0o600)
+            replace_file(cert_path, cert.public_bytes(serialization.Encoding.PEM), mode=0o644)
         return KeyPair(str(cert_path), str(key_path))
 
     def _load_ca(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None:
@@ -85,8 +86,8 @@ class Authority:
             .add_extension(_usage(ca=True), critical=True)
             .sign(key, hashes.SHA256())
         )
-        _write(self._directory / "ca.key", _pem(key), mode=0o600)
-        _write(
+        replace_file(self._directory / "ca.key", _pem(key), mode=0o600)
+        replace_file(
             self._directory / "ca.crt", cert.public_bytes(serialization.Encoding.PEM), mode=0o644
         )
         return key, cert
@@ -146,8 +147,8 @@ def self_signed(directory: Path, name: str, hosts: Sequence[str], *, now: dateti
         .add_extension(names, critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(key_path, _pem(key), mode=0o600)
-    _write(cert_path, made.public_bytes(serialization.Encoding.PEM), mode=0o644)
+    replace_file(key_path, _pem(key), mode=0o600)
+    replace_file(cert_path, made.public_bytes(serialization.Encoding.PEM), mode=0o644)
     return pair
 
 
@@ -227,11 +228,3 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-def _write(path: Path, data: bytes, *, mode: int) -> None:
-    temporary = path.with_suffix(path.suffix + ".new")
-    descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(data)
-    temporary.replace(path)

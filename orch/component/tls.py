@@ -7,7 +7,7 @@ still bring a token.
 TLS kept as its files are: a new certificate or CA counts without a restart.
 
 Files are compared by content, so that a link that points elsewhere is noticed too. What cannot be
-used (half a pair, no PEM) is tried again with every look and said once per cause; until then a
+used (half a pair, no PEM) is retried with every look and logged once per cause; until then a
 listener or client keeps what it has.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orch.component.process.daemon import SetupError
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -169,30 +170,25 @@ class TlsRenewal:
         self._make = make
         self._files = files
         self._used = files.seen
-        self._causes: set[str] = set()  # why those of now cannot be used, as was said
+        self._unusable = OnceLog(log, logging.ERROR)
 
     async def step(self) -> None:
         """Renew when a file is another than it was when last used, or at the start."""
         seen = await asyncio.to_thread(self._files.look)
         if seen == self._used:
-            self._causes.clear()
+            self._unusable.recovered()
             return
         try:
             context = await asyncio.to_thread(self._make)
         except SetupError as error:
-            self._say(str(error))
+            self._unusable.failed("%s keeps its TLS files of before: %s", self._user.name, error)
             return
         ca_changed = self._used[1] != seen[1]
         self._used = seen
-        self._causes.clear()
+        self._unusable.recovered()
         self._user.renew(context, end_connections=ca_changed)
         self.renewals += 1
         log.info("%s uses its new %s", self._user.name, self._words[ca_changed])
-
-    def _say(self, cause: str) -> None:
-        if cause not in self._causes:
-            self._causes.add(cause)
-            log.error("%s keeps its TLS files of before: %s", self._user.name, cause)
 
 
 def _digest(files: Sequence[str]) -> bytes:

@@ -17,6 +17,7 @@ from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.process import loops
 from orch.component.process.clock import Now
+from orch.component.process.once_log import OnceLog
 from orch.wire import times
 from orch.wire.errors import ApiError
 from orch.wire.records.configuration import Lease, LeaseSpec
@@ -50,7 +51,8 @@ class Leader:
         self._seen: Lease | None = None
         self._seen_s = 0.0  # when `_seen` was last seen to change
         self._holder = ""  # logged last
-        self._trouble = ""  # why the last try failed, as it was said
+        self._cause = ""  # why the last try failed
+        self._outage = OnceLog(log)
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Stand by, lead, stand by again, forever; `lead` is cancelled when leadership is lost.
@@ -69,7 +71,7 @@ class Leader:
             log.error(
                 "leadership is lost: the claim was not renewed within %g s (%s); standing by",
                 self._claim.renew_deadline_s,
-                self._trouble or "no answer, or another holds it",
+                self._cause or "no answer, or another holds it",
             )
 
     async def _acquire(self) -> None:
@@ -190,17 +192,16 @@ class Leader:
             log.debug("cannot release the claim: %s", error)
 
     def _failed(self, error: ApiError | TransportError) -> None:
-        """Said when it begins and when the cause changes; a lost race is no failure."""
+        """A lost race is no failure."""
         if isinstance(error, ApiError) and error.code == 409:
             log.debug("another wrote the claim first: %s", error)
-        elif str(error) != self._trouble:
-            self._trouble = str(error)
-            log.warning("cannot claim leadership, trying on: %s", error)
+        else:
+            self._cause = str(error)
+            self._outage.failed("cannot claim leadership, retrying: %s", error)
 
     def _succeeded(self) -> None:
-        if self._trouble:
-            self._trouble = ""
-            log.info("the claim of leadership is read and written again")
+        self._cause = ""
+        self._outage.recovered("the claim of leadership is read and written again")
 
     def _log_holder(self, lease: Lease) -> None:
         holder = lease.spec.holderIdentity or ""

@@ -17,6 +17,7 @@ from orch.client.resources import ApiClient
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.loops import Periodic
+from orch.component.process.once_log import OnceLog
 from orch.lifecycle import canary
 from orch.lifecycle.apply import Applier
 from orch.lifecycle.canary import Canary
@@ -59,8 +60,8 @@ class Monitor:
         )
         self._ticking = Periodic("node monitor", self.tick, interval_s=settings.period_s)
         self._writing = asyncio.Semaphore(WRITERS)
-        self._blind = False
-        self._failing = False
+        self._blindness = OnceLog(log)
+        self._outage = OnceLog(log)
 
     async def run(self) -> None:
         """Watch and decide, forever."""
@@ -113,26 +114,21 @@ class Monitor:
         self._canary.seen(self._leases.objects().get(key))
 
     def _log_view(self, age_s: float) -> None:
-        blind = age_s > self._settings.max_view_age_s
-        if blind and not self._blind:
+        if age_s > self._settings.max_view_age_s:
             shown = "never been current" if math.isinf(age_s) else f"been stale for {age_s:.0f} s"
-            log.warning("judging no node: this controller's own view has %s", shown)
-        elif self._blind and not blind:
-            log.info("the view is current again: every node gets its whole grace anew")
-        self._blind = blind
+            text = "judging no node: this controller's own view has %s"
+            self._blindness.failed(text, shown, cause="stale")
+        else:
+            text = "the view is current again: every node gets its whole grace anew"
+            self._blindness.recovered(text)
 
     def _log_failures(self, failed: int, actions: int) -> None:
         """Log the beginning and the end of an outage: every round decides again about failures."""
-        if failed and not self._failing:
-            log.warning(
-                "%d of %d actions failed and are decided again, the last one: %s",
-                failed,
-                actions,
-                self._applier.failure,
-            )
-        elif self._failing and actions and not failed:
-            log.info("actions are carried out again")
-        self._failing = bool(failed) or (self._failing and not actions)
+        if failed:
+            text = "%d of %d actions failed and are decided again, the last one: %s"
+            self._outage.failed(text, failed, actions, self._applier.failure, cause="failed")
+        elif actions:
+            self._outage.recovered("actions are carried out again")
 
     def _show(self, view: View, took_s: float) -> None:
         ready = {name: node.ready == "True" for name, node in self.memory.nodes.items()}

@@ -1,19 +1,14 @@
-"""Limits on requests: how many are in flight, and how long each may take.
+"""Limits on requests in flight: one for reads, a smaller one for writes.
 
-Reads and writes have bounds of their own, beyond which a client is told to retry in a second (429
-with Retry-After, which kubectl obeys). Watches and proxied requests are not counted; the privileged
-group is never refused. All requests share one timer: `asyncio.timeout` costs each its own, and
-since all have the same time, the oldest is late first.
+Beyond them a client is told to retry in a second (429 with Retry-After, which kubectl obeys).
+Watches and proxied requests are not counted; the privileged group is never refused.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TypeVar
 
 from prometheus_client import Gauge
 
@@ -79,47 +74,3 @@ class _Admitted:
 
     def __exit__(self, *_: object) -> None:
         self._inflight.count(self._kind, -1)
-
-
-T = TypeVar("T")
-
-
-class Deadlines:
-    """Work that is under way, each piece in a task of its own; what is late is cancelled."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._ends: dict[asyncio.Task[object], float] = {}  # the oldest first
-        self._late: set[asyncio.Task[object]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def hold(self, work: Awaitable[T]) -> T:
-        """What the work returns or raises; TimeoutError when it takes longer, which cancels it."""
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        if task is None:
-            raise AssertionError("work is held to its time in a task")
-        self._ends[task] = loop.time() + self.seconds
-        if self._timer is None:
-            self._timer = loop.call_at(self._ends[task], self._end_late)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if task in self._late and task.uncancel() == 0:
-                raise TimeoutError from None
-            raise
-        finally:
-            self._ends.pop(task, None)
-            self._late.discard(task)
-
-    def _end_late(self) -> None:
-        """Cancel what is late, and look again when the next one is."""
-        loop = asyncio.get_running_loop()
-        self._timer = None
-        for task, end_s in tuple(self._ends.items()):
-            if end_s > loop.time():
-                self._timer = loop.call_at(end_s, self._end_late)
-                return
-            del self._ends[task]
-            self._late.add(task)
-            task.cancel()

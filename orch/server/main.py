@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import sys
 from collections.abc import Sequence
 from functools import partial
 
 from orch.component import tls
 from orch.component.http import httpd
-from orch.component.process import daemon, log_queue, notify
+from orch.component.process import daemon, log_queue, notify, system
 from orch.component.process import files as process_files
 from orch.component.process import log as logs
 from orch.component.process.daemon import SetupError, Stop
@@ -109,16 +108,13 @@ def _watchdog(notifier: Notifier, interval_s: float | None) -> list[Periodic]:
 
 def raise_file_limit(max_connections: int) -> None:
     """Each connection is a descriptor; the usual soft limit of 1024 is for older programs."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max_connections + _OTHER_FILES
-    if hard != resource.RLIM_INFINITY and hard < wanted:
+    allowed = system.raise_open_files(wanted)
+    if 0 <= allowed < wanted:
         log.warning(
             "--max-connections=%d needs %d open files, the limit is %d: connections beyond it fail",
-            max_connections, wanted, hard,
+            max_connections, wanted, allowed,
         )  # fmt: skip
-        wanted = hard
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 if __name__ == "__main__":

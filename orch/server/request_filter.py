@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from orch.component.http import httpd
+from orch.component.http.fast_path import Deadlines
 from orch.component.http.sliced_response import size_of
 from orch.server.audit import trail as audit_trail
 from orch.server.audit.trail import Auditor, Trail
@@ -24,7 +25,7 @@ from orch.server.authz import authorizer
 from orch.server.authz.authorizer import NO_OPINION, Authorizer
 from orch.server.handlers.call import IDENTITY, INFO
 from orch.server.handlers.watch_stream import COUNT_SENT, CountSent
-from orch.server.limits import Deadlines, Inflight
+from orch.server.limits import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.request import aliases
 from orch.server.request.attributes import RequestInfo, parse_request

@@ -18,7 +18,7 @@ from orch.component import tls as component_tls
 from orch.component.diagnostics.framework_metrics import FrameworkMetrics
 from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics
 from orch.component.diagnostics.zpages import ZPages, configz
-from orch.component.http.connection import SHORTCUT, Shortcut
+from orch.component.http.fast_path import SHORTCUT, Deadlines, Shortcut
 from orch.component.process.daemon import SetupError
 from orch.component.process.loops import Loop, Periodic
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
@@ -40,7 +40,7 @@ from orch.server.flags import AuditFlags, Flags
 from orch.server.handlers.resources import ResourceHandlers
 from orch.server.handlers.reviews import Reviews
 from orch.server.handlers.token_requests import TokenRequests
-from orch.server.limits import Deadlines, Inflight
+from orch.server.limits import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs

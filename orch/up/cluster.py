@@ -16,6 +16,7 @@ from orch.client.resources import ApiClient
 from orch.client.transport import Transport, TransportError
 from orch.component.pki import KeyPair
 from orch.component.process import clock
+from orch.component.process.atomic_file import replace_file
 from orch.component.process.daemon import SetupError
 from orch.up import commands
 from orch.up.child import Child
@@ -160,9 +161,8 @@ class Cluster:
             "monitoringKey": certificates.monitoring.key_file,
             "pids": {name: child.pid for name, child in self._children.items()},
         }
-        temporary = layout.cluster_file.with_suffix(".new")
-        temporary.write_text(json.dumps(description, indent=2) + "\n")
-        temporary.replace(layout.cluster_file)
+        text = json.dumps(description, indent=2) + "\n"
+        replace_file(layout.cluster_file, text.encode(), mode=0o644)
 
     async def _until(self, name: str, complaint: str, done: Callable[[], Awaitable[bool]]) -> None:
         """Poll until done; SetupError when the daemon ends or takes too long."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -86,7 +86,9 @@ def newest_kubectl() -> str | None:
 
 
 @contextmanager
-def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
+def running(
+    directory: Path, *arguments: str, program: Sequence[str] = ("-m", "orch.server.main")
+) -> Iterator[ApiServer]:
     """Start on the directory's data (kept between runs); ordered stop, which must succeed."""
     authority = Authority(directory / "pki", now=datetime.now(UTC))
     serving = authority.issue(Subject("server", "server", (), ("127.0.0.1",)))
@@ -97,7 +99,7 @@ def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
     with (directory / "log").open("ab") as log:
         process = subprocess.Popen(
             [
-                sys.executable, "-m", "orch.server.main",
+                sys.executable, *program,
                 "--bind-address=127.0.0.1", "--secure-port=0", f"--port-file={port_file}",
                 f"--data-dir={directory / 'data'}", f"--client-ca-file={authority.ca_file}",
                 f"--tls-cert-file={serving.cert_file}",

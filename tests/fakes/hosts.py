@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nodeagent.stats.samples import ContainerTarget, PodTarget
 from nodeagent.stats.sources import Sources
+from orch.component.process.system import Hardware
 
 TREES = Path(__file__).parent.parent / "fixtures" / "hosts"
 LAYOUTS = ("hybrid", "v1", "v2")
@@ -29,6 +30,15 @@ POD = PodTarget(
     sandbox_pid=4242,
     started_at_ns=1_789_999_999_000_000_000,
     containers=(CONTAINER,),
+)
+
+
+HARDWARE = Hardware(
+    cpu_count=2,
+    physical_cores=2,
+    memory_bytes=24684084 * 1024,
+    swap_bytes=0,
+    boot_time_ns=1_700_000_000_000_000_000,
 )
 
 
@@ -56,6 +66,7 @@ def sources(root: Path, *, wall_ns: Callable[[], int] | None = None, **more: obj
         cgroup_root=str(root / "cgroup"),
         proc_root=str(root / "proc"),
         node_path=str(root),
+        boot_time_ns=HARDWARE.boot_time_ns,
         wall_ns=wall_ns or Clock(),
         **more,  # type: ignore[arg-type]
     )

@@ -267,8 +267,8 @@ async def test_a_loss_and_its_end_are_one_sentence_each(
     await asyncio.sleep(30)
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
-    assert said[0] == f"cannot renew the Lease of node n1, trying on: {REFUSED}"
-    assert said[1].startswith("the Lease of node n1 is renewed again after 11")
+    assert said[0] == f"cannot renew the Lease of node n1, retrying: {REFUSED}"
+    assert said[1].startswith("the Lease of node n1 is renewed again (after 11")
 
 
 async def test_an_outage_that_gets_another_cause_says_that_one_too(
@@ -287,7 +287,7 @@ async def test_an_outage_that_gets_another_cause_says_that_one_too(
     await asyncio.sleep(60)
 
     said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    lost = "cannot renew the Lease of node n1, trying on: "
+    lost = "cannot renew the Lease of node n1, retrying: "
     assert said == [f"{lost}{cause}" for cause in (REFUSED, forbidden, REFUSED)]
 
 

@@ -43,7 +43,7 @@ def holder(path: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def test_a_held_lock_is_an_error_at_once(path: str, holder: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(SetupError, match=rf"pid {holder.pid}\) holds .* another --lock-file"):
+    with pytest.raises(SetupError, match=rf"pid {holder.pid}, .*\) holds .* another --lock-file"):
         await lock.take_lock(path, wait=False)
 
 

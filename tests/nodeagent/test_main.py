@@ -21,6 +21,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.process import files as process_files
 from orch.component.process.loops import cancel, spawn
+from orch.component.process.system import describe_process
 from tests.conftest import Pki
 
 PATIENCE_S = 60  # for a busy machine; an idle one needs a second
@@ -111,8 +112,8 @@ def test_one_agent_per_lock_file_and_the_lock_comes_first(place: Place) -> None:
     finally:
         os.close(held)
     assert line == (
-        f"nodeagent: error: another node agent (pid {os.getpid()}) holds the lock file "
-        f"{place.lock}; stop it, or give this one another --lock-file"
+        f"nodeagent: error: another node agent ({describe_process(os.getpid())}) holds the lock "
+        f"file {place.lock}; stop it, or give this one another --lock-file"
     )
     assert not place.root.exists()
 
@@ -339,7 +340,7 @@ async def test_what_a_reading_shows_for_the_first_time_is_measured_then_and_ther
 
     measuring = SimpleNamespace(
         sampler=SimpleNamespace(step_disks=nothing),
-        newcomers=SimpleNamespace(have_come=lambda: loop.time() - began_s == 20, step=measure),
+        new_disks=SimpleNamespace(is_due=lambda: loop.time() - began_s == 20, step=measure),
         disks=None,
         runtime_part=None,
         stats=None,
@@ -352,7 +353,7 @@ async def test_what_a_reading_shows_for_the_first_time_is_measured_then_and_ther
         NodeAgentConfiguration(),
     )
     began_s = loop.time()
-    running = [spawn(periodic[name].run(), name=name) for name in ("sampling", "newcomers")]
+    running = [spawn(periodic[name].run(), name=name) for name in ("sampling", "new disks")]
     await asyncio.sleep(45)
     await cancel(*running)
     assert measured_s == [0, 20]

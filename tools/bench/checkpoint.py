@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually, local_cluster, runtime_tool
+from tools.bench import processes
 
 MEMORY_MIB = int(os.environ.get("BENCH_CHECKPOINT_MIB") or 512)
 ROUNDS = 5
@@ -103,14 +104,18 @@ def _measure(directory: Path, kind: str, endpoint: str) -> float:
         count = count_file(cluster.container_ids(name)["app"].rpartition("/")[2])
         agent = cluster.pid("nodeagent")
         _longest_stop(count, _checkpoint(cluster, name))  # the first loads what is loaded late
-        before, resident, cpu_s = _seconds(cluster), _status_mib(agent, "VmRSS"), _cpu_s(agent)
+        before, resident, cpu_s = (
+            _seconds(cluster),
+            processes.resident_mib(agent),
+            processes.cpu_s(agent),
+        )
         stood = [_longest_stop(count, _checkpoint(cluster, name)) for _ in range(ROUNDS)]
         after = _seconds(cluster)
         took = {key: (after[key] - before[key]) / ROUNDS for key in _METRICS}
-        cpu_s = (_cpu_s(agent) - cpu_s) / ROUNDS
+        cpu_s = (processes.cpu_s(agent) - cpu_s) / ROUNDS
         overhead = 100 * (took["agent"] - took["runtime"]) / took["runtime"]
         times = (took["runtime"], took["agent"], cpu_s, max(stood))
-        memory = (resident, _status_mib(agent, "VmRSS"), _status_mib(agent, "VmHWM"))
+        memory = (resident, processes.resident_mib(agent), processes.peak_mib(agent))
         cells = [*(f"{one:.2f}" for one in times), *(f"{one:.1f}" for one in memory)]
         print(_row(kind, f"{overhead:.1f}%", *cells), flush=True)
     return overhead
@@ -181,15 +186,3 @@ def _seconds(cluster: LocalCluster) -> dict[str, float]:
     text = cluster.kubectl("get", "--raw", cluster.proxy("/metrics")).stdout
     lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     return {key: float(lines[name]) for key, name in _METRICS.items()}
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _status_mib(pid: int, key: str) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(key + ":"):
-            return int(line.split()[1]) / 1024
-    raise KeyError(key)

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
+
 from tests.e2e.harness import RUNTIME_BASE, LocalCluster, eventually, local_cluster, runtime_tool
 from tools.bench import processes
 from tools.bench.table import Table
@@ -58,7 +60,7 @@ def _measure(run_dir: Path, endpoint: str, table: Table) -> None:
         time.sleep(10)  # start-up work is not idling
         agent = cluster.pid("nodeagent")
         percent = processes.cpu_percent(agent, IDLE_S)
-        peak = processes.status_kib(agent, "VmHWM") / 1024
+        peak = processes.peak_mib(agent)
         starts = _start_times(cluster)
     table.row(f"CPU over {IDLE_S:.0f} s, % of one core", percent, at_most=0.5)
     table.row("resident memory (peak), MiB", peak, at_most=80)
@@ -71,7 +73,7 @@ def _start_times(cluster: LocalCluster) -> list[float]:
     """Seconds from exec to the first answered request, on the running cluster's own settings."""
     os.kill(cluster.process.pid, signal.SIGSTOP)  # orch-up would start its own again
     pid = cluster.pid("nodeagent")
-    command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+    command = psutil.Process(pid).cmdline()
     os.kill(pid, signal.SIGKILL)
     seen: list[float] = []
     for _ in range(STARTS + 1):  # the first one compiles

@@ -18,6 +18,7 @@ from typing import Any
 
 from nodeagent import main as agent
 from nodeagent.pods.registry import PodRegistry
+from orch.component.process.atomic_file import replace_file
 from tools.bench import cgrouptree
 from tools.bench.client import percentile
 
@@ -44,9 +45,7 @@ class LoopDelays:
         delays, self._delays = self._delays or [0.0], []
         ranks = {"p50": 500, "p99": 990, "p999": 999, "max": 1000}
         figures = {name: percentile(delays, rank) for name, rank in ranks.items()}
-        partial = self._file.with_suffix(".partial")
-        partial.write_text(json.dumps(figures))
-        partial.rename(self._file)
+        replace_file(self._file, json.dumps(figures).encode())
 
 
 def main(parent: str, containers: int, file: Path, flags: list[str]) -> int:

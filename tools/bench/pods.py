@@ -20,6 +20,7 @@ from orch.client.resources import ApiClient
 from orch.client.transport import Transport
 from orch.wire.records.pods import Pod
 from tests.e2e.harness import RUNTIME_BASE, LocalCluster, local_cluster, runtime_tool
+from tools.bench import processes
 
 FULL = int(os.environ.get("BENCH_PODS") or 110)
 SINGLY = min(15, FULL // 2)
@@ -84,26 +85,24 @@ class Bench:
 
     async def _at_once(self) -> None:
         number = FULL - SINGLY - 1
-        used, began = self._cpu_s(), time.monotonic()
+        used, began = processes.cpu_s(self._agent), time.monotonic()
         await asyncio.gather(*(self._create(f"batch-{n}") for n in range(number)))
         await self._until_running("batch-", number)
         took_s = time.monotonic() - began
         _row(f"{number} more at once, a full node of {FULL}: all Running after s", f"{took_s:.1f}")
-        cpu_s = self._cpu_s() - used
+        cpu_s = processes.cpu_s(self._agent) - used
         _row("  agent CPU-seconds per started pod", f"{cpu_s / number:.3f}")
 
     async def _at_rest(self) -> None:
         await asyncio.sleep(5)
-        used, began = self._cpu_s(), time.monotonic()
+        used, began = processes.cpu_s(self._agent), time.monotonic()
         await asyncio.sleep(REST_S)
-        percent = 100 * (self._cpu_s() - used) / (time.monotonic() - began)
+        percent = 100 * (processes.cpu_s(self._agent) - used) / (time.monotonic() - began)
         _row(f"{FULL} pods at rest over {REST_S:.0f} s: agent CPU, % of one core", f"{percent:.2f}")
-        status = Path(f"/proc/{self._agent}/status").read_text()
-        resident = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-        _row("  resident memory, MiB", f"{int(resident.split()[1]) / 1024:.1f}")
+        _row("  resident memory, MiB", f"{processes.resident_mib(self._agent):.1f}")
 
     async def _removal(self) -> None:
-        used, began = self._cpu_s(), time.monotonic()
+        used, began = processes.cpu_s(self._agent), time.monotonic()
         listed = await self._client.list(Pod, "default")
         for pod in listed.items:
             await self._client.delete(Pod, pod.metadata.name, "default")
@@ -111,7 +110,7 @@ class Bench:
             _check(began, "pods are still there")
             await asyncio.sleep(0.2)
         _row(f"{len(listed.items)} pods deleted at once, s", f"{time.monotonic() - began:.1f}")
-        cpu_s = self._cpu_s() - used
+        cpu_s = processes.cpu_s(self._agent) - used
         _row("  agent CPU-seconds per removed pod", f"{cpu_s / len(listed.items):.3f}")
 
     async def _create(self, name: str) -> str:
@@ -150,10 +149,6 @@ class Bench:
         """What the calls that start pods took so far."""
         page = self._cluster.kubectl("get", "--raw", self._cluster.proxy("/metrics")).stdout
         return sum(float(value) for call, value in _SUM.findall(page) if call in CALLS)
-
-    def _cpu_s(self) -> float:
-        fields = Path(f"/proc/{self._agent}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _is(pod: Pod, prefix: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nodeagent.stats.cgroup.layout import POSITIONS, Layout
-from nodeagent.stats.cgroup.paths import Placement
+from nodeagent.stats.cgroup.paths import CgroupPaths
 from nodeagent.stats.cgroup.readers import CgroupReaders
 from tools.bench import cadvisor, cgrouptree, peers
 from tools.bench.client import percentile
@@ -55,7 +55,7 @@ def add_rows(table: Table) -> dict[int, Costs]:
     costs = {}
     for size in SIZES:
         with cgrouptree.pods(size) as (layout, targets):
-            paths = Placement(layout).all(targets)
+            paths = CgroupPaths(layout).all(targets)
             with cadvisor.running("1h", below=cgrouptree.parent_of(targets)) as peer:
                 costs[size] = _measure(size, layout, paths, peer)
         _print_line(costs[size])

@@ -167,7 +167,7 @@ async def _watch(cluster: LocalCluster, seen: Seen) -> None:
     agent = cluster.pid("nodeagent")
     path = f"/apis/coordination.orch.io/v1/namespaces/orch-node-lease/leases/{cluster.node}"
     while True:
-        seen.resident_mib = processes.status_kib(agent, "VmHWM") / 1024
+        seen.resident_mib = processes.peak_mib(agent)
         shown = await asyncio.to_thread(cluster.kubectl, "get", "--raw", path)
         renewed: str = _renewed(json.loads(shown.stdout))
         if not seen.renewals or seen.renewals[-1] != renewed:

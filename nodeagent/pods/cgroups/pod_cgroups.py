@@ -26,6 +26,7 @@ from nodeagent.pods.cgroups import tree
 from nodeagent.pods.cgroups.tree import CgroupError as CgroupError
 from nodeagent.pods.counts import Timings
 from nodeagent.pods.spec import qos, spec
+from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
 from orch.wire.podrules import resources
 from orch.wire.records.pods import Pod
@@ -88,7 +89,7 @@ class PodCgroups:
         self._parent = parent.strip("/")
         self._root = Path(root)
         self._times = times
-        self._refused = ""
+        self._unbounded = OnceLog(log)
         self._shares: Mapping[str, int] = {}  # of the classes, as last written
         self._balanced: tuple[Pod, ...] = ()  # what they were written for
 
@@ -140,9 +141,9 @@ class PodCgroups:
         try:
             await asyncio.to_thread(work, about)
         except OSError as error:
-            if str(error) != self._refused:
-                self._refused = str(error)
-                log.warning("pods run without bounds of their own: %s", error)
+            self._unbounded.failed(
+                "pods run without bounds of their own: %s", error, cause=error.errno
+            )
             return False
         return True
 

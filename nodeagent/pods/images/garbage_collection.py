@@ -23,6 +23,7 @@ from nodeagent.runtime.base import (
     RuntimeUnavailable,
 )
 from orch.component.process.loops import Periodic
+from orch.component.process.once_log import OnceLog
 from orch.component.process.threads import run_aside
 from orch.wire.podrules.containers import all_containers
 
@@ -114,7 +115,7 @@ class ImageCollection:
         self._registry = registry
         self._bounds = bounds
         self._known: dict[str, Known] = {}
-        self._trouble = ""
+        self._outage = OnceLog(log)
 
     async def run(self) -> None:
         interval_s = INTERVAL_S
@@ -134,16 +135,20 @@ class ImageCollection:
             stuck = await self._remove_all(found)
         except (RuntimeCallError, OSError, TimeoutError) as error:
             why = str(error) or "their disk does not answer"
-            self._say(f"images are not looked after: {why}")
+            self._outage.failed("images are not looked after: %s", why)
             return
         wanted = excess_bytes(disk, self._bounds)
         freed = sum(one.image.size_bytes for one in found)
         short = wanted - freed
-        scarce = (
-            f"the disk of the images is above {self._bounds.high_percent} %, and {short} bytes "
-            "more than all unused images hold must be freed"
-        )
-        self._say(stuck or (scarce if short > 0 else ""))
+        if stuck:
+            self._outage.failed("%s", stuck)
+        elif short > 0:
+            self._outage.failed(
+                "the disk of the images is above %d %%, and %d bytes more than all unused images "
+                "hold must be freed", self._bounds.high_percent, short,
+            )  # fmt: skip
+        else:
+            self._outage.recovered()
 
     def _learn(self, images: Sequence[Image], used: frozenset[str], now_s: float) -> None:
         before = self._known
@@ -192,11 +197,6 @@ class ImageCollection:
         async with asyncio.timeout(_STATVFS_DEADLINE_S):
             found = await run_aside(lambda: os.statvfs(path), name="statvfs of images")
         return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
-
-    def _say(self, trouble: str) -> None:
-        if trouble and trouble != self._trouble:
-            log.warning("%s", trouble)
-        self._trouble = trouble
 
 
 def _names(image: Image) -> set[str]:

@@ -25,6 +25,7 @@ from nodeagent.runtime.base import (
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.loops import Periodic
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class LogRotation:
         self._registry = registry
         self._bounds = bounds
         self._now = now
-        self._troubles: dict[str, str] = {}
+        self._outages = OnceLog(log)  # by container
 
     async def run(self) -> None:
         await Periodic("pods.logs", self.step, interval_s=self._bounds.interval_s).run()
@@ -73,13 +74,11 @@ class LogRotation:
             container_id = detail.container.id
             try:
                 await self._rotate(detail)
-                self._troubles.pop(container_id, None)
+                self._outages.recovered(subject=container_id)
             except (OSError, RuntimeCallError) as error:
-                if self._troubles.get(container_id) != str(error):
-                    log.warning("cannot rotate the log %s: %s", detail.log_path, error)
-                self._troubles[container_id] = str(error)
-        ids = {detail.container.id for detail in running}
-        self._troubles = {k: text for k, text in self._troubles.items() if k in ids}
+                text = "cannot rotate the log %s: %s"
+                self._outages.failed(text, detail.log_path, error, subject=container_id)
+        self._outages.retain({detail.container.id for detail in running})
 
     def _too_large(self, details: list[ContainerDetail]) -> list[ContainerDetail]:
         return [detail for detail in details if _size(detail.log_path) > self._bounds.max_bytes]

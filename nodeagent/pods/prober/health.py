@@ -24,6 +24,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock, loops
 from orch.component.process.clock import Now
+from orch.component.process.once_log import OnceLog
 from orch.wire.podrules.containers import all_containers
 from orch.wire.records.pods import Container, Pod, Probe
 
@@ -45,7 +46,7 @@ class _Watched:
     started: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     unhealthy: Unhealthy | None = None
-    errors: dict[Kind, str] = field(default_factory=dict)  # why one cannot be made, as was said
+    errors: OnceLog = field(default_factory=lambda: OnceLog(log))  # probes that cannot be made
 
 
 class Vitals:
@@ -186,7 +187,7 @@ class Vitals:
         if outcome.good is None:
             self._tell_error(watched, kind, outcome.text)
             return
-        watched.errors.pop(kind, None)
+        watched.errors.recovered(subject=kind)
         before = watched.tallies[kind]
         after = results.count(before, outcome.good, probe)
         if not outcome.good:
@@ -241,10 +242,9 @@ class Vitals:
             return
         text = f"{kind.value} probe errored and resulted in unknown state: {error}"
         self._events.warning(watched.pod, "Unhealthy", text)
-        if watched.errors.get(kind) != error:
-            watched.errors[kind] = error
-            name = f"{watched.pod.key}: container {watched.container.name}"
-            log.warning("pod %s: its %s probe cannot be made: %s", name, kind.value.lower(), error)
+        name = f"{watched.pod.key}: container {watched.container.name}"
+        text = "pod %s: its %s probe cannot be made: %s"
+        watched.errors.failed(text, name, kind.value.lower(), error, subject=kind)
 
     def _delay_s(self, watched: _Watched, probe: Probe) -> float:
         """What is left of the initial delay, counted from the container's start."""

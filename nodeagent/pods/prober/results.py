@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from orch.component.process.atomic_file import replace_file
+from orch.component.process.once_log import OnceLog
 from orch.wire.records.pods import Container, Probe
 
 log = logging.getLogger(__name__)
@@ -39,7 +41,7 @@ class VerdictFiles:
 
     def __init__(self, root_dir: str) -> None:
         self._pods = Path(root_dir) / "pods"
-        self._trouble = ""  # why the last verdicts were not kept
+        self._outage = OnceLog(log)
 
     async def load(self, uid: str) -> Mapping[str, Verdict]:
         """Container id → verdict; empty when nothing is known."""
@@ -62,23 +64,16 @@ class VerdictFiles:
     def _save(self, uid: str, verdicts: Mapping[str, Verdict]) -> None:
         data = {key: {"started": v.started, "ready": v.ready} for key, v in verdicts.items()}
         path = self._pods / uid / _FILE
-        unfinished = path.with_suffix(".new")
         try:
-            unfinished.write_text(json.dumps(data))  # its directory is the pod's: gone, it is over
-            unfinished.replace(path)
+            replace_file(path, json.dumps(data).encode())
         except FileNotFoundError:
-            return
+            return  # its directory is the pod's: gone, it is over
         except OSError as error:
-            trouble = error.strerror or str(error)
-            if trouble != self._trouble:
-                log.warning(
-                    "what probes say is not kept for the next agent: cannot write %s: %s",
-                    path,
-                    trouble,
-                )
-            self._trouble = trouble
+            cause = error.strerror or str(error)
+            text = "what probes say is not kept for the next agent: cannot write %s: %s"
+            self._outage.failed(text, path, cause, cause=cause)
         else:
-            self._trouble = ""
+            self._outage.recovered()
 
 
 PERIOD_S = 10

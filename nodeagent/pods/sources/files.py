@@ -27,6 +27,7 @@ from orch.component import yaml_file
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.inotify import PathWatch
+from orch.component.process.once_log import OnceLog
 from orch.wire import names
 from orch.wire.podrules import standing
 from orch.wire.records.pods import Pod
@@ -46,7 +47,7 @@ class _File:
     signature: _Signature | None = None
     digest: bytes = b""  # of the content that was read last; empty when it could not be
     pod: Pod | None = None
-    problem: str = ""
+    is_bad: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class _Seen:
 
     files: Mapping[str, _File] = field(default_factory=dict)
     unread: Mapping[str, _Signature] = field(default_factory=dict)  # changed, not read yet
-    problem: str = ""
+    is_unlisted: bool = False
     watching: bool = False
 
 
@@ -81,6 +82,7 @@ class FileSource:
         self._changed: Changed | None = None
         self._stirred = asyncio.Event()
         self._watch: PathWatch | None = None
+        self._problems = OnceLog(log, logging.ERROR)  # by path; of the listing without one
 
     @property
     def ready(self) -> bool:
@@ -89,8 +91,8 @@ class FileSource:
     @property
     def doubtful(self) -> bool:
         """Some manifest was never good since this source began."""
-        return bool(self._seen.problem) or any(
-            file.problem and file.pod is None for file in self._seen.files.values()
+        return self._seen.is_unlisted or any(
+            file.is_bad and file.pod is None for file in self._seen.files.values()
         )
 
     def pods(self) -> Sequence[Pod]:
@@ -136,10 +138,10 @@ class FileSource:
         try:
             found = self._list()
         except OSError as error:
-            problem = f"cannot list the manifests in {self._path}: {error.strerror}"
-            if problem != known.problem:
-                log.error("%s; pods that came from there stay", problem)
-            return replace(known, problem=problem, watching=watching)
+            text = "cannot list the manifests in %s: %s; pods that came from there stay"
+            self._problems.failed(text, self._path, error.strerror)
+            return replace(known, is_unlisted=True, watching=watching)
+        self._problems.retain(found)
         for path in set(known.files) - set(found):
             log.info("manifest %s is gone", path)
         files: dict[str, _File] = {}
@@ -200,23 +202,23 @@ class FileSource:
             return None
         except (ManifestError, OSError) as error:
             text = str(error) if isinstance(error, ManifestError) else f"{path}: {error.strerror}"
-            if text != file.problem:
-                kept = f"; its pod {file.pod.key} stays as it was" if file.pod else ""
-                log.error("manifest ignored: %s%s", text, kept)
-            file = replace(file, problem=text)
+            kept = f"; its pod {file.pod.key} stays as it was" if file.pod else ""
+            self._problems.failed("manifest ignored: %s%s", text, kept, subject=path, cause=text)
+            file = replace(file, is_bad=True)
         return replace(file, digest=digest, signature=signature)
 
     def _parsed(self, path: str, file: _File) -> _File:
         """With the pod of a content that is new; ManifestError, OSError."""
         origin = Origin(standing.FILE, path, self._node_name, self._now())
         pod = manifests.read_manifest(Path(path), origin)
+        self._problems.recovered(subject=path)
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
             log.info("manifest %s: pod %s", path, pod.key)
         elif _same(file.pod, pod):
-            return replace(file, problem="")
+            return replace(file, is_bad=False)
         else:
             log.info("manifest %s: pod %s changed", path, pod.key)
-        return replace(file, pod=pod, problem="")
+        return replace(file, pod=pod, is_bad=False)
 
 
 def _signature(status: os.stat_result) -> _Signature:

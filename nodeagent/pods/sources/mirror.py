@@ -17,6 +17,7 @@ from nodeagent.pods.sources.source import ApiSource
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
 from orch.component.process.loops import Periodic
+from orch.component.process.once_log import OnceLog
 from orch.wire import names
 from orch.wire.errors import ApiError
 from orch.wire.podrules import standing
@@ -84,7 +85,7 @@ class MirrorPods:
         self._registry = registry
         self._source = source
         self._node_name = node_name
-        self._trouble = ""
+        self._outage = OnceLog(log)
         self._waiting_since_s: float | None = None
         self._settled: tuple[Pod, ...] = ()  # what there was when nothing was left to do
 
@@ -109,11 +110,9 @@ class MirrorPods:
             if planned.create:
                 await self._create_all(planned.create)
         except (ApiError, TransportError) as error:
-            if str(error) != self._trouble:
-                log.warning("cannot keep the mirror pods: %s", error)
-            self._trouble = str(error)
-            return
-        self._trouble = ""
+            self._outage.failed("cannot keep the mirror pods: %s", error)
+        else:
+            self._outage.recovered()
 
     async def _create_all(self, pods: Iterable[Pod]) -> None:
         node = await self._node()

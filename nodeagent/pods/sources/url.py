@@ -23,6 +23,7 @@ from orch.component import yaml_file
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.loops import Periodic
+from orch.component.process.once_log import OnceLog
 from orch.component.secret import Secret
 from orch.component.yaml_file import Document, YamlError
 from orch.wire.podrules import standing
@@ -57,7 +58,7 @@ class UrlSource:
         self._now = now
         self._pods: tuple[Pod, ...] = ()
         self._content: bytes | None = None  # as read last; None before the first good answer
-        self._problem = ""
+        self._outage = OnceLog(log, logging.ERROR)
 
     @property
     def ready(self) -> bool:
@@ -86,14 +87,16 @@ class UrlSource:
             content = await self._fetch(session)
             pods = self._pods if content == self._content else self._read(content)
         except ManifestError as error:
-            return self._say(f"pods from {self._shown} are ignored: {error}")
+            self._outage.failed("pods from %s are ignored: %s", self._shown, error)
+            return False
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return self._say(f"cannot ask {self._shown} for pods: {_said(error)}")
-        if not content.strip():
-            self._say(f"{self._shown} answers with nothing: no pods are taken from there")
-        elif self._problem:
-            log.info("%s answers with pods again", self._shown)
-            self._problem = ""
+            self._outage.failed("cannot ask %s for pods: %s", self._shown, _cause(error))
+            return False
+        if content.strip():
+            self._outage.recovered("%s answers with pods again", self._shown)
+        else:
+            text = "%s answers with nothing: no pods are taken from there"
+            self._outage.failed(text, self._shown)
         is_new = content != self._content
         self._pods, self._content = pods, content
         return is_new
@@ -138,12 +141,6 @@ class UrlSource:
             for index, item in enumerate(value.get("items") or ())
         )
 
-    def _say(self, problem: str) -> bool:
-        if problem != self._problem:
-            log.error("%s", problem)
-        self._problem = problem
-        return False
-
 
 def _item(document: Document, index: int, item: object) -> Document:
     """One pod of a list as a document of its own; its lines are those of the list."""
@@ -160,7 +157,7 @@ def shown_address(url: URL) -> str:
     return f"{plain.with_query(None)}?…" if plain.query_string else str(plain)
 
 
-def _said(error: BaseException) -> str:
+def _cause(error: BaseException) -> str:
     """What happened; an error that would repeat the whole address tells only its kind."""
     if isinstance(error, ValueError):
         return "it redirects to what is no address"

@@ -16,11 +16,12 @@ import stat
 from pathlib import Path
 
 from nodeagent.pods.volumes import directories, kernel_mounts
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
-_told: set[str] = set()
+_held = OnceLog(log)
 
 
 class SubPathError(Exception):
@@ -112,6 +113,4 @@ def _mounted(reached: int, place: Path) -> str | None:
 
 
 def _fall_back(why: str) -> None:
-    if why not in _told:
-        _told.add(why)
-        log.warning("subPaths are checked once, not held: %s (docs/pods.md)", why)
+    _held.failed("subPaths are checked once, not held: %s (docs/pods.md)", why)

@@ -28,6 +28,7 @@ from nodeagent.pods.worker.steps import Steps
 from nodeagent.runtime.base import RuntimeUnavailable
 from orch.component.process import loops
 from orch.component.process.loops import Backoff
+from orch.component.process.once_log import OnceLog
 from orch.wire import times
 from orch.wire.podrules.containers import all_containers, container_type, find_container
 from orch.wire.records.pods import Pod
@@ -73,7 +74,8 @@ class PodWorker:
         self._ended_at = ""
         self._shown_in_volumes: Pod | None = None
         self._refresh_at_s = math.inf  # loop time when volumes are compared with the API
-        self._stale = ""  # why their files could not be renewed, as was said
+        self._failures = OnceLog(log)  # of steps, by subject
+        self._stale = OnceLog(log)  # files of its volumes
         self._interrupt = asyncio.Event()  # a new request to remove the pod
         self._failed_action: tuple[Action, float] | None = None  # not again before this loop time
 
@@ -109,7 +111,7 @@ class PodWorker:
         for container in all_containers(pod):
             before = find_container(known, container.name) if known else None
             if before != container:
-                self._troubles.clear(container.name)  # what was wrong may be right now
+                self._forgive(container.name)  # what was wrong may be right now
         self.poke()
 
     def end(self, ending: Ending) -> bool:
@@ -257,7 +259,7 @@ class PodWorker:
         self._failed_action = None
         self._unavailable.reset()
         subject = action.name if isinstance(action, StartContainer) else plan.SANDBOX
-        self._troubles.clear(subject)
+        self._forgive(subject)
         counts = self._registry.counts
         if isinstance(action, CreateSandbox):
             counts.started_pods += 1
@@ -267,11 +269,16 @@ class PodWorker:
             log.info("pod %s: started container %s", self.name, action.name)
 
     def _note(self, failed: StepFailed) -> None:
-        if self._troubles.note(failed, self._now_s()):
-            about = f"container {failed.subject}: " if failed.subject else ""
-            log.warning("pod %s: %s%s: %s", self.name, about, failed.reason, failed)
+        self._troubles.note(failed, self._now_s())
+        subject = failed.subject
+        about = f"pod {self.name}" + (f": container {subject}" if subject else "")
+        self._failures.failed("%s: %s: %s", about, failed.reason, failed, subject=subject)
         self._services.events.failed(self.pod, failed)
         self._count_failure(failed)
+
+    def _forgive(self, subject: str) -> None:
+        self._troubles.clear(subject)
+        self._failures.recovered(subject=subject)
 
     def _count_failure(self, failed: StepFailed) -> None:
         counts = self._registry.counts
@@ -314,13 +321,11 @@ class PodWorker:
         except VolumeError as error:
             again_s = self._now_s() + self._services.objects.refresh_s
             self._refresh_at_s = min(self._refresh_at_s, again_s)
-            if str(error) != self._stale:
-                text = "the files of its volumes stay as they are, trying on"
-                log.warning("pod %s: %s: %s", self.name, text, error)
-            self._stale = str(error)
+            text = "pod %s: the files of its volumes stay as they are, retrying: %s"
+            self._stale.failed(text, self.name, error)
             self._services.events.warning(pod, "FailedMount", str(error))
         else:
-            self._stale = ""
+            self._stale.recovered()
 
     def _until_next(self, decided: Plan) -> float | None:
         wakes = [self._refresh_at_s - self._now_s(), decided.wake_in_s]

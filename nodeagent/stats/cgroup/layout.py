@@ -29,25 +29,24 @@ PSI_CPU, PSI_MEMORY, PSI_IO = 11, 12, 13
 POSITIONS = 14
 PSI_POSITIONS = {PSI_CPU: "cpu", PSI_MEMORY: "memory", PSI_IO: "io"}
 
-# Memory that others take back is missing from the usage, tasks moved in or out are counted; a task
-# that is killed runs to its end.
-_WITNESSES = {MEMORY_STAT: MEMORY_USAGE, PROCESSES: THREADS}
-_RESTING = frozenset({MEMORY_EVENTS, *_WITNESSES})
+# An idle cgroup is one where these stay as they are: nothing runs in it, nobody takes back its
+# memory or moves tasks. What only that can change stays, too; a killed task runs to its end.
+ACTIVITY = (CPU, MEMORY_USAGE, THREADS)
+BY_OTHERS = (MEMORY_STAT, PROCESSES)  # now and then with no trace in those
+_OF_ACTIVE = frozenset({MEMORY_STAT, MEMORY_EVENTS, PROCESSES})
 
 
 class CgroupFile(NamedTuple):
     """One file of every cgroup: the root of its hierarchy, its name, how its text is read.
 
-    `rests` tells of a text whether it stays for as long as no task of the cgroup runs; None: never.
-    Where others can change it, `witness` is the position of a file that shows that they did.
+    `stays` tells of a text whether it stays for as long as the cgroup is idle; None: never.
     """
 
     position: int
     hierarchy: str
     name: str
     parse: Callable[[bytes], Any]
-    rests: Callable[[bytes], bool] | None = None
-    witness: int | None = None
+    stays: Callable[[bytes], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def _v2_files(root: str) -> tuple[CgroupFile, ...]:
         (PROCESSES, "cgroup.procs", values.count_lines),
         (IO_BYTES, "io.stat", values.parse_io_stat),
     )
-    files = (_file(at, root, name, parse, _RESTING) for at, name, parse in rows)
+    files = (_file(at, root, name, parse, _OF_ACTIVE) for at, name, parse in rows)
     return tuple(files) + _pressure_files(root)
 
 
@@ -139,19 +138,23 @@ def _v1_files(controllers: dict[str, str]) -> tuple[CgroupFile, ...]:
         (IO_OPERATIONS, "blkio", "blkio.throttle.io_serviced_recursive", values.parse_blkio),
     )
     # Version 1 charges a cgroup for what its own tasks submit, and not for writing back.
-    resting = _RESTING | {CPU_TIMES, IO_BYTES, IO_OPERATIONS}
+    of_active = _OF_ACTIVE | {CPU_TIMES, IO_BYTES, IO_OPERATIONS}
     return tuple(
-        _file(at, controllers[controller], name, parse, resting)
+        _file(at, controllers[controller], name, parse, of_active)
         for at, controller, name, parse in rows
         if controller in controllers
     )
 
 
 def _file(
-    position: int, root: str, name: str, parse: Callable[[bytes], Any], resting: frozenset[int]
+    position: int, root: str, name: str, parse: Callable[[bytes], Any], of_active: frozenset[int]
 ) -> CgroupFile:
-    rests = bool if position in resting else None
-    return CgroupFile(position, root, name, parse, rests, _WITNESSES.get(position))
+    stays = _any_text if position in of_active else None
+    return CgroupFile(position, root, name, parse, stays)
+
+
+def _any_text(_: bytes) -> bool:
+    return True
 
 
 def _pressure_files(root: str) -> tuple[CgroupFile, ...]:

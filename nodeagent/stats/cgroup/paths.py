@@ -18,7 +18,7 @@ from nodeagent.stats.samples import ContainerTarget, PodTarget
 _SLICE = ".slice"
 
 
-class Placement:
+class CgroupPaths:
     """Paths from the root of every hierarchy. Looks into directories; for the worker thread."""
 
     def __init__(self, layout: Layout) -> None:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from nodeagent.stats.samples import FsSample
 from orch.component.process import clock
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -154,13 +155,15 @@ _MAX_SKIPPED = 15
 
 @dataclass(slots=True)
 class _Entry:
-    value: FsSample | None = None
     skip: int = 0  # refreshes to leave out before the next walk
     next_skip: int = 1
 
 
 class DirectoryUsage:
-    """`spent` counts walks given up; `duration_s` is that of the last refresh of all."""
+    """`latest` has the last good values by path, with the stamps of their walks.
+
+    `spent` counts walks given up; `duration_s` is that of the last refresh of all.
+    """
 
     def __init__(
         self,
@@ -170,6 +173,7 @@ class DirectoryUsage:
         wall_ns: Callable[[], int] = clock.wall_ns,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.latest: dict[str, FsSample] = {}
         self.spent = 0
         self.duration_s = 0.0
         self._budget = budget or WalkBudget()
@@ -177,27 +181,22 @@ class DirectoryUsage:
         self._wall_ns = wall_ns
         self._monotonic_s = monotonic_s
         self._entries: dict[str, _Entry] = {}
-        self._late = False
-
-    def latest(self, path: str) -> FsSample | None:
-        """The last good value with the stamp of its walk; None before the first."""
-        entry = self._entries.get(path)
-        return entry.value if entry else None
+        self._lateness = OnceLog(log)
 
     def refresh(self, wanted: Mapping[str, bool]) -> None:
         """Walk the wanted directories (path → whether recursively) and forget all others."""
         for path in self._entries.keys() - wanted.keys():
             del self._entries[path]
+            self.latest.pop(path, None)
         begun_s = self._monotonic_s()
         unreached = self._walk(sorted(wanted, key=self._age), wanted)
-        if unreached and not self._late:
-            log.warning(
+        if unreached:
+            self._lateness.failed(
                 "measuring all directories takes more than %g s: disk use is shown with an older"
-                " stamp, that of %s first",
-                self._refresh_budget_s,
-                unreached,
-            )
-        self._late = bool(unreached)
+                " stamp, that of %s first", self._refresh_budget_s, unreached, cause="late",
+            )  # fmt: skip
+        else:
+            self._lateness.recovered()
         self.duration_s = self._monotonic_s() - begun_s
 
     def refresh_new(self, wanted: Mapping[str, bool]) -> None:
@@ -214,7 +213,7 @@ class DirectoryUsage:
         return ""
 
     def _age(self, path: str) -> int:
-        value = self.latest(path)
+        value = self.latest.get(path)
         return value.time_ns if value else 0
 
     def _measure(self, path: str, entry: _Entry, recursive: bool) -> None:
@@ -235,6 +234,8 @@ class DirectoryUsage:
             return
         entry.next_skip = 1
         if use is None:
-            entry.value = None
+            self.latest.pop(path, None)
         else:
-            entry.value = FsSample(time_ns, used_bytes=use.used_bytes, inodes_used=use.inodes_used)
+            self.latest[path] = FsSample(
+                time_ns, used_bytes=use.used_bytes, inodes_used=use.inodes_used
+            )

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from nodeagent.stats.cgroup.values import UINT64_MAX
 from nodeagent.stats.samples import FsSample
 from orch.component.process import clock, threads
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ class Mounts:
         self._wall_ns = wall_ns
         self._values: dict[str, FsSample | None] = {}
         self._lock = threading.Lock()
-        self._lacks_thread = False  # as was said
+        self._threads = OnceLog(log)  # that none is to be had
 
     def latest(self, path: str) -> FsSample | None:
         """The last value with the stamp of its question; None for what cannot be asked."""
@@ -135,14 +136,12 @@ class Mounts:
         try:
             threads.start(lambda: self._ask_all(turn), ended.set, name="mounts")
         except threads.NoThreadError as error:
-            if not self._lacks_thread:
-                log.warning(
-                    "file systems are not asked what they hold: %s; their last values stay",
-                    error.strerror,
-                )
-            self._lacks_thread = True
+            self._threads.failed(
+                "file systems are not asked what they hold: %s; their last values stay",
+                error.strerror,
+            )
             return
-        self._lacks_thread = False
+        self._threads.recovered()
         if not ended.wait(self._budget_s):
             self._abandon(turn)
 

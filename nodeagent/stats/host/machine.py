@@ -11,16 +11,17 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nodeagent import psi
 from nodeagent.psi import Pressure
 from nodeagent.stats.cgroup import values
 from nodeagent.stats.samples import RlimitSample, SwapSample
+from orch.component.process import system
+from orch.component.process.system import Hardware
 
-_NSEC_PER_S = 1_000_000_000
 _GO_ARCHITECTURES = {
     "x86_64": "amd64",
     "aarch64": "arm64",
@@ -32,12 +33,9 @@ _GO_ARCHITECTURES = {
 
 
 @dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Hardware):
     """What stays as it is while the machine runs; empty text and 0 mean "unknown"."""
 
-    cpu_count: int
-    memory_bytes: int
-    swap_bytes: int
     boot_id: str
     machine_id: str
     system_uuid: str
@@ -46,61 +44,39 @@ class HostFacts:
     architecture: str  # as image indexes write it: amd64, arm64, …
     operating_system: str
     hostname: str
-    boot_time_ns: int
     pid_max: int
-    physical_cores: int = 0
     sockets: int = 0
 
 
-def raise_open_files(wanted: int) -> int:
-    """Let this process open `wanted` files, as far as the hard limit allows; the limit then."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    reachable = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft == resource.RLIM_INFINITY or soft >= reachable:
-        return soft
-    resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
-    return reachable
-
-
 def read_host_facts(
-    proc_root: str = "/proc", sys_root: str = "/sys", etc_root: str = "/etc"
+    proc_root: str = "/proc",
+    sys_root: str = "/sys",
+    etc_root: str = "/etc",
+    *,
+    hardware: Callable[[], Hardware] = system.read_hardware,
 ) -> HostFacts:
     """Read everything once; the machine architecture is asked from the kernel itself."""
-    proc, system, etc = Path(proc_root), Path(sys_root), Path(etc_root)
-    meminfo = read_meminfo(proc_root)
+    proc, sys, etc = Path(proc_root), Path(sys_root), Path(etc_root)
     machine = os.uname().machine
-    cores, sockets = _topology(system)
     return HostFacts(
-        cpu_count=count_cpus(_text(system / "devices/system/cpu/online")) or os.cpu_count() or 1,
-        memory_bytes=meminfo.get("MemTotal", 0),
-        swap_bytes=meminfo.get("SwapTotal", 0),
-        boot_id=_text(proc / "sys/kernel/random/boot_id"),
-        machine_id=_text(etc / "machine-id"),
-        system_uuid=_text(system / "class/dmi/id/product_uuid"),
-        kernel_version=_text(proc / "sys/kernel/osrelease"),
+        **asdict(hardware()),
+        boot_id=read_text(proc / "sys/kernel/random/boot_id"),
+        machine_id=read_text(etc / "machine-id"),
+        system_uuid=read_text(sys / "class/dmi/id/product_uuid"),
+        kernel_version=read_text(proc / "sys/kernel/osrelease"),
         os_image=_os_image(etc),
         architecture=_GO_ARCHITECTURES.get(machine, machine),
         operating_system="linux",
-        hostname=_text(proc / "sys/kernel/hostname"),
-        boot_time_ns=read_boot_time_ns(proc_root),
-        pid_max=_number(proc / "sys/kernel/pid_max") or 0,
-        physical_cores=cores,
-        sockets=sockets,
+        hostname=read_text(proc / "sys/kernel/hostname"),
+        pid_max=read_number(proc / "sys/kernel/pid_max") or 0,
+        sockets=_sockets(sys),
     )
-
-
-def read_boot_time_ns(proc_root: str) -> int:
-    """When the machine started, to the second, in nanoseconds since the epoch; 0 when unknown."""
-    for line in _text(Path(proc_root, "stat")).splitlines():
-        if line.startswith("btime "):
-            return (values.parse_number(line[6:].encode()) or 0) * _NSEC_PER_S
-    return 0
 
 
 def read_meminfo(proc_root: str) -> dict[str, int]:
     """/proc/meminfo in bytes; lines that are no amounts are left out."""
     amounts = {}
-    for line in _text(Path(proc_root, "meminfo")).splitlines():
+    for line in read_text(Path(proc_root, "meminfo")).splitlines():
         key, _, rest = line.partition(":")
         words = rest.split()
         value = values.parse_number(words[0].encode()) if words else None
@@ -132,7 +108,7 @@ def cgroup_of(proc_root: str = "/proc", pid: int | str = "self") -> str | None:
     On hosts with version 1 every hierarchy has its own; they must agree on the cpu's and memory's.
     """
     paths = set()
-    for line in _text(Path(proc_root, str(pid), "cgroup")).splitlines():
+    for line in read_text(Path(proc_root, str(pid), "cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" or {"cpuacct", "memory"} & set(controllers.split(",")):
@@ -149,10 +125,10 @@ def cgroup_of(proc_root: str = "/proc", pid: int | str = "self") -> str | None:
 def read_rlimit(proc_root: str, time_ns: int) -> RlimitSample:
     """How many tasks there may be and are; the smaller of pid_max and threads-max counts."""
     kernel = Path(proc_root, "sys/kernel")
-    limits = [_number(kernel / "pid_max"), _number(kernel / "threads-max")]
+    limits = [read_number(kernel / "pid_max"), read_number(kernel / "threads-max")]
     known = [limit for limit in limits if limit is not None]
     return RlimitSample(
-        time_ns, min(known, default=None), count_tasks(_text(Path(proc_root, "loadavg")))
+        time_ns, min(known, default=None), count_tasks(read_text(Path(proc_root, "loadavg")))
     )
 
 
@@ -185,40 +161,26 @@ def read_pressure(proc_root: str, kind: str) -> tuple[Pressure | None, str]:
     return pressure, "supported" if pressure is not None else "absent"
 
 
-def count_cpus(online: str) -> int:
-    """`0-3,5` → 5; 0 when the text is not such a list."""
-    count = 0
-    for part in online.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
-            return 0
-        count += max(int(last or first) - int(first) + 1, 0)
-    return count
-
-
-def _topology(system: Path) -> tuple[int, int]:
-    """Physical cores and sockets; 0 where sysfs does not tell."""
-    cores = set()
-    for cpu in (system / "devices/system/cpu").glob("cpu[0-9]*/topology"):
-        package, core = _text(cpu / "physical_package_id"), _text(cpu / "core_id")
-        if package and core:
-            cores.add((package, core))
-    return len(cores), len({package for package, _ in cores})
+def _sockets(sys: Path) -> int:
+    """0 where sysfs does not tell."""
+    packages = (sys / "devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id")
+    return len({read_text(package) for package in packages} - {""})
 
 
 def _os_image(etc: Path) -> str:
-    for line in _text(etc / "os-release").splitlines():
+    for line in read_text(etc / "os-release").splitlines():
         key, _, value = line.partition("=")
         if key == "PRETTY_NAME":
             return value.strip().strip("\"'")
     return ""
 
 
-def _number(path: Path) -> int | None:
-    return values.parse_number(_text(path).encode())
+def read_number(path: Path) -> int | None:
+    """The number that a file is; None when it is none or cannot be read."""
+    return values.parse_number(read_text(path).encode())
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
     """The content without surrounding blanks; empty when it cannot be read."""
     return read_bytes(str(path.parent), path.name).decode("utf-8", "replace").strip()
 
@@ -231,15 +193,8 @@ def read_hugepages(sys_root: str = "/sys") -> dict[int, int]:
     found = {}
     for folder in Path(sys_root, "kernel/mm/hugepages").glob("hugepages-*"):
         match = _FOLDER.fullmatch(folder.name)
-        pages = _pages(folder / "nr_hugepages")
+        pages = read_number(folder / "nr_hugepages")
         if match and pages is not None:
             size_bytes = int(match[1]) * 1024
             found[size_bytes] = pages * size_bytes
     return found
-
-
-def _pages(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from nodeagent.stats.cgroup import values
 from nodeagent.stats.samples import CgroupSample, ProcessUse
 from orch.component.process import clock
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,10 @@ class Container(NamedTuple):
 
 
 class ProcessUsage:
-    """`duration_s` is that of the last refresh of all."""
+    """`latest` has the containers, by id, that a refresh reached.
+
+    `duration_s` is that of the last refresh of all.
+    """
 
     def __init__(
         self,
@@ -49,31 +53,27 @@ class ProcessUsage:
         self._budget_s = budget_s
         self._wall_ns = wall_ns
         self._monotonic_s = monotonic_s
-        self._values: dict[str, ProcessUse] = {}
+        self.latest: dict[str, ProcessUse] = {}
         self._ran_nsec: dict[str, int | None] = {}  # the cpu time before a value was read
-        self._late = False
-
-    def latest(self, container_id: str) -> ProcessUse | None:
-        """None before the first refresh that reached the container."""
-        return self._values.get(container_id)
+        self._lateness = OnceLog(log)
 
     def refresh(self, containers: Mapping[str, Container]) -> None:
         """Read all of them that ran since, by id, the longest unread first."""
-        for gone in self._values.keys() - containers.keys():
-            del self._values[gone], self._ran_nsec[gone]
+        for gone in self.latest.keys() - containers.keys():
+            del self.latest[gone], self._ran_nsec[gone]
         begun_s = self._monotonic_s()
-        late = not self._read(sorted(containers, key=self._age), containers)
-        if late and not self._late:
-            log.warning(
+        if self._read(sorted(containers, key=self._age), containers):
+            self._lateness.recovered()
+        else:
+            self._lateness.failed(
                 "counting all open files takes more than %g s: they are shown with an older stamp",
                 self._budget_s,
             )
-        self._late = late
         self.duration_s = self._monotonic_s() - begun_s
 
     def refresh_new(self, containers: Mapping[str, Container]) -> None:
         """Read those that were never read, within the same budget; the others stay."""
-        self._read([each for each in containers if each not in self._values], containers)
+        self._read([each for each in containers if each not in self.latest], containers)
 
     def _read(self, ids: Iterable[str], containers: Mapping[str, Container]) -> bool:
         """False when the budget does not reach all of them."""
@@ -81,11 +81,11 @@ class ProcessUsage:
         for container_id in ids:
             if self._monotonic_s() - begun_s > self._budget_s:
                 return False
-            self._values[container_id] = self._use(container_id, containers[container_id])
+            self.latest[container_id] = self._use(container_id, containers[container_id])
         return True
 
     def _use(self, container_id: str, container: Container) -> ProcessUse:
-        known, cpu = self._values.get(container_id), container.cgroup.cpu
+        known, cpu = self.latest.get(container_id), container.cgroup.cpu
         before_nsec = self._ran_nsec.get(container_id)
         self._ran_nsec[container_id] = cpu.usage_nsec if cpu else None
         if known and cpu and cpu.usage_nsec == before_nsec:
@@ -94,7 +94,7 @@ class ProcessUsage:
         return read_process_use(self._proc_root, pids, self._wall_ns())
 
     def _age(self, container_id: str) -> int:
-        value = self._values.get(container_id)
+        value = self.latest.get(container_id)
         return value.time_ns if value else 0
 
 

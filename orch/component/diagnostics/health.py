@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from orch.component.http.responses import render_text
-from orch.component.process import clock
+from orch.component.process import system
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class SliMetrics:
     """Counts per check, endpoint (healthz, livez, readyz) and result, since the last reset."""
 
     def __init__(self, *, process_start_s: float | None = None) -> None:
-        start_s = clock.process_start_s() if process_start_s is None else process_start_s
+        start_s = system.process_start_s() if process_start_s is None else process_start_s
         self._start = f"{_START_HEAD}{_START} {start_s:.2f}\n"
         self._last: dict[tuple[str, str], bool] = {}
         self._totals: dict[tuple[str, str, str], int] = {}
@@ -114,7 +115,7 @@ class HealthChecks:
     def __init__(self, slis: SliMetrics) -> None:
         self._slis = slis
         self._checks: list[_Registered] = []
-        self._failing: dict[tuple[str, str], str] = {}
+        self._outages = OnceLog(log)  # by endpoint and check
 
     def add(
         self,
@@ -190,18 +191,14 @@ class HealthChecks:
         return [check for check in self._checks if endpoint in check.endpoints]
 
     def _log_change(self, endpoint: str, result: CheckResult) -> None:
-        before = self._failing.pop((endpoint, result.name), None)
-        if not result.ok:
-            self._failing[endpoint, result.name] = result.message
-            if before is None or not _is_same_reason(before, result.message):
-                log.warning("%s check %s fails: %s", endpoint, result.name, result.message)
-        elif before is not None:
-            log.info("%s check %s passes again", endpoint, result.name)
-
-
-def _is_same_reason(before: str, now: str) -> bool:
-    """But for numbers: how long something has been wrong is no news each time somebody asks."""
-    return _NUMBER.sub("", before) == _NUMBER.sub("", now)
+        about = endpoint, result.name
+        if result.ok:
+            self._outages.recovered("%s check %s passes again", *about, subject=about)
+            return
+        # How long something has been wrong is no news each time somebody asks.
+        cause = _NUMBER.sub("", result.message)
+        text = "%s check %s fails: %s"
+        self._outages.failed(text, *about, result.message, subject=about, cause=cause)
 
 
 def _begin(check: _Registered) -> CheckResult | Awaitable[CheckResult]:

@@ -22,7 +22,7 @@ from orch.component.flags.features import Features
 from orch.component.flags.stability import CURRENT, Release
 from orch.component.http import negotiation
 from orch.component.http.responses import render_status, render_text
-from orch.component.process import clock
+from orch.component.process import clock, system
 from orch.component.process.clock import Now
 from orch.wire import names as wire_names
 from orch.wire import times
@@ -54,7 +54,7 @@ class ZPages:
         self.name = name
         self._emulated = str(emulated)
         self._flags = dict(sorted(flags.items()))
-        start_s = clock.process_start_s() if start_s is None else start_s
+        start_s = system.process_start_s() if start_s is None else start_s
         self._started = datetime.fromtimestamp(start_s, UTC)
         self._now = now
         self._flags_text = ""

@@ -16,6 +16,7 @@ from typing import Protocol
 from orch.component.http import tcp
 from orch.component.http.connection import Connection
 from orch.component.process import loops
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Admission:
         self._limit = limit
         self._limit_per_address = limit_per_address
         self._guests: dict[str, dict[Guest, None]] = {}  # by address, oldest first
-        self._full = False
+        self._crowding = OnceLog(log)
 
     def admit(self, address: str, guest: Guest) -> bool:
         """Let one more connection of an address in, or refuse it."""
@@ -70,9 +71,9 @@ class Admission:
         self.open -= 1
         if not guests:
             del self._guests[address]
-        if self._full and self.open < self._limit_per_address * 0.9:
-            self._full = False
-            log.info("%s has room again: %d connections are open", self._name, self.open)
+        if self.open < self._limit_per_address * 0.9:
+            text = "%s has room again: %d connections are open"
+            self._crowding.recovered(text, self._name, self.open)
 
     def _has_room(self, address: str) -> bool:
         mine = self._guests.get(address, {})
@@ -92,13 +93,11 @@ class Admission:
         return True
 
     def _tell(self, what: str, address: str) -> None:
-        if not self._full:
-            self._full = True
-            mine = len(self._guests.get(address, ()))
-            log.warning(
-                "%s %s: %d are open, %d of them from %s",
-                self._name, what, self.open, mine, address,
-            )  # fmt: skip
+        mine = len(self._guests.get(address, ()))
+        self._crowding.failed(
+            "%s %s: %d are open, %d of them from %s",
+            self._name, what, self.open, mine, address, cause="full",
+        )  # fmt: skip
 
 
 class Gate(asyncio.Protocol):

@@ -14,6 +14,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from orch.component.process import system
+from orch.component.process.atomic_file import replace_file
 from orch.component.process.daemon import SetupError
 
 
@@ -34,9 +36,8 @@ def acquire(path: str, *, holder: str) -> int:
     except (BlockingIOError, PermissionError):
         pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
-        raise LockHeldError(
-            f"another {holder} (pid {pid or 'unknown'}) holds the lock file {path}"
-        ) from None
+        who = system.describe_process(int(pid)) if pid.isdecimal() else "pid unknown"
+        raise LockHeldError(f"another {holder} ({who}) holds the lock file {path}") from None
     with contextlib.suppress(OSError):  # on a full disk the lock holds, only the pid is missing
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -50,9 +51,7 @@ def write_port(path: Path | None, port: int) -> None:
     """
     if path is None:
         return
-    partial = path.with_name(f"{path.name}.partial")
     try:
-        partial.write_text(f"{port}\n")
-        os.replace(partial, path)
+        replace_file(path, f"{port}\n".encode(), mode=0o644)
     except OSError as error:
         raise SetupError(f"cannot write --port-file {path}: {error.strerror}") from error

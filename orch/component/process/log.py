@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
@@ -19,10 +18,10 @@ from typing import TextIO
 
 from orch.component.process.daemon import SetupError
 from orch.component.process.log_queue import LAST_WORDS_S, LogQueue
+from orch.component.terminal import visible
 
 request_name: ContextVar[str] = ContextVar("request", default="")  # set by `requestid`
 
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
@@ -115,7 +114,7 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO nodeagent.heartbeat: sentence`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message = _escape(record.getMessage()) + _request()
+        message = visible(record.getMessage()) + _request()
         line = f"{_stamp(record)} {record.levelname} {record.name}: {message}"
         return line + _indented(_traceback(self, record))
 
@@ -125,7 +124,7 @@ class JournalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         prefix = f"<{_PRIORITIES.get(record.levelname, 6)}>"
-        text = f"{record.name}: {_escape(record.getMessage())}{_request()}"
+        text = f"{record.name}: {visible(record.getMessage())}{_request()}"
         lines = (text + _indented(_traceback(self, record))).split("\n")
         return "\n".join(prefix + line for line in lines)
 
@@ -170,7 +169,3 @@ def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 def _indented(text: str) -> str:
     return "".join(f"\n  {line}" for line in text.splitlines())
-
-
-def _escape(text: str) -> str:
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from orch.component.process.once_log import OnceLog
 from orch.component.process.threads import NoThreadError
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Periodic:
         self._initial_delay_s = initial_delay_s
         self._stirred = asyncio.Event()
         self._woken = False
-        self._lacks_thread = False  # as was said
+        self._threads = OnceLog(log)  # that none is to be had
 
     def wake(self) -> None:
         """Run the step now, or once more after the running one; several calls count as one."""
@@ -116,11 +117,9 @@ class Periodic:
         try:
             await self._step()
         except NoThreadError as error:
-            if not self._lacks_thread:
-                log.warning("%s: %s; trying on", self.name, error.strerror)
-            self._lacks_thread = True
+            self._threads.failed("%s: %s; retrying", self.name, error.strerror)
         else:
-            self._lacks_thread = False
+            self._threads.recovered()
 
     def _interval(self) -> float:
         return self.interval_s * (1 + random.random() * self._jitter)  # noqa: S311

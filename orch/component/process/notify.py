@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import sdnotify
 
 from orch.component.process.daemon import SetupError
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class Notifier:
         self._address = address
         # `@` is how an abstract socket is written
         self._target = f"\0{address[1:]}" if address.startswith("@") else address
-        self._trouble = ""  # why the last message was not taken
+        self._outage = OnceLog(log, logging.ERROR)
 
     @classmethod
     def from_environment(cls) -> Notifier:
@@ -60,7 +61,6 @@ class Notifier:
     def _send(self, *assignments: str) -> None:
         if not self.enabled:
             return
-        trouble = ""
         # A fresh connection per message survives a restart of the manager's socket.
         sender = _Sender()
         try:
@@ -68,17 +68,13 @@ class Notifier:
             # The library encodes as Latin-1; the protocol is UTF-8.
             sender.notify("\n".join(assignments).encode().decode("latin-1"))
         except OSError as error:
-            trouble = error.strerror or str(error)
+            cause = error.strerror or str(error)
+            text = "systemd does not take %s at NOTIFY_SOCKET %s: %s"
+            self._outage.failed(text, assignments[0], self._address, cause, cause=cause)
+        else:
+            self._outage.recovered()
         finally:
             sender.socket.close()
-        if trouble and trouble != self._trouble:
-            log.error(
-                "systemd does not take %s at NOTIFY_SOCKET %s: %s",
-                assignments[0],
-                self._address,
-                trouble,
-            )
-        self._trouble = trouble
 
 
 class _Sender(sdnotify.SystemdNotifier):  # type: ignore[misc]

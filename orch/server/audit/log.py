@@ -1,7 +1,7 @@
 """The audit log: JSON lines in a file of bounded size and age, written by a thread of its own.
 
-A request never waits for the disk. What cannot be written is counted and said once; the next line
-is tried again. `-` is standard output, which is not rotated.
+A request never waits for the disk. What cannot be written is counted and logged once; the next
+line is tried again. `-` is standard output, which is not rotated.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from orch.component.process import clock
 from orch.component.process.daemon import SetupError
+from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class AuditLog:
         self._on_error = on_error
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._failing = False
+        self._outage = OnceLog(log, logging.ERROR)
 
     def open(self) -> None:
         """Start writing; SetupError when the file cannot be used."""
@@ -100,13 +101,10 @@ class AuditLog:
         except (OSError, ValueError) as error:
             for _ in batch:
                 self._on_error()
-            if not self._failing:
-                log.error("requests are served but not written to the audit log: %s", error)
-            self._failing = True
+            text = "requests are served but not written to the audit log: %s"
+            self._outage.failed(text, error)
         else:
-            if self._failing:
-                log.info("the audit log is written again")
-            self._failing = False
+            self._outage.recovered("the audit log is written again")
 
 
 class _RotatedFile:

@@ -22,10 +22,6 @@ from orch.wire.records.kinds import Resource
 from orch.wire.tables import tables
 from orch.wire.tables.tables import IncludeObject
 
-_LATEST_LINES_MAX = 512
-
-Lines = dict[tuple[int, str, int, str], tuple[Stored, bytes]]  # of one server, by event and form
-
 _INCLUDED: tuple[IncludeObject, ...] = get_args(IncludeObject)
 
 
@@ -98,14 +94,12 @@ def render_list(rendering: Rendering, page: Page) -> bytes:
     )
 
 
-def render_event(rendering: Rendering, event: Event, latest: Lines, *, first: bool) -> bytes:
-    """One line of a watch; only the `first` of a stream of tables names the columns.
-
-    `latest` keeps the plain lines that other watches are about to ask for.
-    """
+def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:
+    """One line of a watch; only the `first` of a stream of tables names the columns."""
+    body = _shown(rendering, event.stored, event.revision)
     if rendering.is_plain:
-        return _plain_line(rendering, event, latest)
-    document = orjson.loads(_shown(rendering, event.stored, event.revision))
+        return b'{"type":"%b","object":%b}\n' % (event.type.encode(), body)
+    document = orjson.loads(body)
     shown: Mapping[str, Any]
     if rendering.representation.form is Form.TABLE:
         version = {"resourceVersion": str(event.revision)}
@@ -113,20 +107,6 @@ def render_event(rendering: Rendering, event: Event, latest: Lines, *, first: bo
     else:
         shown = _partial(rendering, document)
     return orjson.dumps({"type": event.type, "object": shown}) + b"\n"
-
-
-def _plain_line(rendering: Rendering, event: Event, latest: Lines) -> bytes:
-    """The same for everybody who watches, and all of them ask for it at about one time."""
-    known = (id(event.stored), event.type, event.revision, rendering.alias)
-    stored, line = latest.get(known, (None, b""))
-    if stored is event.stored:  # which it keeps alive, so that the id stays its own
-        return line
-    body = _shown(rendering, event.stored, event.revision)
-    line = b'{"type":"%b","object":%b}\n' % (event.type.encode(), body)
-    if len(latest) >= _LATEST_LINES_MAX:
-        latest.clear()
-    latest[known] = (event.stored, line)
-    return line
 
 
 def render_bookmark(rendering: Rendering, revision: int, *, ends_initial: bool = False) -> bytes:

@@ -36,6 +36,7 @@ from orch.server.objects import (
     renewal,
 )
 from orch.server.objects.backend import Backend
+from orch.server.objects.document import encode
 from orch.server.request import attributes, media
 from orch.server.request.attributes import RequestInfo, parse_request
 from orch.server.storage.base import (
@@ -216,9 +217,10 @@ class ResourceHandlers:
         found = renewal.renewed(before, await httpd.read_body(call.request))
         if found is None:
             return None
-        self._backend.admit(target, found.new, found.old)
+        new, old = found
+        self._backend.admit(target, new, old)
         try:
-            return await self._backend.storage.update(before.key, found.data, before.revision)
+            return await self._backend.storage.update(before.key, encode(new), before.revision)
         except (KeyMissing, RevisionMismatch):
             return None  # what the ordinary way makes of that
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from orch.component.process import loops
 from orch.component.process.loops import Backoff
+from orch.component.process.once_log import OnceLog
 from orch.server.storage.base import (
     Change,
     Compacted,
@@ -101,6 +102,7 @@ class EtcdStorage(MirroredStorage):
         self._newest = Newest(client.revision)
         self._follower: asyncio.Task[None] | None = None
         self._trouble = ""  # why the watch is broken; "" while it works
+        self._outage = OnceLog(log)
         self._size = 0
 
     def size_bytes(self) -> int:
@@ -250,9 +252,9 @@ class EtcdStorage(MirroredStorage):
                 log.warning("etcd forgot revision %d: reading everything again", self.revision)
                 await self._start_over(backoff)
             except StorageFailed as error:
-                if not self._trouble:
-                    log.warning("the watch of etcd broke at revision %d: %s", self.revision, error)
+                text = "the watch of etcd broke at revision %d: %s"
                 self._trouble = str(error)
+                self._outage.failed(text, self.revision, error, cause=self._trouble)
                 await asyncio.sleep(backoff.next())
             except Exception as error:  # else memory would silently fall behind etcd
                 log.exception("following etcd failed unexpectedly: reading everything again")
@@ -263,8 +265,8 @@ class EtcdStorage(MirroredStorage):
     async def _follow_once(self, backoff: Backoff) -> None:
         async with contextlib.aclosing(self._client.watch(self.revision + 1)) as batches:
             async for events, newest in batches:
-                if self._trouble:
-                    log.info("the watch of etcd goes on from revision %d", self.revision)
+                text = "the watch of etcd goes on from revision %d"
+                self._outage.recovered(text, self.revision)
                 self._trouble = ""
                 backoff.reset()
                 if events:

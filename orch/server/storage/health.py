@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from orch.component.diagnostics.health import CheckFailed
+from orch.component.process.once_log import OnceLog
 from orch.server.storage.base import Storage, StorageFailed
 
 log = logging.getLogger(__name__)
@@ -21,20 +22,18 @@ class StorageHealth:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._failure = "storage was not looked at yet"
-        self._said = False
+        self._outage = OnceLog(log, logging.ERROR)
 
     async def look(self) -> None:
         """One round: a commit that must work."""
         try:
             await self._storage.check()
         except StorageFailed as error:
-            if not self._said:
-                log.error("storage takes no writes: %s", error)
-            self._failure, self._said = str(error), True
+            self._outage.failed("storage takes no writes: %s", error)
+            self._failure = str(error)
         else:
-            if self._said:
-                log.info("storage takes writes again")
-            self._failure, self._said = "", False
+            self._outage.recovered("storage takes writes again")
+            self._failure = ""
 
     def check(self) -> None:
         """CheckFailed with what the last round met."""

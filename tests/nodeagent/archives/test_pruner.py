@@ -209,7 +209,7 @@ async def test_on_a_full_disk_archives_of_pods_that_are_gone_go_all_the_same(
     node.bounds = Bounds(per_container=1, pod_gone_s=3600)
     names = [await make(node, hours=hour) for hour in range(2)]
     monkeypatch.setattr(node.pods, "live_uids", set)
-    monkeypatch.setattr(folder, "write_file", failing(errno.ENOSPC))
+    monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
     pruner = node.pruner()
 
     await pruner.step()

@@ -289,6 +289,14 @@ def test_a_manifest_that_is_in_the_way_is_never_written_to(
     assert NAME not in os.listdir(directory)
 
 
+def test_a_file_that_was_being_replaced_when_the_agent_was_killed_is_removed(
+    directory: Path, store: CheckpointStore
+) -> None:
+    (directory / ".0123456789abcdef.unfinished").write_bytes(b"half a manifest")
+    store.prepare()
+    assert os.listdir(directory) == []
+
+
 def test_a_manifest_whose_archive_never_came_is_removed_by_the_next_start(
     tmp_path: Path, directory: Path, store: CheckpointStore
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,12 @@ def test_every_file_has_an_entry_and_a_missing_one_says_why(tmp_path: Path) -> N
     assert entries["host/meminfo.txt"] == f"{proc}/meminfo: No such file or directory\n".encode()
     listed = [str(cgroups), f"{cgroups}/pods", f"{cgroups}/pods/a"]
     assert entries["host/cgroups.txt"].decode().split() == listed
+
+
+def test_every_process_is_a_line_without_its_arguments() -> None:
+    lines = dict(host_entries())["host/processes.txt"].decode().splitlines()
+    assert os.getpid() in [json.loads(line)["pid"] for line in lines]
+    assert not any("--import-mode" in line for line in lines)
 
 
 def test_a_large_cgroup_tree_is_cut_off_and_says_so(

@@ -160,9 +160,9 @@ def test_descriptors(limit: int, wanted: int, used: int, most: int, verdicts: li
 
 
 def test_the_lock_file() -> None:
-    assert checks.check_lock("/l", None, "").verdict == "ok"
-    assert checks.check_lock("/l", 12, "").verdict == "note"
-    assert checks.check_lock("/l", None, "/ cannot be written").verdict == "fail"
+    assert checks.check_lock("/l", "", "").verdict == "ok"
+    assert "(pid 12)" in checks.check_lock("/l", "pid 12", "").message
+    assert checks.check_lock("/l", "", "/ cannot be written").verdict == "fail"
 
 
 def test_a_port_in_use_is_as_it_should_be_while_an_agent_runs() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nodeagent.doctor import gather
 from orch.component.process import files as process_files
+from orch.component.process import system
 from tests.fakes.programs import make_tool
 
 
@@ -114,6 +115,7 @@ def test_a_port_in_use_is_told_from_a_free_one(free_port: Callable[[], int]) -> 
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = gather.read_port("x", "127.0.0.1", server.getsockname()[1])
     assert taken.error == "Address already in use"
+    assert taken.holder == system.describe_process(os.getpid())
     assert gather.read_port("x", "not an address", 1).error
     assert gather.read_port("x", "127.0.0.1", 99999).error
 
@@ -121,7 +123,10 @@ def test_a_port_in_use_is_told_from_a_free_one(free_port: Callable[[], int]) -> 
 def test_a_file_that_others_can_read(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.touch(mode=0o600)
-    assert not gather.readable_by_others(str(path))
+    assert not gather.is_open_to_others(str(path), gather.READ)
     path.chmod(0o640)
-    assert gather.readable_by_others(str(path))
-    assert not gather.readable_by_others(str(tmp_path / "absent"))
+    assert gather.is_open_to_others(str(path), gather.READ)
+    assert not gather.is_open_to_others(str(tmp_path / "absent"), gather.READ)
+    path.chmod(0o620)
+    assert not gather.is_open_to_others(str(path), gather.READ)
+    assert gather.is_open_to_others(str(path), gather.WRITE)

@@ -37,7 +37,9 @@ def sample_of(layout: str, name: str = "web-0") -> Sample:
 
 def facts() -> host_machine.HostFacts:
     root = hosts.TREES / "hybrid"
-    return host_machine.read_host_facts(str(root / "proc"), str(root / "sys"), str(root / "etc"))
+    return host_machine.read_host_facts(
+        str(root / "proc"), str(root / "sys"), str(root / "etc"), hardware=lambda: hosts.HARDWARE
+    )
 
 
 def series_of(page: bytes, *, is_openmetrics: bool = False) -> list[Any]:

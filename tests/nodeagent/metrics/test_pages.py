@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
+import weakref
 from typing import Any
 
 import orjson
@@ -75,19 +76,24 @@ async def test_many_readers_of_one_sample_pay_once(
     assert all(body.data is bodies[0].data for body in bodies)
 
 
-async def test_a_new_sample_makes_a_new_page(made: StatsPages, sampler: Sampler) -> None:
+async def test_a_new_sample_makes_a_new_page(made: StatsPages) -> None:
     first = await made.summary()
-    await sampler.sample()
-    assert (await made.summary()).data is not first.data
+    await made.step()
+    assert await shown(made.summary, lambda body: body.data is not first.data)
 
 
-async def test_a_reader_that_leaves_does_not_spoil_the_page_of_another(made: StatsPages) -> None:
+async def test_a_reader_that_leaves_does_not_spoil_the_page_of_another(
+    made: StatsPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renderer = HeldRenderer(monkeypatch)
+    renderer.free.clear()
     leaving = asyncio.ensure_future(made.containers())
-    while not made._made:
-        await asyncio.sleep(0)
+    await until(renderer.begun.is_set)
     staying = asyncio.ensure_future(made.containers())
     leaving.cancel()
+    renderer.free.set()
     assert b"container_cpu" in (await staying).data
+    assert len(renderer.gave_way) == 1
 
 
 async def test_without_statistics_metrics_say_so_and_the_summary_fails(
@@ -140,54 +146,23 @@ async def until(done: Any) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_readers_that_keep_coming_never_wait_for_a_reading(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
-    first = await made.containers()
-    assert sampler.beats == 1, "a young sample is not renewed"
-    rendered: list[Sample | None] = []
-    render = containerstats.render_container_metrics
-
-    def noting(sample: Sample | None, **more: Any) -> bytes:
-        rendered.append(sample)
-        return render(sample, **more)
-
-    monkeypatch.setattr(containerstats, "render_container_metrics", noting)
-    monkeypatch.setattr(sampler, "age_s", lambda: 40.0)  # near its end, not beyond it
-    assert (await made.containers()).data == first.data, "served at once, from the old one"
-    await until(lambda: sampler.beats == 2 and rendered)
-    assert rendered == [sampler.latest], "the page is ready before the next reader asks"
-
-
-async def test_what_is_made_ahead_waits_for_answers_under_way(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "_GIVE_WAY_S", 3600)
-    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
-    first = await made.containers()
-    monkeypatch.setattr(sampler, "age_s", lambda: 40.0)
-    with made.sending:
-        await made.containers()
-        for _ in range(20):
-            await asyncio.sleep(0.001)
-        assert sampler.beats == 1
-    await until(lambda: sampler.beats == 2)
-    assert made._renewal
-    await made._renewal
-    monkeypatch.setattr(sampler, "age_s", lambda: 0.0)
-    (latest,) = made._made.values()
-    assert latest.task.done() and latest.task.result() is not first.data
+async def shown(page: Any, is_it: Any) -> bool:
+    """Ask for the page until it is the one that is meant."""
+    async with asyncio.timeout(20):
+        while not is_it(await page()):
+            await asyncio.sleep(0.005)
+    return True
 
 
 class HeldRenderer:
-    """Renders container metrics; while `held`, only as far as to say so."""
+    """Renders container metrics; while not `free`, only as far as to say so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._render = containerstats.render_container_metrics
         self.free = threading.Event()
         self.begun = threading.Event()
         self.gave_way: list[bool] = []
+        self.of: list[Sample | None] = []
         self.free.set()
         monkeypatch.setattr(containerstats, "render_container_metrics", self)
 
@@ -195,44 +170,91 @@ class HeldRenderer:
         self.begun.set()
         self.free.wait(20)
         self.gave_way.append(give_way is not pages._at_once)
+        self.of.append(sample)
         return self._render(sample, give_way=give_way, **more)
 
 
-async def test_until_the_next_page_is_made_readers_get_the_young_one(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def renderer(monkeypatch: pytest.MonkeyPatch) -> HeldRenderer:
+    return HeldRenderer(monkeypatch)
+
+
+class LaterLoop:
+    """The pages' clock, which a test sets forward."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.by_s = 0.0
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(pages, "_loop_s", lambda: loop.time() + self.by_s)
+
+
+@pytest.fixture
+async def later(monkeypatch: pytest.MonkeyPatch) -> LaterLoop:
+    return LaterLoop(monkeypatch)
+
+
+@pytest.fixture
+def minute(sampler: Sampler) -> StatsPages:
+    """Pages that are young for a minute."""
+    return StatsPages(sampler, node_name="node-a", max_age_s=60)
+
+
+async def test_readers_that_keep_coming_never_wait_for_a_reading(
+    minute: StatsPages, sampler: Sampler, renderer: HeldRenderer, later: LaterLoop
 ) -> None:
-    renderer = HeldRenderer(monkeypatch)
-    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
-    first = await made.containers()
+    first = await minute.containers()
+    later.by_s = 30
+    await minute.containers()
+    assert sampler.beats == 1, "a young sample is not renewed"
+    later.by_s = 40  # near its end, not beyond it
+    assert (await minute.containers()).data is first.data, "served at once, from the old one"
+    await until(lambda: len(renderer.of) == 2)
+    assert sampler.beats == 2
+    assert renderer.of[1] is sampler.latest, "the page is ready before the next reader asks"
+
+
+async def test_what_is_made_ahead_waits_for_answers_under_way(
+    minute: StatsPages, sampler: Sampler, later: LaterLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "_GIVE_WAY_S", 3600)
+    first = await minute.containers()
+    later.by_s = 40
+    with minute.sending:
+        await minute.containers()
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert sampler.beats == 1
+    await until(lambda: sampler.beats == 2)
+    assert await shown(minute.containers, lambda body: body.data is not first.data)
+
+
+async def test_until_the_next_page_is_made_readers_get_the_young_one(
+    minute: StatsPages, renderer: HeldRenderer
+) -> None:
+    first = await minute.containers()
     renderer.free.clear()
     renderer.begun.clear()
-    await made.step()
+    await minute.step()
     async with asyncio.timeout(20):
-        assert (await made.containers()).data is first.data, "before it is begun"
+        assert (await minute.containers()).data is first.data, "before it is begun"
         await until(renderer.begun.is_set)
-        assert (await made.containers()).data is first.data, "while it is made"
+        assert (await minute.containers()).data is first.data, "while it is made"
     renderer.free.set()
-    assert made._renewal
-    await made._renewal
-    assert (await made.containers()).data is not first.data
+    assert await shown(minute.containers, lambda body: body.data is not first.data)
     assert renderer.gave_way == [False, True]
-    assert [one.older for one in made._made.values()] == [None], "megabytes"
 
 
 async def test_a_reader_waits_for_the_next_page_when_the_last_is_too_old(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+    minute: StatsPages, renderer: HeldRenderer, later: LaterLoop
 ) -> None:
-    renderer = HeldRenderer(monkeypatch)
-    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
-    first = await made.containers()
+    first = await minute.containers()
     renderer.free.clear()
     renderer.begun.clear()
-    await made.step()
+    later.by_s = 59
+    await minute.step()
     await until(renderer.begun.is_set)
-    (page,) = made._made.values()
-    assert page.older
-    monkeypatch.setattr(made, "_is_young", lambda one: one.begun_s > page.older.begun_s)
-    reader = asyncio.ensure_future(made.containers())
+    later.by_s = 61
+    reader = asyncio.ensure_future(minute.containers())
     for _ in range(20):
         await asyncio.sleep(0.001)
     assert not reader.done()
@@ -241,38 +263,41 @@ async def test_a_reader_waits_for_the_next_page_when_the_last_is_too_old(
     assert len(renderer.gave_way) == 2, "the page is made once"
 
 
+@pytest.mark.parametrize(("later_s", "readings"), [(45.0, 1), (55.0, 2)])
 async def test_a_page_is_young_as_long_as_its_sample(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+    minute: StatsPages,
+    sampler: Sampler,
+    later: LaterLoop,
+    monkeypatch: pytest.MonkeyPatch,
+    later_s: float,
+    readings: int,
 ) -> None:
-    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
     await sampler.step()
-    now_s = asyncio.get_running_loop().time()
-    monkeypatch.setattr(sampler, "age_s", lambda: 10.0)
-    await made.containers()
-    (page,) = made._made.values()
-    for later_s, is_young in ((0.0, True), (45.0, True), (55.0, False)):
-        monkeypatch.setattr(pages, "_loop_s", lambda later_s=later_s: now_s + later_s)
-        assert made._is_young(page) is is_young
+    monkeypatch.setattr(pages, "_RENEW_AT", 9.0)  # nothing is made ahead
+    monkeypatch.setattr(sampler, "age_s", lambda: 10.0 + later.by_s)
+    await minute.containers()
+    later.by_s = later_s
+    await minute.containers()
+    assert sampler.beats == readings
 
 
-@pytest.mark.parametrize("asks_again", [True, False])
+@pytest.mark.parametrize(("later_s", "made_ahead"), [(0, 2), (130, 1)])
 async def test_the_loops_reading_becomes_pages_for_those_who_keep_asking(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch, asks_again: bool
+    minute: StatsPages,
+    sampler: Sampler,
+    renderer: HeldRenderer,
+    later: LaterLoop,
+    later_s: float,
+    made_ahead: int,
 ) -> None:
-    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
-    await made.step()
-    assert made._renewal
-    await made._renewal
-    assert not made._made, "nobody asked yet"
-    await asyncio.gather(made.containers(), made.summary())
-    if not asks_again:
-        later_s = asyncio.get_running_loop().time() + 130.0
-        monkeypatch.setattr(pages, "_loop_s", lambda: later_s)
-    await made.step()
-    await made._renewal
-    of_latest = [one.sample is sampler.latest for one in made._made.values() if one.task.done()]
+    await minute.step()
+    assert not renderer.of, "nobody asked yet"
+    await minute.containers()
+    later.by_s = later_s
+    await minute.step()
+    await until(lambda: len(renderer.of) == made_ahead)
+    assert renderer.of[-1] is sampler.latest or made_ahead == 1
     assert sampler.beats == 2
-    assert of_latest == [asks_again, asks_again]
 
 
 @pytest.mark.parametrize(("age_s", "readings"), [(11.0, 1), (13.0, 2)])
@@ -283,36 +308,39 @@ async def test_the_page_for_autoscalers_shows_the_loops_reading_while_there_is_o
     await sampler.step()
     monkeypatch.setattr(sampler, "age_s", lambda: age_s)
     assert b"resource_scrape_error 0" in (await made.resource()).data
-    if made._renewal:
-        await made._renewal
-    assert sampler.beats == readings
+    await until(lambda: sampler.beats == readings)
 
 
 async def test_a_renewal_that_fails_is_left_to_the_next_reader(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+    minute: StatsPages, sampler: Sampler, later: LaterLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = StatsPages(sampler, node_name="node-a", max_age_s=60)
-    await made.resource()
-    monkeypatch.setattr(sampler, "age_s", lambda: 40.0)
+    await minute.resource()
+    later.by_s = 40
+    tried = threading.Event()
 
     def fail(*_: Any) -> Sample:
+        tried.set()
         raise OSError("gone")
 
     monkeypatch.setattr(sampler.reader, "read", fail)
-    body = await made.resource()
-    assert made._renewal
-    await made._renewal
-    assert b"resource_scrape_error 0" in body.data
+    assert b"resource_scrape_error 0" in (await minute.resource()).data
+    await until(tried.is_set)
+    assert b"resource_scrape_error 0" in (await minute.resource()).data
+    later.by_s = 61
+    monkeypatch.setattr(sampler, "age_s", lambda: 61.0)
+    assert b"resource_scrape_error 1" in (await minute.resource()).data
 
 
-async def test_pages_nobody_can_be_sent_any_more_are_not_kept(sampler: Sampler) -> None:
-    made = StatsPages(sampler, node_name="node-a", max_age_s=0.05)
-    asked = asyncio.gather(made.containers(), made.summary(), made.resource())
-    kept: set[str] = set()
+async def test_pages_nobody_asks_for_any_more_go_with_the_next_sample_of_the_loop(
+    minute: StatsPages, later: LaterLoop
+) -> None:
+    class Page(bytearray):
+        """Can be referred to weakly."""
 
-    def forgotten() -> bool:
-        kept.update(name for name, *_ in made._made)
-        return asked.done() and not made._made
-
-    await until(forgotten)
-    assert len(kept) == len(await asked) == 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(containerstats, "render_container_metrics", lambda *_, **__: Page(b"x"))
+        kept = weakref.ref((await minute.containers()).data)
+    assert kept() == b"x"
+    later.by_s = 130
+    await minute.step()
+    await until(lambda: kept() is None)

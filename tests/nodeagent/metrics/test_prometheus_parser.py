@@ -50,7 +50,9 @@ def pages() -> dict[str, bytes]:
     sample = reader.read(pods)
     reader.close()
     root = hosts.TREES / "hybrid"
-    facts = machine.read_host_facts(str(root / "proc"), str(root / "sys"), str(root / "etc"))
+    facts = machine.read_host_facts(
+        str(root / "proc"), str(root / "sys"), str(root / "etc"), hardware=lambda: hosts.HARDWARE
+    )
     return {
         "/containers": render_container_metrics(sample, host=facts),
         "/resource": render_resource_metrics(sample),

@@ -175,7 +175,7 @@ async def test_a_bus_that_is_lost_is_dialled_again_and_each_loss_is_said(
         "pods are not ended before a shutdown of this machine: "
         "the connection to the system bus is lost"
     )
-    assert said == [lost, "a shutdown of this machine waits for its pods again"] * 2
+    assert said == [lost, "a shutdown of this machine waits for its pods again (after 5.0 s)"] * 2
 
 
 async def test_a_short_delay_is_raised(scene: Scene) -> None:

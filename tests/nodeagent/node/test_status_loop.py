@@ -243,8 +243,8 @@ async def test_a_failing_round_leaves_the_next_to_its_time(
     texts = [record.getMessage() for record in caplog.records]
     assert texts == [
         "node n1 is registered",
-        f"cannot report the status of node n1, trying on: {REFUSED}",
-        "the status of node n1 is reported again",
+        f"cannot report the status of node n1, retrying: {REFUSED}",
+        "the status of node n1 is reported again (after 20.0 s)",
     ]
 
 
@@ -261,7 +261,7 @@ async def test_an_outage_that_gets_another_cause_says_that_one_too(
         await asyncio.sleep(60)
 
     said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    lost = "cannot report the status of node n1, trying on: "
+    lost = "cannot report the status of node n1, retrying: "
     assert said == [f"{lost}{cause}" for cause in (REFUSED, forbidden)]
 
 

@@ -133,7 +133,9 @@ def test_logs_and_layers_are_part_of_the_file_systems_they_lie_on(
     (logs / "0.log").write_bytes(b"x" * 5000)
     container = replace(CONTAINER, log_dir=str(logs))
     target = replace(POD, containers=(container,), log_dir=str(logs.parent))
-    host.disks = RuntimeDisks(layers={CONTAINER.id: FsSample(7, used_bytes=4096, inodes_used=3)})
+    host.disks = RuntimeDisks(
+        writable_layers={CONTAINER.id: FsSample(7, used_bytes=4096, inodes_used=3)}
+    )
     host.background.directories.refresh(directories_of([target]))
     [sample] = host.read(target)
     [shown] = sample.containers

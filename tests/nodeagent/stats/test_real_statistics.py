@@ -109,7 +109,7 @@ async def test_a_busy_pod_is_measured_right(agent: Agent) -> None:
 async def layers_known(disks: RuntimeDiskLoop, count: int) -> None:
     """Until the runtime, which looks every ten seconds, has looked at that many layers."""
     async with asyncio.timeout(30):
-        while len(disks.latest.layers) < count:
+        while len(disks.latest.writable_layers) < count:
             await disks.step()
             await asyncio.sleep(0.5)
 

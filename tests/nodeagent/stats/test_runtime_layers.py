@@ -64,7 +64,7 @@ async def test_layers_are_known_by_container_id() -> None:
     assert loop.latest == RuntimeDisks()
     await loop.step()
     assert loop.latest.image_fs and loop.latest.image_fs.used_bytes == 1000
-    assert loop.latest.layers == {"c1": FsSample(76, used_bytes=300, inodes_used=3)}
+    assert loop.latest.writable_layers == {"c1": FsSample(76, used_bytes=300, inodes_used=3)}
 
 
 async def test_a_runtime_that_does_not_answer_leaves_the_last_values_and_one_line(
@@ -88,7 +88,7 @@ async def test_new_layers_are_asked_for_alone_and_join_the_others() -> None:
     await loop.step_new(["c2", "c3", "gone"])
     assert runtime.asked == ["", "c2", "c3", "gone"]
     assert loop.latest.image_fs is before.image_fs
-    assert loop.latest.layers == dict.fromkeys(("c1", "c3"), before.layers["c1"])
+    assert loop.latest.writable_layers == dict.fromkeys(("c1", "c3"), before.writable_layers["c1"])
 
 
 async def test_many_new_layers_are_asked_for_at_once() -> None:
@@ -97,7 +97,7 @@ async def test_many_new_layers_are_asked_for_at_once() -> None:
     loop = RuntimeDiskLoop(runtime)  # type: ignore[arg-type]
     await loop.step_new(runtime.more)
     assert runtime.asked == [""]
-    assert set(runtime.more) < loop.latest.layers.keys()
+    assert set(runtime.more) < loop.latest.writable_layers.keys()
 
 
 async def test_new_layers_that_are_not_told_are_the_fault_that_was_said(

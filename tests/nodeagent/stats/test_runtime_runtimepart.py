@@ -11,6 +11,7 @@ import pytest
 
 from nodeagent.stats.runtime import RuntimePart
 from nodeagent.stats.samples import SystemPart
+from orch.component.process import system
 
 CGROUP = "/system.slice/containerd.service"
 
@@ -27,13 +28,10 @@ def runtime(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def proc(tmp_path: Path) -> str:
-    """A /proc in which this process runs in a cgroup of its own since ten seconds after boot."""
+    """A /proc in which this process runs in a cgroup of its own."""
     process = tmp_path / "proc" / str(os.getpid())
     process.mkdir(parents=True)
     (process / "cgroup").write_text(f"0::{CGROUP}\n")
-    ticks = 10 * os.sysconf("SC_CLK_TCK")
-    (process / "stat").write_text(f"1 (containerd) S {' '.join(['0'] * 18)} {ticks} 0\n")
-    (process.parent / "stat").write_text("cpu 1\nbtime 1700000000\n")
     return str(process.parent)
 
 
@@ -43,7 +41,7 @@ async def test_the_runtime_is_the_cgroup_of_the_process_that_listens(
     part = RuntimePart(runtime, None, proc)
     assert part.latest == ()
     await part.step()
-    assert part.latest == (SystemPart("runtime", CGROUP, 1_700_000_010 * 10**9),)
+    assert part.latest == (SystemPart("runtime", CGROUP, int(system.process_start_s() * 1e9)),)
 
 
 async def test_a_cgroup_shared_with_the_agent_or_with_all_is_no_part(

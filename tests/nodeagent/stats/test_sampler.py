@@ -141,9 +141,9 @@ async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample_and_is_s
     released.set()
     assert await sampler.sample() is not last
     assert sampler.beats == 2
-    assert caplog.messages == [
+    assert [text.partition(" (after ")[0] for text in caplog.messages] == [
         "reading the statistics takes more than 0.01 s; the last ones are served",
-        "the reading of the statistics that hung has ended after 0 s",
+        "the reading of the statistics that hung has ended",
     ]
 
 

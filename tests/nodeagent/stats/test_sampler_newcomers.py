@@ -12,7 +12,7 @@ from nodeagent.runtime.base import ContainerUsage, FilesystemUsage
 from nodeagent.stats.host.directories import DirectoryUsage
 from nodeagent.stats.host.processes import ProcessUsage
 from nodeagent.stats.runtime import RuntimeDiskLoop
-from nodeagent.stats.sampler import Newcomers, Sampler
+from nodeagent.stats.sampler import NewDisks, Sampler
 from nodeagent.stats.samples import PodSample, PodTarget, VolumeTarget
 from nodeagent.stats.sources import Background
 from tests.fakes import hosts
@@ -64,7 +64,7 @@ class Node:
             ProcessUsage(sources.proc_root, wall_ns=self.clock),
         )
         self.sampler = Sampler(targets=lambda: self.targets, sources=sources, background=background)
-        self.newcomers = Newcomers(self.sampler, self.disks)
+        self.new_disks = NewDisks(self.sampler, self.disks)
 
     def add(self, name: str) -> None:
         """A pod with a container that logged a line and a volume with a file."""
@@ -83,8 +83,8 @@ class Node:
         """The sampling loop's step, and what follows from it, ten seconds later."""
         self.clock.advance(10)
         await self.sampler.step()
-        if self.newcomers.have_come():
-            await self.newcomers.step()
+        if self.new_disks.is_due():
+            await self.new_disks.step()
 
     async def shown(self) -> list[PodSample]:
         return list((await self.sampler.sample()).pods)
@@ -133,14 +133,14 @@ async def test_what_was_measured_before_is_left_alone(node: Node) -> None:
 async def test_nothing_is_done_while_nothing_begins(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not node.newcomers.have_come(), "before the first reading"
+    assert not node.new_disks.is_due(), "before the first reading"
     node.runtime.measured = {"first"}
     node.add("first")
     await node.interval()
     await node.sampler.step()
-    assert not node.newcomers.have_come()
+    assert not node.new_disks.is_due()
     monkeypatch.setattr(node.sampler.background.directories, "_measure", None)
-    await node.newcomers.step()
+    await node.new_disks.step()
     assert node.runtime.asked == ["first"]
 
 
@@ -159,8 +159,8 @@ async def test_a_layer_that_the_runtime_has_not_measured_is_asked_for_thrice(nod
 
 
 async def test_without_a_runtime_directories_are_walked_all_the_same(node: Node) -> None:
-    node.newcomers = Newcomers(node.sampler, None)
+    node.new_disks = NewDisks(node.sampler, None)
     node.add("first")
     await node.interval()
     assert (await node.shown())[0].containers[0].logs is not None
-    assert not node.newcomers.have_come()
+    assert not node.new_disks.is_due()

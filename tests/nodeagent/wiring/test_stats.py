@@ -84,7 +84,7 @@ async def test_an_interval_that_a_reload_changed_counts() -> None:
 def test_the_parts_of_the_system_are_those_whose_cgroup_is_known(
     fields: dict[str, str], own: str | None, shown: dict[str, str]
 ) -> None:
-    host = HostFacts(2, 10, 0, "b", "m", "s", "6.1", "os", "arm64", "linux", "h", 77, 0)
+    host = HostFacts(2, 2, 10, 0, 77, "b", "m", "s", "6.1", "os", "arm64", "linux", "h", 0)
     config = NodeAgentConfiguration.model_validate(fields)
     parts = system_parts(config, host, own, None)()
     assert {part.name: part.cgroup for part in parts} == shown

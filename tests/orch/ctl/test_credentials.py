@@ -20,14 +20,14 @@ SECRETS = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=12, max_size=40
 ).filter(lambda text: not text.startswith("-") and len(set(text)) > 5)
 QUICK = settings(
-    max_examples=40, deadline=None,
+    max_examples=20, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 NOWHERE = ("-s", "http://127.0.0.1:1")
 WORDS = [
     ("get", "pods"), ("get", "pods", "--bogus"), ("get", "pods", "-o", "xml"), ("frobnicate",),
-    ("config", "view", "--minify"), ("config", "get-contexts"), ("auth", "whoami"),
-    ("version", "--client"), ("config", "set", "nothing", "x"), ("delete", "pods"),
+    ("config", "view", "--minify"), ("config", "get-contexts"), ("auth", "can-i", "get", "pods"),
+    ("version", "--client"), ("config", "use-context", "x"), ("delete", "pods"),
 ]  # fmt: skip
 
 

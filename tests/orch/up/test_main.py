@@ -15,6 +15,7 @@ import pytest
 
 from nodeagent.config.load import load_config
 from orch.component.process import files
+from orch.component.process.system import describe_process
 from orch.up import main
 from orch.up.layout import Layout
 from orch.up.runtime import RuntimeChoice
@@ -60,7 +61,7 @@ def test_one_program_per_directory(layout: Layout) -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == (
-        f"orch-up: error: another orch-up (pid {os.getpid()}) holds the lock file "
+        f"orch-up: error: another orch-up ({describe_process(os.getpid())}) holds the lock file "
         f"{layout.run_dir / 'orch-up.lock'}\n"
     )
 

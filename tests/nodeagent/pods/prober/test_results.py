@@ -43,13 +43,13 @@ async def test_what_cannot_be_kept_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = VerdictFiles(str(tmp_path))
-    in_the_way = tmp_path / "pods" / "u" / "probes.new"
+    in_the_way = tmp_path / "pods" / "u" / "probes.json"
     in_the_way.mkdir(parents=True)
     await files.save("u", VERDICTS)
     await files.save("u", {})
     assert caplog.messages == [
         "what probes say is not kept for the next agent: cannot write "
-        f"{in_the_way.with_suffix('.json')}: Is a directory"
+        f"{in_the_way}: it is not a regular file and is left alone"
     ]
     in_the_way.rmdir()
     await files.save("u", VERDICTS)

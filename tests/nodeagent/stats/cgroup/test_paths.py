@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from nodeagent.stats.cgroup.layout import detect_layout
-from nodeagent.stats.cgroup.paths import Placement, expand_slice
+from nodeagent.stats.cgroup.paths import CgroupPaths, expand_slice
 from nodeagent.stats.sampler import Sampler
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER, CONTAINER_CGROUP, LAYOUTS, POD, POD_CGROUP, SANDBOX_CGROUP
 
 
-def placement_in(root: Path) -> Placement:
-    return Placement(detect_layout(str(root / "cgroup")))
+def placement_in(root: Path) -> CgroupPaths:
+    return CgroupPaths(detect_layout(str(root / "cgroup")))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

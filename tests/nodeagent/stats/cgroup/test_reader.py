@@ -85,9 +85,8 @@ def test_unchanged_text_is_not_parsed_again() -> None:
 
 CALM = "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
 STALLS = {"memory.pressure", "io.pressure"}
-V1_RESTING = {"cpuacct.stat", "blkio.throttle.io_service_bytes_recursive",
+V1_IDLE = {"cpuacct.stat", "blkio.throttle.io_service_bytes_recursive",
               "blkio.throttle.io_serviced_recursive", "memory.oom_control"}  # fmt: skip
-WITNESSED = {"memory.stat", "cgroup.procs"}
 CPU_TIME = {"v2": "cpu.stat", "v1": "cpuacct.usage", "hybrid": "cpuacct.usage"}
 
 
@@ -122,17 +121,19 @@ def of_container(root: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "resting"),
+    ("name", "idle"),
     [
         ("v2", {"memory.events"} | STALLS),
-        ("v1", V1_RESTING),
-        ("hybrid", V1_RESTING | STALLS),
+        ("v1", V1_IDLE),
+        ("hybrid", V1_IDLE | STALLS),
     ],
 )
-@pytest.mark.parametrize(("every_s", "witnessed"), [(1, set()), (10, WITNESSED)])
+@pytest.mark.parametrize(
+    ("every_s", "others"), [(1, {"cgroup.procs"}), (10, {"cgroup.procs", "memory.stat"})]
+)
 @pytest.mark.usefixtures("unhurried")
 def test_what_only_its_tasks_can_change_is_not_read_while_none_of_them_runs(
-    tmp_path: Path, name: str, resting: set[str], every_s: float, witnessed: set[str]
+    tmp_path: Path, name: str, idle: set[str], every_s: float, others: set[str]
 ) -> None:
     root = hosts.copy(name, tmp_path)
     for path in root.rglob("*.pressure"):
@@ -147,25 +148,25 @@ def test_what_only_its_tasks_can_change_is_not_read_while_none_of_them_runs(
         root, 5, run_after_the_fourth, every_s=every_s
     )
     assert first == second == fifth, "all, when it ran or may have"
-    assert first - third == first - fourth == resting | witnessed
+    assert first - third == first - fourth == idle | others
 
 
 @pytest.mark.parametrize(
-    ("witness", "text", "witnessed"),
+    ("sign", "text", "name"),
     [("memory.current", "5000000\n", "memory.stat"), ("pids.current", "77\n", "cgroup.procs")],
 )
 @pytest.mark.usefixtures("unhurried")
 def test_what_others_can_change_is_read_when_a_cheaper_file_shows_it_and_once_a_minute(
-    tmp_path: Path, witness: str, text: str, witnessed: str
+    tmp_path: Path, sign: str, text: str, name: str
 ) -> None:
     root = hosts.copy("v2", tmp_path)
 
     def change_after_the_third(number: int) -> None:
         if number == 2:
-            of_container(root, witness).write_text(text)
+            of_container(root, sign).write_text(text)
 
     names = read_in_passes(root, 60, change_after_the_third, every_s=5)
-    is_read = [witnessed in read for read in names]
+    is_read = [name in read for read in names]
     assert is_read[:6] == [True, True, False, True, True, False]
     longest = max(len(list(run)) for read, run in itertools.groupby(is_read[6:]) if not read)
     assert 2 < longest * 5 <= 60
@@ -182,7 +183,7 @@ def test_pressure_is_read_until_its_averages_have_fallen_to_zero(tmp_path: Path)
             io.write_text(CALM)
 
     names = read_in_passes(root, 6, decay_after_the_third)
-    assert ["io.pressure" in read for read in names] == [True] * 5 + [False]
+    assert ["io.pressure" in read for read in names] == [True] * 4 + [False] * 2
 
 
 @pytest.mark.parametrize("failing", ["", "cpu.stat"])
@@ -207,21 +208,32 @@ def test_what_others_change_is_seen_though_nothing_runs(tmp_path: Path, failing:
     readers.close()
 
 
-@pytest.mark.parametrize(("is_busy", "turns"), [(True, 2), (False, 4)])
+@pytest.mark.usefixtures("unhurried")
+def test_memory_settles_between_readings_that_come_each_second(tmp_path: Path) -> None:
+    names = read_in_passes(hosts.copy("v2", tmp_path), 9)
+    is_read = ["memory.stat" in read for read in names]
+    assert is_read == [True] * 6 + [False] * 3, "the kernel gathers it every two seconds"
+
+
+@pytest.mark.parametrize(("cgroup", "turns"), [("busy", 2), ("idle", 4), ("unreadable", 1)])
 def test_limits_are_read_again_each_minute_and_while_nothing_runs_every_five(
-    tmp_path: Path, is_busy: bool, turns: int
+    tmp_path: Path, cgroup: str, turns: int
 ) -> None:
     root = hosts.copy("v2", tmp_path)
     directory = root / "cgroup" / CONTAINER_CGROUP[1:]
     clock = Clock()
-    readers = CgroupReaders(layout.detect_layout(str(root / "cgroup")), wall_ns=clock)
+    pread = Pread()
+    host = layout.detect_layout(str(root / "cgroup"))
+    readers = CgroupReaders(host, wall_ns=clock, pread=pread)
+    if cgroup == "unreadable":  # nobody knows whether anything runs
+        pread.failing = {"cpu.stat": errno.EIO}
     readers.read(CONTAINER_CGROUP)
     clock.advance(61)
     readers.read(CONTAINER_CGROUP)
     (directory / "memory.max").write_text("1073741824\n")
     seen = 1
     for seen in range(1, 10):
-        if is_busy:
+        if cgroup == "busy":
             (directory / "cpu.stat").write_text(f"usage_usec {123456789 + seen}\n")
         clock.advance(61)
         sample = readers.read(CONTAINER_CGROUP)

@@ -40,9 +40,9 @@ def slow_usage(clock: Clock) -> DirectoryUsage:
 def test_a_value_carries_the_stamp_of_its_walk(tmp_path: Path, clock: Clock) -> None:
     fill(tmp_path / "v", 2)
     usage = usage_of(clock)
-    assert usage.latest(str(tmp_path / "v")) is None
+    assert usage.latest.get(str(tmp_path / "v")) is None
     usage.refresh({str(tmp_path / "v"): True})
-    value = usage.latest(str(tmp_path / "v"))
+    value = usage.latest.get(str(tmp_path / "v"))
     assert value and (value.time_ns, value.inodes_used) == (clock.now_ns, 3)
 
 
@@ -53,11 +53,11 @@ def test_a_spent_budget_keeps_the_last_good_value_with_its_own_stamp(
     fill(tmp_path / "v", 2)
     usage = usage_of(clock)
     usage.refresh({path: True})
-    first = usage.latest(path)
+    first = usage.latest.get(path)
     fill(tmp_path / "v", 10)
     clock.advance(60)
     usage.refresh({path: True})
-    assert usage.latest(path) is first
+    assert usage.latest.get(path) is first
     assert usage.spent == 1
     assert path in caplog.text and "more than 5 inodes" in caplog.text
 
@@ -83,7 +83,7 @@ def test_a_directory_that_is_gone_has_no_value(tmp_path: Path, clock: Clock) -> 
     (tmp_path / "v" / "0").unlink()
     (tmp_path / "v").rmdir()
     usage.refresh({str(tmp_path / "v"): True})
-    assert usage.latest(str(tmp_path / "v")) is None
+    assert usage.latest.get(str(tmp_path / "v")) is None
 
 
 def test_directories_no_longer_wanted_are_forgotten(tmp_path: Path, clock: Clock) -> None:
@@ -91,7 +91,7 @@ def test_directories_no_longer_wanted_are_forgotten(tmp_path: Path, clock: Clock
     usage = usage_of(clock)
     usage.refresh({str(tmp_path / "v"): True})
     usage.refresh({})
-    assert usage.latest(str(tmp_path / "v")) is None
+    assert usage.latest.get(str(tmp_path / "v")) is None
     assert usage._entries == {}
 
 
@@ -104,13 +104,13 @@ def test_what_a_refresh_does_not_reach_comes_first_in_the_next_and_is_said_once(
     usage = slow_usage(clock)
     wanted = dict.fromkeys(paths, True)
     usage.refresh(wanted)
-    measured = [path for path in paths if usage.latest(path)]
+    measured = [path for path in paths if usage.latest.get(path)]
     assert 0 < len(measured) < 3
     clock.advance(60)
     usage.refresh(wanted)
     clock.advance(60)
     usage.refresh(wanted)
-    assert all(usage.latest(path) for path in paths)
+    assert all(usage.latest.get(path) for path in paths)
     assert len(caplog.messages) == 1 and "takes more than 5 s" in caplog.text
 
 
@@ -123,16 +123,16 @@ def test_what_is_new_is_walked_alone(tmp_path: Path, clock: Clock) -> None:
     fill(Path(new), 2)
     clock.advance(10)
     usage.refresh_new({old: True, new: True, gone: True})
-    assert [usage.latest(path) and usage.latest(path).time_ns for path in (old, new)] == [  # type: ignore[union-attr]
+    assert [usage.latest.get(path) and usage.latest.get(path).time_ns for path in (old, new)] == [  # type: ignore[union-attr]
         then_ns,
         clock.now_ns,
     ]
-    assert usage.latest(gone) is None
+    assert usage.latest.get(gone) is None
     fill(Path(gone), 1)
     usage.refresh_new({old: True, new: True, gone: True})
-    assert usage.latest(gone) is None, "it was tried, and is again with all others"
+    assert usage.latest.get(gone) is None, "it was tried, and is again with all others"
     usage.refresh({old: True, new: True, gone: True})
-    assert usage.latest(gone) is not None
+    assert usage.latest.get(gone) is not None
 
 
 def test_new_directories_keep_to_the_budget_and_leave_the_rest_to_the_next_refresh(
@@ -143,7 +143,7 @@ def test_new_directories_keep_to_the_budget_and_leave_the_rest_to_the_next_refre
         fill(Path(path), 1)
     usage = slow_usage(clock)
     usage.refresh_new(wanted)
-    assert 0 < sum(usage.latest(path) is not None for path in wanted) < 3
+    assert 0 < sum(usage.latest.get(path) is not None for path in wanted) < 3
     assert (usage.duration_s, caplog.messages) == (0.0, [])
     usage.refresh_new(wanted)
-    assert all(usage.latest(path) for path in wanted)
+    assert all(usage.latest.get(path) for path in wanted)

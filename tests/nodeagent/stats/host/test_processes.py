@@ -108,13 +108,13 @@ def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
         containers[name] = Container(str(tmp_path / name), CgroupSample(0))
     usage = ProcessUsage(str(tmp_path), budget_s=2.5, wall_ns=clock, monotonic_s=monotonic_s)
     usage.refresh(containers)
-    assert [name for name in "abc" if usage.latest(name)] == ["a", "b"]
+    assert [name for name in "abc" if usage.latest.get(name)] == ["a", "b"]
     clock.advance(60)
     usage.refresh(containers)
-    assert usage.latest("c") == ProcessUse(clock.now_ns, 0, 0, None)
+    assert usage.latest.get("c") == ProcessUse(clock.now_ns, 0, 0, None)
     assert len(caplog.messages) == 1
     usage.refresh({})
-    assert usage.latest("a") is None
+    assert usage.latest.get("a") is None
 
 
 def test_a_container_that_did_not_run_since_is_not_asked_again(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_container_that_did_not_run_since_is_not_asked_again(tmp_path: Path) -
         clock.advance(60)
         cgroup = CgroupSample(clock.now_ns - 1, CpuSample(ran_nsec))
         usage.refresh({"a": Container(str(procs_file), cgroup)})
-        found = usage.latest("a")
+        found = usage.latest.get("a")
         assert found
         stamps.append((found.time_ns - clock.now_ns, found.file_descriptors))
         (tmp_path / "10" / "fd" / str(clock.now_ns)).symlink_to("/dev/null")
@@ -140,8 +140,8 @@ def test_new_containers_are_read_alone(tmp_path: Path) -> None:
     then_ns = clock.now_ns
     clock.advance(10)
     usage.refresh_new({"old": one, "new": one})
-    assert usage.latest("old") == ProcessUse(then_ns, 1, 0, 1024)
-    assert usage.latest("new") == ProcessUse(clock.now_ns, 1, 0, 1024)
+    assert usage.latest.get("old") == ProcessUse(then_ns, 1, 0, 1024)
+    assert usage.latest.get("new") == ProcessUse(clock.now_ns, 1, 0, 1024)
 
 
 async def test_the_sampler_shows_what_the_last_refresh_found(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> No
         [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout and holder.stdout.readline() == b"held\n"
-        with pytest.raises(LockHeldError, match=rf"another node agent \(pid {holder.pid}\)"):
+        who = rf"another node agent \(pid {holder.pid}, python.* since .*\)"
+        with pytest.raises(LockHeldError, match=who):
             acquire(path, holder="node agent")
         holder.kill()
         holder.wait()

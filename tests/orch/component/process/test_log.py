@@ -65,7 +65,7 @@ def test_configuring_again_replaces_the_old_place() -> None:
 
 def test_control_characters_cannot_forge_a_line() -> None:
     line = logged("text", "name %s", "a\n2026 ERROR\x1b[2J\x00\u2028b\tc")
-    assert line.endswith("name a\\n2026 ERROR\\x1b[2J\\x00\\u2028b\tc\n")
+    assert line.endswith("name a\\n2026 ERROR\\x1b[2J\\x00\\u2028b\\tc\n")
 
 
 def test_json_is_one_object_per_line() -> None:

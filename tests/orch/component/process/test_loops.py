@@ -178,4 +178,4 @@ async def test_a_loop_outlives_a_lack_of_threads_and_says_it_once(
 
     await run_for(Periodic("sampling", step, interval_s=10), 35)
     assert len(taken) == 4
-    assert caplog.messages == ["sampling: no thread can be started; trying on"]
+    assert caplog.messages == ["sampling: no thread can be started; retrying"]

@@ -1,0 +1,72 @@
+"""Log lines about what keeps failing: each cause once, then the recovery and how long it took.
+
+An outage belongs to a subject, which its user names; without a name there is only one. The causes
+of an outage and the subjects are bounded: a server may word each refusal anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, field
+
+MOST_CAUSES = 20  # of one outage; what comes after them is not logged
+MOST_SUBJECTS = 1000  # the oldest outage is forgotten for a new one
+
+
+@dataclass(slots=True)
+class _Outage:
+    since_s: float
+    causes: set[Hashable] = field(default_factory=set)  # already logged
+
+
+class OnceLog:
+    """Failures go to `log` at `level`, recoveries at INFO. Threads may repeat a line."""
+
+    def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
+        self._log = log
+        self._level = level
+        self._outages: dict[Hashable, _Outage] = {}
+
+    def failed(
+        self,
+        text: str,
+        *args: object,
+        subject: Hashable = None,
+        cause: Hashable = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Log `text % args`, unless the outage of `subject` has logged this cause before.
+
+        `cause` is the whole message unless given; `error` adds its traceback.
+        """
+        if subject not in self._outages and len(self._outages) >= MOST_SUBJECTS:
+            del self._outages[next(iter(self._outages))]
+        outage = self._outages.setdefault(subject, _Outage(_now_s()))
+        message = text % args if args else text
+        key = message if cause is None else cause
+        if key not in outage.causes and len(outage.causes) < MOST_CAUSES:
+            outage.causes.add(key)
+            self._log.log(self._level, text, *args, exc_info=error, stacklevel=2)
+
+    def recovered(self, text: str = "", *args: object, subject: Hashable = None) -> None:
+        """End the outage of `subject`, and log `text` with how long it was; no-op without one."""
+        outage = self._outages.pop(subject, None)
+        if outage is not None and text:
+            lasted_s = max(_now_s() - outage.since_s, 0.0)
+            self._log.info(f"{text} (after %.1f s)", *args, lasted_s, stacklevel=2)
+
+    def retain(self, subjects: Collection[Hashable]) -> None:
+        """Forget the outages of all others, because they are gone or work: nothing is logged."""
+        for gone in self._outages.keys() - set(subjects):
+            del self._outages[gone]
+
+
+def _now_s() -> float:
+    """The loop's time, which tests move; in a thread the clock that loops have by default."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()

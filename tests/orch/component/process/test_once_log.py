@@ -1,0 +1,109 @@
+"""Causes, outages and their bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from orch.component.process.once_log import MOST_CAUSES, MOST_SUBJECTS, OnceLog
+
+log = logging.getLogger(__name__)
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+
+def test_a_cause_is_logged_once_until_the_subject_recovers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    once = OnceLog(log)
+    for cause in ("refused", "refused", "too slow", "refused"):
+        once.failed("cannot ask %s: %s", "them", cause)
+    once.recovered()
+    once.failed("cannot ask %s: %s", "them", "refused")
+    assert caplog.messages == [
+        "cannot ask them: refused",
+        "cannot ask them: too slow",
+        "cannot ask them: refused",
+    ]
+
+
+@pytest.mark.looptime
+async def test_a_recovery_is_logged_once_and_tells_how_long_the_outage_was(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    once = OnceLog(log)
+    once.recovered("nothing was wrong")
+    once.failed("down")
+    await asyncio.sleep(90)
+    once.failed("still down")
+    await asyncio.sleep(30)
+    once.recovered("%s is up", "it")
+    once.recovered("%s is up", "it")
+    assert caplog.messages == ["down", "still down", "it is up (after 120.0 s)"]
+
+
+def test_levels_and_the_place_of_a_line_are_those_of_its_user(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    once = OnceLog(log, logging.ERROR)
+    once.failed("100% broken")
+    once.recovered("mended")
+    assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.INFO]
+    assert {record.filename for record in caplog.records} == {"test_once_log.py"}
+
+
+def test_an_error_that_is_given_is_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    OnceLog(log).failed("broken", error=ValueError("why"))
+    assert caplog.records[0].exc_info is not None
+    assert caplog.records[0].exc_info[0] is ValueError
+
+
+def test_a_given_cause_decides_what_is_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    once = OnceLog(log)
+    for age_s in range(5):
+        once.failed("no answer for %d s", age_s, cause="silent")
+    assert caplog.messages == ["no answer for 0 s"]
+
+
+def test_subjects_fail_and_recover_by_themselves(caplog: pytest.LogCaptureFixture) -> None:
+    once = OnceLog(log)
+    for subject in ("a", "b", "a", "b"):
+        once.failed("broken", subject=subject)
+    once.recovered(subject="a")
+    for subject in ("a", "b"):
+        once.failed("broken", subject=subject)
+    assert len(caplog.messages) == 3
+
+
+def test_subjects_that_are_not_retained_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
+    once = OnceLog(log)
+    for subject in ("a", "b"):
+        once.failed("%s is broken", subject, subject=subject)
+    once.retain(["b", "c"])
+    for subject in ("a", "b"):
+        once.failed("%s is broken", subject, subject=subject)
+    assert caplog.messages == ["a is broken", "b is broken", "a is broken"]
+
+
+def test_the_causes_of_one_outage_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    once = OnceLog(log)
+    for number in range(10 * MOST_CAUSES):
+        once.failed("refused for the %dth time", number)
+    assert len(caplog.messages) == MOST_CAUSES
+
+
+def test_the_oldest_outage_makes_room_for_a_new_one(caplog: pytest.LogCaptureFixture) -> None:
+    once = OnceLog(log)
+    for number in range(MOST_SUBJECTS + 1):
+        once.failed("broken", subject=number)
+    caplog.clear()
+    once.failed("broken", subject=1)
+    once.failed("broken", subject=0)
+    assert len(caplog.messages) == 1

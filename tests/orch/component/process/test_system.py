@@ -1,0 +1,110 @@
+"""This machine and its processes, against the machine itself and processes that are started."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import resource
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orch.component.process import system
+
+NOBODY = 2**22 + 1  # above the largest pid that the kernel gives
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits, with a variable of its own."""
+    environment = {**os.environ, "MARK": "yes"}
+    with subprocess.Popen(["sleep", "60"], env=environment) as process:
+        yield process
+        process.kill()
+
+
+def test_the_hardware_is_what_the_kernel_shows() -> None:
+    found = system.read_hardware()
+    meminfo = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    assert found.memory_bytes == int(meminfo["MemTotal"].split()[0]) * 1024
+    assert found.swap_bytes == int(meminfo["SwapTotal"].split()[0]) * 1024
+    assert found.cpu_count == os.cpu_count()
+    assert 0 <= found.physical_cores <= found.cpu_count
+    boot = next(x for x in Path("/proc/stat").read_text().splitlines() if x.startswith("btime "))
+    assert found.boot_time_ns == int(boot.split()[1]) * 10**9
+
+
+def test_a_process_began_before_now_and_after_its_parent(child: subprocess.Popen[bytes]) -> None:
+    tick_s = 0.05
+    began_s = system.process_start_s(child.pid)
+    assert system.process_start_s() <= began_s + tick_s
+    assert began_s <= time.time() + tick_s
+
+
+def test_a_process_that_is_gone_or_hidden_began_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert abs(system.process_start_s(NOBODY) - time.time()) < 5
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    assert abs(system.process_start_s(os.getpid()) - time.time()) < 5
+    assert system.describe_process(os.getpid()) == f"pid {os.getpid()}"
+
+
+def test_where_the_times_of_the_kernel_are_hidden_a_process_began_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """ProcSubset=pid leaves /proc/<pid> and little else."""
+    (tmp_path / str(os.getpid())).symlink_to(f"/proc/{os.getpid()}")
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    assert abs(system.process_start_s(os.getpid()) - time.time()) < 5
+
+
+def test_a_process_is_described_by_program_owner_and_start(
+    child: subprocess.Popen[bytes],
+) -> None:
+    text = system.describe_process(child.pid)
+    assert text.startswith(f"pid {child.pid}, sleep of {getpass.getuser()} since 2")
+    assert text.endswith("Z")
+    assert system.describe_process(NOBODY) == f"pid {NOBODY}"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_who_listens_on_a_port_is_known(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as server:
+        port = server.getsockname()[1]
+        assert system.listening_process(port) == os.getpid()
+    assert system.listening_process(port) is None
+
+
+def test_the_environment_is_that_of_the_start(child: subprocess.Popen[bytes]) -> None:
+    assert system.environment_of(child.pid)["MARK"] == "yes"
+    assert system.environment_of(NOBODY) == {}
+
+
+def test_every_process_is_listed_without_its_arguments(child: subprocess.Popen[bytes]) -> None:
+    found = {one["pid"]: one for one in system.processes()}
+    assert found[child.pid]["name"] == "sleep"
+    own = found[os.getpid()]
+    assert own["username"] == getpass.getuser()
+    assert own["memory_percent"] > 0 < own["num_threads"]
+    assert "60" not in found[child.pid].values()
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = [1024, 4096]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(
+        resource, "setrlimit", lambda _, wanted: limits.__setitem__(slice(None), wanted)
+    )
+    assert system.raise_open_files(512) == 1024
+    assert system.raise_open_files(2048) == 2048
+    assert system.raise_open_files(10_000) == 4096
+    assert limits == [4096, 4096]
