@@ -64,12 +64,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "orch.server.discovery.openapi_paths",
         "orch.server.discovery.openapi_schemas",
     ),
-    "orch/server/handlers/test_resources.py": ("orch.server.handlers.call",),
     "orch/server/objects/test_delete.py": ("orch.server.objects.backend",),
     "orch/server/storage/test_sqlite.py": (
         "orch.server.storage.base",
         "orch.server.storage.mirror",
-        "orch.server.storage.watches",
     ),
     "orch/server/strategy/test_base.py": ("orch.server.strategy.table",),
     "orch/wire/patch/test_json_patch.py": ("orch.wire.patch.data",),

@@ -39,7 +39,7 @@ class Recorder:
 async def test_a_request_reads_what_is_as_new_as_it_asks_for(method, query, asked) -> None:
     storage = Recorder()
     info = parse_request(method, "/api/v1/nodes/n" if method == "PUT" else "/api/v1/nodes", query)
-    await resources.catch_up(storage, info, query)  # type: ignore[arg-type]
+    await resources.ensure_read_consistency(storage, info, query)  # type: ignore[arg-type]
     assert storage.asked == asked
 
 
@@ -55,6 +55,6 @@ async def test_a_request_reads_what_is_as_new_as_it_asks_for(method, query, aske
 def test_each_failure_has_its_code_and_only_a_harmless_one_asks_for_a_retry(
     error: base.StorageFailed, code: int, reason: str, retry: int | None
 ) -> None:
-    answer = resources.answer_to(error)
+    answer = resources.refusal_for(error)
     assert (answer.code, answer.reason, answer.retry_after_s) == (code, reason, retry)
     assert str(error) in answer.message

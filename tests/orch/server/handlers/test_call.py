@@ -5,7 +5,10 @@ import asyncio
 import orjson
 import pytest
 
-from orch.server.handlers.answer import warning_headers
+from orch.server.handlers.call import deleted_status, success_status, warning_headers
+from orch.server.objects.document import encode
+from orch.server.storage.base import Stored
+from orch.wire.records.kinds import LEASES, NODES
 from tests.orch.server.harness import Api
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -57,3 +60,25 @@ async def test_others_are_served_while_a_slow_client_reads(api: Api) -> None:
             for _ in range(5):
                 assert (await api.call("GET", f"{CONFIG_MAPS}/c1")).status == 200
         assert len(orjson.loads(await slow.read())["items"]) == 12
+
+
+def test_success_is_a_status_with_an_optional_code() -> None:
+    assert orjson.loads(success_status()) == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+    }
+    assert orjson.loads(success_status(201))["code"] == 201
+
+
+def test_a_deletion_names_exactly_what_went() -> None:
+    document = {"kind": "K", "apiVersion": "v1", "metadata": {"name": "x", "uid": "u"}}
+    stored = Stored("/k/x", 1, encode(document))
+    assert orjson.loads(deleted_status(LEASES, stored))["details"] == {
+        "name": "x",
+        "group": "coordination.orch.io",
+        "kind": "leases",
+        "uid": "u",
+    }
+    assert "group" not in orjson.loads(deleted_status(NODES, stored))["details"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orch.server.storage.base import Change, Compacted
-from orch.server.storage.history import History
+from orch.server.storage.watches import History
 
 
 def changes(*revisions: int) -> list[Change]:
@@ -36,7 +36,7 @@ def test_trimming_to_more_than_is_held_forgets_nothing() -> None:
     history = History(floor=0)
     history.append(changes(1, 2))
     history.trim(2)
-    assert (len(history), history.floor) == (2, 0)
+    assert (len(history.read(0, 0)), history.floor) == (2, 0)
 
 
 class Reader:
