@@ -197,7 +197,7 @@ async def pod(directory: Path) -> Walk:
     manifests.mkdir()
     world = PodWorld(directory)
     world.use(FileSource(str(manifests), "node1"))  # type: ignore[arg-type]
-    running = loops.spawn(world.keeper.run(), name="keeper")
+    running = loops.spawn(world.workers.run(), name="pods")
     names = iter(range(100))
 
     async def appear() -> None:

@@ -1,6 +1,6 @@
 """The pods' part of the agent's metrics page, and the page of probes.
 
-Every value is read from the registry and its counts when a page is requested; nothing is stored.
+Every value is read from the registry and the counts when a page is requested; nothing is stored.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from nodeagent.metrics.families import BETA, by_label, counter, counters, gauge, gauges
-from nodeagent.pods.counts import FAMILIES, PROBE, ProbeKey
+from nodeagent.pods.counts import FAMILIES, PROBE, PodCounts, ProbeKey
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
 from orch.component.process import system
 from orch.wire.podrules import standing
 
 
-def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
-    """Desired, running and started pods and containers, rejections."""
+def pod_metrics(registry: PodRegistry, counts: PodCounts, mirrors: int) -> Iterator[Metric]:
+    """Desired, running and started pods and containers, rejections, and mirror pods in the API."""
     static = Counter("true" if standing.is_static(pod) else "" for pod in registry.pods())
     yield gauges("nodeagent_desired_pods", "Pods that should run.", ["static"], by_label(static))
-    yield gauge("nodeagent_mirror_pods", "Mirror pods that the API holds.", registry.mirrors)
+    yield gauge("nodeagent_mirror_pods", "Mirror pods that the API holds.", mirrors)
     yield from _lifecycles(registry)
     views = registry.views().values()
     running = sum(1 for view in views if view.active)
@@ -34,23 +34,23 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
         ["container_state"],
         by_label(states),
     )
-    yield from _starts(registry)
-    yield from _image_volumes(registry)
-    yield from _listings(registry)
+    yield from _starts(counts)
+    yield from _image_volumes(counts)
+    yield from _listings(counts)
     for family in FAMILIES:
-        yield registry.counts.timings.shown(family)
+        yield counts.timings.shown(family)
 
 
-def probe_metrics(registry: PodRegistry) -> Iterator[Metric]:
+def probe_metrics(counts: PodCounts) -> Iterator[Metric]:
     """Probes of containers, and since when this process counts them."""
     text = "Start time of the process since unix epoch in seconds."
     yield gauge("process_start_time_seconds", text, system.process_start_s())
-    yield registry.counts.timings.shown(PROBE)
+    yield counts.timings.shown(PROBE)
     yield counters(
         "prober_probe",
         "Probes of containers, by their result.",
         ProbeKey._fields,
-        sorted(registry.counts.probes.items()),
+        sorted(counts.probes.items()),
         tier=BETA,
     )
 
@@ -79,8 +79,7 @@ def _lifecycles(registry: PodRegistry) -> Iterator[Metric]:
     )
 
 
-def _image_volumes(registry: PodRegistry) -> Iterator[Metric]:
-    counts = registry.counts
+def _image_volumes(counts: PodCounts) -> Iterator[Metric]:
     for name, text, value in (
         (
             "nodeagent_image_volume_requested",
@@ -101,8 +100,7 @@ def _image_volumes(registry: PodRegistry) -> Iterator[Metric]:
         yield counter(name, text, value, tier=BETA)
 
 
-def _listings(registry: PodRegistry) -> Iterator[Metric]:
-    counts = registry.counts
+def _listings(counts: PodCounts) -> Iterator[Metric]:
     text = "When the runtime's pods were listed last, in Unix seconds; 0 for not yet."
     yield gauge("nodeagent_pleg_last_seen_seconds", text, counts.listed_at_s)
     yield counter(
@@ -112,8 +110,7 @@ def _listings(registry: PodRegistry) -> Iterator[Metric]:
     )
 
 
-def _starts(registry: PodRegistry) -> Iterator[Metric]:
-    counts = registry.counts
+def _starts(counts: PodCounts) -> Iterator[Metric]:
     for name, text, value in (
         ("nodeagent_started_pods", "Sandboxes of pods started.", counts.started_pods),
         (

@@ -93,9 +93,14 @@ def sandbox_detail(response: Any) -> SandboxDetail:
 
 
 def container(item: Any) -> Container:
+    return _container(item, item.pod_sandbox_id)
+
+
+def _container(item: Any, sandbox_id: str) -> Container:
+    """From a Container or a ContainerStatus, whose other fields have the same names."""
     return Container(
         id=item.id,
-        sandbox_id=item.pod_sandbox_id,
+        sandbox_id=sandbox_id,
         name=item.metadata.name,
         attempt=item.metadata.attempt,
         image=item.image.image,
@@ -133,18 +138,7 @@ def container_detail(response: Any) -> ContainerDetail:
     """The status of a container; CRI does not report its sandbox here, so `sandbox_id` is ""."""
     status = response.status
     return ContainerDetail(
-        container=Container(
-            id=status.id,
-            sandbox_id="",
-            name=status.metadata.name,
-            attempt=status.metadata.attempt,
-            image=status.image.image,
-            image_ref=status.image_ref,
-            state=container_state(status.state),
-            created_at_ns=status.created_at,
-            labels=dict(status.labels),
-            annotations=dict(status.annotations),
-        ),
+        container=_container(status, sandbox_id=""),
         started_at_ns=status.started_at,
         finished_at_ns=status.finished_at,
         exit_code=status.exit_code,

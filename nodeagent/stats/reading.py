@@ -104,6 +104,11 @@ class HostReader:
         """Reads of 10 ms or more since the start, by kind of file."""
         return self._cgroups.context.slow
 
+    @property
+    def fds_left(self) -> int:
+        """How many more descriptors it may hold."""
+        return self._cgroups.context.fds_left
+
     def close(self) -> None:
         """Close every descriptor; the next reading opens them again."""
         self._cgroups.close()

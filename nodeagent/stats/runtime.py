@@ -110,13 +110,9 @@ def usage_network(usage: SandboxUsage) -> NetworkSample | None:
         InterfaceSample(
             interface.name,
             rx_bytes=interface.rx_bytes,
-            rx_packets=None,
             rx_errors=interface.rx_errors,
-            rx_dropped=None,
             tx_bytes=interface.tx_bytes,
-            tx_packets=None,
             tx_errors=interface.tx_errors,
-            tx_dropped=None,
         )
         for interface in usage.interfaces
     )

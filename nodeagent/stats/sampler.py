@@ -21,6 +21,7 @@ from nodeagent.stats.reading import HostReader
 from nodeagent.stats.runtime import RuntimeDiskLoop
 from nodeagent.stats.samples import PodSample, PodTarget, Sample
 from nodeagent.stats.sources import Background, Sources
+from orch.component.diagnostics.health import CheckFailed
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 from orch.component.process.threads import run_aside
@@ -130,6 +131,15 @@ class Sampler:
             )
             return self.latest
 
+    def working_set_bytes(self, container_id: str) -> int:
+        """A container's working set at the last reading; 0 when it was not read."""
+        pods = self.latest.pods if self.latest else ()
+        for container in (container for pod in pods for container in pod.containers):
+            if container.target.id == container_id and container.cgroup:
+                memory = container.cgroup.memory
+                return (memory.working_set_bytes or 0) if memory else 0
+        return 0
+
     def durations_s(self) -> dict[str, float]:
         """Durations of the last reading, in all and by part, and of the background refreshes."""
         return {
@@ -164,14 +174,35 @@ class Sampler:
         return sample
 
 
+_LATE_INTERVALS = 3
+
+
+class SamplingCheck:
+    """A health check: is the machine still sampled, every `interval_s`?"""
+
+    def __init__(self, sampler: Sampler, interval_s: Callable[[], float]) -> None:
+        self._sampler = sampler
+        self._interval_s = interval_s
+        self._started_s = asyncio.get_running_loop().time()
+
+    def __call__(self) -> None:
+        """CheckFailed when a reading has been due for three intervals."""
+        limit_s = _LATE_INTERVALS * self._interval_s()
+        if self._sampler.latest is None:
+            age_s = asyncio.get_running_loop().time() - self._started_s
+            if age_s > limit_s:
+                raise CheckFailed(f"there is no reading of statistics after {age_s:.0f} s")
+        elif (age_s := self._sampler.age_s()) > limit_s:
+            raise CheckFailed(f"the last reading of statistics is {age_s:.0f} s old")
+
+
 _MAX_LAYER_QUERIES = 3  # runtimes measure layers about every ten seconds
 
 
 class NewDisks:
     """Measures the disks of new pods and containers before the slow loops would.
 
-    Check `is_due` after each reading of the sampling loop; while nothing new begins, nothing is
-    measured.
+    Call `look` after each reading of the sampling loop; `run` measures what it found.
     """
 
     def __init__(self, sampler: Sampler, disks: RuntimeDiskLoop | None) -> None:
@@ -180,9 +211,19 @@ class NewDisks:
         self._targets: list[PodTarget] = []  # at the last step
         self._layer_queries: dict[str, int] = {}  # by container: how often its layer was queried
         self._missing: list[str] = []  # containers whose layer is queried again
+        self._loop = loops.Periodic("new disks", self.step, interval_s=DISK_INTERVAL_S)
+
+    async def run(self) -> None:
+        """Measure whenever `look` finds something new, until cancelled."""
+        await self._loop.run()
+
+    def look(self) -> None:
+        """Wake `run` when the latest sample has new targets, or a layer is still missing."""
+        if self.is_due():
+            self._loop.wake()
 
     def is_due(self) -> bool:
-        """Whether the latest sample has new targets, or a layer is still missing."""
+        """Whether there is something to measure."""
         return bool(self._missing) or self._latest_targets() != self._targets
 
     async def step(self) -> None:

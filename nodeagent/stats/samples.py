@@ -149,14 +149,14 @@ class CgroupSample(NamedTuple):
 
 class InterfaceSample(NamedTuple):
     name: str
-    rx_bytes: int | None
-    rx_packets: int | None
-    rx_errors: int | None
-    rx_dropped: int | None
-    tx_bytes: int | None
-    tx_packets: int | None
-    tx_errors: int | None
-    tx_dropped: int | None
+    rx_bytes: int | None = None
+    rx_packets: int | None = None
+    rx_errors: int | None = None
+    rx_dropped: int | None = None
+    tx_bytes: int | None = None
+    tx_packets: int | None = None
+    tx_errors: int | None = None
+    tx_dropped: int | None = None
 
 
 class NetworkSample(NamedTuple):

@@ -7,6 +7,7 @@ root is a parameter. A missing or unreadable file leaves its fact empty; nothing
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from nodeagent.stats.samples import RlimitSample, SwapSample
 from orch.component.process import system
 from orch.component.process.system import Hardware
 
+log = logging.getLogger(__name__)
+
+_OTHER_OPEN_FILES = 1024  # connections, logs, what the budget of cgroup files does not count
 _GO_ARCHITECTURES = {
     "x86_64": "amd64",
     "aarch64": "arm64",
@@ -44,6 +48,21 @@ class HostFacts(Hardware):
     hostname: str
     pid_max: int
     sockets: int = 0
+
+
+def open_files_budget(wanted: int) -> int:
+    """The number of wanted descriptors that this process may hold and still serve requests."""
+    allowed = system.raise_open_files(wanted + _OTHER_OPEN_FILES)
+    budget = wanted if allowed < 0 else max(0, min(wanted, allowed - _OTHER_OPEN_FILES))
+    if budget < wanted:
+        log.warning(
+            "only %d open files are allowed: %d of the %d in openFileBudget can hold the kernel's "
+            "files open (raise LimitNOFILE)",
+            allowed,
+            budget,
+            wanted,
+        )
+    return budget
 
 
 def read_host_facts(

@@ -74,7 +74,7 @@ async def test_closing_the_events_stops_the_stream(server: CriServer, runtime: C
     waiting = await listener(server, runtime)
     await loops.cancel(waiting)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while server.runtime.listeners:
             await asyncio.sleep(0.01)
     assert await runtime.version()

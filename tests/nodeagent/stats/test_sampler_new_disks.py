@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from nodeagent.stats.runtime import RuntimeDiskLoop
 from nodeagent.stats.sampler import NewDisks, Sampler
 from nodeagent.stats.samples import PodSample, PodTarget, VolumeTarget
 from nodeagent.stats.sources import Background
+from orch.component.process.loops import cancel, spawn
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER, CONTAINER_CGROUP, POD, Clock
 
@@ -164,3 +166,26 @@ async def test_without_a_runtime_directories_are_still_walked(node: Node) -> Non
     await node.interval()
     assert (await node.shown())[0].containers[0].logs is not None
     assert not node.new_disks.is_due()
+
+
+@pytest.mark.looptime
+async def test_a_look_that_finds_something_is_followed_by_a_measurement_at_once() -> None:
+    loop = asyncio.get_running_loop()
+    measured_s: list[float] = []
+
+    class Looked(NewDisks):
+        def is_due(self) -> bool:
+            return loop.time() - began_s == 20
+
+        async def step(self) -> None:
+            measured_s.append(loop.time() - began_s)
+
+    new_disks = Looked(Sampler(targets=tuple), None)
+    began_s = loop.time()
+    running = spawn(new_disks.run(), name="new disks")
+    for _ in range(4):
+        await asyncio.sleep(10)
+        new_disks.look()
+    await asyncio.sleep(5)
+    await cancel(running)
+    assert measured_s == [0, 20]
