@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.archives import archive_index, bounds
-from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.archive_index import ArchiveIndex
 from nodeagent.archives.bounds import Archive, Removal
 from nodeagent.archives.folder import StoreError
 from nodeagent.commands import config as config_command
@@ -50,17 +50,17 @@ def run(args: argparse.Namespace) -> int:
         from nodeagent.commands.checkpoint_create import create  # HTTP and TLS
 
         return create(args)
-    shelf = Shelf(str(Path(args.root_dir).absolute()))
+    index = ArchiveIndex(str(Path(args.root_dir).absolute()))
     try:
-        return _RUN[args.action](args, shelf)
+        return _RUN[args.action](args, index)
     except (StoreError, OSError) as error:
         raise SetupError(str(error)) from None
 
 
-def _list(args: argparse.Namespace, shelf: Shelf) -> int:
-    archives = shelf.archives()
+def _list(args: argparse.Namespace, index: ArchiveIndex) -> int:
+    archives = index.archives()
     if args.output == "json":
-        return _print_json([archive_index.record_of(one, str(shelf.path)) for one in archives])
+        return _print_json([archive_index.record_of(one, str(index.path)) for one in archives])
     heading = ("NAME", "NAMESPACE", "CONTAINER", "SIZE", "AGE", "PINNED")
     return _print_table([heading, *map(_row, archives)])
 
@@ -77,8 +77,8 @@ def _row(archive: Archive) -> tuple[str, ...]:
     )
 
 
-def _show(args: argparse.Namespace, shelf: Shelf) -> int:
-    record = archive_index.record_of(shelf.find(args.archive), str(shelf.path))
+def _show(args: argparse.Namespace, index: ArchiveIndex) -> int:
+    record = archive_index.record_of(index.find(args.archive), str(index.path))
     if args.output == "json":
         return _print_json(record)
     shown = {key: value for key, value in record.items() if value not in ("", None)}
@@ -88,9 +88,9 @@ def _show(args: argparse.Namespace, shelf: Shelf) -> int:
     return 0
 
 
-def _verify(args: argparse.Namespace, shelf: Shelf) -> int:
-    archives = [shelf.find(name) for name in args.archives] or shelf.archives()
-    found = {archive.name: shelf.verify(archive) for archive in archives}
+def _verify(args: argparse.Namespace, index: ArchiveIndex) -> int:
+    archives = [index.find(name) for name in args.archives] or index.archives()
+    found = {archive.name: index.verify(archive) for archive in archives}
     if args.output == "json":
         rows = [{"name": k, "valid": not why, "problem": why} for k, why in found.items()]
         _print_json(rows)
@@ -100,23 +100,23 @@ def _verify(args: argparse.Namespace, shelf: Shelf) -> int:
     return 1 if any(found.values()) else 0
 
 
-def _pin(args: argparse.Namespace, shelf: Shelf) -> int:
-    archives = [shelf.find(name) for name in args.archives]  # all of them exist, or nothing is done
+def _pin(args: argparse.Namespace, index: ArchiveIndex) -> int:
+    archives = [index.find(name) for name in args.archives]  # all of them exist, or nothing is done
     for archive in archives:
-        (shelf.pin if args.action == "pin" else shelf.unpin)(archive)
+        (index.pin if args.action == "pin" else index.unpin)(archive)
     if args.output == "json":
-        found = [shelf.find(archive.name) for archive in archives]
-        return _print_json([archive_index.record_of(one, str(shelf.path)) for one in found])
+        found = [index.find(archive.name) for archive in archives]
+        return _print_json([archive_index.record_of(one, str(index.path)) for one in found])
     for archive in archives:
         sys.stdout.write(f"{archive.name}: {args.action}ned\n")
     return 0
 
 
-def _prune(args: argparse.Namespace, shelf: Shelf) -> int:
+def _prune(args: argparse.Namespace, index: ArchiveIndex) -> int:
     limits = bounds.bounds_of(config_command.load(args).checkpoint)
-    chosen = bounds.removals(shelf.archives(), limits, shelf.space(), clock.utc_now())
+    chosen = bounds.select_removals(index.archives(), limits, index.space(), clock.utc_now())
     for removal in chosen if not args.explain else ():
-        shelf.remove(removal.archive)
+        index.remove(removal.archive)
     if args.output == "json":
         return _print_json([_removal(removal, removed=not args.explain) for removal in chosen])
     done = "would remove" if args.explain else "removed"
@@ -198,7 +198,7 @@ _ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "unpin": _of_several,
     "prune": _of_prune,
 }
-_RUN: dict[str, Callable[[argparse.Namespace, Shelf], int]] = {
+_RUN: dict[str, Callable[[argparse.Namespace, ArchiveIndex], int]] = {
     "list": _list,
     "show": _show,
     "verify": _verify,

@@ -11,14 +11,14 @@ from typing import Any
 
 from nodeagent import freezer
 from nodeagent.archives import bounds
-from nodeagent.archives.archive_index import Shelf
-from nodeagent.archives.encryption import EncryptionError
+from nodeagent.archives.archive_index import ArchiveIndex
+from nodeagent.archives.encryption import EncryptionError, encryption_of
 from nodeagent.archives.pruner import Pruner
-from nodeagent.archives.reports import CheckpointCounts, PodNews, Reports
+from nodeagent.archives.reports import CheckpointCounts, CheckpointReports, PodEventRecorder
 from nodeagent.archives.store import CheckpointStore
 from nodeagent.checkpoint import CheckpointLimits, CheckpointService
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.freezer import ActiveContainer, FrozenWatch, Reviver
+from nodeagent.freezer import ActiveContainer, ContainerThawer, FrozenContainerMonitor
 from nodeagent.pods.observed import is_active
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.runtime.base import ContainerRuntime, ContainerState
@@ -34,9 +34,9 @@ PRUNE_INTERVAL_S = 60.0
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
     service: CheckpointService
-    shelf: Shelf
+    index: ArchiveIndex
     pruner: Pruner
-    frozen: FrozenWatch
+    frozen: FrozenContainerMonitor
 
     @property
     def counts(self) -> CheckpointCounts:
@@ -61,7 +61,7 @@ def build(
     registry: PodRegistry,
     runtime: ContainerRuntime | None,
     sampler: Sampler,
-    news: PodNews | None,
+    news: PodEventRecorder | None,
     silent_s: Callable[[], float],
 ) -> Checkpoints | None:
     """None when nothing can be checkpointed; SetupError for recipients that cannot be used.
@@ -71,10 +71,12 @@ def build(
     if runtime is None or not features.enabled("ContainerCheckpoint"):
         return None
     root_dir = registry.settings.root_dir
-    shelf, pods = Shelf(root_dir), _KnownPods(registry)
-    pruner = Pruner(shelf, bounds.bounds_of(config.checkpoint), pods, reports=Reports(news))
+    index, pods = ArchiveIndex(root_dir), _KnownPods(registry)
+    pruner = Pruner(
+        index, bounds.bounds_of(config.checkpoint), pods, reports=CheckpointReports(news)
+    )
     try:
-        encryption = bounds.encryption_of(config.checkpoint)
+        encryption = encryption_of(config.checkpoint)
     except EncryptionError as error:
         raise SetupError(f"checkpoint.encryption: {error}") from None
     limits = CheckpointLimits(
@@ -83,10 +85,12 @@ def build(
         memory_of=lambda container_id: memory_of(sampler, container_id),
     )
     store = CheckpointStore(root_dir, encryption)
-    reviver = Reviver(runtime)
-    service = CheckpointService(registry, runtime, store, pruner, reviver=reviver, limits=limits)
-    watch = FrozenWatch(pods, reviver, pruner.reports, is_busy=service.is_busy, silent_s=silent_s)
-    return Checkpoints(service, shelf, pruner, watch)
+    thawer = ContainerThawer(runtime)
+    service = CheckpointService(registry, runtime, store, pruner, thawer=thawer, limits=limits)
+    watch = FrozenContainerMonitor(
+        pods, thawer, pruner.reports, is_busy=service.is_busy, silent_s=silent_s
+    )
+    return Checkpoints(service, index, pruner, watch)
 
 
 def memory_of(sampler: Sampler, container_id: str) -> int:

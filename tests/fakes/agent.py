@@ -127,7 +127,7 @@ async def unserved(
     tmp_path: Path, sampler: Sampler, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Agent]:
     """An agent that is not served yet."""
-    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
+    monkeypatch.setattr(freezer, "SETTLE_S", 0.001)
     slis = SliMetrics()
     health = HealthChecks(slis)
     health.add("ping", lambda: None)

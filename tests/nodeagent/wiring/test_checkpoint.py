@@ -53,7 +53,9 @@ async def test_recipients_that_cannot_be_used_keep_the_agent_from_starting(
 ) -> None:
     policy = CheckpointPolicy.model_validate({"encryption": {"recipients": ["age1x"]}})
 
-    with pytest.raises(SetupError, match=r"checkpoint\.encryption: 'age1x' is no age recipient"):
+    with pytest.raises(
+        SetupError, match=r"checkpoint\.encryption: 'age1x' is not an age"
+    ):
         build(registry, sampler, policy=policy, runtime=FakeRuntime())
 
 
@@ -62,7 +64,7 @@ async def test_the_store_is_bounded_by_the_configuration_and_its_excess_is_told(
 ) -> None:
     node = await checkpointable_node(tmp_path)
     name = Path(await node.service().checkpoint("shop", "web", "app")).name
-    node.shelf.pin(node.shelf.find(name))
+    node.index.pin(node.index.find(name))
     policy = CheckpointPolicy.model_validate({"maxTotal": "1", "minFree": "0", "maxAge": "0s"})
     built = build(registry, sampler, policy=policy, runtime=node.runtime)
     assert built
@@ -70,7 +72,7 @@ async def test_the_store_is_bounded_by_the_configuration_and_its_excess_is_told(
 
     await built.pruner.step()
     assert built.excess_bytes() == (node.store / name).stat().st_size - 1
-    node.shelf.unpin(node.shelf.find(name))
+    node.index.unpin(node.index.find(name))
     await built.pruner.step()
     assert built.excess_bytes() == 0
     assert os.listdir(node.store) == []
