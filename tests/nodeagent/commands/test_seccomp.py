@@ -161,7 +161,7 @@ def test_a_file_that_may_still_come_and_a_profile_without_effect_are_warnings(
     assert dispatch(["seccomp", "resolve", path, "--root-dir", str(tmp_path)]) == 0
     told = capsys.readouterr().err
     assert f"{tmp_path}/seccomp/team/web.json: No such file" in told
-    assert "spec.containers[1]: it is privileged, so its seccompProfile does nothing" in told
+    assert "spec.containers[1]: it is privileged, so its seccompProfile has no effect" in told
 
 
 @pytest.mark.parametrize("text", ["", "kind: Pod", "{", "apiVersion: v1\nkind: Node\n"])

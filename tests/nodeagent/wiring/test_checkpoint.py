@@ -53,9 +53,7 @@ async def test_recipients_that_cannot_be_used_keep_the_agent_from_starting(
 ) -> None:
     policy = CheckpointPolicy.model_validate({"encryption": {"recipients": ["age1x"]}})
 
-    with pytest.raises(
-        SetupError, match=r"checkpoint\.encryption: 'age1x' is not an age"
-    ):
+    with pytest.raises(SetupError, match=r"checkpoint\.encryption: 'age1x' is not an age"):
         build(registry, sampler, policy=policy, runtime=FakeRuntime())
 
 
