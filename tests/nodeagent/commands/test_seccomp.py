@@ -136,7 +136,7 @@ def test_without_a_profile_the_agents_default_decides(
         ({"type": "Localhost"}, "localhostProfile must be set"),
         ({"type": "Localhost", "localhostProfile": "../x"}, "must not contain '..'"),
         ({"type": "Localhost", "localhostProfile": "/x"}, "must be a relative path"),
-        ({"type": "unconfined"}, "seccompProfile type 'unconfined' is not known"),
+        ({"type": "unconfined"}, "seccompProfile type 'unconfined' is unknown"),
     ],
 )
 def test_a_profile_that_can_never_be_applied_is_an_error(
