@@ -53,8 +53,6 @@ _FREEZE_ATTEMPTS = 6
 class PodLookup(Protocol):
     """The part of the pod registry used here."""
 
-    frozen: set[str]  # ids of containers that cannot answer their probes
-
     def find(self, namespace: str, name: str) -> Pod | None: ...
     def running_container(self, namespace: str, pod: str, container: str) -> str | None: ...
 
@@ -98,6 +96,7 @@ class CheckpointService:
         self._slots = CheckpointSlots(limits.max_concurrent)
         self._limits = limits
         self._now = now
+        self._frozen: set[str] = set()  # ids of containers being checkpointed
         self._recovering: set[str] = set()
         self._maybe_frozen: set[str] = set()
         self._runtime_version = ""
@@ -206,7 +205,7 @@ class CheckpointService:
     async def _dump(self, manifest: Manifest, location: str, timeout_s: float) -> None:
         """Let the runtime write the archive; the container runs afterwards in any case."""
         container_id = manifest.container_id
-        self._pods.frozen.add(container_id)
+        self._frozen.add(container_id)
         try:
             await self._call_runtime(container_id, location, timeout_s)
         except (RuntimeNotSupported, RuntimeNotFound):
@@ -218,7 +217,7 @@ class CheckpointService:
         else:
             self._maybe_frozen.discard(container_id)
         finally:
-            self._pods.frozen.discard(container_id)
+            self._frozen.discard(container_id)
 
     async def _call_runtime(self, container_id: str, location: str, timeout_s: float) -> None:
         """Call the runtime, again while the container is only too busy to be frozen."""
@@ -294,7 +293,11 @@ class CheckpointService:
 
     def is_busy(self, container_id: str) -> bool:
         """Whether a container is being checkpointed, or recovered after a checkpoint."""
-        return container_id in self._pods.frozen or container_id in self._recovering
+        return container_id in self._frozen or container_id in self._recovering
+
+    def is_frozen(self, container_id: str) -> bool:
+        """Whether a container is being checkpointed, and cannot answer its probes."""
+        return container_id in self._frozen
 
     async def recover(self) -> None:
         """Remove what interrupted checkpoints of an earlier agent left, and thaw their containers.

@@ -21,6 +21,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.samples import PodSample
+from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.wire.records.core import Node
 from orch.wire.records.meta import ApiObject, ObjectMeta
@@ -28,6 +29,7 @@ from orch.wire.records.meta import ApiObject, ObjectMeta
 log = logging.getLogger(__name__)
 
 NODE, POD, CONTAINER = "node", "pod", "container"
+_STEP_S = 5.0  # how soon a new container is watched
 _USEC_PER_S = 1_000_000
 _FLAGS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
 _REASONS = {
@@ -117,6 +119,9 @@ class PressureTriggers:
         self._arm = arm or arm_trigger
         self._armed: dict[_Target, Trigger] = {}
         self._unarmed = OnceLog(log)  # by rule
+
+    async def run(self) -> None:
+        await Periodic("pressure triggers", self.step, interval_s=_STEP_S).run()
 
     async def step(self) -> None:
         """Arm and disarm so that every sampled cgroup is watched."""

@@ -31,10 +31,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
     "nodeagent/pods/decide/test_plan.py": ("nodeagent.pods.decide.restarts",),
     "nodeagent/pods/decide/test_status.py": ("nodeagent.pods.decide.conditions",),
-    "nodeagent/pods/spec/test_spec.py": (
-        "nodeagent.pods.spec.identity",
-        "nodeagent.pods.spec.mounts",
-    ),
+    "nodeagent/pods/spec/test_spec.py": ("nodeagent.pods.spec.mounts",),
     "nodeagent/pods/test_pod_workers.py": (
         "nodeagent.pods.worker.services",
         "nodeagent.pods.worker.steps",
@@ -53,15 +50,9 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.stats.reading",
     ),
     "nodeagent/stats/test_summary.py": ("nodeagent.stats.summary_disks",),
-    "orch/ctl/test_config_set.py": ("orch.ctl.config_file",),
-    "orch/ctl/test_delete.py": ("orch.ctl.deletion",),
-    "orch/ctl/test_events.py": ("orch.ctl.happenings",),
-    "orch/ctl/test_jsonpath.py": ("orch.ctl.jsonpath_syntax",),
-    "orch/ctl/test_label.py": ("orch.ctl.choosing",),
-    "orch/ctl/test_main.py": (
-        "orch.ctl.commands",
-        "orch.ctl.parsing",
-    ),
+    "nodeagent/wiring/test_agent.py": ("nodeagent.wiring.base",),
+    "orch/ctl/test_api.py": ("orch.client.json_api",),
+    "orch/ctl/test_main.py": ("orch.ctl.command_table",),
     "orch/lifecycle/decide/test_decision.py": ("orch.lifecycle.decide.heartbeats",),
     "orch/lifecycle/test_monitor.py": (
         "orch.lifecycle.canary",
@@ -73,12 +64,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "orch.server.discovery.openapi_paths",
         "orch.server.discovery.openapi_schemas",
     ),
-    "orch/server/handlers/test_resources.py": ("orch.server.handlers.call",),
     "orch/server/objects/test_delete.py": ("orch.server.objects.backend",),
     "orch/server/storage/test_sqlite.py": (
         "orch.server.storage.base",
         "orch.server.storage.mirror",
-        "orch.server.storage.watches",
     ),
     "orch/server/strategy/test_base.py": ("orch.server.strategy.table",),
     "orch/wire/patch/test_json_patch.py": ("orch.wire.patch.data",),
@@ -148,7 +137,8 @@ def loaded_by_name(text: ast.JoinedStr) -> Iterator[str]:
     package = first.value if isinstance(first, ast.Constant) else None
     if isinstance(package, str) and package.endswith(".") and package.startswith(PACKAGES):
         folder = ROOT.joinpath(*package.split("."))
-        yield from (f"{package}{path.stem}" for path in folder.glob("*.py"))
+        for path in folder.rglob("*.py"):
+            yield package + ".".join(path.relative_to(folder).with_suffix("").parts)
 
 
 @cache

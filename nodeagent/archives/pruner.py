@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -22,10 +22,13 @@ from nodeagent.archives.folder import StoreError
 from nodeagent.archives.reports import CheckpointReports, StoreState
 from orch.component.process import clock
 from orch.component.process.clock import Now
+from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
+
+INTERVAL_S = 60.0
 
 
 class KnownPods(Protocol):
@@ -46,7 +49,7 @@ class _Pruned:
 
 
 class Pruner:
-    """`wake` is called when a step is wanted soon; whoever runs the steps puts it there."""
+    """Takes a step every minute, and soon after an archive was `made`."""
 
     def __init__(
         self,
@@ -59,13 +62,21 @@ class Pruner:
     ) -> None:
         self.reports = reports or CheckpointReports()
         self.index = index
-        self.wake: Callable[[], None] = lambda: None
         self._limits = limits
         self._pods = pods
         self._now = now
         self._pruning = threading.Lock()
         self._new: set[str] = set()  # archives created since the last step, not to be removed
         self._outage = OnceLog(log, logging.ERROR)
+        self._loop = Periodic("checkpoint store", self.step, interval_s=INTERVAL_S)
+
+    async def run(self) -> None:
+        await self._loop.run()
+
+    def excess_bytes(self) -> int | None:
+        """By how much the store exceeds its limits; None before the first pruning."""
+        state = self.reports.counts.store
+        return state.excess_bytes if state else None
 
     async def step(self) -> None:
         """Prune once; what fails is logged once, and retried by the next step."""
@@ -95,7 +106,7 @@ class Pruner:
     def archive_created(self, name: str) -> None:
         """Prune soon; the request that created the archive does not wait for it."""
         self._new.add(name)
-        self.wake()
+        self._loop.wake()
 
     async def _prune(self, *, need_bytes: int = 0) -> _Pruned:
         live, before = self._pods.live_uids(), self.reports.counts.store

@@ -1,22 +1,14 @@
-"""How many requests may be under way at once: a bound for reads, a smaller one for writes.
+"""Limits on requests in flight: one for reads, a smaller one for writes.
 
-Beyond it a client is told to come back in a second (429 with Retry-After, which kubectl obeys).
-Watches and proxied requests are not counted; the privileged group is never held up.
-
-A bound in time for requests: one timer for all of them, since nearly none is ever late.
-
-`asyncio.timeout` costs each request a timer of its own. All have the same time here, so that who
-began first is late first.
+Beyond them a client is told to retry in a second (429 with Retry-After, which kubectl obeys).
+Watches and proxied requests are not counted; the privileged group is never refused.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TypeVar
 
 from prometheus_client import Gauge
 
@@ -32,7 +24,7 @@ _NOT_COUNTED = nullcontext()
 
 
 class Inflight:
-    """Counts what is under way; `gauge` has the label `request_kind`. A bound of 0 is none."""
+    """Counts requests in flight; `gauge` has the label `request_kind`. A maximum of 0 is none."""
 
     def __init__(
         self, gauge: Gauge, *, max_reads: int = MAX_READS, max_writes: int = MAX_WRITES
@@ -42,8 +34,8 @@ class Inflight:
             "mutating": max_writes or sys.maxsize,
         }
         self._counts = dict.fromkeys(self._limits, 0)
-        for kind in self._limits:  # looked up when the page is made, not told at every request
-            gauge.labels(kind).set_function(partial(self.under_way, kind))
+        for kind in self._limits:  # read when the page is rendered, not set at every request
+            gauge.labels(kind).set_function(partial(self.in_flight, kind))
 
     def admit(self, identity: Identity, info: RequestInfo) -> AbstractContextManager[None]:
         """Count a request while the context is open; ApiError 429 when there are too many."""
@@ -57,19 +49,19 @@ class Inflight:
                 "The server has received too many requests; please try again in a second.",
                 retry_after_s=1,
             )
-        return _Place(self, kind)
+        return _Admitted(self, kind)
 
-    def under_way(self, kind: str) -> int:
-        """How many are now; `kind` is readOnly or mutating."""
+    def in_flight(self, kind: str) -> int:
+        """The requests in flight now; `kind` is readOnly or mutating."""
         return self._counts[kind]
 
     def count(self, kind: str, change: int) -> None:
-        """One more (1) or one less (-1) is under way."""
+        """Add 1 or -1."""
         self._counts[kind] += change
 
 
-class _Place:
-    """Of one request among those under way; a generator would cost it several times as much."""
+class _Admitted:
+    """The context of one counted request; a generator would cost several times as much."""
 
     __slots__ = ("_inflight", "_kind")
 
@@ -82,47 +74,3 @@ class _Place:
 
     def __exit__(self, *_: object) -> None:
         self._inflight.count(self._kind, -1)
-
-
-T = TypeVar("T")
-
-
-class Deadlines:
-    """Work that is under way, each piece in a task of its own; what is late is cancelled."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._ends: dict[asyncio.Task[object], float] = {}  # the oldest first
-        self._late: set[asyncio.Task[object]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def hold(self, work: Awaitable[T]) -> T:
-        """What the work returns or raises; TimeoutError when it takes longer, which cancels it."""
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        if task is None:
-            raise AssertionError("work is held to its time in a task")
-        self._ends[task] = loop.time() + self.seconds
-        if self._timer is None:
-            self._timer = loop.call_at(self._ends[task], self._end_late)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if task in self._late and task.uncancel() == 0:
-                raise TimeoutError from None
-            raise
-        finally:
-            self._ends.pop(task, None)
-            self._late.discard(task)
-
-    def _end_late(self) -> None:
-        """Cancel what is late, and look again when the next one is."""
-        loop = asyncio.get_running_loop()
-        self._timer = None
-        for task, end_s in tuple(self._ends.items()):
-            if end_s > loop.time():
-                self._timer = loop.call_at(end_s, self._end_late)
-                return
-            del self._ends[task]
-            self._late.add(task)
-            task.cancel()

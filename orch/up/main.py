@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
+import random
 import socket
 import sys
 from collections.abc import Sequence
@@ -25,6 +27,9 @@ from orch.up.runtime import RuntimeChoice, RuntimeTool
 from orch.wire import names
 
 log = logging.getLogger(__name__)
+
+# Below those the kernel hands out: a free port is still free when its daemon has started.
+_PORTS = range(20_000, 32_000)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -127,18 +132,20 @@ async def _choose_runtime(options: argparse.Namespace, tool: RuntimeTool | None)
 
 
 def _ports(options: argparse.Namespace) -> Ports:
+    free = filter(_is_free, random.SystemRandom().sample(_PORTS, len(_PORTS)))
     return Ports(
-        apiserver=options.apiserver_port or _free_port(),
-        nodeagent=options.nodeagent_port or _free_port(),
-        healthz=options.healthz_port or _free_port(),
-        controller=_free_port(),
+        apiserver=options.apiserver_port or next(free),
+        nodeagent=options.nodeagent_port or next(free),
+        healthz=options.healthz_port or next(free),
+        controller=next(free),
     )
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def _write_agent_files(layout: Layout, *, with_demo: bool) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ class Kubectl:
         ]  # fmt: skip
 
     def run(
-        self, *arguments: str, stdin: str = "", code: int = 0, timeout_s: float = 30
+        self, *arguments: str, stdin: str = "", code: int = 0, timeout_s: float = 60
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(*arguments),
@@ -86,7 +86,9 @@ def newest_kubectl() -> str | None:
 
 
 @contextmanager
-def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
+def running(
+    directory: Path, *arguments: str, program: Sequence[str] = ("-m", "orch.server.main")
+) -> Iterator[ApiServer]:
     """Start on the directory's data (kept between runs); ordered stop, which must succeed."""
     authority = Authority(directory / "pki", now=datetime.now(UTC))
     serving = authority.issue(Subject("server", "server", (), ("127.0.0.1",)))
@@ -97,7 +99,7 @@ def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
     with (directory / "log").open("ab") as log:
         process = subprocess.Popen(
             [
-                sys.executable, "-m", "orch.server.main",
+                sys.executable, *program,
                 "--bind-address=127.0.0.1", "--secure-port=0", f"--port-file={port_file}",
                 f"--data-dir={directory / 'data'}", f"--client-ca-file={authority.ca_file}",
                 f"--tls-cert-file={serving.cert_file}",
@@ -109,7 +111,7 @@ def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
     try:
         eventually(
             lambda: port_file.exists() or process.poll() is not None,
-            within_s=20, what="the API server listens", poll_s=0.02,
+            within_s=60, what="the API server listens", poll_s=0.02,
         )  # fmt: skip
         assert process.poll() is None, server.log()
         server.start_s = time.perf_counter() - began_s
@@ -119,7 +121,7 @@ def running(directory: Path, *arguments: str) -> Iterator[ApiServer]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        code = process.wait(timeout=20)
+        code = process.wait(timeout=60)
     assert code in (0, -signal.SIGKILL), server.log()
 
 

@@ -13,10 +13,10 @@ from nodeagent.freezer import (
     CHECKS,
     CHECKS_BEFORE_RETRY,
     SILENT_S,
-    ActiveContainer,
     ContainerThawer,
     FrozenContainerMonitor,
 )
+from nodeagent.pods.observed import ActiveContainer
 from nodeagent.runtime import base
 from nodeagent.runtime.health import RuntimeWatch
 from orch.component.process import loops

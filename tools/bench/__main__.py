@@ -22,6 +22,7 @@ BENCHMARKS = {
     "checkpoint": "a checkpoint of 512 MiB: what the agent adds to the runtime's own time",
     "pods": "110 pods on one node: what the agent costs for each, and adds to the runtime",
     "apiserver": "durable writes beside etcd, starts, a large cluster, watch fan-out",
+    "aiohttp_internals": "what each way past aiohttp's public interface saves, by turns",
     "orchctl": "the client command: from the shell to its first output",
     "authorizer": "access decisions against a plain scan, and reviews over TLS on one core",
     "heartbeatcost": "one agent's Lease and status loops over TLS: CPU over two minutes",

@@ -83,7 +83,7 @@ def _writes(directory: Path, table: Table) -> None:
     with pinned_server(directory) as server:
         context = client_context(server.ca_file, server.admin)
         for clients in CLIENTS:
-            makers = [_renewals(f"c{clients}-{number}") for number in range(clients)]
+            makers = [renewals(f"c{clients}-{number}") for number in range(clients)]
             ours[clients] = _measured(server.process.pid, server.port, makers, context)
     etcd, plain = _etcd_writes(directory), _etcd_writes()
     for clients in CLIENTS:
@@ -101,7 +101,7 @@ def _writes(directory: Path, table: Table) -> None:
     table.row(f"p99 of a Lease PUT at {most} clients, ms", ours[most].ms(0.99), at_most=25)
 
 
-def _renewals(name: str) -> NextRequest:
+def renewals(name: str) -> NextRequest:
     """Create a Lease, then put it back as it was answered, with another time each turn."""
     lease = storedcluster.lease(name)
     turn = 0

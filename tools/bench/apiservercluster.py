@@ -208,10 +208,10 @@ async def _large(server: ApiServer, context: ssl.SSLContext, seconds: float, tab
         [one for client in writers for one in client.figures.seconds], elapsed_s=elapsed_s
     )
     refused = sum(client.figures.refused for client in clients)
-    await _stop(tasks)
+    await stop(tasks)
     await asyncio.sleep(3)  # for what is still on its way to the readers
     await _compare(server, context, load, watches, table)
-    await _stop(following)
+    await stop(following)
     table.row("refused requests", refused, at_most=0)
     table.row(f"{NODES} nodes: renewals a second", together.per_second,
               at_least=0.98 * RENEWALS_PER_S)  # fmt: skip
@@ -230,7 +230,7 @@ def _paths() -> dict[str, int]:
     return {LEASES_PATH: LEASE_WATCHES, NODES_PATH: NODE_WATCHES}
 
 
-async def _stop(tasks: list[asyncio.Task[None]]) -> None:
+async def stop(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -271,7 +271,7 @@ async def _fan_out(server: ApiServer, context: ssl.SSLContext, table: Table) -> 
     watched_s = await _paced(server, load, client)
     await asyncio.sleep(1)
     deliveries = sum(watch.events for watch in watches)
-    await _stop(following)
+    await stop(following)
     table.row(f"fan-out to {FANOUT_WATCHES} watches over TLS, µs of CPU a delivery",
               1e6 * (watched_s - alone_s) / deliveries, at_most=10)  # fmt: skip
     for one in (*watches, client):
@@ -283,6 +283,6 @@ async def _paced(server: ApiServer, load: Load, client: Client) -> float:
     used_s = processes.cpu_s(server.process.pid)
     task = asyncio.create_task(load.renew(client, [b"fan-out"], FANOUT_WRITES_PER_S))
     await asyncio.sleep(FANOUT_S)
-    await _stop([task])
+    await stop([task])
     await asyncio.sleep(0.5)
     return processes.cpu_s(server.process.pid) - used_s

@@ -2,18 +2,13 @@
 
 What a client sends that is not HTTP is the client's business: it gets a short 400 and one debug
 line. Keeps the identity of the TLS client certificate, so that it is read once per connection.
-
-A way past aiohttp's router, for requests that all end at one route anyway.
-
-Looking for that route, and telling each request of its application, costs as much as a handler.
 """
 
 from __future__ import annotations
 
+import asyncio.sslproto
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -24,6 +19,12 @@ from orch.wire.records.authentication import Identity
 log = logging.getLogger(__name__)
 
 _READS = ("GET", "HEAD")
+_TLS_BUFFER_BYTES = 16_384  # a whole record
+
+
+def limit_tls_buffers() -> None:
+    """An idle TLS connection takes 57 KiB then, and 299 with asyncio's own buffer of 256 KiB."""
+    asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
 
 
 class BareResponse(web.Response):
@@ -112,38 +113,3 @@ class Connection(web.RequestHandler):
         response = BareResponse(status=status, text=text)
         response.force_close()
         return response
-
-
-Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True, slots=True)
-class Shortcut:
-    """Below each of `prefixes`, which end in a slash, `route` is the only one."""
-
-    prefixes: tuple[str, ...]
-    route: web.AbstractRoute
-
-    def beside(self, app: web.Application, routed: Answering) -> Answering:
-        """Answers like `routed`, the application's own way, which is left what needs a look."""
-        match = web.UrlMappingMatchInfo({}, self.route)
-        match.add_app(app)
-        match.current_app = app
-        match.freeze()
-        handler: Answering = self.route.handler
-        for middleware in reversed(app.middlewares):
-            handler = partial(middleware, handler=handler)
-        prefixes = self.prefixes
-
-        def answer(request: web.Request) -> Awaitable[web.StreamResponse]:
-            path = request.rel_url.raw_path
-            plain = path.startswith(prefixes) and "%" not in path and not path.endswith("/")
-            if not plain or "Expect" in request.headers:
-                return routed(request)
-            request._match_info = match  # by which the application's signals are found
-            return handler(request)
-
-        return answer
-
-
-SHORTCUT = web.AppKey("shortcut", Shortcut)

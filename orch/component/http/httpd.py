@@ -12,7 +12,6 @@ answer and into every log line written while the request is handled (`log`).
 from __future__ import annotations
 
 import asyncio
-import asyncio.sslproto
 import math
 import os
 import random
@@ -24,8 +23,9 @@ from typing import Any
 
 from aiohttp import http_parser, web
 
-from orch.component.http.connection import SHORTCUT, Connection
+from orch.component.http.connection import Connection, limit_tls_buffers
 from orch.component.http.connection_limit import Admission, Gate
+from orch.component.http.fast_path import take_shortcut
 from orch.component.http.responses import (
     answer_error,
     api_errors,
@@ -92,7 +92,6 @@ BODY_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 4096
 LINGER_S = 5.0
 _BODY = web.RequestKey("body", bytes)
-_TLS_BUFFER_BYTES = 16_384  # asyncio's own 256 KiB cost 284 kB per connection
 
 
 def current_peer(request: web.Request) -> Identity | None:
@@ -149,7 +148,8 @@ async def _arrived(request: web.Request, timeout_s: float) -> bytes:
     content, limit = request.content, request.client_max_size
     try:
         if content.is_eof() and content.total_bytes <= limit:
-            return content.read_nowait()  # all there: nothing to wait for, and most often so
+            # Mostly all is there: to wait for it nevertheless makes a PUT 5-7 % dearer.
+            return content.read_nowait()
         async with asyncio.timeout(timeout_s):
             return await request.read()
     except TimeoutError:
@@ -197,10 +197,7 @@ class HttpServer:
         runner = web.AppRunner(self._app, access_log=None)
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it
-        shortcut = self._app.get(SHORTCUT)
-        if shortcut is not None:
-            manager: Any = runner.server
-            manager.request_handler = shortcut.beside(self._app, manager.request_handler)
+        take_shortcut(self._app, runner.server)
         try:
             self._listener = await self._listen(runner.server)
         except OSError as error:
@@ -215,7 +212,7 @@ class HttpServer:
     async def _listen(self, manager: web.Server) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         if self.ssl_context is not None:
-            asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
+            limit_tls_buffers()
 
         def make_connection() -> Connection:
             made = Connection(

@@ -1,9 +1,9 @@
 """A large answer that is sent slice by slice, as fast as its client takes it.
 
-aiohttp hands a whole body to the connection at once: over TLS one of 16 MB is then encrypted in one
-go, while nothing else is served, and lies in memory several times over, which takes three times as
-long as slices that stay in the cache of the processor. A client that keeps up makes nobody wait, so
-the sender gives way to others by itself. `Sending` tells work that can wait when to begin.
+aiohttp hands a whole body to the connection at once. Over TLS one of 16 MB is then encrypted in one
+go, while nothing else is served, and takes 1.5 to 1.8 times the CPU of slices that stay in the
+processor's cache; one of 4 MB 1.2 to 1.3 times. A client that keeps up never makes the sender wait,
+so it gives way to others by itself. `Sending` tells work that can wait when to begin.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Objects and lists as bodies, in the form the client wants.
+"""Objects, lists and watch events as bodies, in the form the client wants.
 
-The ordinary form is joined from stored bytes and parses nothing; tables and reduced objects are
+The ordinary form is joined from stored bytes and parses nothing; tables and partial objects are
 built from JSON data. Knows no request: what varies is in `Rendering`.
 """
 
@@ -21,10 +21,6 @@ from orch.wire.errors import bad_request
 from orch.wire.records.kinds import Resource
 from orch.wire.tables import tables
 from orch.wire.tables.tables import IncludeObject
-
-_LATEST_LINES_MAX = 512
-
-Lines = dict[tuple[int, str, int, str], tuple[Stored, bytes]]  # of one server, by event and form
 
 _INCLUDED: tuple[IncludeObject, ...] = get_args(IncludeObject)
 
@@ -59,11 +55,10 @@ def parse_include_object(text: str) -> IncludeObject:
 
 
 def render_object(rendering: Rendering, stored: Stored, revision: int | None = None) -> bytes:
-    """One object; `revision` when it is shown at another than its own. 0: without one."""
-    body = _shown(rendering, stored, revision)
+    """One object; `revision` when not its own, 0 for none."""
     if rendering.is_plain:
-        return body
-    document = orjson.loads(body)
+        return _shown(rendering, stored, revision)
+    document = orjson.loads(_shown(rendering, stored, revision))
     if rendering.representation.form is Form.TABLE:
         version = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
         return orjson.dumps(_table(rendering, [document], version))
@@ -99,14 +94,12 @@ def render_list(rendering: Rendering, page: Page) -> bytes:
     )
 
 
-def render_event(rendering: Rendering, event: Event, latest: Lines, *, first: bool) -> bytes:
-    """One line of a watch; only the `first` of a stream of tables names the columns.
-
-    `latest` keeps the plain lines that other watches are about to ask for.
-    """
+def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:
+    """One line of a watch; only the `first` of a stream of tables names the columns."""
+    body = _shown(rendering, event.stored, event.revision)
     if rendering.is_plain:
-        return _plain_line(rendering, event, latest)
-    document = orjson.loads(_shown(rendering, event.stored, event.revision))
+        return b'{"type":"%b","object":%b}\n' % (event.type.encode(), body)
+    document = orjson.loads(body)
     shown: Mapping[str, Any]
     if rendering.representation.form is Form.TABLE:
         version = {"resourceVersion": str(event.revision)}
@@ -116,22 +109,8 @@ def render_event(rendering: Rendering, event: Event, latest: Lines, *, first: bo
     return orjson.dumps({"type": event.type, "object": shown}) + b"\n"
 
 
-def _plain_line(rendering: Rendering, event: Event, latest: Lines) -> bytes:
-    """The same for everybody who watches, and all of them ask for it at about one time."""
-    known = (id(event.stored), event.type, event.revision, rendering.alias)
-    stored, line = latest.get(known, (None, b""))
-    if stored is event.stored:  # which it keeps alive, so that the id stays its own
-        return line
-    body = _shown(rendering, event.stored, event.revision)
-    line = b'{"type":"%b","object":%b}\n' % (event.type.encode(), body)
-    if len(latest) >= _LATEST_LINES_MAX:
-        latest.clear()
-    latest[known] = (event.stored, line)
-    return line
-
-
 def render_bookmark(rendering: Rendering, revision: int, *, ends_initial: bool = False) -> bytes:
-    """A line that only says how far the watch has come."""
+    """A line with the revision that the watch has reached."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
     if ends_initial:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -155,7 +134,7 @@ def render_error(status: Mapping[str, Any]) -> bytes:
 
 
 def indented(body: bytes) -> bytes:
-    """The same JSON for human eyes."""
+    """The same JSON, indented for people."""
     return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) + b"\n"
 
 

@@ -1,13 +1,13 @@
 """A watch as an HTTP answer: one JSON line per event, until its time is up or the client is gone.
 
-What happens is `resources.watching`; here it is written, with bookmarks in between and a clean end
-when the server stops. Events that are there together go out in one write, and those of a busy
-watch wait a few milliseconds for each other (`gathering`).
+What happens is `objects.list_watch`; here it is written, with bookmarks in between and a clean end
+when the server stops.
 
-Writes of many streams done together: once in a turn of the event loop, or a little later.
-
-A stream that was written to a moment ago waits for more to come, since a write over TLS costs more
-than all else of an event; one that was silent is written to at once.
+A write over TLS costs more than all else of an event, so the idea is to write seldom and to do
+little for it: events that are there together go out in one write, those of a busy watch wait a few
+milliseconds for each other, and a chunk that several watches send alike is made once. Of 100
+watches at 100 events a second a delivery costs 1.4 to 2.6 times as much when nothing waits, 1.4
+times when each makes its own chunk, 3.5 times when the handler's task writes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from orch.component.http import fast_path
 from orch.component.process import clock
 from orch.server.handlers import render
-from orch.server.handlers.render import Lines, Rendering
+from orch.server.handlers.render import Rendering
 from orch.server.objects import list_watch
 from orch.server.objects.list_watch import Event, Opened
 from orch.server.objects.options import ListOptions
@@ -29,63 +30,38 @@ from orch.server.objects.selection import Selection
 from orch.server.storage.base import Change, Compacted, Watch
 from orch.wire.errors import expired
 
-GATHER_S = 0.012  # how long what is to be written waits for more
+MIN_LIFETIME_S = 1800  # the reference: random between one and two of these
+BOOKMARK_S = 60.0
+GONE_CHECK_S = 15.0  # a silent watch notices within this that its client has left
+EVENTS_PER_WRITE = 200
+BUSY_S = 0.02  # a watch is busy for so long after a write
+COALESCE_S = 0.012  # how long an event of a busy watch waits for more
+_LATEST_CHUNKS_MAX = 8
 
+# By first and last change, namespace and group; the changes are kept, so that ids stay theirs.
+Chunks = dict[tuple[int, int, str, str], tuple[Change, Change, bytes]]
 Write = Callable[[], None]
 
 
-class Gathering:
-    """One timer for all streams; a write must not raise."""
-
-    def __init__(self) -> None:
-        self._soon: dict[Write, None] = {}
-        self._later: dict[Write, None] = {}
-
-    def soon(self, write: Write) -> None:
-        """Call it after this turn's other work."""
-        if not self._soon:
-            asyncio.get_running_loop().call_soon(self._write_soon)
-        self._soon[write] = None
-
-    def later(self, write: Write) -> None:
-        """Call it within GATHER_S."""
-        if not self._later:
-            asyncio.get_running_loop().call_later(GATHER_S, self._write_later)
-        self._later[write] = None
-
-    def forget(self, write: Write) -> None:
-        self._soon.pop(write, None)
-        self._later.pop(write, None)
-
-    def _write_soon(self) -> None:
-        writes, self._soon = self._soon, {}
-        for write in writes:
-            write()
-
-    def _write_later(self) -> None:
-        writes, self._later = self._later, {}
-        for write in writes:
-            write()
-
-
-MIN_LIFETIME_S = 1800  # the reference: random between one and two of these
-BOOKMARK_S = 60.0
-_GONE_CHECK_S = 15.0  # a silent watch notices within this that its client has left
-_EVENTS_PER_WRITE = 200
-BUSY_S = 0.02  # a watch is busy for so long after a write
-_LATEST_CHUNKS_MAX = 8
-
-# Chunks that went to one client of several lately, with the first and the last change in them.
-Chunks = dict[tuple[int, int, str, str], tuple[Change, Change, bytes]]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shared:
-    """What the watches of one server have in common: when they write, and what several are told."""
+    """What the watches of one server have in common: the chunks that several of them send lately,
+    and one timer for the writes of busy ones, since a timer each costs 2 µs a write.
+    """
 
-    gathering: Gathering = field(default_factory=Gathering)
     latest_chunks: Chunks = field(default_factory=dict)
-    latest_lines: Lines = field(default_factory=dict)
+    _waiting: list[Write] = field(default_factory=list)
+
+    def write_later(self, write: Write) -> None:
+        """Call it within COALESCE_S; it must not raise."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(COALESCE_S, self._write)
+        self._waiting.append(write)
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for write in waiting:
+            write()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +101,7 @@ async def stream(
     response = web.StreamResponse(headers=_headers(wanted))
     response.enable_chunked_encoding()
     writer = _Writer(wanted, request, response, shared)
-    feed = _Feed(request, opened.watch, writer, shared.gathering)
+    feed = _Feed(request, opened.watch, writer, shared)
     try:
         await response.prepare(request)
         if request.method == "HEAD":  # whose answer has no body: what is written would follow it
@@ -160,7 +136,7 @@ async def _follow(wanted: WatchRequest, feed: _Feed, writer: _Writer) -> None:
     try:
         while writer.is_open:
             changes = await feed.next_changes(
-                min(deadline_s, bookmark_s, loop.time() + _GONE_CHECK_S)
+                min(deadline_s, bookmark_s, loop.time() + GONE_CHECK_S)
             )
             if changes is None:
                 return
@@ -182,16 +158,15 @@ class _Feed:
 
     Ordinarily a callback writes it, without a switch to the handler's task, which would cost more
     than the event. What takes time or ends the stream is left to the handler: many events at once,
-    a client that does not keep up or has left, a watch that ended or fell behind.
+    a client that does not keep up or has left, a watch that ended or fell behind. So one of the two
+    is in charge at a time: the callbacks while `_left` is pending, else the handler.
     """
 
-    def __init__(
-        self, request: web.Request, watch: Watch, writer: _Writer, gathering: Gathering
-    ) -> None:
+    def __init__(self, request: web.Request, watch: Watch, writer: _Writer, shared: Shared) -> None:
         self._request = request
         self._watch = watch
         self._writer = writer
-        self._gathering = gathering
+        self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._written_s = 0.0
         self._rest: list[Change] = []  # taken, and too many for a callback
@@ -218,7 +193,6 @@ class _Feed:
         finally:
             timer.cancel()
             self._watch.wake(None)
-            self._gathering.forget(self._write)
         await self._request.writer.drain()
         return self._take()
 
@@ -228,16 +202,16 @@ class _Feed:
 
     def _arrived(self) -> None:
         if self._loop.time() - self._written_s < BUSY_S:
-            self._gathering.later(self._write)
+            self._shared.write_later(self._write)
         else:
-            self._gathering.soon(self._write)
+            self._loop.call_soon(self._write)  # after what else this turn brings
 
     def _write(self) -> None:
         if self._left.done():
             return  # the handler takes what there is
         try:
             changes = self._take() if self._writer.takes_more else None
-            if changes is None or len(changes) > _EVENTS_PER_WRITE:
+            if changes is None or len(changes) > EVENTS_PER_WRITE:
                 self._rest = changes or []
                 self._leave()
                 return
@@ -265,41 +239,41 @@ class _Writer:
         self._wanted = wanted
         self._rendering = wanted.rendering
         self._is_common = wanted.is_common
-        self._protocol = request.protocol
+        self._request = request
         self._response = response
         self._latest_chunks = shared.latest_chunks
-        self._latest_lines = shared.latest_lines
         self._count = request.get(COUNT_SENT)
         self._first = True
 
     @property
     def is_open(self) -> bool:
-        transport = self._protocol.transport
+        transport = self._request.transport
         return transport is not None and not transport.is_closing()
 
     @property
     def takes_more(self) -> bool:
         """Is the client there, and keeping up?"""
-        return not self._protocol.writing_paused and self.is_open
+        return not self._request.protocol.writing_paused and self.is_open
 
     async def write(self, line: bytes) -> None:
         await self._response.write(line)
 
     async def write_events(self, events: Sequence[Event]) -> None:
         """As fast as the client takes them."""
-        for start in range(0, len(events), _EVENTS_PER_WRITE):
-            await self.write(self._lines(events[start : start + _EVENTS_PER_WRITE]))
+        for start in range(0, len(events), EVENTS_PER_WRITE):
+            await self.write(self._lines(events[start : start + EVENTS_PER_WRITE]))
 
     def write_now(self, changes: Sequence[Change]) -> bool:
         """As one chunk, into the connection's buffer; False when the client has no part in them."""
         chunk = self._common_chunk(changes) if self._is_common else self._chunk(changes)
-        transport = self._protocol.transport
-        if chunk and transport is not None:
-            transport.write(chunk)
+        if chunk:
+            fast_path.write_chunk(self._request, chunk)
         return bool(chunk)
 
     def _common_chunk(self, changes: Sequence[Change]) -> bytes:
-        """Made for the first client of those who are told the same at about one time."""
+        """Made for the first client of those who are told the same at about one time: else each
+        would look at the changes for 2 µs more, 3 to 4 for two of them.
+        """
         first, last = changes[0], changes[-1]
         place = id(first), id(last), self._wanted.namespace, self._rendering.alias
         known = self._latest_chunks.get(place)
@@ -316,14 +290,14 @@ class _Writer:
     def _chunk(self, changes: Sequence[Change]) -> bytes:
         """As it goes over the wire; b"" without an event."""
         lines = self._lines(list_watch.events_of(changes, self._wanted.selection))
-        return b"%x\r\n%b\r\n" % (len(lines), lines) if lines else b""
+        return fast_path.framed(lines) if lines else b""
 
     def _lines(self, events: Sequence[Event]) -> bytes:
         if not self._rendering.is_plain:  # ages grow meanwhile
             self._rendering = self._rendering._replace(now=clock.utc_now())
-        lines, latest = [], self._latest_lines
+        lines = []
         for event in events:
-            lines.append(render.render_event(self._rendering, event, latest, first=self._first))
+            lines.append(render.render_event(self._rendering, event, first=self._first))
             self._first = False
         if self._count is not None and events:
             self._count.tell(len(events))

@@ -21,6 +21,8 @@ from orch.up.layout import Layout
 from orch.up.runtime import RuntimeChoice
 from tests.fakes.programs import PATIENCE_S, gone
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

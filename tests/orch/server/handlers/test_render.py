@@ -79,7 +79,7 @@ def test_an_object_is_shown_at_its_revision_or_without_one() -> None:
 @pytest.mark.parametrize("form", [Form.OBJECT, Form.TABLE, Form.PARTIAL])
 def test_events_are_one_line_each(form: Form) -> None:
     event = Event("DELETED", stored(revision=7), 8)
-    line = render.render_event(rendering(form), event, {}, first=True)
+    line = render.render_event(rendering(form), event, first=True)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     parsed = orjson.loads(line)
@@ -90,7 +90,7 @@ def test_events_are_one_line_each(form: Form) -> None:
 def test_only_a_first_table_has_columns() -> None:
     event = Event("ADDED", stored(), 7)
     tables = [
-        orjson.loads(render.render_event(rendering(Form.TABLE), event, {}, first=first))["object"]
+        orjson.loads(render.render_event(rendering(Form.TABLE), event, first=first))["object"]
         for first in (True, False)
     ]
     assert tables[0]["columnDefinitions"]
@@ -132,32 +132,12 @@ def test_json_for_human_eyes_is_the_same_json() -> None:
     assert pretty.startswith(b"{\n  ")
 
 
-def test_a_line_for_all_watches_is_that_of_its_event_and_form() -> None:
-    one, other = stored("a", 5), stored("b", 5)
-    latest: render.Lines = {}
-    for each in (one, other, one):
+def test_a_line_of_a_watch_is_that_of_its_event() -> None:
+    for each in (stored("a", 5), stored("b", 5)):
         for kind, revision in (("ADDED", 5), ("MODIFIED", 5), ("DELETED", 6)):
-            line = render.render_event(rendering(), Event(kind, each, revision), latest, first=True)
+            line = render.render_event(rendering(), Event(kind, each, revision), first=True)
             shown = orjson.loads(line)
             assert shown["type"] == kind
             assert shown["object"] == orjson.loads(each.data) | {
                 "metadata": orjson.loads(each.data)["metadata"] | {"resourceVersion": str(revision)}
             }
-
-
-def test_lines_of_many_events_do_not_pile_up() -> None:
-    latest: render.Lines = {}
-    for number in range(2000):
-        event = Event("ADDED", stored("a", number), number)
-        render.render_event(rendering(), event, latest, first=True)
-    assert 0 < len(latest) <= render._LATEST_LINES_MAX
-
-
-def test_a_line_is_made_once_for_all_watches_of_a_server_and_anew_for_another_s() -> None:
-    event = Event("ADDED", stored("a", 5), 5)
-    one: render.Lines = {}
-    first, again, elsewhere = (
-        render.render_event(rendering(), event, latest, first=True) for latest in (one, one, {})
-    )
-    assert again is first
-    assert elsewhere == first and elsewhere is not first

@@ -30,9 +30,9 @@ def sent(**changes: Any) -> bytes:
 def test_a_lease_with_another_time_is_a_renewal() -> None:
     found = renewed(stored_lease(), sent())
     assert found is not None
-    assert (found.new["spec"]["renewTime"], found.old["spec"]["renewTime"]) == (NEW, OLD)
-    assert found.data == encode(found.new)
-    assert found.data == stored_lease().data.replace(OLD.encode(), NEW.encode())
+    new, old = found
+    assert (new["spec"]["renewTime"], old["spec"]["renewTime"]) == (NEW, OLD)
+    assert encode(new) == stored_lease().data.replace(OLD.encode(), NEW.encode())
 
 
 @pytest.mark.parametrize(
