@@ -97,15 +97,18 @@ async def test_half_a_body_is_given_up_and_its_connection_closed(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "BODY_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(httpd, "_LINGER_S", 0.2)
-    context: Any = agent._context(ADMIN)
+    monkeypatch.setattr(httpd, "LINGER_S", 0.2)
+    context: Any = agent.context(ADMIN)
     answer = await _posted(agent, context, "/stats/summary")
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_nobody_reads_keeps_no_connection(agent: Agent) -> None:
-    """The checkpoint route wants no body: it answers, and closes within the time it lingers."""
-    answer = await _posted(agent, agent._context(ADMIN), "/checkpoint/a/b/c")
+async def test_a_body_nobody_reads_keeps_no_connection(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint route takes no body: it answers, and closes after lingering."""
+    monkeypatch.setattr(httpd, "LINGER_S", 0.2)
+    answer = await _posted(agent, agent.context(ADMIN), "/checkpoint/a/b/c")
     assert answer.startswith(b"HTTP/1.1 404 ")
 
 

@@ -90,7 +90,7 @@ __all__ = [
 KEEPALIVE_S = 75.0
 BODY_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 4096
-_LINGER_S = 5.0
+LINGER_S = 5.0
 _BODY = web.RequestKey("body", bytes)
 
 
@@ -220,7 +220,7 @@ class HttpServer:
                 loop=loop,
                 access_log=None,
                 keepalive_timeout=KEEPALIVE_S,
-                lingering_time=_LINGER_S,
+                lingering_time=LINGER_S,
                 auto_decompress=False,
             )
             self._connections.add(made)

@@ -354,7 +354,7 @@ async def test_a_body_above_the_limit_is_refused() -> None:
 
 
 async def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(httpd, "_LINGER_S", 0.01)
+    monkeypatch.setattr(httpd, "LINGER_S", 0.01)
     async with serving(read) as (_, port), connected(port) as (reader, writer):
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
         answer = await reader.read()
