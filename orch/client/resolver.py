@@ -12,11 +12,11 @@ import socket
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from orch.component.process.threads import OneAtATime
+from orch.component.process.threads import SingleFlight
 
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 _NUMERIC_NAME = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-MOST_AT_ONCE = 64  # as many threads a resolver that hangs may hold
+MAX_CONCURRENT = 64  # as many threads a resolver that hangs may hold
 
 Name = tuple[str, int, socket.AddressFamily]
 
@@ -25,7 +25,7 @@ class Resolver(AbstractResolver):
     """Asks as aiohttp's ThreadedResolver does; a name that hangs is not asked for again."""
 
     def __init__(self) -> None:
-        self._asking: dict[Name, OneAtATime[list[ResolveResult]]] = {}
+        self._asking: dict[Name, SingleFlight[list[ResolveResult]]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -34,9 +34,9 @@ class Resolver(AbstractResolver):
         name = host, port, family
         if name not in self._asking:
             self._asking = {n: one for n, one in self._asking.items() if one.is_running}
-            if len(self._asking) >= MOST_AT_ONCE:
+            if len(self._asking) >= MAX_CONCURRENT:
                 raise OSError(errno.EAGAIN, "the resolver does not answer")
-            self._asking[name] = OneAtATime(lambda: _ask(*name), name="name resolution")
+            self._asking[name] = SingleFlight(lambda: _ask(*name), name="name resolution")
         return await self._asking[name].run()
 
     async def close(self) -> None:

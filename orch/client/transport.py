@@ -21,7 +21,7 @@ from orch.client.answers import Response, Stream, TransportError
 from orch.client.kubeconfig import ClientConfig
 from orch.component.http import tcp
 from orch.component.process.daemon import SetupError
-from orch.component.process.threads import OneAtATime
+from orch.component.process.threads import SingleFlight
 
 if TYPE_CHECKING:
     import aiohttp
@@ -64,8 +64,8 @@ class Transport:
         self._headers = [("User-Agent", user_agent), *headers]
         self._session: aiohttp.ClientSession | None = None
         self._resolver: Resolver | None = None
-        self._tls = OneAtATime(lambda: tls.client_context(config), name="TLS files")
-        self._token_file = OneAtATime(lambda: _read_token(config.token_file), name="token file")
+        self._tls = SingleFlight(lambda: tls.client_context(config), name="TLS files")
+        self._token_file = SingleFlight(lambda: _read_token(config.token_file), name="token file")
         self._token = ""
         self._token_read_s = float("-inf")
 

@@ -1,4 +1,4 @@
-"""Escaping of text for a terminal or a log, so that data from elsewhere steers neither.
+"""Escaping of untrusted text for a terminal or a log.
 
 Pure; knows nothing of streams, colours or log records.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def escape_control_characters(text: str) -> str:
-    """`text` with what is not printable, line breaks included, written as escapes: `\\x1b`."""
+    """`text` with everything unprintable, line breaks included, escaped: `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

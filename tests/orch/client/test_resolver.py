@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp.resolver import ThreadedResolver
 
-from orch.client.resolver import MOST_AT_ONCE, Resolver
+from orch.client.resolver import MAX_CONCURRENT, Resolver
 
 
 async def test_it_finds_what_the_librarys_own_resolver_finds() -> None:
@@ -57,12 +57,12 @@ async def test_a_resolver_that_hangs_holds_few_threads_and_those_who_ask_next_ar
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(30) and [])
     resolver = Resolver()
     waiting = [
-        asyncio.ensure_future(resolver.resolve(f"host-{n}.example")) for n in range(MOST_AT_ONCE)
+        asyncio.ensure_future(resolver.resolve(f"host-{n}.example")) for n in range(MAX_CONCURRENT)
     ]
     await asyncio.sleep(0)
     with pytest.raises(OSError, match="the resolver does not answer"):
         await resolver.resolve("one-more.example")
     released.set()
-    assert await asyncio.gather(*waiting) == [[]] * MOST_AT_ONCE
+    assert await asyncio.gather(*waiting) == [[]] * MAX_CONCURRENT
     assert await resolver.resolve("one-more.example") == []
     assert len(resolver._asking) == 1, "names of before are forgotten"

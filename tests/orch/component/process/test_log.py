@@ -161,7 +161,7 @@ class UnreadPipe:
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnreadPipe]:
-    monkeypatch.setattr(log, "LAST_WORDS_S", 60.0)
+    monkeypatch.setattr(log, "FINAL_WRITE_S", 60.0)
     pipe = UnreadPipe()
     yield pipe
     pipe.close()

@@ -70,7 +70,7 @@ def test_a_manager_that_does_not_listen_is_said_once_and_tried_again(
     notifier.watchdog()
     notifier.watchdog()
     assert caplog.messages == [
-        f"systemd does not take WATCHDOG=1 at NOTIFY_SOCKET {socket_file}: "
+        f"cannot send WATCHDOG=1 to systemd at NOTIFY_SOCKET {socket_file}: "
         "No such file or directory"
     ]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
@@ -79,7 +79,7 @@ def test_a_manager_that_does_not_listen_is_said_once_and_tried_again(
         assert received(server) == "WATCHDOG=1"
     notifier.stopping()
     assert caplog.messages[1:] == [
-        f"systemd does not take STOPPING=1 at NOTIFY_SOCKET {socket_file}: Connection refused"
+        f"cannot send STOPPING=1 to systemd at NOTIFY_SOCKET {socket_file}: Connection refused"
     ]
 
 

@@ -116,7 +116,7 @@ async def test_files_that_cannot_be_used_change_nothing_and_are_said_once(
     for _ in range(3):
         await listener.renewal.step()
     assert [record.getMessage() for record in caplog.records] == [
-        f"test keeps its TLS files of before: cannot use the TLS certificate {listener.cert} with"
+        f"test keeps its previous TLS files: cannot use the TLS certificate {listener.cert} with"
         f" the key {listener.key}: the key does not belong to the certificate"
     ]
     async with trusting(pki) as session:
