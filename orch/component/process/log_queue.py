@@ -46,7 +46,7 @@ class LogQueue:
         self._poll.register(self._descriptor, select.POLLOUT)
 
     def write(self, line: bytes) -> None:
-        """Never blocks. A line that cannot be written (no reader, full disk) is counted as dropped."""
+        """Never blocks. A line that cannot be written (no reader, full disk) counts as dropped."""
         with self._lock:
             self._put(line)
             if self._is_draining:  # by the thread, or by the call that this finaliser interrupts
