@@ -1,6 +1,6 @@
-"""What comes back from a server: a whole answer, one that is still arriving, or why there is none.
+"""Responses of a server, whole or streamed, and the error when there is none.
 
-The only place that reads aiohttp's exceptions and turns them into sentences.
+The only module that translates aiohttp's exceptions.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from orch.component.process.daemon import SetupError
 if TYPE_CHECKING:
     import aiohttp
 
-_MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 class TransportError(Exception):
-    """No usable answer: the text names the server and the cause."""
+    """No usable response: the text names the server and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer, whatever its status; header names are case-insensitive."""
+    """A whole response of any status; header names are case-insensitive."""
 
     status: int
     body: bytes
@@ -33,7 +33,7 @@ class Response:
 
 
 class Stream:
-    """An answer that is still arriving: iterate it for lines, or its `chunks()` for bytes."""
+    """A response that is still arriving: iterate it for lines, or its `chunks()` for bytes."""
 
     def __init__(self, response: aiohttp.ClientResponse, server: str, silence_s: float) -> None:
         self.status = response.status
@@ -43,7 +43,7 @@ class Stream:
         self._silence_s = silence_s
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Bytes as they come; TransportError when the answer breaks off."""
+        """Bytes as they arrive; TransportError when the response breaks off."""
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
@@ -51,7 +51,7 @@ class Stream:
             raise explain(error, self._server, self._silence_s) from error
 
     async def read(self) -> bytes:
-        """The rest of the answer."""
+        """The rest of the response."""
         return b"".join([chunk async for chunk in self.chunks()])
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -67,15 +67,15 @@ class Stream:
                 for line in lines:
                     yield line
                 rest = bytearray(last)
-            elif len(rest) > _MAX_LINE_BYTES:
-                limit = _MAX_LINE_BYTES // 2**20
+            elif len(rest) > MAX_LINE_BYTES:
+                limit = MAX_LINE_BYTES // 2**20
                 raise TransportError(f"{self._server} sent a line longer than {limit} MiB")
         if rest:
             yield bytes(rest)
 
 
 async def beginning(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
-    """The body, or the first `limit_bytes` of it; its own read(n) gives what has arrived."""
+    """The body, or its first `limit_bytes`; aiohttp's read(n) returns only what has arrived."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -85,14 +85,14 @@ async def beginning(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What a call to the server may raise when there is no usable answer."""
+    """The exceptions of a call to the server without a usable response."""
     import aiohttp
 
     return (aiohttp.ClientError, OSError, SetupError, ValueError)
 
 
 def explain(error: Exception, server: str, limit_s: float) -> TransportError:
-    """One of `failures` as a sentence; `limit_s` is the wait that a TimeoutError ended."""
+    """One of `failures` translated; `limit_s` is the timeout behind a TimeoutError."""
     return TransportError(f"cannot reach {server}: {_cause(error, limit_s)}")
 
 

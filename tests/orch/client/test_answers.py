@@ -108,7 +108,7 @@ async def test_leaving_a_stream_early_does_not_wait_for_its_rest(
 async def test_a_line_without_end_is_refused(
     send: Callable[..., Awaitable[Transport]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "_MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(answers, "MAX_LINE_BYTES", 1000)
     with pytest.raises(TransportError, match="sent a line longer than"):
         await lines(await send(b"x" * 600, b"x" * 600, then="hang"))
 
