@@ -1,7 +1,8 @@
-"""The command line of each daemon of a local cluster, from its layout, ports and certificates."""
+"""The ports and the command line of each daemon of a local cluster."""
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,11 +22,27 @@ class Ports:
     healthz: int
     controller: int
 
+    @classmethod
+    def choose(cls, *, apiserver: int, nodeagent: int, healthz: int) -> Ports:
+        """A free port in place of each 0, and for the controller manager."""
+        return cls(
+            apiserver=apiserver or _free_port(),
+            nodeagent=nodeagent or _free_port(),
+            healthz=healthz or _free_port(),
+            controller=_free_port(),
+        )
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
 
 def apiserver(
     layout: Layout, ports: Ports, certificates: Certificates, more: Sequence[str] = ()
 ) -> Command:
-    """`more` are flags of it that whoever brings the cluster up has chosen."""
+    """`more` are further flags of the API server."""
     return _program(
         "orch-apiserver",
         "--bind-address=127.0.0.1",
@@ -41,6 +58,12 @@ def apiserver(
         "--node-proxy-allow-loopback",
         *more,
     )
+
+
+def apiserver_flags(etcd_servers: str, *, upstream_aliases: bool) -> list[str]:
+    """The API server's flags for options of orch-up."""
+    flags = ["--serve-upstream-aliases"] if upstream_aliases else []
+    return [*flags, f"--etcd-servers={etcd_servers}"] if etcd_servers else flags
 
 
 def controller_manager(layout: Layout, ports: Ports) -> Command:
@@ -76,5 +99,5 @@ def nodeagent(
 
 
 def _program(name: str, *arguments: str) -> Command:
-    """A program of this installation: it lies beside the interpreter that runs orch-up."""
+    """A program of this installation, which is beside the interpreter that runs orch-up."""
     return (str(Path(sys.executable).with_name(name)), *arguments)
