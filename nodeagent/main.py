@@ -38,8 +38,8 @@ from orch.component.process import log_queue, notify
 from orch.component.process.daemon import (
     SetupError,
     Stop,
-    freeze_gc,
     configure_allocator,
+    freeze_gc,
     run_daemon,
     supervise,
 )

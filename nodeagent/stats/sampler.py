@@ -109,7 +109,9 @@ class Sampler:
         async with self._refreshing:
             pods = self.latest.pods if self.latest else ()
             targets = tuple(self._targets())
-            await run_in_thread(lambda: refresh(self.reader.layout, targets, pods), name="directories")
+            await run_in_thread(
+                lambda: refresh(self.reader.layout, targets, pods), name="directories"
+            )
 
     async def sample(self) -> Sample:
         """A reading that begins now, or the one that runs already."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orch.wire.patch.data import PatchError, equal
 from orch.wire.patch.merge_keys import schema_of
+from orch.wire.patch.patch import PatchError, equal
 from orch.wire.patch.strategic_patch import (
     DELETE_PREFIX,
     ORDER_PREFIX,

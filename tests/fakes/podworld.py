@@ -27,7 +27,7 @@ from nodeagent.pods.worker.services import PodServices
 from nodeagent.wiring.pods import SeccompProfiles
 from orch.component.process import loops
 from orch.wire import names
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.core import Node
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Container, ContainerState, Pod
@@ -54,7 +54,7 @@ class ClockedRuntime(FakeRuntime):
 class FakeSource:
     """A source whose pods a test sets."""
 
-    def __init__(self, *pods: Pod, name: str = standing.FILE, ready: bool = True) -> None:
+    def __init__(self, *pods: Pod, name: str = podspec.FILE, ready: bool = True) -> None:
         self.name = name
         self.ready = ready
         self.doubtful = False

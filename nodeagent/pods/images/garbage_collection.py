@@ -25,7 +25,7 @@ from nodeagent.runtime.base import (
 from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.component.process.threads import run_in_thread
-from orch.wire.podrules.containers import all_containers
+from orch.wire.podrules.podspec import all_containers
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from orch.component.process.clock import Now
 from orch.component.process.inotify import PathWatch
 from orch.component.process.once_log import OnceLog
 from orch.wire import names
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class _Seen:
 class FileSource:
     """`path` need not exist yet; `full_interval_s` is the configuration's fileCheckFrequency."""
 
-    name = standing.FILE
+    name = podspec.FILE
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class FileSource:
 
     def _parsed(self, path: str, file: _File) -> _File:
         """With the pod of a content that is new; ManifestError, OSError."""
-        origin = Origin(standing.FILE, path, self._node_name, self._now())
+        origin = Origin(podspec.FILE, path, self._node_name, self._now())
         pod = manifests.read_manifest(Path(path), origin)
         self._problems.recovered(subject=path)
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:

@@ -19,8 +19,7 @@ from nodeagent.pods.spec import identity
 from orch.component import yaml_file
 from orch.component.yaml_file import Document, FieldPath, YamlError
 from orch.wire import names, times
-from orch.wire.podrules.standing import FILE, URL
-from orch.wire.podrules.tolerations import NO_EXECUTE
+from orch.wire.podrules.podspec import FILE, NO_EXECUTE, URL
 from orch.wire.records.pods import Pod, PodStatus, Toleration
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from typing import Any
 
 from orch.component.yaml_file import FieldPath
 from orch.wire import validation
-from orch.wire.podrules.containers import places
+from orch.wire.podrules.podspec import places
 from orch.wire.podrules.references import api_references
 from orch.wire.podrules.validation import runnable_causes
 from orch.wire.records.fields import fields_beyond

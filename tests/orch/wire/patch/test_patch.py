@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.wire.patch.data import MAX_DEPTH
-from orch.wire.patch.patch import PatchError, apply_merge_patch, create_merge_patch
+from orch.wire.patch.patch import MAX_DEPTH, PatchError, apply_merge_patch, create_merge_patch
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "x", "y"])
 KEYS = st.sampled_from(["a", "b", "c", "$patch"])
