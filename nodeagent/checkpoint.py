@@ -51,9 +51,7 @@ _FREEZE_ATTEMPTS = 6
 
 
 class PodDirectory(Protocol):
-    """What is asked of the pod registry, and what it is told."""
-
-    frozen: set[str]  # ids of containers that cannot answer their probes
+    """What is asked of the pod registry."""
 
     def find(self, namespace: str, name: str) -> Pod | None: ...
     def running_container(self, namespace: str, pod: str, container: str) -> str | None: ...
@@ -98,6 +96,7 @@ class CheckpointService:
         self._turns = Turns(limits.max_concurrent)
         self._limits = limits
         self._now = now
+        self._frozen: set[str] = set()  # ids of containers that the runtime checkpoints just now
         self._recovering: set[str] = set()
         self._maybe_frozen: set[str] = set()
         self._runtime_version = ""
@@ -146,7 +145,11 @@ class CheckpointService:
 
     def is_busy(self, container_id: str) -> bool:
         """Whether a container is being checkpointed, or freed after a checkpoint, just now."""
-        return container_id in self._pods.frozen or container_id in self._recovering
+        return container_id in self._frozen or container_id in self._recovering
+
+    def is_frozen(self, container_id: str) -> bool:
+        """Whether a container is being checkpointed just now, and cannot answer its probes."""
+        return container_id in self._frozen
 
     async def close(self) -> None:
         """Break off what is under way and free its containers; takes some seconds at most."""
@@ -262,7 +265,7 @@ class CheckpointService:
     async def _dump(self, manifest: Manifest, location: str, timeout_s: float) -> None:
         """Let the runtime write the archive; whatever happens, the container runs afterwards."""
         container_id = manifest.container_id
-        self._pods.frozen.add(container_id)
+        self._frozen.add(container_id)
         try:
             await self._call(container_id, location, timeout_s)
         except (RuntimeNotSupported, RuntimeNotFound):
@@ -282,7 +285,7 @@ class CheckpointService:
         else:
             self._maybe_frozen.discard(container_id)
         finally:
-            self._pods.frozen.discard(container_id)
+            self._frozen.discard(container_id)
 
     async def _call(self, container_id: str, location: str, timeout_s: float) -> None:
         """Ask the runtime, again when the container was only too busy to be frozen."""

@@ -25,19 +25,19 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from nodeagent.archives.reports import Reports
+from nodeagent.pods.observed import ActiveContainer
 from nodeagent.runtime.base import (
     ContainerRuntime,
     RuntimeCallError,
     RuntimeNotFound,
     RuntimeNotSupported,
 )
+from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
-from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
 
@@ -239,15 +239,6 @@ SILENT_S = 3.0  # an answer that is due for so long will not come soon
 FREE_WITHIN_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveContainer:
-    """A container that has processes, or may have."""
-
-    id: str
-    name: str
-    pod: Pod | None
-
-
 class ActiveContainers(Protocol):
     def active_containers(self, *, only_unknown: bool) -> Iterable[ActiveContainer]:
         """All of them, or those alone whose state the runtime does not know."""
@@ -276,6 +267,9 @@ class FrozenWatch:
         self._silent_s = silent_s
         self._seen: dict[str, int] = {}  # id → looks in a row that found it frozen
         self._unreadable = OnceLog(log, logging.ERROR)  # by id
+
+    async def run(self) -> None:
+        await Periodic("frozen containers", self.step, interval_s=INTERVAL_S).run()
 
     async def step(self) -> None:
         """Look once; containers found frozen often enough are freed and told of."""

@@ -1,9 +1,8 @@
 """The node agent: flags and configuration → parts → loops, and their ordered end.
 
 `main` reads what was asked for and fails with one line per mistake before anything is started;
-`_run` takes the lock, builds the parts, lists every loop, and stops them in order.
-
-The first line an agent writes: which one it is, how it is configured, what it lacks; pure.
+`_run` takes the lock, builds the parts, says which agent this is and what it lacks, runs every loop
+that `_loops` lists, and stops them in order.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from nodeagent import listeners as nodeagent_listeners
 from nodeagent import lock
@@ -24,9 +23,8 @@ from nodeagent.config.load import ConfigError, load_config
 from nodeagent.config.options import Options
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.listeners import Listeners
-from nodeagent.metrics.pages import StatsPages
-from nodeagent.node import eviction
 from nodeagent.reload import Reloader
+from nodeagent.watchdog import Watchdog
 from nodeagent.wiring import agent
 from nodeagent.wiring.agent import Parts
 from orch.component import tls as component_tls
@@ -89,7 +87,6 @@ def _gates(features: Features) -> list[str]:
 
 REMOVE_PODS_WITHIN_S = 30.0
 _ROOT_MODE = 0o750  # volumes and secrets of pods lie below
-_TRIGGER_STEP_S = 5.0  # how soon a new container is watched
 _SWITCH_S = 0.001  # how long a reading in its thread may keep the event loop waiting
 
 
@@ -136,12 +133,11 @@ async def _run(
     watchdog = built.watchdog(notifier, interval_s=watchdog_s) if watchdog_s else None
     services = built.services(watchdog, options.metric_policy, pages)
     listeners = nodeagent_listeners.build_listeners(options, current.value, services, tls)
-    periodic = _periodic(built, services.pages, listeners, current.value)
     reloader = Reloader(
         options,
         current,
         notifier,
-        apply=lambda config: _apply(config, built, periodic),
+        apply=lambda config: _apply(config, built),
         renew=listeners.renewal.step,
     )
     services.metrics.register(reloader)
@@ -153,81 +149,79 @@ async def _run(
         freeze_gc()
         sys.setswitchinterval(_SWITCH_S)
         notifier.ready("running")
-        loops = _loops(built, periodic) | {"reload": reloader.run()}
-        if watchdog:
-            loops["watchdog"] = watchdog.run()
-        if options.exit_on_lock_contention:
-            loops["lock file"] = lock.give_way(options.lock_file, stop)
-        await supervise(stop, loops)
+        await supervise(stop, _loops(stop, built, listeners, reloader, watchdog))
     finally:
         notifier.stopping()
         await cancel(recovery)
         await built.stop_checkpoints()
-        if options.remove_pods_on_stop and built.keeper:
-            await built.keeper.remove_all(REMOVE_PODS_WITHIN_S)
+        if options.remove_pods_on_stop and built.pods:
+            await built.pods.workers.remove_all(REMOVE_PODS_WITHIN_S)
         await listeners.stop()
         await built.close()
         if held >= 0:
             os.close(held)
 
 
-def _periodic(
-    built: Parts, pages: StatsPages, listeners: Listeners, config: NodeAgentConfiguration
-) -> dict[str, Periodic]:
-    """The steps that are taken again and again, by name."""
-    measuring, reading_s = built.measuring, config.housekeepingInterval
+class _Loop(Protocol):
+    async def run(self) -> None: ...
 
-    async def sample() -> None:
-        await pages.step()
-        if measuring.new_disks.is_due():
-            periodic["new disks"].wake()
 
-    steps = {
-        "sampling": (sample, reading_s),
-        "directories": (measuring.sampler.step_disks, agent.DISK_INTERVAL_S),
-        "new disks": (measuring.new_disks.step, agent.DISK_INTERVAL_S),
-        "certificates": (listeners.renewal.step, component_tls.INTERVAL_S),
+def _loops(
+    stop: Stop,
+    built: Parts,
+    listeners: Listeners,
+    reloader: Reloader,
+    watchdog: Watchdog | None,
+) -> dict[str, Coroutine[Any, Any, None]]:
+    """Every loop of the agent, by name; a part that this agent runs without has none."""
+    base, measuring = built.base, built.measuring
+    renewal_s = component_tls.INTERVAL_S
+    loops: dict[str, _Loop | None] = {
+        "sampling": measuring.sampling,
+        "new disks": measuring.new_disks,
+        "directories": measuring.directories,
+        "runtime disks": measuring.runtime_disks,
+        "runtime cgroup": measuring.runtime_part,
+        "runtime statistics": measuring.runtime_stats,
+        "runtime watch": base.watch,
+        "node status": built.status,
+        "lease": built.lease,
+        "events": base.events if base.clients else None,
+        "evictions": built.evictions,
+        "shutdown": built.shutdown,
+        "pressure triggers": built.triggers,
+        "certificates": Periodic("certificates", listeners.renewal.step, interval_s=renewal_s),
+        "reload": reloader,
+        "watchdog": watchdog,
     }
-    if measuring.disks:
-        steps["runtime disks"] = (measuring.disks.step, agent.DISK_INTERVAL_S)
-    if measuring.runtime_part:
-        steps["runtime cgroup"] = (measuring.runtime_part.step, agent.DISK_INTERVAL_S)
-    if measuring.stats:
-        steps["runtime statistics"] = (measuring.stats.step, reading_s)
-    if built.evictions:
-        steps["evictions"] = (built.evictions.step, eviction.INTERVAL_S)
-    if built.triggers:
-        steps["pressure triggers"] = (built.triggers.step, _TRIGGER_STEP_S)
-    periodic = {name: Periodic(name, step, interval_s=s) for name, (step, s) in steps.items()}
-    return periodic
+    if pods := built.pods:
+        loops |= {
+            "pods": pods.workers,
+            "pod statuses": pods.statuses,
+            "mirror pods": pods.mirrors,
+            "container logs": pods.log_rotation,
+            "local storage": pods.local_storage,
+            "images": pods.images,
+        }
+    if checkpoints := built.checkpoints:
+        loops |= {
+            "checkpoint store": checkpoints.pruner,
+            "frozen containers": checkpoints.frozen,
+        }
+    running = {name: loop.run() for name, loop in loops.items() if loop}
+    running["node watch"] = built.status.watch()
+    if base.options.exit_on_lock_contention:
+        running["lock file"] = lock.give_way(base.options.lock_file, stop)
+    return running
 
 
-def _loops(built: Parts, periodic: dict[str, Periodic]) -> dict[str, Coroutine[Any, Any, None]]:
-    """Every loop of the agent, by name."""
-    loops = {name: one.run() for name, one in periodic.items()}
-    loops["runtime watch"] = built.runtime_watch.run()
-    loops["node status"] = built.status.run()
-    loops["node watch"] = built.status.watch()
-    if built.lease:
-        loops["lease"] = built.lease.run()
-    if built.shutdown:
-        loops["shutdown"] = built.shutdown.run()
-    if built.events:
-        loops["events"] = built.events.run()
-    if built.keeper:
-        loops["pods"] = built.keeper.run()
-    if built.checkpoints:
-        loops |= built.checkpoints.loops()
-    return loops
-
-
-def _apply(config: NodeAgentConfiguration, built: Parts, periodic: Mapping[str, Periodic]) -> None:
+def _apply(config: NodeAgentConfiguration, built: Parts) -> None:
     """Put a reloaded configuration in force where it was read at the start."""
     logs.configure(level=config.logging.level, format=config.logging.format)
-    for name in ("sampling", "runtime statistics"):
-        if name in periodic:
-            periodic[name].interval_s = config.housekeepingInterval
-            periodic[name].wake()
+    for loop in (built.measuring.sampling, built.measuring.runtime_stats):
+        if loop:
+            loop.interval_s = config.housekeepingInterval
+            loop.wake()
     built.status.retime(
         update_s=config.nodeStatusUpdateFrequency, report_s=config.nodeStatusReportFrequency
     )
@@ -259,11 +253,11 @@ def _make_directory(path: str, mode: int) -> None:
 def _say_start(options: Options, features: Features, built: Parts) -> None:
     """One line that tells which agent this is and what it runs without, and why."""
     line = start_line(
-        built.current.value,
+        built.base.config,
         features,
-        node_name=built.node_name,
+        node_name=built.base.node_name,
         source=options.config or "",
-        digest=built.current.digest,
+        digest=built.base.current.digest,
         missing=built.missing,
     )
     log.info("%s", line)

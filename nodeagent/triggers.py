@@ -24,6 +24,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.samples import PodSample
+from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.wire.records.core import Node
 from orch.wire.records.meta import ApiObject, ObjectMeta
@@ -31,6 +32,7 @@ from orch.wire.records.meta import ApiObject, ObjectMeta
 log = logging.getLogger(__name__)
 
 NODE, POD, CONTAINER = "node", "pod", "container"
+_STEP_S = 5.0  # how soon a new container is watched
 _USEC_PER_S = 1_000_000
 _FLAGS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
 _REASONS = {
@@ -113,6 +115,9 @@ class PressureTriggers:
         self._proc_root = proc_root
         self._armed: dict[_Place, _Armed] = {}
         self._unarmed = OnceLog(log)  # by rule
+
+    async def run(self) -> None:
+        await Periodic("pressure triggers", self.step, interval_s=_STEP_S).run()
 
     async def step(self) -> None:
         """Arm and disarm so that every place that is measured is watched."""

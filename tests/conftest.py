@@ -1,36 +1,48 @@
 """Fixtures for every test: nothing left running, nothing that blocks, ports, keys and certificates.
 
 `no_leaked_tasks` and `no_blocking` guard every coroutine test by themselves; a test marked
-`may_block` is spared the second. The others are asked for by name.
+`may_block` is spared the second. The others are asked for by name. Under pytest-xdist the tests of
+a file stay together on one worker, and the files that take longest begin first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
-import socket
+import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import hypothesis
 import pytest
 import pytest_asyncio
 import trustme
+from xdist.scheduler import LoadFileScheduling
 
 from tests import blocking
+from tests.conftest_runtime import real_runtime as real_runtime
+from tests.fakes import ports
 
+_LEAVING_S = 2.0  # connections just closed and threads just left end within a few turns of the loop
 _SKIPPED = 6  # an exit status of no other meaning to pytest: asking again would not help
 
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
 hypothesis.settings.load_profile("any machine")
 
 
 def pytest_sessionstart() -> None:
+    # A worker of xdist ignores the one and sets the other, and so would every program it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("COLUMNS", None)
     # gRPC's thread stays to the end: who drops the last channel would wait for it, in the loop, and
     # garbage collection drops channels in the midst of tests that have none.
     asyncio.run(_begin_grpc())
@@ -42,11 +54,35 @@ async def _begin_grpc() -> None:
     grpc.aio.init_grpc_aio()  # asks for a loop
 
 
+def pytest_collection() -> None:
+    gc.disable()  # thousands of tests are collected, none of them rubbish: it takes half the time
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what a test collects is its own rubbish
+    gc.enable()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "may_block: product code may block this test's event loop")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    return 2 * len(os.sched_getaffinity(0))  # most of the long tests wait
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    config.option.loadscopereorder = False  # `pytest_collection_modifyitems` has put them in order
+    return LoadFileScheduling(config, log)
+
+
+def _seconds(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("seconds")
+    return float(marker.args[0]) if marker else 0.0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_seconds, reverse=True)
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             # First, so that it is torn down last: after the fixtures that stop what they started.
@@ -70,15 +106,15 @@ async def no_leaked_tasks() -> AsyncIterator[None]:
     """Fail a test that leaves an asyncio task running."""
     before = asyncio.all_tasks()
     yield
-    for _ in range(10):  # connections just closed end within a few turns of the loop
-        left = asyncio.all_tasks() - before - {asyncio.current_task()}
-        if not left:
-            return
+    until_s = time.monotonic() + _LEAVING_S
+    while left := asyncio.all_tasks() - before - {asyncio.current_task()}:
+        if time.monotonic() > until_s:
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            pytest.fail(f"left running: {', '.join(sorted(str(task.get_coro()) for task in left))}")
+        time.sleep(0.001)  # real time, whatever the loop's clock says
         await asyncio.sleep(0)
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
-    pytest.fail(f"left running: {', '.join(sorted(str(task.get_coro()) for task in left))}")
 
 
 @pytest.fixture
@@ -91,13 +127,7 @@ def no_blocking() -> Iterator[None]:
 @pytest.fixture
 def free_port() -> Callable[[], int]:
     """A function that names a TCP port nobody listens on."""
-
-    def find() -> int:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
-
-    return find
+    return ports.free_port
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A real container runtime for tests: one private containerd for the whole session.
 
-Import `real_runtime` into a conftest.py to use it. A test that stops or freezes its runtime makes
+Under pytest-xdist each worker has its own. A test that leaves its runtime stopped or frozen makes
 one of its own with `provisioned`.
 """
 

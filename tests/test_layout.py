@@ -40,10 +40,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
     "nodeagent/pods/decide/test_plan.py": ("nodeagent.pods.decide.restarts",),
     "nodeagent/pods/decide/test_status.py": ("nodeagent.pods.decide.conditions",),
-    "nodeagent/pods/spec/test_spec.py": (
-        "nodeagent.pods.spec.identity",
-        "nodeagent.pods.spec.mounts",
-    ),
+    "nodeagent/pods/spec/test_spec.py": ("nodeagent.pods.spec.mounts",),
     "nodeagent/pods/test_pod_workers.py": (
         "nodeagent.pods.worker.services",
         "nodeagent.pods.worker.steps",
@@ -62,15 +59,9 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.stats.reading",
     ),
     "nodeagent/stats/test_summary.py": ("nodeagent.stats.summary_disks",),
-    "orch/ctl/test_config_set.py": ("orch.ctl.config_file",),
-    "orch/ctl/test_delete.py": ("orch.ctl.deletion",),
-    "orch/ctl/test_events.py": ("orch.ctl.happenings",),
-    "orch/ctl/test_jsonpath.py": ("orch.ctl.jsonpath_syntax",),
-    "orch/ctl/test_label.py": ("orch.ctl.choosing",),
-    "orch/ctl/test_main.py": (
-        "orch.ctl.commands",
-        "orch.ctl.parsing",
-    ),
+    "nodeagent/wiring/test_agent.py": ("nodeagent.wiring.base",),
+    "orch/ctl/test_api.py": ("orch.client.json_api",),
+    "orch/ctl/test_main.py": ("orch.ctl.command_table",),
     "orch/lifecycle/decide/test_decision.py": ("orch.lifecycle.decide.heartbeats",),
     "orch/lifecycle/test_monitor.py": (
         "orch.lifecycle.canary",
@@ -82,12 +73,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "orch.server.discovery.openapi_paths",
         "orch.server.discovery.openapi_schemas",
     ),
-    "orch/server/handlers/test_resources.py": ("orch.server.handlers.call",),
     "orch/server/objects/test_delete.py": ("orch.server.objects.backend",),
     "orch/server/storage/test_sqlite.py": (
         "orch.server.storage.base",
         "orch.server.storage.mirror",
-        "orch.server.storage.watches",
     ),
     "orch/server/strategy/test_base.py": ("orch.server.strategy.table",),
 }
@@ -168,7 +157,7 @@ def imported(path: Path) -> frozenset[str]:
         chosen = [name.split()[0] for name in listed if name.strip()]
         found.update([package, *(f"{package}.{name}" for name in chosen)] if package else chosen)
     for package in _LOADED_BY_NAME.findall(text):  # `import_module(f"package.{name}")`
-        found.update(name for name in files() if name.rpartition(".")[0] == package)
+        found.update(name for name in files() if name.startswith(f"{package}."))
     return frozenset(found & files().keys())
 
 

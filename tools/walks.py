@@ -182,7 +182,7 @@ async def pod(directory: Path) -> Walk:
     manifests.mkdir()
     world = PodWorld(directory)
     world.use(FileSource(str(manifests), "node1"))  # type: ignore[arg-type]
-    keeping = loops.spawn(world.keeper.run(), name="keeper")
+    keeping = loops.spawn(world.workers.run(), name="pods")
     names = iter(range(100))
 
     async def appear() -> None:

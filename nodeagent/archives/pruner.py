@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -23,10 +23,13 @@ from nodeagent.archives.folder import StoreError
 from nodeagent.archives.reports import Reports, StoreState
 from orch.component.process import clock
 from orch.component.process.clock import Now
+from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
+
+INTERVAL_S = 60.0
 
 
 class KnownPods(Protocol):
@@ -47,7 +50,7 @@ class _Pruned:
 
 
 class Pruner:
-    """`wake` is called when a step is wanted soon; whoever runs the steps puts it there."""
+    """Takes a step every minute, and soon after an archive was `made`."""
 
     def __init__(
         self,
@@ -60,13 +63,21 @@ class Pruner:
     ) -> None:
         self.reports = reports or Reports()
         self.shelf = shelf
-        self.wake: Callable[[], None] = lambda: None
         self._limits = limits
         self._pods = pods
         self._now = now
         self._one_at_a_time = threading.Lock()
         self._new: set[str] = set()  # archives made since the last step: none of them goes
         self._outage = OnceLog(log, logging.ERROR)
+        self._loop = Periodic("checkpoint store", self.step, interval_s=INTERVAL_S)
+
+    async def run(self) -> None:
+        await self._loop.run()
+
+    def excess_bytes(self) -> int | None:
+        """What the store may not hold, yet does; None until it was looked at."""
+        state = self.reports.counts.store
+        return state.excess_bytes if state else None
 
     async def step(self) -> None:
         """Look through the store once; what cannot be done is logged once, and retried."""
@@ -97,7 +108,7 @@ class Pruner:
     def made(self, name: str) -> None:
         """An archive was made: older ones may have to go, for which its maker need not wait."""
         self._new.add(name)
-        self.wake()
+        self._loop.wake()
 
     async def _prune(self, *, need_bytes: int = 0) -> _Pruned:
         live, before, kept = self._pods.live_uids(), self.reports.counts.store, set(self._new)

@@ -17,7 +17,7 @@ from typing import Any
 from nodeagent import seccomp
 from nodeagent.commands import config as config_command
 from nodeagent.config import options
-from nodeagent.pods.sources import manifests
+from nodeagent.pods.sources import files
 from nodeagent.pods.sources.manifests import ManifestError, Origin
 from nodeagent.profiles import file as profiles_file
 from nodeagent.profiles import lint as profiles_lint
@@ -157,7 +157,7 @@ def _read_pod(file: str) -> Pod:
     """A manifest as the agent reads it. SetupError says why it is none."""
     origin = Origin(podspec.FILE, file, "node", clock.utc_now())
     try:
-        return manifests.read_manifest(Path(file), origin)
+        return files.read_manifest(Path(file), origin)
     except (ManifestError, OSError) as problem:
         raise SetupError(str(getattr(problem, "strerror", None) or problem)) from None
 

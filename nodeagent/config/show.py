@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from nodeagent.config.origin import Leaf
-from orch.component.terminal import escape_control_characters
+from orch.component.terminal import visible
 from orch.component.yaml_file import FieldPath, show_path
 
 _INDENT = "  "
@@ -58,7 +58,7 @@ def _yaml_lines(leaves: Sequence[Leaf], origins: bool) -> Iterator[str]:
             yield f"{_INDENT * depth}{_scalar(parents[depth])}:"
         open_at = parents
         line = f"{_INDENT * len(parents)}{_scalar(leaf.path[-1])}: {_scalar(leaf.value)}"
-        origin = escape_control_characters(str(leaf.origin))
+        origin = visible(str(leaf.origin))
         yield f"{line:<{_COMMENT_COLUMN}}  # {origin}" if origins else line
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from orch.component.terminal import escape_control_characters
+from orch.component.terminal import visible
 
 Verdict = Literal["ok", "note", "warn", "fail"]
 
@@ -62,10 +62,10 @@ def as_text(findings: Sequence[Finding]) -> str:
     width = max((len(finding.check) for finding in findings), default=0)
     lines = []
     for finding in findings:
-        message = escape_control_characters(finding.message)
+        message = visible(finding.message)
         lines.append(f"{finding.verdict:<4}  {finding.check:<{width}}  {message}")
         if finding.advice:
-            lines.append(f"{'':<{width + 8}}-> {escape_control_characters(finding.advice)}")
+            lines.append(f"{'':<{width + 8}}-> {visible(finding.advice)}")
     counts = [f"{_count(findings, verdict)} {verdict}" for verdict in _ORDER]
     return "\n".join([*lines, "", ", ".join(counts), ""])
 

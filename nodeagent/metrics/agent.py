@@ -23,7 +23,9 @@ from nodeagent.metrics import pods
 from nodeagent.metrics.calls import RuntimeOperations
 from nodeagent.node.shutdown import ShutdownGuard
 from nodeagent.node.status_loop import StatusLoop
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.sources.mirror import MirrorPods
 from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.stats.sampler import Sampler
 from nodeagent.watchdog import Watchdog
@@ -88,6 +90,7 @@ class Sources:
     emulated: Release
     sampler: Sampler
     registry: PodRegistry
+    counts: PodCounts
     runtime: RuntimeWatch
     status: StatusLoop
     lease: LeaseLoop | None
@@ -97,6 +100,7 @@ class Sources:
     stalls: Mapping[tuple[str, str, str], int]  # by resource, level and scope of the trigger
     checkpoints: CheckpointCounts | None = None
     events: EventRecorder | None = None
+    mirrors: MirrorPods | None = None
 
 
 def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
@@ -111,19 +115,19 @@ def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
     return registry
 
 
-def probes_registry(registry: PodRegistry, policy: MetricPolicy) -> Registry:
+def probes_registry(counts: PodCounts, policy: MetricPolicy) -> Registry:
     """The registry behind `/metrics/probes`."""
     page = Registry(policy)
-    page.register(_ProbesCollector(registry))
+    page.register(_ProbesCollector(counts))
     return page
 
 
 class _ProbesCollector(Collector):
-    def __init__(self, registry: PodRegistry) -> None:
-        self._registry = registry
+    def __init__(self, counts: PodCounts) -> None:
+        self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
-        return pods.probe_metrics(self._registry)
+        return pods.probe_metrics(self._counts)
 
 
 class _AgentCollector(Collector):
@@ -135,7 +139,8 @@ class _AgentCollector(Collector):
         yield from self._heartbeat()
         if self._sources.shutdown:
             yield from self._shutdown(self._sources.shutdown)
-        yield from pods.pod_metrics(self._sources.registry)
+        mirrors = self._sources.mirrors.held if self._sources.mirrors else 0
+        yield from pods.pod_metrics(self._sources.registry, self._sources.counts, mirrors)
         yield from self._measuring()
         if self._sources.checkpoints:
             yield from checkpoint_metrics(self._sources.checkpoints)

@@ -1,5 +1,5 @@
-"""The pods' part of the agent's metrics page, and the page of probes; read from the registry when
-asked for.
+"""The pods' part of the agent's metrics page, and the page of probes; read from the registry and
+from what was counted, when asked for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from nodeagent.pods.counts import FAMILIES, PROBE, ProbeKey
+from nodeagent.pods.counts import FAMILIES, PROBE, PodCounts, ProbeKey
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
 from orch.component.process import system
@@ -18,11 +18,11 @@ from orch.wire.podrules import podspec
 _ALPHA, _BETA = "[ALPHA] ", "[BETA] "
 
 
-def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
-    """Desired, running and started pods and containers, refusals."""
+def pod_metrics(registry: PodRegistry, counts: PodCounts, mirrors: int) -> Iterator[Metric]:
+    """Desired, running and started pods and containers, refusals; `mirrors` the API holds."""
     static = Counter("true" if podspec.is_static(pod) else "" for pod in registry.pods())
     yield _gauges("nodeagent_desired_pods", "Pods that should run.", "static", static)
-    yield _gauge("nodeagent_mirror_pods", "Mirror pods that the API holds.", registry.mirrors)
+    yield _gauge("nodeagent_mirror_pods", "Mirror pods that the API holds.", mirrors)
     yield from _lifecycles(registry)
     views = registry.views().values()
     running = sum(1 for view in views if view.active)
@@ -34,23 +34,23 @@ def pod_metrics(registry: PodRegistry) -> Iterator[Metric]:
         "container_state",
         states,
     )
-    yield from _starts(registry)
-    yield from _image_volumes(registry)
-    yield from _listings(registry)
+    yield from _starts(counts)
+    yield from _image_volumes(counts)
+    yield from _listings(counts)
     for family in FAMILIES:
-        yield registry.counts.timings.shown(family)
+        yield counts.timings.shown(family)
 
 
-def probe_metrics(registry: PodRegistry) -> Iterator[Metric]:
+def probe_metrics(counts: PodCounts) -> Iterator[Metric]:
     """Probes of containers, and since when this process counts them."""
     text = "Start time of the process since unix epoch in seconds."
     yield _gauge("process_start_time_seconds", text, system.process_start_s())
-    yield registry.counts.timings.shown(PROBE)
+    yield counts.timings.shown(PROBE)
     yield _counters(
         "prober_probe",
         _BETA + "Probes of containers, by their result.",
         ProbeKey._fields,
-        registry.counts.probes.items(),
+        counts.probes.items(),
     )
 
 
@@ -80,8 +80,7 @@ def _lifecycles(registry: PodRegistry) -> Iterator[Metric]:
     yield family
 
 
-def _image_volumes(registry: PodRegistry) -> Iterator[Metric]:
-    counts = registry.counts
+def _image_volumes(counts: PodCounts) -> Iterator[Metric]:
     for name, text, value in (
         (
             "nodeagent_image_volume_requested",
@@ -102,8 +101,7 @@ def _image_volumes(registry: PodRegistry) -> Iterator[Metric]:
         yield _counters(name, _BETA + text, (), [((), value)])
 
 
-def _listings(registry: PodRegistry) -> Iterator[Metric]:
-    counts = registry.counts
+def _listings(counts: PodCounts) -> Iterator[Metric]:
     text = "When the runtime's pods were listed last, in Unix seconds; 0 for not yet."
     yield _gauge("nodeagent_pleg_last_seen_seconds", text, counts.listed_at_s)
     yield _counters(
@@ -114,8 +112,7 @@ def _listings(registry: PodRegistry) -> Iterator[Metric]:
     )
 
 
-def _starts(registry: PodRegistry) -> Iterator[Metric]:
-    counts = registry.counts
+def _starts(counts: PodCounts) -> Iterator[Metric]:
     for name, text, value in (
         ("nodeagent_started_pods", "Sandboxes of pods started.", counts.started_pods),
         (

@@ -1,16 +1,18 @@
 """Collecting the facts of the node object: machine, latest sample, runtime, images, addresses.
 
-The adapter between those who measure and the pure functions of `node`. Whatever may hang (name
-lookup, the runtime's image list) has a deadline and keeps its last answer; nothing here makes the
-status late or fails it.
+The adapter between those who measure and the pure functions of `node.rules`. Whatever may hang
+(name lookup, the runtime's image list) has a deadline and keeps its last answer; nothing here makes
+the status late or fails it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from nodeagent.node.rules import addresses
 from nodeagent.node.rules.addresses import Candidates
@@ -37,8 +39,31 @@ _DEADLINE_S = 5.0
 _ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 
+class Readings(Protocol):
+    """What `stats.sampler.Sampler` is."""
+
+    latest: Sample | None
+
+    async def fresh(self) -> Sample: ...
+
+
+class Watch(Protocol):
+    """What `runtime.health.RuntimeWatch` is."""
+
+    @property
+    def health(self) -> RuntimeHealth: ...
+
+    async def known(self) -> None: ...
+
+
+class Troubled(Protocol):
+    """Who may know a reason for the node not to be Ready."""
+
+    def problems(self) -> Sequence[str]: ...
+
+
 class FactsCollector:
-    """`sample` and `health` give what is known now; `problems` other reasons not to be Ready.
+    """`asked` are asked for problems beside those of the runtime.
 
     `store_excess` gives the bytes of checkpoints that may not be there; None: not looked at.
     """
@@ -46,20 +71,20 @@ class FactsCollector:
     def __init__(
         self,
         machine: MachineFacts,
+        sampler: Readings,
+        watch: Watch,
         *,
         node_ip: str = "",
-        sample: Callable[[], Sample | None],
-        health: Callable[[], RuntimeHealth],
         runtime: ContainerRuntime | None = None,
-        problems: Callable[[], Sequence[str]] = tuple,
+        asked: Sequence[Troubled] = (),
         store_excess: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._machine = machine
         self._node_ip = node_ip
-        self._sample = sample
-        self._health = health
+        self._sampler = sampler
+        self._watch = watch
         self._runtime = runtime
-        self._problems = problems
+        self._asked = asked
         self._store_excess = store_excess
         self._resolver = Resolver()
         self._images: tuple[ImageFacts, ...] = ()
@@ -70,7 +95,7 @@ class FactsCollector:
     async def collect(self) -> NodeFacts:
         """The facts of this moment; late parts are those of the last minute."""
         now_s = asyncio.get_running_loop().time()
-        health = self._health()
+        health = self._watch.health
         if now_s >= self._refresh_due_s or self._addresses is None:
             await self._refresh_addresses()
             if await self._refresh_images(health, now_s):
@@ -78,12 +103,19 @@ class FactsCollector:
         return NodeFacts(
             time_s=asyncio.get_running_loop().time(),
             machine=self._machine,
-            usage=usage_facts(self._sample(), self._store_excess()),
+            usage=usage_facts(self._sampler.latest, self._store_excess()),
             runtime=health,
             images=self._images,
             addresses=self._addresses or (),
-            problems=tuple(self._problems()),
+            problems=tuple(text for one in self._asked for text in one.problems()),
         )
+
+    async def settled(self) -> None:
+        """Until runtime and machine have been looked at once; neither is waited for without end."""
+        await self._watch.known()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(verdict.DOWN_AFTER_S):
+                await self._sampler.fresh()
 
     async def _refresh_addresses(self) -> None:
         hostname = self._machine.hostname

@@ -1,8 +1,9 @@
 """Evicting pods, one at a time, while the node is short of something.
 
 The status loop keeps the state of the thresholds; this loop looks whether one of them has been met
-for longer than its grace, takes a new sample, and lets the first pod in `node.eviction`'s order go.
-The next goes only when the last one's containers have ended, or did not in time.
+for longer than its grace, takes a new sample, and lets the first pod in the order of
+`rules.ending_order` go. The next goes only when the last one's containers have ended, or did not in
+time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from nodeagent.node import collector
 from nodeagent.node.rules import ending_order, pressure
 from nodeagent.node.rules.ending_order import Candidate, ContainerUse
 from nodeagent.node.rules.pressure import Observation, PressureState, Threshold
+from nodeagent.node.status_loop import OwnNode
 from nodeagent.pods import counts as pods_counts
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.decide.phase import FINAL_PHASES, HARD_GRACE_S
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
@@ -24,6 +27,7 @@ from nodeagent.stats import summary_disks
 from nodeagent.stats.samples import ContainerSample, FsSample, PodSample, Sample
 from orch.component.process import clock
 from orch.component.process.clock import Now
+from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
 from orch.wire.podrules import podspec
@@ -42,32 +46,37 @@ class Evict(Protocol):
 class Evictions:
     """`state` gives the thresholds as the status loop sees them, `fresh` a new sample.
 
-    `evict` ends a pod; False when it is over already. `announce` tells once of each resource
-    that the node begins to reclaim.
+    `evict` ends a pod; False when it is over already. Each resource that the node begins to reclaim
+    is told once, as an event on the node.
     """
 
     def __init__(
         self,
         registry: PodRegistry,
+        counts: PodCounts,
+        node: OwnNode,
         *,
         state: Callable[[], PressureState],
         fresh: Callable[[], Awaitable[Sample]],
         evict: Evict,
-        announce: Callable[[str], None],
         longest_soft_grace_s: int = 0,
         now: Now = clock.utc_now,
     ) -> None:
         self._registry = registry
+        self._counts = counts
         self._state = state
         self._fresh = fresh
         self._evict = evict
-        self._announce = announce
+        self._node = node
         self._longest_soft_grace_s = longest_soft_grace_s
         self._now = now
         self._leaving = ""  # uid of the pod that was evicted last
         self._wait_until_s = 0.0
         self._reclaiming: frozenset[str] = frozenset()  # resources that were announced
         self._helpless = OnceLog(log, logging.ERROR)  # no pod could help
+
+    async def run(self) -> None:
+        await Periodic("evictions", self.step, interval_s=INTERVAL_S).run()
 
     async def step(self) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -94,7 +103,7 @@ class Evictions:
         resource = ending_order.RESOURCE_OF[threshold.signal]
         if resource not in self._reclaiming:
             self._reclaiming |= {resource}
-            self._announce(f"Attempting to reclaim {resource}")
+            self._node.warn("EvictionThresholdMet", f"Attempting to reclaim {resource}")
         for candidate in ending_order.ranked(resource, self._candidates(sample)):
             grace_s = self._grace_s(threshold, candidate.uid)
             text = ending_order.message(threshold, seen, candidate)
@@ -108,10 +117,9 @@ class Evictions:
         self._helpless.failed(text, resource)
 
     def _count(self, signal: str, sample: Sample) -> None:
-        counts = self._registry.counts
-        counts.evictions[signal] += 1
+        self._counts.evictions[signal] += 1
         age_s = self._now().timestamp() - sample.time_ns / 1e9
-        counts.timings.observe(pods_counts.EVICTION_STATS_AGE, age_s, signal)
+        self._counts.timings.observe(pods_counts.EVICTION_STATS_AGE, age_s, signal)
 
     def _grace_s(self, threshold: Threshold, uid: str) -> int:
         """A hard threshold leaves no time; a soft one the pod's own, up to the configured bound."""

@@ -18,6 +18,8 @@ from typing import Protocol
 from nodeagent.node.logind import LogindError
 from nodeagent.node.rules import ending_order
 from nodeagent.node.rules.ending_order import Group, Member, Stage
+from nodeagent.node.status_loop import OwnNode
+from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.phase import Ending
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 
 PROBLEM = "node is shutting down"
 _MESSAGE = "Pod was terminated in response to imminent node shutdown."
+_REFUSAL = Refusal("NodeShutdown", "Pod was rejected as the node is shutting down.")
 _STATE_FILE = "graceful_node_shutdown_state"
 _AGAIN_S = 5.0  # between tries to reach the bus
 _LOOK_S = 0.2
@@ -48,8 +51,16 @@ class LoginManager(Protocol):
     def close(self) -> None: ...
 
 
+class Pods(Protocol):
+    """What `pod_workers.PodWorkers` is."""
+
+    def end(self, uid: str, ending: Ending) -> bool: ...
+    def close(self, refusal: Refusal) -> None: ...
+    def reopen(self) -> None: ...
+
+
 class ShutdownGuard:
-    """`end` lets a pod fail; `changed` tells that the node's readiness did; `note` an event.
+    """`root_dir` is the agent's, where the last shutdown is remembered.
 
     Read for metrics: `began_s` and `ended_s`, Unix times of the last shutdown, 0 for none.
     """
@@ -58,22 +69,21 @@ class ShutdownGuard:
         self,
         groups: Sequence[Group],
         registry: PodRegistry,
+        pods: Pods,
+        node: OwnNode,
         *,
+        root_dir: str,
         manager: Callable[[], LoginManager],
-        end: Callable[[str, Ending], bool],
-        changed: Callable[[], None],
-        note: Callable[[str, str], None],
         now: Now = clock.utc_now,
     ) -> None:
         self.active = False
         self._groups = groups
         self._registry = registry
+        self._pods = pods
+        self._node = node
         self._manager = manager
-        self._end = end
-        self._changed = changed
-        self._note = note
         self._now = now
-        self._state = Path(registry.settings.root_dir) / _STATE_FILE
+        self._state = Path(root_dir) / _STATE_FILE
         self.began_s, self.ended_s = _read_state(self._state)
         self._outage = OnceLog(log, logging.ERROR)
 
@@ -143,7 +153,7 @@ class ShutdownGuard:
     async def _shut_down(self) -> None:
         began_s = self._now().timestamp()
         log.warning("the machine shuts down: ending the pods of this node")
-        self._note("NodeShutdown", "Shutdown manager detected shutdown event")
+        self._node.warn("NodeShutdown", "Shutdown manager detected shutdown event")
         self._set_active(active=True)
         await self._remember(began_s, 0.0)
         for stage in ending_order.stages(self._groups, self._members()):
@@ -153,8 +163,11 @@ class ShutdownGuard:
 
     def _set_active(self, *, active: bool) -> None:
         self.active = active
-        self._registry.closed = "NodeShutdown" if active else ""
-        self._changed()
+        if active:
+            self._pods.close(_REFUSAL)
+        else:
+            self._pods.reopen()
+        self._node.changed.set()
 
     def _members(self) -> list[Member]:
         return [
@@ -167,7 +180,7 @@ class ShutdownGuard:
         """Until its pods have stopped, or its time is over."""
         for member in stage.pods:
             grace_s = min(member.grace_s, stage.seconds)
-            self._end(member.uid, Ending("Terminated", _MESSAGE, grace_s))
+            self._pods.end(member.uid, Ending("Terminated", _MESSAGE, grace_s))
         end_s = asyncio.get_running_loop().time() + stage.seconds
         while left := [one for one in stage.pods if self._registry.view(one.uid).active]:
             if asyncio.get_running_loop().time() >= end_s:

@@ -1,13 +1,9 @@
 """The status loop: registers the node, then keeps its status at the API server true.
 
-Facts become a status by the pure functions of `node`; this module asks for them, compares with the
-node as last seen, and patches when something is new or the report is due. A patch carries the
-version it was computed from, so that it never overwrites what it has not seen. The node is watched,
-so that a change made by others is answered at once. Timing: pkg/kubelet/kubelet_node_status.go.
-
-Registering the node: create its object, or adopt and repair the one that is there.
-
-What the object contains is `node.status`; when to try again is `statusloop`.
+Facts become a status by the pure functions of `node.rules`; this module asks for them and patches
+when something is new or the report is due. A patch carries the version it was computed from, so
+that it never overwrites what it has not seen. The node is watched, so that a change made by others
+is answered at once. Timing: pkg/kubelet/kubelet_node_status.go.
 """
 
 from __future__ import annotations
@@ -27,6 +23,7 @@ from orch.client.events import EventRecorder
 from orch.client.informer import Informer
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
+from orch.component.diagnostics.health import CheckFailed
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.loops import Backoff
@@ -72,10 +69,32 @@ class StatusTimes:
     rand: Callable[[], float] = random.random
 
 
+class OwnNode:
+    """This node's object, kept by the status loop for everyone on the agent who asks for it.
+
+    Whoever changes what the object's status shows sets `changed`, and it is computed anew.
+    """
+
+    def __init__(self, events: EventRecorder | None = None) -> None:
+        self.seen: Node | None = None  # as last seen at the API server
+        self.changed = asyncio.Event()
+        self.events = events or EventRecorder(None, "nodeagent")
+
+    def latest(self) -> Node | None:
+        """The node as last seen at the API server; None before it is registered."""
+        return self.seen
+
+    def warn(self, reason: str, message: str) -> None:
+        """An event on the node, once the API server knows it."""
+        if self.seen is not None:
+            self.events.note(self.seen, "Warning", reason, message)
+
+
 class StatusLoop:
     """`collect` gives the facts of the moment and must have deadlines of its own.
 
-    `settled` is awaited before the first report: until the facts are more than a guess.
+    `settled` is awaited before the first report: until the facts are more than a guess. `own` is
+    where others find the node, and wake this loop.
 
     Without a client (standalone) it does nothing. Read for metrics and health: `reports`,
     `failures` (rounds), `last_report_s` (loop time), `registered`, `ready`, `pressure`.
@@ -87,8 +106,8 @@ class StatusLoop:
         settings: NodeSettings,
         collect: Callable[[], Awaitable[NodeFacts]],
         *,
+        own: OwnNode | None = None,
         times: StatusTimes = StatusTimes(),
-        events: EventRecorder | None = None,
         settled: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.reports = 0
@@ -102,17 +121,10 @@ class StatusLoop:
         self._collect = collect
         self._times = times
         self._settled = settled
-        self._events = events or EventRecorder(None, "nodeagent")
-        self._node: Node | None = None  # as last seen
+        self._own = own or OwnNode()
         self._report_due_s = 0.0
         self._outage = OnceLog(log)
         self._gone = OnceLog(log)  # the node, from the API server
-        self._wake = asyncio.Event()
-
-    @property
-    def node(self) -> Node | None:
-        """The node as last seen at the API server; None before it is registered."""
-        return self._node
 
     def serve_on(self, port: int) -> None:
         """Tell the port the agent really listens on; before `run`."""
@@ -124,7 +136,7 @@ class StatusLoop:
 
     def wake(self) -> None:
         """Something changed that the status shows: compute it now."""
-        self._wake.set()
+        self._own.changed.set()
 
     async def run(self) -> None:
         """Register and report, for ever."""
@@ -147,13 +159,18 @@ class StatusLoop:
 
     def saw(self, node: Node | None) -> None:
         """The API server shows the node, or that it is gone: answer what others changed."""
-        known = self._node
+        known = self._own.seen
         if not self.registered:
             return
         version = node.metadata.resourceVersion if node else None
         if known is None or version != known.metadata.resourceVersion:
-            self._node = node
+            self._own.seen = node
             self.wake()
+
+    def require_registered(self) -> None:
+        """CheckFailed while the API server does not know the node."""
+        if self._client is not None and not self.registered:
+            raise CheckFailed("the node is not registered with the API server")
 
     async def watch(self) -> None:
         """Follow the node's object at the API server, for ever."""
@@ -180,7 +197,7 @@ class StatusLoop:
                 await self._update(client, await self._current(client, facts), facts)
             except (ApiError, TransportError) as refusal:
                 error = refusal
-                self._node = None  # read it anew
+                self._own.seen = None  # read it anew
                 if number > 0:
                     await client.transport.reset()
             else:
@@ -191,8 +208,8 @@ class StatusLoop:
 
     async def _current(self, client: ApiClient, facts: NodeFacts) -> Node:
         """The node as last seen, else as it is, else registered."""
-        if self._node is not None:
-            return self._node
+        if self._own.seen is not None:
+            return self._own.seen
         if self.registered:
             try:
                 return await client.get(Node, self._settings.node_name)
@@ -214,22 +231,24 @@ class StatusLoop:
         return node
 
     async def _update(self, client: ApiClient, node: Node, facts: NodeFacts) -> None:
-        verdicts = status.verdicts(self._settings, facts, self.pressure)
+        values = status.condition_values(self._settings, facts, self.pressure)
         now = times.format_time(self._times.now())
-        wanted = status.node_status(self._settings, facts, verdicts, node.status, now)
+        wanted = status.node_status(self._settings, facts, values, node.status, now)
         now_s = asyncio.get_running_loop().time()
         fresh = status.differs(node.status, wanted)
         if fresh or now_s >= self._report_due_s:
             patch = status.patch(node.status, wanted)
             patch["metadata"] = {"resourceVersion": node.metadata.resourceVersion}
-            self._node = await client.patch(Node, node.metadata.name, patch, subresource="status")
+            self._own.seen = await client.patch(
+                Node, node.metadata.name, patch, subresource="status"
+            )
             self._reported(now_s, is_moved=fresh or self.last_report_s is None)
-            for verdict in conditions.transitions(verdicts, node.status.conditions):
-                text = f"Node {node.metadata.name} status is now: {verdict.event}"
-                self._events.note(node, "Normal", verdict.event, text)
+            for value in conditions.transitions(values, node.status.conditions):
+                text = f"Node {node.metadata.name} status is now: {value.event}"
+                self._own.events.note(node, "Normal", value.event, text)
         else:
-            self._node = node
-        self.ready = verdicts[-1].status == "True"
+            self._own.seen = node
+        self.ready = values[-1].status == "True"
 
     def _reported(self, now_s: float, *, is_moved: bool) -> None:
         """The next report without news is moved after news and at the start, to spread nodes."""
@@ -242,7 +261,7 @@ class StatusLoop:
         before = node.status.nodeInfo.bootID if node.status.nodeInfo else ""
         if before and facts.machine.boot_id and before != facts.machine.boot_id:
             text = f"Node {node.metadata.name} has been rebooted, boot id: {facts.machine.boot_id}"
-            self._events.note(node, "Warning", "Rebooted", text)
+            self._own.events.note(node, "Warning", "Rebooted", text)
 
     def _succeeded(self) -> None:
         name = self._settings.node_name
@@ -257,8 +276,8 @@ class StatusLoop:
         """Wait until `pause_s` has passed or somebody wakes the loop."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
-                await self._wake.wait()
-        self._wake.clear()
+                await self._own.changed.wait()
+        self._own.changed.clear()
 
     def _update_s(self) -> float:
         return self._times.update_s * (1 + self._times.rand() * JITTER)

@@ -1,4 +1,4 @@
-"""What can be done next for a pod: one value per kind of step; pure.
+"""The steps that can be taken next for a pod, one value per kind; pure.
 
 `plan` decides which, `worker` does it.
 """
@@ -65,8 +65,8 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """A step that failed and is not to be tried again before `remaining_s`; 0: it may be now."""
+class StepBackoff:
+    """A step that failed and is not to be repeated before `remaining_s`; 0: it may be now."""
 
     reason: str
     message: str
@@ -82,7 +82,7 @@ class Unhealthy:
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class ProbeResults:
     """What probes say of running containers, by id: to be killed, not ready, not started yet."""
 
     unhealthy: Mapping[str, Unhealthy] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Signs:
     unstarted: frozenset[str] = frozenset()
 
 
-NO_SIGNS = Signs()
+NOT_PROBED = ProbeResults()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from nodeagent.pods.actions import Trouble
+from nodeagent.pods.actions import StepBackoff
 from nodeagent.pods.decide.plan import SANDBOX
 from nodeagent.runtime.base import RuntimeCallError, RuntimeUnavailable
 from orch.component.process.loops import Backoff
@@ -48,7 +48,7 @@ async def failing_as(reason: str, subject: str = SANDBOX) -> AsyncIterator[None]
         raise StepFailed(subject, reason, str(error)) from error
 
 
-class Troubles:
+class StepBackoffs:
     """Failures by subject; times are the event loop's."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Troubles:
                 failure.until_s = failure.since_s
                 failure.awaits = ""
 
-    def active(self, now_s: float) -> dict[str, Trouble]:
+    def active(self, now_s: float) -> dict[str, StepBackoff]:
         """What failed last and has not succeeded since; to be tried again after `remaining_s`."""
         return {subject: _shown(failure, now_s) for subject, failure in self._failures.items()}
 
@@ -86,12 +86,14 @@ def _backoff(subject: str) -> Backoff:
     return Backoff(1.0, 2.0, 60.0) if subject == SANDBOX else Backoff(10.0, 2.0, 300.0)
 
 
-def _shown(failure: _Failure, now_s: float) -> Trouble:
+def _shown(failure: _Failure, now_s: float) -> StepBackoff:
     """A failed pull is shown as such at first, then as a back-off."""
     remaining_s = max(0.0, failure.until_s - now_s)
     fresh_s = failure.since_s + _FRESH_S - now_s
     if failure.reason not in _PULL_REASONS:
-        return Trouble(failure.reason, failure.message, remaining_s)
+        return StepBackoff(failure.reason, failure.message, remaining_s)
     if fresh_s > 0:
-        return Trouble(failure.reason, failure.message, min(remaining_s, fresh_s))
-    return Trouble("ImagePullBackOff", f"Back-off pulling image: {failure.message}", remaining_s)
+        return StepBackoff(failure.reason, failure.message, min(remaining_s, fresh_s))
+    return StepBackoff(
+        "ImagePullBackOff", f"Back-off pulling image: {failure.message}", remaining_s
+    )

@@ -1,6 +1,7 @@
-"""What happened to pods since the agent began, counted for its metrics page.
+"""Counts of what happened to pods since the agent began, for its metrics page.
 
-How long the work on pods took, in the buckets of the reference agent's metrics.
+And how long the work on them took, in the buckets of the reference agent's metrics. Everyone who
+counts is given the object; the metrics page alone reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pods that use more disk than they said they would: found here, evicted by the keeper.
+"""Pods that use more disk than they said they would: found here, ended by their workers.
 
 The bounds are the reference agent's (eviction manager, localStorageEviction): the size limit of an
 emptyDir, the ephemeral-storage limit of a container, and of all containers together. What is used
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats.samples import FsSample, PodSample, Sample, is_own_on_disk
@@ -21,7 +22,7 @@ from orch.wire.records.pods import Pod
 INTERVAL_S = 10.0
 RESOURCE = "ephemeral-storage"
 
-Evict = Callable[[str, str], None]  # uid, message
+Evict = Callable[[str, str], bool]  # uid, message → whether there was something to end
 
 
 def excess(pod: Pod, sample: PodSample) -> str:
@@ -41,9 +42,14 @@ class LocalStorage:
     """Compares each sample once; `sampled` gives the latest, None before the first."""
 
     def __init__(
-        self, registry: PodRegistry, sampled: Callable[[], Sample | None], evict: Evict
+        self,
+        registry: PodRegistry,
+        counts: PodCounts,
+        sampled: Callable[[], Sample | None],
+        evict: Evict,
     ) -> None:
         self._registry = registry
+        self._counts = counts
         self._sampled = sampled
         self._evict = evict
         self._bounded: dict[str, tuple[Pod, bool]] = {}  # uid → whether that pod has any bound
@@ -64,7 +70,7 @@ class LocalStorage:
             if not bounded[uid][1] or (shown is not None and shown.phase in FINAL_PHASES):
                 continue
             if message := excess(pod, one):
-                self._evict(uid, message)
+                self._counts.evictions[RESOURCE] += self._evict(uid, message)
         self._bounded = bounded
 
 

@@ -1,8 +1,7 @@
-"""What the runtime holds of one pod: its sandboxes and containers with their details; pure values.
+"""A pod as the runtime holds it: its sandboxes and containers with their details; pure values.
 
-Read by `observer`, kept in the registry, judged by `plan` and shown by `status`.
-
-What the observer holds of one pod, beside one pod's rows of a listing; no I/O.
+Read by `pleg`, kept in the registry, acted upon by `plan` and shown by `status`. Here too are the
+rows of a listing and the details beside which `pleg` lays them.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from nodeagent.runtime.base import (
 )
 from orch.wire import names
 from orch.wire.podrules.podspec import DEFAULT_GRACE_S
+from orch.wire.records.pods import Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,15 @@ def recorded_step(detail: ContainerDetail) -> int:
 
 def recorded_hash(detail: ContainerDetail) -> str:
     return detail.container.annotations.get(names.RUNTIME_ANNOTATION_CONTAINER_HASH, "")
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveContainer:
+    """A container that has processes, or may have; `pod` is None when no source asks for it."""
+
+    id: str
+    name: str
+    pod: Pod | None
 
 
 @dataclass

@@ -1,11 +1,9 @@
-"""Reads the runtime's state of all pods into the registry: a cheap list when the runtime tells of
-something new, and details only of what changed.
+"""The pod lifecycle event generator: reads the runtime's state of all pods into the registry.
 
-Where the runtime tells nothing, or not reliably, the list is read every second instead.
-
-Workers that just did something ask for those ids alone (`refresh`), so a step costs no listing.
-A slow answer about one pod holds up that pod only. Sandboxes of other nodes' agents on the same
-runtime are not ours to look at.
+A cheap list when the runtime tells of something new, every second where it tells nothing or not
+reliably, and details only of what changed. Workers that just did something ask for those ids alone
+(`refresh`), so a step costs no listing. A slow answer about a pod holds up that pod only. Sandboxes
+of other nodes' agents on the same runtime are left alone.
 """
 
 from __future__ import annotations
@@ -16,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from nodeagent.pods import counts as pods_counts
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.observed import Details, ObservedPod, Rows, observed_pod, shows
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.relist import Due, EventStream, Pace
+from nodeagent.pods.relist import Due, EventStream, RelistTimer
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -40,23 +39,25 @@ TOLD_INTERVAL_S = 10.0  # while the runtime tells of changes; finds what it fail
 LISTED_WITHIN_S = 180.0  # else the node is not Ready: pkg/kubelet/pleg/generic.go
 
 
-class Observer:
-    """`listed` is False until the first good listing; `error` is why the latest one failed."""
+class Pleg:
+    """`error` is why the latest listing failed; "" when it did not."""
 
-    def __init__(self, runtime: ContainerRuntime, registry: PodRegistry) -> None:
+    def __init__(
+        self, runtime: ContainerRuntime, registry: PodRegistry, counts: PodCounts, node_name: str
+    ) -> None:
         self.error = ""
         self.last_success_s: float | None = None  # loop time
         self._began_s: float | None = None  # loop time of `run`
         self._runtime = runtime
         self._registry = registry
-        self._node_name = registry.settings.node_name
-        self._pace = Pace()
-        self._stream = EventStream(runtime, on_event=self._note, on_turn=self._pace.ask)
+        self._counts = counts
+        self._node_name = node_name
+        self._timer = RelistTimer()
+        self._stream = EventStream(runtime, on_event=self._note, on_turn=self._timer.ask)
         self._told: dict[str, EventKind] = {}  # since the last listing
         self._details: dict[str, Details] = {}
         self._fetching: dict[str, asyncio.Task[None]] = {}
         self._passed_over: set[str] = set()  # listed while their details were being read
-        self._unsettled: set[str] = set()  # pods with rows whose details are not read yet
         self._began = 0  # listings
         self._ended = 0  # the last good listing, by its number
         self._turned = asyncio.Event()
@@ -67,10 +68,6 @@ class Observer:
         # The rows of the last listing by id, while what is held is what it said.
         self._agreed: dict[str, Sandbox | Container] | None = None
         self._sandbox_of: dict[str, str] = {}  # container id → sandbox; its detail does not say
-
-    @property
-    def listed(self) -> bool:
-        return self._ended > 0
 
     def problems(self) -> tuple[str, ...]:
         """Why the node is not Ready: nobody knows any longer what runs here."""
@@ -91,15 +88,11 @@ class Observer:
         finally:
             await loops.cancel(*self._fetching.values())
 
-    def settled(self, uid: str) -> bool:
-        """Whether the registry's view of a pod is complete: listed, with every detail read."""
-        return self.listed and uid not in self._unsettled
-
     async def after_listing(self, uid: str) -> None:
         """Wait for a good listing that begins from now on, with the details of this pod."""
         wanted = self._began + 1
-        self._pace.ask()
-        while self._ended < wanted or not self.settled(uid):
+        self._timer.ask()
+        while self._ended < wanted or not self._registry.settled(uid):
             await self._turned.wait()
 
     async def relist(self) -> None:
@@ -119,10 +112,11 @@ class Observer:
             rows = self._group(sandboxes, containers)
             for uid in {*rows, *self._details}:
                 self._compare(uid, rows.get(uid) or Rows(), since)
-            is_quiet = not self._fetching and not self._unsettled and self._clock == since
+            is_quiet = not self._fetching and not self._registry.unread and self._clock == since
             self._agreed = {row.id: row for row in listed} if is_quiet else None
         self._merged = {k: clock for k, clock in self._merged.items() if clock > since}
         self._ended = number
+        self._registry.listed = True
         self._turn()
 
     async def refresh(
@@ -160,18 +154,18 @@ class Observer:
             began_s = loop.time()
             self._told.clear()
             await self.relist()
-            trusting = self._stream.healthy and not self.error and not self._unsettled
+            trusting = self._stream.healthy and not self.error and not self._registry.unread
             until_s = began_s + (TOLD_INTERVAL_S if trusting else INTERVAL_S)
             took_s = loop.time() - began_s
-            while await self._pace.wait(until_s, took_s=took_s) is Due.HINTED:
+            while await self._timer.wait(until_s, took_s=took_s) is Due.HINTED:
                 if self._is_news():
                     break
-                self._registry.counts.discarded_events += len(self._told)
+                self._counts.discarded_events += len(self._told)
                 self._told.clear()
 
     def _note(self, event: ContainerEvent) -> None:
         self._told[event.id] = event.kind
-        self._pace.hint()
+        self._timer.hint()
 
     def _is_news(self) -> bool:
         """Whether something was told that the workers' own readings have not shown already."""
@@ -217,24 +211,26 @@ class Observer:
                 self._fetch(uid, changed_sandboxes, changed_containers), name=f"observe {uid}"
             )
             self._fetching[uid] = task
-            self._unsettled.add(uid)
+            self._registry.unread.add(uid)
             return
-        half_read = uid in self._unsettled  # some details of it may be held that nobody has seen
-        self._unsettled.discard(uid)
+        half_read = (
+            uid in self._registry.unread
+        )  # some details of it may be held that nobody has seen
+        self._registry.unread.discard(uid)
         if gone or half_read or not listed:  # an answer that failed may have left an empty record
             self._publish(uid)
 
     async def _fetch(self, uid: str, sandboxes: list[str], containers: list[str]) -> None:
         try:
             await self.refresh(uid, sandboxes=sandboxes, containers=containers)
-            self._unsettled.discard(uid)
+            self._registry.unread.discard(uid)
         except RuntimeCallError as error:
             log.debug("details of pod %s cannot be read, trying again: %s", uid, error)
         finally:
             self._fetching.pop(uid, None)
             if uid in self._passed_over:  # it may have changed since
                 self._passed_over.discard(uid)
-                self._pace.ask()
+                self._timer.ask()
             self._turn()
 
     async def _read_sandbox(self, uid: str, sandbox_id: str) -> None:
@@ -322,11 +318,11 @@ class Observer:
         self._outage.recovered("the container runtime answers again")
         self.error = ""
         now_s = asyncio.get_running_loop().time()
-        counts = self._registry.counts
-        counts.listed_at_s = clock.utc_now().timestamp()
-        counts.timings.observe(pods_counts.RELIST, now_s - began_s)
+        timings = self._counts.timings
+        self._counts.listed_at_s = clock.utc_now().timestamp()
+        timings.observe(pods_counts.RELIST, now_s - began_s)
         if self.last_success_s is not None:
-            counts.timings.observe(pods_counts.RELIST_INTERVAL, now_s - self.last_success_s)
+            timings.observe(pods_counts.RELIST_INTERVAL, now_s - self.last_success_s)
         self.last_success_s = now_s
 
     def _turn(self) -> None:

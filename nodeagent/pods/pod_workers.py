@@ -1,32 +1,28 @@
-"""Keeps the pods of this node: sources → desired pods → one worker each, and an end for the rest.
+"""The pods of this node: sources → desired pods → a worker for each, and an end for the rest.
 
 `run` is the agent's pod loop. When it ends, pods go on running; the next agent finds them again.
-`remove_all` is for agents that are told to take their pods with them.
-
-The pods of all sources → the pods that should run here; pure.
-
-Two pods of one name cannot both run: the one that comes first wins, files before the API.
+`remove_all` is for agents that are told to take their pods with them. Two pods of the same name
+cannot both run: the first one wins, files before the API.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from nodeagent.pods.decide import admission, status
+from nodeagent.pods.decide import admission
 from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.phase import EVICTED, FINAL_PHASES, HARD_GRACE_S, Ending
-from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.sources.source import PodSource
+from nodeagent.pods.worker import report
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.pods.worker.worker import PodWorker, Removal
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
-from orch.wire import names, times
+from orch.wire import names
 from orch.wire.podrules import podspec
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
@@ -66,25 +62,20 @@ _RECHECK_S = 10.0  # leftovers and late answers are looked for again so often
 Removed = Callable[[Pod], None]
 
 
-class PodKeeper:
-    """`further` are endless tasks that belong to the pods (status, mirror pods).
-
-    `node` gives the Node as last reported, None while there is none; without it every pod is taken.
-    """
+class PodWorkers:
+    """`node` gives the Node as last seen, None while there is none; then every pod is taken."""
 
     def __init__(
         self,
         services: PodServices,
         sources: Sequence[PodSource],
         *,
-        further: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         on_removed: Removed | None = None,
         node: Callable[[], Node | None] = lambda: None,
     ) -> None:
         self._services = services
         self._registry = services.registry
         self._sources = sources
-        self._further = further
         self._on_removed = on_removed
         self._node = node
         self._not_taken: set[str] = set()
@@ -98,27 +89,21 @@ class PodKeeper:
         self._dirs_checked = False
         self._unread = OnceLog(log, logging.ERROR)  # directories of former pods
         self._leaving = False
+        self._closed: Refusal | None = None  # why no further pod is taken
         self._registry.on_view(self._look_at)
-        services.vitals.on_change(self._look_at)
-
-    @property
-    def events(self) -> PodEvents:
-        """Where events of these pods are told."""
-        return self._services.events
+        services.health.on_change(self._look_at)
 
     def problems(self) -> tuple[str, ...]:
         """Why pods cannot be kept, for the node's Ready condition; () when they can."""
-        return self._services.observer.problems()
+        return self._services.pleg.problems()
 
     async def run(self) -> None:
         """Keep the pods for ever; an error that no worker can handle ends it."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._services.observer.run())
+                group.create_task(self._services.pleg.run())
                 for source in self._sources:
                     group.create_task(source.run(self._changed.set))
-                for loop in self._further:
-                    group.create_task(loop())
                 group.create_task(self._reconcile_for_ever())
                 group.create_task(self._begin_when_listed())
         finally:
@@ -136,6 +121,14 @@ class PodKeeper:
         self._services.events.warning(worker.pod, ending.reason, ending.message)
         return True
 
+    def close(self, refusal: Refusal) -> None:
+        """Take no further pods from now on."""
+        self._closed = refusal
+
+    def reopen(self) -> None:
+        """Take pods again."""
+        self._closed = None
+
     async def remove_all(self, timeout_s: float) -> None:
         """Remove every pod of this agent, gracefully as far as the time allows; after `run`.
 
@@ -143,10 +136,10 @@ class PodKeeper:
         """
         self._leaving = True
         log.info("removing all pods of this node")
-        observing = loops.spawn(self._services.observer.run(), name="pods.observer")
+        observing = loops.spawn(self._services.pleg.run(), name="pods.pleg")
         try:
             async with asyncio.timeout(timeout_s):
-                await self._services.observer.after_listing("")
+                await self._services.pleg.after_listing("")
                 await self._remove_known(grace_s=max(1, int(timeout_s * 2 / 3)))
                 await self._services.cgroups.remove_parent()
         except TimeoutError:
@@ -177,7 +170,7 @@ class PodKeeper:
                 continue
 
     async def _begin_when_listed(self) -> None:
-        await self._services.observer.after_listing("")
+        await self._services.pleg.after_listing("")
         self._changed.set()
 
     async def _reconcile(self) -> None:
@@ -191,7 +184,7 @@ class PodKeeper:
         for sentence in set(wanted.refused) - set(self._refused):
             log.error("%s", sentence)
         self._refused = wanted.refused
-        self._registry.set_desired(wanted.pods)
+        self._registry.set_desired(wanted.pods, complete=complete)
         self._learn_from_node()
         uids = {pod.metadata.uid or "" for pod in wanted.pods}
         now_s = asyncio.get_running_loop().time()
@@ -203,8 +196,7 @@ class PodKeeper:
                 worker.remove(Removal())
         for pod in wanted.pods:
             self._give_worker(pod)
-        self._registry.complete = complete
-        if self._services.observer.listed and complete:
+        if self._registry.listed and complete:
             await self._remove_strays(uids)
         await self._services.cgroups.balance(wanted.pods)
 
@@ -225,11 +217,11 @@ class PodKeeper:
 
     def _learn_from_node(self) -> None:
         """What pods are told of their node; without --node-ip its address, too."""
-        settings, node = self._registry.settings, self._node()
+        settings, node = self._services.settings, self._node()
         if node is None:
             return
         internal = [a.address for a in node.status.addresses or () if a.type == "InternalIP"]
-        self._registry.settings = replace(
+        self._services.settings = replace(
             settings,
             host_ip=settings.host_ip or (internal[0] if internal else ""),
             allocatable=node.status.allocatable or {},
@@ -238,28 +230,18 @@ class PodKeeper:
     def _takes(self, pod: Pod) -> bool:
         """Whether the node has room for a pod that is not here yet; a refusal is for good."""
         uid = pod.metadata.uid or ""
-        if uid in self._not_taken or not self._services.observer.settled(uid):
+        if uid in self._not_taken or not self._registry.settled(uid):
             return False  # not, or not before it is known whether it runs already
         node = self._node()
         if node is None or pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:
             return True
         others = [worker.pod for worker in self._workers.values() if worker.occupies]
-        found = self._closed() or admission.refusal(pod, node, [o for o in others if o is not None])
+        found = self._closed or admission.refusal(pod, node, [o for o in others if o is not None])
         if found is None:
             return True
         self._not_taken.add(uid)
-        log.warning("pod %s is not run: %s: %s", pod.key, found.reason, found.message)
-        self._registry.counts.rejections[found.reason] += 1
-        self._services.events.warning(pod, found.reason, found.message)
-        now = times.format_time(self._services.now())
-        refused = status.refused_status(pod, found.reason, found.message, now)
-        self._registry.set_status(uid, refused)
+        report.refuse(pod, found, self._services)
         return False
-
-    def _closed(self) -> Refusal | None:
-        reason = self._registry.closed
-        text = "Pod was rejected as the node is shutting down."
-        return Refusal(reason, text) if reason else None
 
     async def _remove_strays(self, wanted: set[str]) -> None:
         """End what the runtime or the disk holds of pods that no source asks for."""
@@ -328,4 +310,4 @@ class PodKeeper:
 
     async def _stop_workers(self) -> None:
         await loops.cancel(*self._tasks.values())
-        await self._services.vitals.close()
+        await self._services.health.close()

@@ -1,18 +1,15 @@
-"""What is known of every pod of this node: desired, observed, and the status made of both.
+"""Everything known of the pods of this node: desired, observed, and the status made of both.
 
-Written by the keeper (desired), the observer (observed) and the workers (status), read by
-everyone else; all calls are quick and run in the event loop. Who wants to know of changes
-subscribes: listeners get the uid of the pod that changed.
-
-Observed pod → what the sampler measures of it; pure.
+One writer per fact: `pod_workers` (desired), `pleg` (observed), the workers' reports (status). Read
+by everyone else; all calls are quick and run in the event loop. Listeners get the uid of the pod
+that changed. The sampler's targets are made here of what is observed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
-from nodeagent.pods.counts import PodCounts
-from nodeagent.pods.observed import ObservedPod, is_ready
+from nodeagent.pods.observed import ActiveContainer, ObservedPod, is_active, is_ready
 from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes.volumes import KINDS, is_in_memory
@@ -79,16 +76,18 @@ Listener = Callable[[str], None]
 
 
 class PodRegistry:
-    """Pods by uid; a pod that is no longer desired is observed until it is gone."""
+    """Pods by uid; a pod that is no longer desired is observed until it is gone.
+
+    `settings` say where pods keep their files. `complete` says whether every source has been read
+    at least once, `listed` whether the runtime has listed its pods; `unread` are the uids of pods
+    of which it listed something new that nobody has read yet.
+    """
 
     def __init__(self, settings: PodSettings) -> None:
-        self.settings = settings
-        self.complete = False  # whether every source has been read at least once
-        # Ids of containers that are being checkpointed: they cannot answer probes meanwhile.
-        self.frozen: set[str] = set()
-        self.closed = ""  # why no further pod is taken, as their status gives it; "" takes them
-        self.counts = PodCounts()
-        self.mirrors = 0  # mirror pods that the API holds for this node
+        self.complete = False
+        self.listed = False
+        self.unread: set[str] = set()
+        self._settings = settings
         self._desired: dict[str, Pod] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._statuses: dict[str, PodStatus] = {}
@@ -124,7 +123,7 @@ class PodRegistry:
             pod = self._desired.get(uid)
             entry = known.get(uid)
             if entry is None or entry[0] is not view or entry[1] is not pod:
-                entry = (view, pod, pod_target(view, pod, self.settings))
+                entry = (view, pod, pod_target(view, pod, self._settings))
             self._targets[uid] = entry
         return [target for _, _, target in self._targets.values() if target is not None]
 
@@ -134,6 +133,10 @@ class PodRegistry:
 
     # ---- desired
 
+    def live_uids(self) -> Collection[str] | None:
+        """Of the pods that should be here; None while not all of them are known."""
+        return set(self._desired) if self.complete else None
+
     def desired(self, uid: str) -> Pod | None:
         return self._desired.get(uid)
 
@@ -141,8 +144,9 @@ class PodRegistry:
         """The pods that should run here as their sources gave them, without their statuses."""
         return list(self._desired.values())
 
-    def set_desired(self, pods: Iterable[Pod]) -> None:
+    def set_desired(self, pods: Iterable[Pod], *, complete: bool = True) -> None:
         """Replace the whole set; each pod has a uid and a name of its own."""
+        self.complete = complete
         self._desired = {pod.metadata.uid or "": pod for pod in pods}
         self._uids = {
             (pod.metadata.namespace or "", pod.metadata.name): uid
@@ -156,13 +160,23 @@ class PodRegistry:
     def views(self) -> dict[str, ObservedPod]:
         return dict(self._views)
 
-    def views_in_doubt(self) -> dict[str, ObservedPod]:
-        """Those with a container whose state the runtime does not know."""
-        return {uid: self._views[uid] for uid in self._in_doubt}
+    def active_containers(self, *, only_unknown: bool) -> list[ActiveContainer]:
+        """All that may have processes, or those alone whose state the runtime does not know."""
+        return [
+            ActiveContainer(one.container.id, one.container.name, self._desired.get(uid))
+            for uid in (self._in_doubt if only_unknown else self._views)
+            for one in self._views[uid].containers
+            if one.container.state is ContainerState.UNKNOWN
+            or (not only_unknown and is_active(one))
+        ]
 
     def view(self, uid: str) -> ObservedPod:
         """What the runtime holds; empty for a pod it does not know."""
         return self._views.get(uid) or ObservedPod(uid, "", "")
+
+    def settled(self, uid: str) -> bool:
+        """Whether the view of a pod is complete: listed, with every detail read."""
+        return self.listed and uid not in self.unread
 
     def set_view(self, view: ObservedPod) -> None:
         """Tell listeners of a pod whose observed state differs from the last one."""

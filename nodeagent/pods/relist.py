@@ -1,12 +1,8 @@
-"""Listens to what the runtime tells by itself, and says whether it can be relied on.
+"""When to list the runtime's pods again: told by its events, asked for, or at a regular time.
 
-A stream that breaks is opened again with growing delays; a runtime that has none is asked again
-now and then, because it may be upgraded. What an event means is the listener's business.
-
-When to look again: at once when asked to, soon after a hint, and at a regular time otherwise.
-
-Hints come in bursts, so they are collected for a moment; and looking takes at most a small part of
-the time, however many there are. All times are the running loop's.
+A stream of events that breaks is opened again with growing delays; a runtime that has none is asked
+now and then, because it may be upgraded. Events come in bursts, so they are collected for a moment,
+and listing takes at most a small part of the time. All times are the running loop's.
 """
 
 from __future__ import annotations
@@ -99,7 +95,7 @@ class Due(Enum):
     TIME = "time"
 
 
-class Pace:
+class RelistTimer:
     """One waits, others `ask` and `hint`; what came before a wait ends it."""
 
     def __init__(self) -> None:

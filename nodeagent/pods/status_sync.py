@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from nodeagent.pods import counts
+from nodeagent.pods.counts import Timings
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.source import ApiSource
 from orch.client.resources import ApiClient
@@ -49,10 +50,13 @@ class _Refused:
 class StatusSync:
     """`note` and `removed` never wait; `run` sends."""
 
-    def __init__(self, client: ApiClient, registry: PodRegistry, source: ApiSource) -> None:
+    def __init__(
+        self, client: ApiClient, registry: PodRegistry, source: ApiSource, timings: Timings
+    ) -> None:
         self._client = client
         self._registry = registry
         self._source = source
+        self._timings = timings
         self._due: dict[str, None] = {}  # uids, in the order they became due
         self._sent_to: dict[str, str] = {}  # uid → the object's uid in the API, "" when absent
         self._same: dict[str, tuple[PodStatus, PodStatus]] = {}  # uid → stored and own, compared
@@ -193,7 +197,7 @@ class StatusSync:
             )
         if (noted_s := self._noted_s.pop(uid, None)) is not None and patch:
             took_s = asyncio.get_running_loop().time() - noted_s
-            self._registry.counts.timings.observe(counts.STATUS_SYNC, took_s)
+            self._timings.observe(counts.STATUS_SYNC, took_s)
 
     def _patch(self, uid: str, stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:
         """What a sweep finds as it was is not written out and compared again."""

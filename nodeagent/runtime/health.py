@@ -14,6 +14,7 @@ from collections.abc import Callable
 from nodeagent.runtime import verdict
 from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError
 from nodeagent.runtime.verdict import RuntimeHealth
+from orch.component.diagnostics.health import CheckFailed
 from orch.component.process import loops
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,12 @@ class RuntimeWatch:
             self._say(problems)
             self._said = problems
             self._on_change()
+
+    def require_ready(self) -> None:
+        """CheckFailed while the runtime is not ready, or there is none."""
+        now_s = asyncio.get_running_loop().time()
+        if problems := verdict.runtime_problems(self.health, now_s):
+            raise CheckFailed("; ".join(problems))
 
     async def _ask(self, runtime: ContainerRuntime) -> None:
         self.checks += 1

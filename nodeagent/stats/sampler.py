@@ -27,6 +27,7 @@ from nodeagent.stats.reading import Reader
 from nodeagent.stats.runtime import RuntimeDiskLoop
 from nodeagent.stats.samples import PodSample, PodTarget, Sample
 from nodeagent.stats.sources import Background, Sources
+from orch.component.diagnostics.health import CheckFailed
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 from orch.component.process.threads import run_in_thread
@@ -138,6 +139,15 @@ class Sampler:
             )
             return self.latest
 
+    def working_set_bytes(self, container_id: str) -> int:
+        """What a container had in memory at the last reading; 0 when it was not read."""
+        pods = self.latest.pods if self.latest else ()
+        for container in (one for pod in pods for one in pod.containers):
+            if container.target.id == container_id and container.cgroup:
+                memory = container.cgroup.memory
+                return (memory.working_set_bytes or 0) if memory else 0
+        return 0
+
     def durations_s(self) -> dict[str, float]:
         """How long the last reading took, whole and in parts, and the last background ones."""
         return {
@@ -172,11 +182,33 @@ class Sampler:
         return sample
 
 
+_LATE_INTERVALS = 3
+
+
+class SamplingCheck:
+    """Is the machine still read? `interval_s` says how often it should be."""
+
+    def __init__(self, sampler: Sampler, interval_s: Callable[[], float]) -> None:
+        self._sampler = sampler
+        self._interval_s = interval_s
+        self._started_s = asyncio.get_running_loop().time()
+
+    def __call__(self) -> None:
+        """CheckFailed when a reading has been due for three intervals."""
+        limit_s = _LATE_INTERVALS * self._interval_s()
+        if self._sampler.latest is None:
+            age_s = asyncio.get_running_loop().time() - self._started_s
+            if age_s > limit_s:
+                raise CheckFailed(f"there is no reading of statistics after {age_s:.0f} s")
+        elif (age_s := self._sampler.age_s()) > limit_s:
+            raise CheckFailed(f"the last reading of statistics is {age_s:.0f} s old")
+
+
 _TRIES = 3  # a runtime gathers every ten seconds or so what layers use
 
 
 class NewDisks:
-    """`is_due` is asked after each reading of the loop: whether there is something for `step`."""
+    """`look` after each reading of the sampling loop; `run` measures what it found."""
 
     def __init__(self, sampler: Sampler, disks: RuntimeDiskLoop | None) -> None:
         self._sampler = sampler
@@ -184,9 +216,17 @@ class NewDisks:
         self._targets: list[PodTarget] = []  # as they were when last looked at
         self._asked: dict[str, int] = {}  # of each container: how often for its layer
         self._unknown: list[str] = []  # containers whose layer is asked for again
+        self._loop = loops.Periodic("new disks", self.step, interval_s=DISK_INTERVAL_S)
+
+    async def run(self) -> None:
+        await self._loop.run()
+
+    def look(self) -> None:
+        """Measure soon what the latest reading shows for the first time, or still lacks a layer."""
+        if self.is_due():
+            self._loop.wake()
 
     def is_due(self) -> bool:
-        """Whether the latest reading shows what was not there, or a layer is still to be told."""
         return bool(self._unknown) or self._shown() != self._targets
 
     async def step(self) -> None:

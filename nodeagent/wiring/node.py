@@ -1,86 +1,101 @@
-"""What ends pods before their time, built and connected: evictions, and the node's shutdown.
-
-What is asked of this agent's health, connected: does it work, and does what it depends on.
-
-Used by `parts` alone.
+"""The parts that report the node and end its pods before their time, built and connected: status
+loop, Lease, evictions, the node's shutdown, and the health checks of this agent.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.config.layers import ConfigError
+from nodeagent.config.provider import node_provider
 from nodeagent.heartbeat import LeaseLoop
+from nodeagent.node import collector
+from nodeagent.node.collector import FactsCollector, Troubled
 from nodeagent.node.eviction import Evictions
 from nodeagent.node.logind import Logind
 from nodeagent.node.rules.ending_order import groups_of
+from nodeagent.node.rules.facts import MachineFacts
+from nodeagent.node.rules.settings import NodeSettings, node_settings, start_problems
 from nodeagent.node.shutdown import ShutdownGuard
-from nodeagent.node.status_loop import StatusLoop
-from nodeagent.pods.pod_workers import PodKeeper
-from nodeagent.pods.registry import PodRegistry
-from nodeagent.runtime.health import RuntimeWatch
-from nodeagent.runtime.verdict import runtime_problems
-from nodeagent.stats.sampler import Sampler
-from nodeagent.wiring.stats import SamplingCheck
-from orch.client.events import EventRecorder
-from orch.component.diagnostics.health import CheckFailed, HealthChecks, SliMetrics
+from nodeagent.node.status_loop import StatusLoop, StatusTimes
+from nodeagent.pods.pod_workers import PodWorkers
+from nodeagent.stats.host.machine import read_hugepages
+from nodeagent.stats.sampler import Sampler, SamplingCheck
+from nodeagent.wiring.base import Base
+from nodeagent.wiring.checkpoint import Checkpoints
+from orch.component.diagnostics.health import HealthChecks, SliMetrics
 from orch.component.process.daemon import SetupError
+from orch.wire import names
+
+
+def build_guard(base: Base, workers: PodWorkers | None) -> ShutdownGuard | None:
+    """None where pods are not to be ended in order, or there are none."""
+    try:
+        groups = groups_of(base.config)
+    except ValueError as error:
+        raise SetupError(str(error)) from None
+    if not groups or workers is None:
+        return None
+    root_dir = base.settings.root_dir
+    return ShutdownGuard(
+        groups, base.registry, workers, base.own_node, root_dir=root_dir, manager=Logind
+    )
+
+
+def build_status(
+    base: Base, sampler: Sampler, asked: Sequence[Troubled], checkpoints: Checkpoints | None
+) -> StatusLoop:
+    """`asked` are asked why the node is not Ready."""
+    machine = collector.machine_facts(
+        base.host, hostname=base.node_name, hugepages_bytes=read_hugepages()
+    )
+    facts = FactsCollector(
+        machine,
+        sampler,
+        base.watch,
+        node_ip=base.options.node_ip,
+        runtime=base.runtime,
+        asked=asked,
+        store_excess=checkpoints.pruner.excess_bytes if checkpoints else lambda: None,
+    )
+    config = base.config
+    return StatusLoop(
+        base.client,
+        _node_settings(base, machine),
+        facts.collect,
+        own=base.own_node,
+        times=StatusTimes(config.nodeStatusUpdateFrequency, config.nodeStatusReportFrequency),
+        settled=facts.settled,
+    )
+
+
+def build_lease(base: Base) -> LeaseLoop | None:
+    """Renewed also where somebody else registers the node: it tells of life, not of the object."""
+    if base.clients is None:
+        return None
+    duration_s = base.config.nodeLeaseDurationSeconds
+    return LeaseLoop(base.clients.lease, base.node_name, duration_s=duration_s)
 
 
 def build_evictions(
-    config: NodeAgentConfiguration,
-    status: StatusLoop,
-    sampler: Sampler,
-    registry: PodRegistry,
-    keeper: PodKeeper | None,
-    events: EventRecorder,
+    base: Base, status: StatusLoop, sampler: Sampler, workers: PodWorkers | None
 ) -> Evictions | None:
     """None where there are no pods to evict."""
-    if keeper is None:
+    if workers is None:
         return None
-
     return Evictions(
-        registry,
+        base.registry,
+        base.counts,
+        base.own_node,
         state=lambda: status.pressure,
         fresh=sampler.fresh,
-        evict=keeper.evict,
-        announce=lambda text: note_on(status, events, "EvictionThresholdMet", text),
-        longest_soft_grace_s=config.evictionMaxPodGracePeriod,
+        evict=workers.evict,
+        longest_soft_grace_s=base.config.evictionMaxPodGracePeriod,
     )
-
-
-def build_guard(
-    config: NodeAgentConfiguration,
-    registry: PodRegistry,
-    keeper: PodKeeper | None,
-    *,
-    changed: Callable[[], None],
-    note: Callable[[str, str], None],
-) -> ShutdownGuard | None:
-    """None where pods are not to be ended in order, or there are none."""
-    try:
-        groups = groups_of(config)
-    except ValueError as error:
-        raise SetupError(str(error)) from None
-    if not groups or keeper is None:
-        return None
-    return ShutdownGuard(
-        groups, registry, manager=Logind, end=keeper.end, changed=changed, note=note
-    )
-
-
-def note_on(status: StatusLoop, events: EventRecorder, reason: str, text: str) -> None:
-    """An event on the node, once it is known to the API server."""
-    if status.node is not None:
-        events.note(status.node, "Warning", reason, text)
 
 
 def build_health(
-    sampling: SamplingCheck,
-    lease: LeaseLoop | None,
-    watch: RuntimeWatch,
-    status: StatusLoop | None,
+    base: Base, sampling: SamplingCheck, lease: LeaseLoop | None, status: StatusLoop
 ) -> tuple[HealthChecks, SliMetrics]:
     """/healthz and /livez: this process works; /readyz: what it depends on does too."""
     slis = SliMetrics()
@@ -89,16 +104,25 @@ def build_health(
     checks.add("sampling", sampling)
     if lease:
         checks.add("lease", lease.alive)
-
-    def runtime_ready() -> None:
-        now_s = asyncio.get_running_loop().time()
-        if problems := runtime_problems(watch.health, now_s):
-            raise CheckFailed("; ".join(problems))
-
-    def registered() -> None:
-        if status is not None and not status.registered:
-            raise CheckFailed("the node is not registered with the API server")
-
-    checks.add("runtime", runtime_ready, endpoints=("readyz",))
-    checks.add("registered", registered, endpoints=("readyz",))
+    checks.add("runtime", base.watch.require_ready, endpoints=("readyz",))
+    checks.add("registered", status.require_registered, endpoints=("readyz",))
     return checks, slis
+
+
+def _node_settings(base: Base, machine: MachineFacts) -> NodeSettings:
+    config = base.config
+    try:
+        settings = node_settings(
+            config,
+            node_name=machine.hostname,
+            agent_version=names.VERSION,
+            agent_port=config.port,
+            node_labels=base.options.node_labels,
+            features=base.features,
+            provider=node_provider(config),
+        )
+    except (ValueError, ConfigError) as error:
+        raise SetupError(str(error)) from None
+    if problems := start_problems(settings, machine, base.options.node_ip):
+        raise SetupError("; ".join(problems))
+    return settings

@@ -1,31 +1,25 @@
-"""The parts that keep pods, built and connected; used by `parts` alone.
+"""The parts that keep pods, built and connected.
 
-Without a runtime there is no keeper; without an API there are static pods only, which then have no
+Without a runtime there are none; without an API there are static pods only, which then have no
 mirrors.
-
-The seccomp setting of a container about to be made, with its profile's file looked at.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from dataclasses import dataclass
 
-from nodeagent import seccomp
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.pods.backoff import StepFailed
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.images.garbage_collection import ImageBounds, ImageCollection
-from nodeagent.pods.local_storage import RESOURCE, LocalStorage
+from nodeagent.pods.local_storage import LocalStorage
 from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from nodeagent.pods.logs.termination_messages import TerminationMessages
-from nodeagent.pods.pleg import Observer
-from nodeagent.pods.pod_workers import PodKeeper
-from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.pleg import Pleg
+from nodeagent.pods.pod_workers import PodWorkers
+from nodeagent.pods.prober.health import Checkpoints, ContainerHealth
 from nodeagent.pods.prober.probes import Prober
-from nodeagent.pods.prober.results import VerdictFiles
-from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.sources.mirror import MirrorPods
 from nodeagent.pods.sources.source import ApiSource, PodSource
@@ -33,104 +27,85 @@ from nodeagent.pods.sources.url import UrlSource
 from nodeagent.pods.status_sync import StatusSync
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
-from nodeagent.pods.worker.services import PodServices
-from nodeagent.profiles import file
-from nodeagent.runtime.base import ContainerRuntime, SeccompKind, SeccompSetting
-from nodeagent.seccomp import SeccompError
-from nodeagent.stats.samples import Sample
-from orch.client.events import EventRecorder
-from orch.client.resources import ApiClient
+from nodeagent.pods.worker.services import PodServices, SeccompProfiles
+from nodeagent.runtime.base import ContainerRuntime
+from nodeagent.stats.sampler import Sampler
+from nodeagent.wiring.base import Base
 from orch.component.process.daemon import SetupError
 from orch.wire import quantity
-from orch.wire.records.core import Node
-from orch.wire.records.pods import Container, Pod
 
 
-class SeccompProfiles:
-    """`root` is the absolute directory of Localhost profiles."""
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """`statuses` and `mirrors` are None without an API."""
 
-    def __init__(self, root: str, *, default: bool) -> None:
-        self._root = root
-        self._default = default
-
-    async def setting_of(self, pod: Pod, container: Container) -> SeccompSetting:
-        """StepFailed when the profile cannot be applied; a missing file is waited for."""
-        awaits = ""
-        try:
-            found = seccomp.resolve(
-                pod, container, seccomp_default=self._default, seccomp_root=self._root
-            )
-            setting = found.setting
-            awaits = setting.localhost_path if setting.kind is SeccompKind.LOCALHOST else ""
-            await asyncio.to_thread(
-                file.require_profile_file, setting, root=self._root, source=found.source
-            )
-        except SeccompError as error:
-            raise StepFailed(container.name, error.reason, error.message, awaits=awaits) from error
-        return setting
+    workers: PodWorkers
+    log_rotation: LogRotation
+    local_storage: LocalStorage
+    images: ImageCollection
+    statuses: StatusSync | None
+    mirrors: MirrorPods | None
 
 
-def build_keeper(
-    config: NodeAgentConfiguration,
-    registry: PodRegistry,
-    runtime: ContainerRuntime | None,
-    client: ApiClient | None,
-    events: EventRecorder,
-    *,
-    node: Callable[[], Node | None],
-    sampled: Callable[[], Sample | None] = lambda: None,
-) -> PodKeeper | None:
+def build_api_source(base: Base) -> ApiSource | None:
+    return ApiSource(base.client, base.node_name) if base.client else None
+
+
+def build_events(base: Base, source: ApiSource | None) -> PodEvents:
+    return PodEvents(base.events, source.stored if source else None)
+
+
+def build_pods(
+    base: Base,
+    sampler: Sampler,
+    source: ApiSource | None,
+    events: PodEvents,
+    checkpoints: Checkpoints | None,
+) -> Pods | None:
     """None when there is no runtime to keep pods in."""
-    if runtime is None:
+    if base.runtime is None:
         return None
-    node_name = registry.settings.node_name
-    api = ApiSource(client, node_name) if client else None
-    told = PodEvents(events, api.stored if api else None)
-    services = _services(config, registry, runtime, told, PodObjects(client))
-    rotation = LogRotation(runtime, registry, _log_bounds(config))
-
-    def evict(uid: str, message: str) -> None:
-        registry.counts.evictions[RESOURCE] += keeper.evict(uid, message)
-
-    storage = LocalStorage(registry, sampled, evict)
-    images = ImageCollection(runtime, registry, _image_bounds(config))
-    further = (rotation.run, storage.run, images.run)
-    if client is None or api is None:
-        keeper = PodKeeper(services, _static_sources(config, node_name), further=further)
-        return keeper
-    statuses = StatusSync(client, registry, api)
-    mirrors = MirrorPods(client, registry, api, node_name)
-    keeper = PodKeeper(
-        services,
-        [*_static_sources(config, node_name), api],
-        further=(*further, statuses.run, mirrors.run),
-        on_removed=statuses.removed,
-        node=node,
+    registry, counts, config = base.registry, base.counts, base.config
+    statuses = mirrors = None
+    if base.client and source:
+        statuses = StatusSync(base.client, registry, source, counts.timings)
+        mirrors = MirrorPods(base.client, registry, source, base.node_name)
+    workers = PodWorkers(
+        _services(base, base.runtime, events, checkpoints),
+        [*_static_sources(config, base.node_name), *([source] if source else ())],
+        on_removed=statuses.removed if statuses else None,
+        node=base.own_node.latest,
     )
-    return keeper
+    return Pods(
+        workers=workers,
+        log_rotation=LogRotation(base.runtime, registry, _log_bounds(config)),
+        local_storage=LocalStorage(registry, counts, lambda: sampler.latest, workers.evict),
+        images=ImageCollection(base.runtime, registry, counts, _image_bounds(config)),
+        statuses=statuses,
+        mirrors=mirrors,
+    )
 
 
 def _services(
-    config: NodeAgentConfiguration,
-    registry: PodRegistry,
-    runtime: ContainerRuntime,
-    events: PodEvents,
-    objects: PodObjects,
+    base: Base, runtime: ContainerRuntime, events: PodEvents, checkpoints: Checkpoints | None
 ) -> PodServices:
-    settings = registry.settings
-    profiles = SeccompProfiles(f"{settings.root_dir}/seccomp", default=config.seccompDefault)
+    settings, counts, root_dir = base.settings, base.counts, base.settings.root_dir
     prober = Prober(runtime)
     return PodServices(
+        settings=settings,
         runtime=runtime,
-        registry=registry,
-        observer=Observer(runtime, registry),
-        volumes=VolumeStore(settings.root_dir),
-        cgroups=PodCgroups(settings.cgroup_parent, registry.counts.timings),
-        seccomp_of=profiles.setting_of,
-        vitals=Vitals(prober, registry, events, files=VerdictFiles(settings.root_dir)),
+        registry=base.registry,
+        counts=counts,
+        pleg=Pleg(runtime, base.registry, counts, base.node_name),
+        volumes=VolumeStore(root_dir),
+        cgroups=PodCgroups(settings.cgroup_parent, counts.timings),
+        seccomp=SeccompProfiles(f"{root_dir}/seccomp", default=base.config.seccompDefault),
+        health=ContainerHealth(
+            prober, events, counts, files=ResultFiles(root_dir), checkpoints=checkpoints
+        ),
         prober=prober,
-        messages=TerminationMessages(settings.root_dir),
-        objects=objects,
+        messages=TerminationMessages(root_dir),
+        objects=PodObjects(base.client),
         events=events,
     )
 

@@ -9,14 +9,18 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from orch.component.process.daemon import SetupError
+from orch.wire.errors import ApiError
 
 if TYPE_CHECKING:
     import aiohttp
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
+_QUOTED_BYTES = 300  # of an answer that is not a Status: enough for a sentence
 
 
 class TransportError(Exception):
@@ -72,6 +76,30 @@ class Stream:
                 raise TransportError(f"{self._server} sent a line longer than {limit} MiB")
         if rest:
             yield bytes(rest)
+
+
+def json_object(answer: Response, server: str) -> dict[str, Any]:
+    """The JSON object of an answer; TransportError for anything else."""
+    try:
+        data = orjson.loads(answer.body)
+    except ValueError as error:
+        raise TransportError(f"{server} answered what is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise TransportError(f"{server} answered what is not JSON: the answer is not an object")
+    return data
+
+
+def refusal(answer: Response) -> ApiError:
+    """The error of a status of 300 and above; plain text (a node agent's) is quoted in it."""
+    try:
+        data = orjson.loads(answer.body)
+    except ValueError:
+        data = None
+    error = ApiError.from_status(data, code=answer.status)
+    text = answer.body[:_QUOTED_BYTES].decode(errors="replace").strip()
+    if data is None and text and not text.startswith("<"):
+        error.message = f"{error.message}: {text}"
+    return error
 
 
 async def beginning(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orch.component.process.atomic_file import replace_file as replace_file
+from orch.component.process.atomic_file import replace_file
 from orch.component.process.daemon import SetupError
 
 

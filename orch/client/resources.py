@@ -15,18 +15,14 @@ from urllib.parse import quote
 import orjson
 import pydantic
 
-from orch.client.transport import Response, Transport, TransportError
+from orch.client import answers
+from orch.client.transport import PATCH_TYPES, Response, Transport, TransportError, given
 from orch.wire.errors import ApiError
 from orch.wire.records import kinds
 from orch.wire.records.meta import ApiObject
 
 T = TypeVar("T", bound=ApiObject)
 
-_PATCH_TYPES = {
-    "json": "application/json-patch+json",
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-}
 _JSON = "application/json"
 _WATCH_MARGIN_S = 30.0  # after the server should have ended a watch
 
@@ -65,12 +61,13 @@ class ApiClient:
         resource_version: str = "",
     ) -> ListResult[T]:
         """All objects, of every namespace when none is given, and the revision they are from."""
-        params = _given(
+        params = given(
             labelSelector=label_selector,
             fieldSelector=field_selector,
             resourceVersion=resource_version,
         )
-        data = self._json(await self._call("GET", _path(model, namespace), params))
+        response = await self._call("GET", _path(model, namespace), params)
+        data = answers.json_object(response, self.transport.config.server)
         with self._reading(f"a list of {model.__name__}"):
             items = tuple(model.from_wire(item) for item in data.get("items") or ())
             return ListResult(items, str((data.get("metadata") or {}).get("resourceVersion", "")))
@@ -103,7 +100,7 @@ class ApiClient:
             "PATCH",
             _path(model, namespace, name, subresource),
             body=orjson.dumps(patch),
-            content_type=_PATCH_TYPES[patch_type],
+            content_type=PATCH_TYPES[patch_type],
         )
         return self._record(model, response)
 
@@ -138,7 +135,7 @@ class ApiClient:
 
         An ERROR event is raised as its ApiError; code 410 requires a new list.
         """
-        params = _given(
+        params = given(
             watch="true",
             allowWatchBookmarks="true",
             resourceVersion=resource_version,
@@ -150,7 +147,7 @@ class ApiClient:
             "GET", _path(model, namespace), params=params, silence_s=silence_s
         ) as stream:
             if stream.status != 200:
-                raise _refusal(stream.status, await stream.read())
+                raise answers.refusal(Response(stream.status, await stream.read(), stream.headers))
             async with contextlib.aclosing(stream.lines()) as lines:
                 async for line in lines:
                     if line.strip():
@@ -177,20 +174,13 @@ class ApiClient:
             method, path, params=params, body=body, content_type=content_type
         )
         if response.status >= 300:
-            raise _refusal(response.status, response.body)
+            raise answers.refusal(response)
         return response
 
     def _record(self, model: type[T], response: Response) -> T:
-        data = self._json(response)
+        data = answers.json_object(response, self.transport.config.server)
         with self._reading(f"a {model.__name__}"):
             return model.from_wire(data)
-
-    def _json(self, response: Response) -> dict[str, Any]:
-        with self._reading("JSON"):
-            data = orjson.loads(response.body)
-            if not isinstance(data, dict):
-                raise TypeError("the answer is not an object")
-            return data
 
     @contextlib.contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -207,20 +197,8 @@ def _path(model: type[ApiObject], namespace: str, name: str = "", subresource: s
     return resource.path(quote(namespace, safe=""), quote(name, safe=""), subresource)
 
 
-def _given(**params: str) -> dict[str, str]:
-    return {key: value for key, value in params.items() if value}
-
-
 def _encode(obj: ApiObject) -> bytes:
     return orjson.dumps(obj.to_wire())
-
-
-def _refusal(status: int, body: bytes) -> ApiError:
-    try:
-        data = orjson.loads(body)
-    except ValueError:
-        data = None
-    return ApiError.from_status(data, code=status)
 
 
 def _first_problem(error: Exception) -> str:

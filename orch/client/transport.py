@@ -31,9 +31,14 @@ if TYPE_CHECKING:
 _KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is still open
 TOKEN_AGE_S = 60.0  # a rotated token file is read again after this
 
+PATCH_TYPES = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
 _UNPROTECTED = "a token or password is not sent to another machine over plain http"
 
-__all__ = ["Response", "Stream", "Transport", "TransportError"]
+__all__ = ["PATCH_TYPES", "Response", "Stream", "Transport", "TransportError", "given"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +207,11 @@ class Transport:
             self._token = await self._token_file.run()
             self._token_read_s = now_s
         return self._token
+
+
+def given(**params: str) -> dict[str, str]:
+    """Query parameters without the empty ones."""
+    return {key: value for key, value in params.items() if value}
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:

@@ -6,8 +6,13 @@ Pure; knows nothing of streams, colours or log records.
 from __future__ import annotations
 
 
-def escape_control_characters(text: str) -> str:
-    """`text` with everything unprintable, line breaks included, escaped: `\\x1b`."""
+def visible(text: str) -> str:
+    """The text with control and other unprintable characters escaped: `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(text: str) -> str:
+    """The text as one printable line: runs of white space become single spaces."""
+    return visible(" ".join(text.split()))

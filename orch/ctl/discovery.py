@@ -21,24 +21,19 @@ class Resource:
     plural: str
     singular: str
     kind: str
-    namespaced: bool
-    short_names: tuple[str, ...]
-    verbs: tuple[str, ...]
+    namespaced: bool = False
+    short_names: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
-    def full_name(self) -> str:
-        """`pods`, `leases.coordination.orch.io`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    def shown(self, name: str) -> str:
-        """`pod/web`, `lease.coordination.orch.io/n1`."""
+    def label(self, name: str = "") -> str:
+        """`pod/web`, `lease.coordination.orch.io/n1`; without a name, the type alone."""
         kind = f"{self.singular}.{self.group}" if self.group else self.singular
-        return f"{kind}/{name}"
+        return f"{kind}/{name}" if name else kind
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
@@ -56,7 +51,7 @@ class Resource:
 
 
 class Discovery:
-    """The resources of one server; what was asked once is kept."""
+    """The resources of one server; each answer is kept."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -70,10 +65,7 @@ class Discovery:
                 return resource
             known += (resource.plural, resource.singular, *resource.short_names)
         hint = did_you_mean(word.lower().partition(".")[0], known)
-        raise CommandFailed(
-            f"the server has no resource type {word!r}{hint}; 'orchctl api-resources' lists what "
-            "it has"
-        )
+        raise CommandFailed(f"the server has no resource type {word!r}{hint}")
 
     async def resolve_all(self, word: str) -> list[Resource]:
         """The resource of that name, else those of the category (`all`); CommandFailed if none."""
@@ -87,15 +79,11 @@ class Discovery:
 
     async def of_kind(self, api_version: str, kind: str) -> Resource:
         """The resource of an object's apiVersion and kind; CommandFailed if the server has none."""
-        listed = await self._of_version(api_version)
-        for resource in listed:
-            if resource.kind == kind:
-                return resource
-        hint = did_you_mean(kind, [resource.kind for resource in listed])
-        raise CommandFailed(
-            f"the server has no kind {kind!r} in {api_version!r}{hint}; 'orchctl api-resources' "
-            "lists what it has"
-        )
+        served = await self._of_version(api_version)
+        if found := next((resource for resource in served if resource.kind == kind), None):
+            return found
+        hint = did_you_mean(kind, [resource.kind for resource in served])
+        raise CommandFailed(f"the server has no kind {kind!r} in {api_version!r}{hint}")
 
     async def resources(self) -> AsyncIterator[Resource]:
         """Every resource, the core group first, each group in its preferred version."""
@@ -116,12 +104,12 @@ class Discovery:
         group, slash, version = api_version.rpartition("/")
         path = f"/apis/{segment(group)}/{segment(version)}" if slash else f"/api/{segment(version)}"
         try:
-            listed = raw.records(await self._api.get(path), "resources")
+            served = raw.records(await self._api.get(path), "resources")
         except ApiError as error:
             if error.code == 404:
                 return []
             raise
-        return [_resource(group, version, r) for r in listed if "/" not in raw.text(r, "name")]
+        return [_resource(group, version, r) for r in served if "/" not in raw.text(r, "name")]
 
 
 def _resource(group: str, version: str, record: Any) -> Resource:

@@ -1,12 +1,14 @@
-"""From an error to the one line an operator reads: what happened, to what, and what to do next.
+"""Turns an error into the one line an operator reads: what happened, to what, and what to do next.
 
-Exit codes of the command: 0 done, 1 failed, 2 the command line is wrong.
+Exit codes of the command: 0 done, 1 failed, 2 wrong usage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
+
+from orch.component.terminal import one_line
 
 if TYPE_CHECKING:
     from orch.wire.errors import ApiError
@@ -17,18 +19,16 @@ USAGE = 2
 _HINTS: Mapping[str, str] = {
     "Unauthorized": "check the credentials in the kubeconfig or the --token and --client-* options",
     "Forbidden": "ask an administrator for a role that allows it",
-    "NotFound": "see what there is with 'orchctl get' and 'orchctl api-resources'",
+    "NotFound": "'orchctl get' lists what exists",
     "AlreadyExists": "change it with 'orchctl apply', or delete it first",
-    "Conflict": "someone changed it meanwhile: run the command again",
-    "Invalid": "correct what is named and run the command again",
-    "BadRequest": "correct what is named and run the command again",
+    "Conflict": "someone else changed it: run the command again",
+    "Invalid": "correct the fields named and run the command again",
+    "BadRequest": "correct the request and run the command again",
     "UnsupportedMediaType": "try another --type",
     "TooManyRequests": "the server is busy: run the command again later",
-    "ServiceUnavailable": "see whether the server or the node is up, then run the command again",
-    "Timeout": "run the command again, with a longer --request-timeout if it has one",
+    "ServiceUnavailable": "check that the server and the node are up, then run the command again",
+    "Timeout": "run the command again with a longer --request-timeout",
 }
-
-
 # How a server that does not trust a client certificate ends a TLS 1.3 connection.
 _REFUSED_CERTIFICATE = ("connection reset", "closed the connection", "TLS failed", "broken pipe")
 
@@ -38,11 +38,11 @@ class CommandFailed(Exception):
 
 
 class WrongUsage(CommandFailed):
-    """The words of the command line do not fit together: exit code 2 instead of 1."""
+    """The command line contradicts itself or is incomplete: exit code 2 instead of 1."""
 
 
 def explain(error: Exception) -> str | None:
-    """The line for an error a command may end with; None for one that is a defect."""
+    """The line for an error a command may end with; None for a defect of the program."""
     from orch.client.answers import TransportError
     from orch.component.process.daemon import SetupError
     from orch.wire.errors import ApiError
@@ -65,33 +65,21 @@ def _refusal(error: ApiError) -> str:
 
 def _transport_hint(text: str) -> str:
     if "certificate verify failed" in text:
-        return "name its authority with --certificate-authority, its name with --tls-server-name"
+        return "set its authority with --certificate-authority, its name with --tls-server-name"
     if "cannot read the token file" in text or "cannot use the " in text:
-        return "correct the file, or name another in the kubeconfig or by an option"
+        return "correct the file, or choose another in the kubeconfig or by an option"
     if "over plain http" in text:
-        return "name the server with https://"
+        return "give the server's address with https://"
     if "did not answer within" in text:
         return "try again with a longer --request-timeout"
     if any(sign in text for sign in _REFUSED_CERTIFICATE):
-        return "if a client certificate is shown, see that the server trusts its authority"
-    return "see that the server runs and that --server or the kubeconfig names it"
+        return "if a client certificate is used, check that the server trusts its authority"
+    return "check that the server runs and that --server or the kubeconfig has its address"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`: did you mean 'pods'?` for a word nearly right; "" when nothing is near."""
+    """`: did you mean 'pods'?` for a misspelt word; "" when nothing is close."""
     import difflib
 
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f": did you mean {near[0]!r}?" if near else ""
-
-
-def one_line(text: str) -> str:
-    """A text without line breaks and without what a terminal would act on."""
-    return visible(" ".join(text.split()))
-
-
-def visible(text: str) -> str:
-    """Control characters shown as `\\x1b`, so that data cannot steer the reader's terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,7 +1,7 @@
-"""`orchctl`: finds the command, imports only what that one needs, and turns errors into lines.
+"""`orchctl`: finds the command, imports only its module, and turns errors into lines.
 
 Every command has `add_arguments(parser)`, `run(args) -> int` (the exit code) and `EXAMPLES`. The
-global options may stand before or after the command's words.
+options of every command may stand before or after its words.
 """
 
 from __future__ import annotations
@@ -11,31 +11,28 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from orch.ctl import commands, failures, parsing, switches
-from orch.ctl.commands import Command, Entry
-
-_EXIT_CODES = (
-    "Exit codes: 0 done, 1 failed (one line on standard error says why), 2 usage, 130 interrupted."
-)
+from orch.ctl import command_table, failures, parsing
+from orch.ctl.command_table import COMMANDS, Command, Entry
+from orch.ctl.parsing import Parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the result is the exit code: 0, 1 for a failure (2, by exit, for usage)."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["__complete"]:  # what the scripts of 'orchctl completion' ask
-        from orch.ctl import candidates
+    if "_ARGCOMPLETE" in os.environ:  # set by the script of 'orchctl completion'
+        from orch.ctl.settings import completion
 
-        return candidates.main(words[1:])
+        completion.answer_shell()
+    words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     if words == ["--version"]:
         words = ["version", "--client"]
-    args, command = _parse(words)
+    command, args = parse(words)
     try:
-        code = int(command.run(args))
+        code = command.run(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has gone; nothing is left to say, not even at exit.
+        # Whoever read our output has gone; nothing can be printed, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return failures.FAILED
     except KeyboardInterrupt:
@@ -49,52 +46,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parse(argv: list[str]) -> tuple[argparse.Namespace, Command]:
-    outer = parsing.words_parser(
-        "orchctl", commands.COMMANDS,
-        f"Ask and change a cluster through its API server.{parsing.listed(commands.COMMANDS)}",
-        f"'orchctl COMMAND --help' explains one command. {_EXIT_CODES}",
-    )  # fmt: skip
-    args = outer.parse_args(switches.joined(argv), parsing.defaults())
-    words, entry = _chosen(outer, commands.COMMANDS, args)
-    if entry.below and (not entry.module or _lower(outer, args.rest) in entry.below):
-        middle = parsing.words_parser(
-            f"orchctl {words}", entry.below,
-            f"{entry.text}{parsing.listed(entry.below)}",
-            f"'orchctl {words} COMMAND --help' shows examples of one command. {_EXIT_CODES}",
-        )  # fmt: skip
+def parse(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+    """The command that the words name, and its arguments; exits with code 2 for wrong usage."""
+    text = "Ask and change a cluster through its API server."
+    outer = parsing.group_parser("", COMMANDS, text)
+    args = outer.parse_args(parsing.joined(words), parsing.default_options())
+    name, entry = _named(outer, COMMANDS, args.command)
+    if entry.below and (not entry.module or _second_word(outer, args.rest) in entry.below):
+        middle = parsing.group_parser(name, entry.below, entry.text)
         args = middle.parse_args(args.rest, args)
-        lower, entry = _chosen(middle, entry.below, args)
-        words = f"{words} {lower}"
+        lower, entry = _named(middle, entry.below, args.command)
+        name = f"{name} {lower}"
     command = entry.load()
-    text = entry.text + (parsing.listed(entry.below) if entry.below else "")
-    inner = parsing.command_parser(words, text, command)
-    return inner.parse_intermixed_args(args.rest, args), command
+    parser = parsing.command_parser(name, entry, command)
+    return command, parser.parse_intermixed_args(args.rest, args)
 
 
-def _chosen(
-    parser: parsing.Parser, table: Mapping[str, Entry], args: argparse.Namespace
-) -> tuple[str, Entry]:
-    word = args.command if args.command in table else commands.ALIASES.get(args.command, "")
-    entry = table.get(word)
-    if entry is None:
-        hint = _meant(args.command, table)
-        parser.error(f"there is no command {args.command!r}{hint}")
-    return word, entry
+def _named(parser: Parser, table: Mapping[str, Entry], word: str) -> tuple[str, Entry]:
+    name = word if word in table else command_table.ALIASES.get(word, "")
+    if name not in table:
+        parser.error(f"there is no command {word!r}{_suggestion(word, table)}")
+    return name, table[name]
 
 
-def _meant(word: str, table: Mapping[str, Entry]) -> str:
-    """A command called nearly so, or one that stands behind another word: `node top`."""
-    behind = (f": did you mean '{one} {word}'?" for one, e in table.items() if word in e.below)
+def _suggestion(word: str, table: Mapping[str, Entry]) -> str:
+    """A command with a similar name, or one that follows another word: `node top`."""
+    behind = (f": did you mean '{first} {word}'?" for first, e in table.items() if word in e.below)
     return next(behind, "") or failures.did_you_mean(word, table)
 
 
-def _lower(parser: parsing.Parser, rest: Sequence[str]) -> str:
-    """The command's second word: the first after global options, "" after others."""
-    known = parser._option_string_actions
-    own = (n for n, w in enumerate(rest) if w.startswith("-") and w.partition("=")[0] not in known)
-    word = next(iter(parsing.plain_words(parser, rest[: next(own, len(rest))])), "")
-    return commands.ALIASES.get(word, word)
+def _second_word(parser: Parser, rest: Sequence[str]) -> str:
+    """The word that follows the command's first, after options of every command; "" if none."""
+    words = iter(rest)
+    for word in words:
+        if not word.startswith("-"):
+            return word
+        if not parser.option(word):
+            break
+        if parser.needs_value(word):
+            next(words, "")
+    return ""
 
 
 if __name__ == "__main__":

@@ -44,23 +44,13 @@ class Manifest:
 def add_filename(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     parser.add_argument(
         "-f", "--filename", action="append", default=[], required=required, metavar="FILE",
-        help="objects of a file, of a directory's files, or of - (repeatable)",
+        help="objects from a file, a directory's files, or - for standard input (repeatable)",
     )  # fmt: skip
-    parser.add_argument(
-        "-R", "--recursive", action="store_true", help="of the directories below a directory too"
-    )
-    parser.add_argument("-k", "--kustomize", type=_not_built, help=argparse.SUPPRESS)
-
-
-def _not_built(directory: str) -> None:
-    raise argparse.ArgumentTypeError(
-        f"{directory!r}: kustomizations are not built here: give what 'kustomize build' prints to "
-        "-f -"
-    )
+    parser.add_argument("-R", "--recursive", action="store_true", help="include subdirectories")
 
 
 def named(args: argparse.Namespace) -> list[Manifest]:
-    """The objects of the files that these options name; none when they name none."""
+    """The objects of the files that the options name, if any."""
     return read(args.filename, recursive=args.recursive) if args.filename else []
 
 
@@ -70,7 +60,7 @@ def read(names: Sequence[str], *, recursive: bool = False) -> list[Manifest]:
         m for name in names for source in _sources(name, recursive) for m in _objects(*source)
     ]
     if not manifests:
-        raise CommandFailed(f"{', '.join(names)}: there is no object in it: name another file")
+        raise CommandFailed(f"{', '.join(names)}: no object in it: name another file")
     return manifests
 
 
@@ -87,32 +77,32 @@ def placed(manifest: Manifest, resource: Resource, namespace: str, *, asked: str
     """The object with its namespace set; one that contradicts `-n` (`asked`) is refused."""
     if not resource.namespaced:
         return manifest
-    own = raw.text(manifest.record, "metadata", "namespace")
+    own = manifest.namespace
     if own and asked and own != asked:
-        raise CommandFailed(
-            f"{manifest.place}: the object is of the namespace {own!r}, -n says {asked!r}: "
-            "leave one of them out"
-        )
+        raise CommandFailed(f"{manifest.place}: the object is in namespace {own!r}, not {asked!r}")
     metadata = {**raw.mapping(manifest.record, "metadata"), "namespace": own or namespace}
     return Manifest(manifest.place, {**manifest.record, "metadata": metadata})
 
 
 def _sources(name: str, recursive: bool) -> Iterator[tuple[str, str]]:
-    """(what to call it, its text) of every file a name stands for."""
+    """(name for errors, text) of every file that a name stands for."""
     if name == "-":
         yield "standard input", sys.stdin.read()
         return
     if name.startswith(("https://", "http://")):
-        raise CommandFailed(
-            f"{name}: addresses are not read: fetch it, and give the file or -f - its text"
-        )
+        raise CommandFailed(f"{name}: addresses are not fetched: download it, and pass the file")
     path = Path(name)
     for file in _files(path, recursive) if path.is_dir() else [path]:
-        try:
-            yield str(file), file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise CommandFailed(f"cannot read {file}: {why}") from None
+        yield str(file), read_text(file)
+
+
+def read_text(file: Path) -> str:
+    """The content of a file; CommandFailed when it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise CommandFailed(f"cannot read {file}: {why}") from None
 
 
 def _files(folder: Path, recursive: bool) -> Iterator[Path]:
@@ -127,15 +117,11 @@ def _files(folder: Path, recursive: bool) -> Iterator[Path]:
 
 def _objects(source: str, text: str) -> Iterator[Manifest]:
     for place, value in _documents(source, text):
-        if value is None:
-            continue
-        if not isinstance(value, dict):
-            raise CommandFailed(f"{place}: an object is a mapping with apiVersion and kind")
-        if raw.text(value, "kind") == "List":
-            for item in raw.records(value, "items"):
-                yield _manifest(place, item)
-        else:
-            yield _manifest(place, value)
+        if value is not None and not isinstance(value, dict):
+            raise CommandFailed(f"{place}: an object must be a mapping with apiVersion and kind")
+        is_list = raw.text(value, "kind") == "List"
+        for record in raw.records(value, "items") if is_list else filter(None, [value]):
+            yield _manifest(place, record)
 
 
 def _manifest(place: str, record: Mapping[str, Any]) -> Manifest:
@@ -167,6 +153,6 @@ def _json(source: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         line = getattr(error, "lineno", 1)
-        raise CommandFailed(f"{source}:{line}: this is not JSON: {error}") from None
+        raise CommandFailed(f"{source}:{line}: not valid JSON: {error}") from None
     except RecursionError:
         raise CommandFailed(f"{source}: nested too deeply") from None

@@ -1,4 +1,4 @@
-"""The options every command takes: which server, as whom, how long to wait, how much to say.
+"""The options every command takes: which server, as whom, how long to wait, how much to log.
 
 They may stand before or after the command word. `client_config` turns them and the kubeconfig
 into one ClientConfig.
@@ -17,40 +17,7 @@ if TYPE_CHECKING:
     from orch.client.kubeconfig import ClientConfig
 
 DEFAULT_FILES = ("~/.orch/config", "~/.kube/config")
-_HEADER_SAFE = "!#$&'*+-.^_`|~"  # of the characters a header's name may have, all but the %
-_DEFAULTS: Mapping[str, Any] = {
-    "kubeconfig": "",
-    "context": "",
-    "cluster": "",
-    "user": "",
-    "server": "",
-    "token": "",
-    "username": "",
-    "password": "",
-    "client_certificate": "",
-    "client_key": "",
-    "certificate_authority": "",
-    "tls_server_name": "",
-    "insecure_skip_tls_verify": None,  # neither said nor taken back
-    "as_user": "",
-    "as_group": [],
-    "as_uid": "",
-    "as_user_extra": [],
-    "request_timeout": 0.0,
-    "namespace": "",
-    "verbosity": 0,
-}
-
-
-def add_to(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
-    """Add the options; only the outermost parser sets defaults, so that none overwrites a value."""
-    if defaults:
-        parser.set_defaults(**_DEFAULTS)
-    group = parser.add_argument_group("options of every command")
-    for names, text, settings in _OPTIONS:
-        if any(name in parser._option_string_actions for name in names):
-            continue  # the command means something else by it
-        group.add_argument(*names, help=text, default=argparse.SUPPRESS, **settings)
+_HEADER_SAFE = "!#$&'*+-.^_`|~"  # the characters of a header's name, without the %
 
 
 def seconds(text: str) -> float:
@@ -70,7 +37,8 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-_OPTIONS: tuple[tuple[tuple[str, ...], str, dict[str, Any]], ...] = (
+# Names, help and settings of argparse; without a `default` it is "".
+OPTIONS: tuple[tuple[tuple[str, ...], str, Mapping[str, Any]], ...] = (
     (("--kubeconfig",), "file with servers and credentials (default $KUBECONFIG, then "
      "~/.orch/config, ~/.kube/config)", {"metavar": "FILE"}),
     (("--context",), "context of the kubeconfig to use", {"metavar": "NAME"}),
@@ -80,24 +48,24 @@ _OPTIONS: tuple[tuple[tuple[str, ...], str, dict[str, Any]], ...] = (
     (("--token",), "bearer token", {}),
     (("--username",), "user name for basic authentication", {"metavar": "NAME"}),
     (("--password",), "password for basic authentication", {}),
-    (("--client-certificate",), "certificate to show", {"metavar": "FILE"}),
-    (("--client-key",), "key of that certificate", {"metavar": "FILE"}),
-    (("--certificate-authority",), "authority the server's certificate is from",
-     {"metavar": "FILE"}),
+    (("--client-certificate",), "client certificate", {"metavar": "FILE"}),
+    (("--client-key",), "key of the client certificate", {"metavar": "FILE"}),
+    (("--certificate-authority",), "authority of the server's certificate", {"metavar": "FILE"}),
     (("--tls-server-name",), "name to expect in the server's certificate", {"metavar": "NAME"}),
     (("--insecure-skip-tls-verify",), "do not verify the server's certificate (unsafe)",
-     {"action": "store_true"}),
+     {"action": "store_true", "default": None}),  # neither set nor cleared
     (("--as",), "act as this user", {"dest": "as_user", "metavar": "USER"}),
     (("--as-group",), "act as a member of this group (repeatable)",
-     {"action": "append", "metavar": "GROUP"}),
+     {"action": "append", "metavar": "GROUP", "default": []}),
     (("--as-uid",), "act with this user id", {"metavar": "UID"}),
     (("--as-user-extra",), "act with this extra value (repeatable)",
-     {"action": "append", "type": _pair, "metavar": "KEY=VALUE"}),
-    (("--request-timeout",), "longest wait for one answer: 1s, 2m, 3h; 0 waits for ever",
-     {"type": seconds, "metavar": "TIME"}),
+     {"action": "append", "type": _pair, "metavar": "KEY=VALUE", "default": []}),
+    (("--request-timeout",), "longest wait for one answer: 1s, 2m, 3h; 0 waits forever",
+     {"type": seconds, "metavar": "TIME", "default": 0.0}),
     (("-n", "--namespace"), "namespace (default: the context's, then 'default')",
      {"metavar": "NAME"}),
-    (("-v",), "show each request on standard error", {"action": "count", "dest": "verbosity"}),
+    (("-v",), "log each request to standard error",
+     {"action": "count", "dest": "verbosity", "default": 0}),
 )  # fmt: skip
 
 
@@ -105,25 +73,23 @@ def client_config(args: argparse.Namespace) -> ClientConfig:
     """The server and credentials that the options and the kubeconfig give together."""
     import dataclasses  # slow to import, and not needed by a command that asks no server
 
+    from orch.client.kubeconfig import ClientConfig, load_kubeconfig
+
     paths = kubeconfig_paths(args)
     if paths:
-        from orch.client.kubeconfig import load_kubeconfig
-
         config = load_kubeconfig(paths, args.context or None, cluster=args.cluster, user=args.user)
     elif args.server:
-        from orch.client.kubeconfig import ClientConfig
-
         config = ClientConfig(args.server)
     else:
         raise CommandFailed(
             "there is no kubeconfig: name one with --kubeconfig or $KUBECONFIG, or a server with "
-            f"--server (looked at {' and '.join(DEFAULT_FILES)})"
+            f"--server (looked for {' and '.join(DEFAULT_FILES)})"
         )
     return dataclasses.replace(config, **_overrides(args))
 
 
 def kubeconfig_paths(args: argparse.Namespace) -> list[str]:
-    """The files to read as one: the one asked for, those of $KUBECONFIG, or the default that is.
+    """The files to read as one: the one asked for, those of $KUBECONFIG, or a default.
 
     [] when there is none. Of $KUBECONFIG those that exist, or if none does the first.
     """
@@ -137,7 +103,7 @@ def kubeconfig_paths(args: argparse.Namespace) -> list[str]:
 
 
 def _overrides(args: argparse.Namespace) -> dict[str, Any]:
-    """The fields that options set; each also empties the field it takes the place of."""
+    """The fields that options set; each also empties the field it replaces."""
     changes: dict[str, Any] = {}
     if args.server:
         changes["server"] = _server_url(args.server)
@@ -156,14 +122,14 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _secrets(args: argparse.Namespace) -> dict[str, Any]:
-    """The token, or name and password, that options give: in the place of all the file has.
+    """The token, or name and password, of the options: they replace all that the file has.
 
-    Its certificate too: a server that is shown one asks no further.
+    Its certificate too: a server that sees one ignores the rest.
     """
     if args.token and (args.username or args.password):
         raise WrongUsage("--token and --username exclude each other: give one of them")
     if args.password and not args.username:
-        raise WrongUsage("--password needs --username: name the user it is of")
+        raise WrongUsage("--password needs --username")
     if not args.token and not args.username:
         return {}
     given = {"token": args.token, "username": args.username, "password": args.password}
@@ -174,7 +140,7 @@ def _secrets(args: argparse.Namespace) -> dict[str, Any]:
 def _server_url(text: str) -> str:
     url = text if "://" in text else f"https://{text}"
     if "@" in url.partition("://")[2].partition("/")[0]:  # not quoted: it is a secret
-        raise WrongUsage("--server holds credentials: give them by --username and --password")
+        raise WrongUsage("--server holds credentials: use --username and --password for them")
     if not url.startswith(("https://", "http://")):
         raise WrongUsage(f"--server {text!r} is not an http(s) URL")
     return url.rstrip("/")
@@ -182,7 +148,7 @@ def _server_url(text: str) -> str:
 
 def impersonation_headers(args: argparse.Namespace) -> list[tuple[str, str]]:
     """The headers that ask the server to act as someone else."""
-    from urllib.parse import quote  # slow to import, and not needed by most
+    from urllib.parse import quote  # slow to import, and not needed by most commands
 
     headers = [("Impersonate-User", args.as_user)] if args.as_user else []
     headers += [("Impersonate-Group", group) for group in args.as_group]

@@ -1,7 +1,7 @@
-"""Doing what was decided: each action as requests to the API server.
+"""Carry out decisions: each action becomes requests to the API server.
 
 Every write names the version or uid it was decided for, so that a decision never hits an object
-that has moved on: what conflicts is left to the next decision.
+that has changed since: on a conflict the next decision judges again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Applier:
         self._now = now
 
     async def apply(self, action: Action) -> bool:
-        """Whether something was written; a refusal is counted and left to the next decision."""
+        """Returns whether it wrote anything; a refusal is counted and left to the next decision."""
         try:
             return await self._dispatch(action)
         except (ApiError, TransportError) as error:
@@ -86,7 +86,7 @@ class Applier:
             conditions = [condition.to_wire() for condition in action.conditions]
             change = {"metadata": _version(node), "status": {"conditions": conditions}}
             node = await self._client.patch(Node, name, change, subresource="status")
-            log.warning("node %s is silent: its conditions are Unknown from now on", name)
+            log.warning("node %s is silent: its conditions are now Unknown", name)
         if action.taints is not None:
             taints = [taint.to_wire() for taint in action.taints] or None
             change = {"metadata": _version(node), "spec": {"taints": taints}}
@@ -113,7 +113,7 @@ class Applier:
         self._events.note(pod, "Normal", "TaintManagerEviction", text)
         meta = pod.metadata
         await self._client.delete(Pod, meta.name, meta.namespace or "", uid=meta.uid)
-        log.info("pod %s leaves node %s because of its taints", pod.key, pod.spec.nodeName)
+        log.info("evicted pod %s from node %s because of its taints", pod.key, pod.spec.nodeName)
 
     async def _remove_orphan(self, pod: Pod) -> bool:
         if await self._node_exists(pod.spec.nodeName or ""):
@@ -125,7 +125,7 @@ class Applier:
         await self._client.delete(
             Pod, meta.name, meta.namespace or "", grace_period_s=0, uid=meta.uid
         )
-        log.info("pod %s is removed: its node %s is gone", pod.key, pod.spec.nodeName)
+        log.info("removed pod %s: its node %s no longer exists", pod.key, pod.spec.nodeName)
         return True
 
     async def _remove_lease(self, lease: Lease) -> bool:
@@ -133,11 +133,11 @@ class Applier:
         if await self._node_exists(meta.name):
             return False
         await self._client.delete(Lease, meta.name, meta.namespace or "", uid=meta.uid)
-        log.info("the Lease of node %s is removed: the node is gone", meta.name)
+        log.info("removed the Lease of node %s: the node no longer exists", meta.name)
         return True
 
     async def _disrupt(self, pod: Pod, reason: str, message: str, status: dict[str, Any]) -> None:
-        """Say on the pod why it will be deleted; saying it twice changes nothing."""
+        """Mark the pod with the reason of its deletion; a second time changes nothing."""
         conditions: Sequence[PodCondition] = pod.status.conditions or ()
         if any(c.type == "DisruptionTarget" and c.status == "True" for c in conditions):
             return
@@ -163,7 +163,7 @@ class Applier:
         )
 
     async def _node_exists(self, name: str) -> bool:
-        """Asked of the server, not of the view: what is removed does not come back."""
+        """Ask the server, not the view: a removal cannot be undone."""
         try:
             await self._client.get(Node, name)
         except ApiError as error:
@@ -184,7 +184,7 @@ def _shown(action: Action) -> str:
         case EvictPod():
             return f"eviction of pod {action.pod.key}"
         case RemoveOrphan():
-            return f"removal of pod {action.pod.key}, whose node is gone"
+            return f"removal of pod {action.pod.key}, whose node no longer exists"
         case RemoveLease():
             return f"removal of the Lease of node {action.lease.metadata.name}"
 

@@ -1,8 +1,8 @@
 """The canary: how old the controller's view of the Leases may be, measured end to end.
 
-The controller writes a Lease of its own among the nodes' and waits to see it in its own watch.
-Whatever was stored before the write is then in the view too. When writing or watching is broken,
-the age grows, and nobody is judged by what the controller can no longer see.
+The controller writes a Lease of its own among the nodes' and waits until its own watch shows it.
+Everything stored before that write is then in the view too. When writing or watching is broken,
+the age grows, and the controller judges no node that it can no longer see.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Canary:
         self._awaited = ""
 
     def seen(self, lease: Lease | None) -> None:
-        """The watch shows this canary; None while it shows none."""
+        """The watch shows this canary, or (None) no canary."""
         stamp = lease.spec.renewTime if lease else None
         if stamp is None or stamp not in self._sent_s:
             return
@@ -45,13 +45,13 @@ class Canary:
             self._shown.set()
 
     def age_s(self) -> float:
-        """Seconds since a moment whose state is surely in the view; inf before the first."""
+        """Seconds since a time whose state is certainly in the view; inf before the first."""
         if self._fresh_s is None:
             return math.inf
         return asyncio.get_running_loop().time() - self._fresh_s
 
     async def fly(self, within_s: float) -> bool:
-        """Write the canary and wait until the view shows it; False when it did not in time."""
+        """Write the canary and wait until the view shows it; False when that takes too long."""
         stamp = self._awaited = self._stamp()
         self._shown.clear()
         self._sent_s[stamp] = asyncio.get_running_loop().time()
@@ -65,7 +65,7 @@ class Canary:
         return False
 
     def _stamp(self) -> str:
-        """The time of the write, and never the same text twice."""
+        """The time of the write, made unique."""
         stamp = times.format_micro_time(self._now())
         return stamp if stamp not in self._sent_s else f"{stamp[:-1]}{len(self._sent_s)}Z"
 

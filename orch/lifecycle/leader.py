@@ -1,8 +1,8 @@
 """Leader election through a Lease: of several controllers, one decides and the others stand by.
 
-A claim is judged by when this process saw it change, never by the other's clock. A leader that
-cannot renew within its deadline stops deciding before another may begin, and stands by again; one
-that stops in order gives the claim up. Source: client-go tools/leaderelection.
+A claim is judged by when this process saw it change, never by the holder's clock. A leader that
+cannot renew within its deadline stops deciding before another may begin, and stands by again; a
+leader that shuts down releases its claim. Source: client-go tools/leaderelection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RELEASE_WITHIN_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Which Lease is claimed, in whose name, and the times of the election."""
+    """The Lease that is claimed, the identity that claims it, and the times of the election."""
 
     name: str
     namespace: str
@@ -41,7 +41,7 @@ class Claim:
 
 
 class Leader:
-    """`leading` tells whether this process decides now."""
+    """`leading`: this process decides now."""
 
     def __init__(self, client: ApiClient, claim: Claim, *, now: Now) -> None:
         self.leading = False
@@ -50,14 +50,14 @@ class Leader:
         self._now = now
         self._seen: Lease | None = None
         self._seen_s = 0.0  # when `_seen` was last seen to change
-        self._holder = ""  # said last
+        self._holder = ""  # logged last
         self._cause = ""  # why the last try failed
         self._outage = OnceLog(log)
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Stand by, lead, stand by again, for ever; `lead` is cancelled when leadership is lost.
+        """Stand by, lead, stand by again, forever; `lead` is cancelled when leadership is lost.
 
-        An error of `lead` ends this too.
+        An error in `lead` ends this too.
         """
         while True:
             await self._acquire()
@@ -89,7 +89,7 @@ class Leader:
                 done, _ = await asyncio.wait({work}, timeout=self._claim.retry_s)
                 if done:
                     work.result()
-                    raise RuntimeError("the leader's work ended, which it never should")
+                    raise RuntimeError("the leader's work ended, which it must not")
                 left_s = self._claim.renew_deadline_s - (_time() - renewed_s)
                 try:
                     async with asyncio.timeout(left_s):
@@ -101,7 +101,7 @@ class Leader:
             await loops.cancel(work)
 
     async def _try(self) -> bool:
-        """Claim or renew once; False when somebody else holds it or the server refused."""
+        """Claim or renew once; False when another process holds the Lease or the server refused."""
         try:
             held = await self._claim_or_renew()
         except (ApiError, TransportError) as error:
@@ -111,7 +111,7 @@ class Leader:
         return held
 
     async def _claim_or_renew(self) -> bool:
-        """False when somebody else holds it."""
+        """False when another process holds the Lease."""
         if self.leading and self._seen and await self._renew(self._seen):
             return True
         self._look(await self._read())
@@ -120,12 +120,12 @@ class Leader:
         elif self._may_take(self._seen):
             self._look(await self._client.update(self._claimed(self._seen)))
         else:
-            self._say_holder(self._seen)
+            self._log_holder(self._seen)
             return False
         return True
 
     async def _renew(self, lease: Lease) -> bool:
-        """Renew without reading first; False when the Lease is no longer as it was."""
+        """Renew without reading first; False when the Lease has changed."""
         try:
             self._look(await self._client.update(self._claimed(lease)))
         except ApiError as error:
@@ -178,7 +178,7 @@ class Leader:
         return Lease(metadata=meta, spec=spec)
 
     async def _release(self) -> None:
-        """Give the claim up, if it is still this process's, so that the next need not wait."""
+        """Release the claim if this process still holds it: the next leader need not wait."""
         lease, self._seen = self._seen, None
         if lease is None or lease.spec.holderIdentity != self._claim.identity:
             return
@@ -189,7 +189,7 @@ class Leader:
             async with asyncio.timeout(_RELEASE_WITHIN_S):
                 await self._client.update(lease)
         except (ApiError, TransportError, TimeoutError) as error:
-            log.debug("the claim was not given up: %s", error)
+            log.debug("cannot release the claim: %s", error)
 
     def _failed(self, error: ApiError | TransportError) -> None:
         """A lost race is no failure."""
@@ -203,7 +203,7 @@ class Leader:
         self._cause = ""
         self._outage.recovered("the claim of leadership is read and written again")
 
-    def _say_holder(self, lease: Lease) -> None:
+    def _log_holder(self, lease: Lease) -> None:
         holder = lease.spec.holderIdentity or ""
         if holder != self._holder:
             self._holder = holder

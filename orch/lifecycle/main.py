@@ -1,7 +1,7 @@
-"""orch-controller-manager: flags into objects, objects into tasks; the only place that constructs.
+"""orch-controller-manager: builds the objects from the flags and supervises their tasks.
 
-Serves its health from the start, decides only while it leads, and gives leadership up in an
-ordered stop.
+Serves its health from the start, decides only while it leads, and gives leadership up on an
+orderly shutdown.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from orch.wire.names import VERSION
 
 log = logging.getLogger(__name__)
 
-_STUCK_PERIODS = 12  # without a decision for so many periods, /livez fails
+_STUCK_PERIODS = 12  # /livez fails after this many periods without a decision
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the daemon; 0 after an ordered stop, 1 when something is wrong, 2 for wrong usage."""
+    """Run the daemon; returns 0 after an orderly shutdown, 1 on an error, 2 on wrong usage."""
     try:
         options = flags.parse(sys.argv[1:] if argv is None else argv)
         logs.configure(level=options.log_level, format=options.logging_format)
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What the files named by flags say, read before anything runs."""
+    """The contents of the files named by flags, read before anything runs."""
 
     api: ClientConfig
     tls_files: TlsFiles
@@ -113,7 +113,7 @@ async def run(options: Options, files: Files, stop: Stop) -> None:
 
 
 class Controller:
-    """One process's part in the election, the monitor of its present term, and its pages."""
+    """This process's part in the election, the monitor of its current term, and its pages."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Controller:
         self.checks.add("node-monitor", self._check_monitor)
 
     async def run(self) -> None:
-        """Lead whenever elected, or always where there is no election."""
+        """Lead whenever elected, or always without an election."""
         if self._options.leader_elect:
             await self._leader.run(self._lead)
         else:
@@ -163,7 +163,7 @@ class Controller:
             self.metrics.leader.set(0)
 
     def _check_monitor(self) -> None:
-        """A leader that has begun to decide must go on; standing by is healthy."""
+        """A leader must keep deciding once it began; standing by is healthy."""
         age_s = self._monitor.decision_age_s() if self._monitor else None
         if age_s is not None and age_s > _STUCK_PERIODS * self._options.settings.period_s:
             raise CheckFailed(f"no decision on nodes for {age_s:.0f} s")

@@ -14,7 +14,7 @@ class LifecycleMetrics:
     """`evictions` counts NoExecute taints put on nodes; the rest shows the last decision."""
 
     def __init__(self, policy: MetricPolicy | None = None) -> None:
-        """With a policy the page has the program's own processes and withholds what it says."""
+        """With a policy the page has process metrics, and the policy disables some metrics."""
         self.registry = Registry(policy)
         if policy is not None:
             self.registry.add_process_metrics()
@@ -45,7 +45,7 @@ class LifecycleMetrics:
         )
 
     def show_zones(self, nodes: Mapping[str, Node], ready: Mapping[str, bool]) -> None:
-        """The zones as they are now; zones that are gone disappear."""
+        """Show the current zones; others disappear."""
         counts: dict[str, list[int]] = {}
         for name, node in nodes.items():
             count = counts.setdefault(zones.zone_of(node).replace("\0", ""), [0, 0])

@@ -1,8 +1,8 @@
-"""The monitor: keeps the view current, decides every few seconds, and has the decision carried out.
+"""The monitor: keeps the view current, decides every few seconds, and has the actions carried out.
 
 The I/O around `decide`: informers, the canary that measures the view's age, the clock, and a
-bounded number of writes at once. A monitor lives as long as one term of leadership: its memory
-begins empty, which is why a new leader forgives everybody for one grace period.
+bounded number of concurrent writes. A monitor lives as long as one term of leadership: its memory
+begins empty, so a new leader gives every node a whole grace period.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Monitor:
         self._outage = OnceLog(log)
 
     async def run(self) -> None:
-        """Watch and decide, for ever."""
+        """Watch and decide, forever."""
         async with asyncio.TaskGroup() as group:
             for informer in (self._nodes, self._pods, self._leases):
                 group.create_task(informer.run())
@@ -83,12 +83,12 @@ class Monitor:
         began_s = asyncio.get_running_loop().time()
         await self._canary.fly(within_s=self._settings.period_s)
         view = self.view()
-        self._say_view(view.age_s)
+        self._log_view(view.age_s)
         decision = decide(self.memory, view, self._settings)
         self.memory = decision.memory
         failed = self._applier.failures
         written = await asyncio.gather(*(self._do(action) for action in decision.actions))
-        self._say_failures(self._applier.failures - failed, len(decision.actions))
+        self._log_failures(self._applier.failures - failed, len(decision.actions))
         self._show(view, asyncio.get_running_loop().time() - began_s)
         if any(written):
             self._ticking.wake()
@@ -113,7 +113,7 @@ class Monitor:
         key = f"{names.NODE_LEASE_NAMESPACE}/{canary.NAME}"
         self._canary.seen(self._leases.objects().get(key))
 
-    def _say_view(self, age_s: float) -> None:
+    def _log_view(self, age_s: float) -> None:
         if age_s > self._settings.max_view_age_s:
             shown = "never been current" if math.isinf(age_s) else f"been stale for {age_s:.0f} s"
             text = "judging no node: this controller's own view has %s"
@@ -122,8 +122,8 @@ class Monitor:
             text = "the view is current again: every node gets its whole grace anew"
             self._blindness.recovered(text)
 
-    def _say_failures(self, failed: int, actions: int) -> None:
-        """When it begins and when it is over: every round decides what failed again."""
+    def _log_failures(self, failed: int, actions: int) -> None:
+        """Log the beginning and the end of an outage: every round decides again about failures."""
         if failed:
             text = "%d of %d actions failed and are decided again, the last one: %s"
             self._outage.failed(text, failed, actions, self._applier.failure, cause="failed")
@@ -139,4 +139,4 @@ class Monitor:
 
 
 def _nothing() -> None:
-    """Changes are looked at by the next tick."""
+    """The next tick looks at changes."""

@@ -24,7 +24,7 @@ _DEFAULTS = Settings()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asks for; "" or None where a flag was not given."""
+    """The parsed command line; "" or None where a flag was not given."""
 
     kubeconfig: str
     settings: Settings
@@ -44,7 +44,7 @@ class Options:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What will work, but probably not as meant."""
+        """Settings that work, but probably not as intended."""
         if self.settings.grace_s < 4 * RENEW_INTERVAL_S:
             return (
                 f"--node-monitor-grace-period of {self.settings.grace_s:g} s is less than four "
@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     """All flags with their help texts."""
     flags = Parser(
         prog=PROGRAM,
-        description="Judges nodes by their heartbeats: conditions, taints, eviction, cleaning up.",
+        description="Judges nodes by their heartbeats: conditions, taints, eviction, cleanup.",
         allow_abbrev=False,
     )
     program_flags.add_version_flags(flags, PROGRAM)
@@ -143,7 +143,7 @@ def _judging(flags: argparse._ArgumentGroup) -> None:
         "--large-cluster-size-threshold",
         type=int,
         default=_DEFAULTS.large_zone_size,
-        help="nodes that make a zone large; in a small unhealthy one nothing is evicted",
+        help="nodes that make a zone large; in a small unhealthy zone nothing is evicted",
     )
 
 
@@ -151,9 +151,11 @@ def _serving(flags: argparse._ArgumentGroup) -> None:
     flags.add_argument("--bind-address", default="127.0.0.1")
     flags.add_argument("--secure-port", type=int, default=DEFAULT_PORT, help="0 picks a free one")
     flags.add_argument("--port-file", type=Path, help="write the port in use here")
-    flags.add_argument("--tls-cert-file", default="", help="without it a certificate is made up")
+    flags.add_argument(
+        "--tls-cert-file", default="", help="without it a self-signed certificate is used"
+    )
     flags.add_argument("--tls-private-key-file", default="")
-    flags.add_argument("--client-ca-file", default="", help="CA of those who may read metrics")
+    flags.add_argument("--client-ca-file", default="", help="CA of clients that may read metrics")
 
 
 def _check_settings(settings: Settings) -> None:
@@ -164,7 +166,7 @@ def _check_settings(settings: Settings) -> None:
     if not 0 < settings.unhealthy_zone_threshold <= 1:
         raise SetupError("--unhealthy-zone-threshold must be above 0 and at most 1")
     if min(settings.eviction_rate, settings.secondary_eviction_rate) < 0:
-        raise SetupError("eviction rates must not be negative; 0 evicts nobody")
+        raise SetupError("eviction rates must not be negative; 0 disables eviction")
 
 
 def _check_serving(values: argparse.Namespace) -> None:
@@ -174,8 +176,8 @@ def _check_serving(values: argparse.Namespace) -> None:
         raise SetupError(f"--secure-port={values.secure_port}: must be between 0 and 65535")
     if not values.client_ca_file and not _is_loopback(values.bind_address):
         raise SetupError(
-            f"--bind-address={values.bind_address} lets others read metrics: give --client-ca-file "
-            "to say who may"
+            f"--bind-address={values.bind_address} exposes metrics to others: restrict them "
+            "with --client-ca-file"
         )
 
 

@@ -1,8 +1,8 @@
-"""What the controller manager serves: health to everyone, the rest to those who may read it.
+"""The controller manager's pages: health is open to everyone, the rest to those allowed to read it.
 
-On loopback without a client CA whoever has the machine may. Else a verified client certificate
-decides by its group, as at an agent that has no API server to ask: administrators see everything,
-monitoring what the role of its name opens at the API server.
+On loopback without a client CA every local user may. Otherwise the group in a verified client
+certificate decides: administrators see everything, the monitoring group the paths that the role of
+the same name opens at the API server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MONITORED = ("/metrics", "/statusz", "/flagz")
 
 
 class Pages(Protocol):
-    """What there is to show."""
+    """The sources of the pages."""
 
     checks: HealthChecks
     slis: SliMetrics
@@ -49,7 +49,7 @@ class Pages(Protocol):
 
 
 def application(pages: Pages, *, guarded: bool) -> web.Application:
-    """`guarded` asks everywhere but at the health endpoints who it is."""
+    """`guarded` requires authentication everywhere but at the health endpoints."""
     middlewares = [httpd.text_errors]
     if guarded:
         middlewares.append(_guard)
@@ -57,7 +57,7 @@ def application(pages: Pages, *, guarded: bool) -> web.Application:
 
     async def show_metrics(request: web.Request) -> web.Response:
         accept = request.headers.get("Accept", "")
-        # On a thread: the page has files of /proc to read.
+        # On a thread: rendering reads files of /proc.
         body, content_type = await asyncio.to_thread(pages.metrics.registry.render, accept)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
@@ -101,18 +101,18 @@ def _is_below(path: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def files(options: Options) -> TlsFiles:
-    """As they are now, before the context is made of them."""
+    """The TLS files in their present state, read before the context is made from them."""
     pair = (options.tls_cert_file, options.tls_private_key_file) if options.tls_cert_file else ()
     return TlsFiles(pair, options.client_ca_file)
 
 
 def renewal(server: HttpServer, options: Options, files: TlsFiles) -> TlsRenewal:
-    """Keeps the listener's TLS as the files of the options are."""
+    """Renews the listener's TLS context when the files of the options change."""
     return TlsRenewal(server, lambda: context(options), files)
 
 
 def context(options: Options) -> ssl.SSLContext:
-    """The certificate asked for, or one made up for this run; SetupError when it cannot be used."""
+    """The configured certificate, or a self-signed one; SetupError when it cannot be used."""
     client_ca = options.client_ca_file or None
     if options.tls_cert_file:
         return httpd.server_context(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orch.component.diagnostics import zpages
@@ -13,16 +13,36 @@ from orch.component.flags.features import Features
 from orch.component.flags.program_flags import Parser
 from orch.component.flags.stability import MetricPolicy, Release
 from orch.component.process.daemon import SetupError
-from orch.server import limit_flags
+from orch.server.audit.log import Rotation
 from orch.server.authn import flags as authn_flags
 from orch.server.authn.flags import AuthFlags
-from orch.server.limit_flags import AuditFlags, LimitFlags
+from orch.server.limits import MAX_READS, MAX_WRITES
 from orch.server.storage import flags as storage_flags
 from orch.server.storage.flags import StorageFlags
 from orch.wire.names import APISERVER_PORT
 
 DEBUG_LEVEL = 4  # of -v
 DEFAULT_MAX_CONNECTIONS = 8192  # about 43 kB each; a node's agent holds two or three
+DEFAULT_TIMEOUT_S = 60.0
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFlags:
+    """0: no limit."""
+
+    max_reads: int = MAX_READS
+    max_writes: int = MAX_WRITES
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFlags:
+    """`log_path` None: no audit log."""
+
+    log_path: str | None = None
+    policy_file: Path | None = None
+    rotation: Rotation = field(default_factory=Rotation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +75,7 @@ class Flags:
 
 
 def parse(argv: Sequence[str]) -> Flags:
-    """SetupError for combinations that cannot work; SystemExit 2 for what argparse refuses."""
+    """SetupError for combinations that cannot work; SystemExit 2 for wrong usage."""
     parser = _parser()
     values = parser.parse_args(argv)
     if bool(values.nodeagent_client_certificate) != bool(values.nodeagent_client_key):
@@ -73,8 +93,8 @@ def parse(argv: Sequence[str]) -> Flags:
         tls_private_key_file=values.tls_private_key_file,
         client_ca_file=values.client_ca_file,
         storage=storage_flags.flags_of(values),
-        limits=limit_flags.limits_of(values),
-        audit=limit_flags.audit_of(values),
+        limits=_limits_of(values),
+        audit=_audit_of(values),
         nodeagent_certificate_authority=values.nodeagent_certificate_authority,
         nodeagent_client_certificate=values.nodeagent_client_certificate,
         nodeagent_client_key=values.nodeagent_client_key,
@@ -101,8 +121,8 @@ def _parser() -> argparse.ArgumentParser:
     _serving_flags(parser.add_argument_group("serving"))
     authn_flags.add_to(parser.add_argument_group("authentication and authorization"))
     storage_flags.add_to(parser.add_argument_group("storage"))
-    limit_flags.add_limits(parser.add_argument_group("limits"))
-    limit_flags.add_audit(parser.add_argument_group("audit"))
+    _limit_flags(parser.add_argument_group("limits"))
+    _audit_flags(parser.add_argument_group("audit"))
     _proxy_flags(parser.add_argument_group("node proxy"))
     _logging_flags(parser.add_argument_group("logging"))
     program_flags.add_feature_flags(parser)
@@ -123,7 +143,7 @@ def _serving_flags(group: _Group) -> None:
         "--max-connections",
         type=int,
         default=DEFAULT_MAX_CONNECTIONS,
-        help="open connections at most, half of them from one address",
+        help="maximum of open connections, half of them from one address",
     )
     group.add_argument("--tls-cert-file", required=True, help="serving certificate, PEM")
     group.add_argument("--tls-private-key-file", required=True, help="its key, PEM")
@@ -133,33 +153,91 @@ def _serving_flags(group: _Group) -> None:
     group.add_argument(
         "--serve-upstream-aliases",
         action="store_true",
-        help="answer also under the group names of the reference system (*.k8s.io), and"
-        " metrics.k8s.io",
+        help="also serve the group names of the reference system (*.k8s.io), and metrics.k8s.io",
     )
     group.add_argument(
         "--shutdown-delay-duration",
         type=program_flags.duration,
         default=0.0,
         metavar="DURATION",
-        help="keep serving this long after /readyz began to fail",
+        help="keep serving for this long after /readyz begins to fail",
     )
+
+
+def _limit_flags(group: _Group) -> None:
+    group.add_argument(
+        "--max-requests-inflight", type=_number, default=MAX_READS, metavar="N",
+        help="maximum of reading requests in flight; 0: no limit",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-mutating-requests-inflight", type=_number, default=MAX_WRITES, metavar="N",
+        help="maximum of writing requests in flight; 0: no limit",
+    )  # fmt: skip
+    group.add_argument(
+        "--request-timeout", type=program_flags.duration, default=DEFAULT_TIMEOUT_S,
+        metavar="DURATION",
+        help="for requests other than watches and proxied ones; `timeout` may shorten it",
+    )  # fmt: skip
+
+
+def _audit_flags(group: _Group) -> None:
+    rotation = Rotation()
+    group.add_argument("--audit-policy-file", type=Path, help="which requests to record, YAML")
+    group.add_argument(
+        "--audit-log-path", metavar="FILE", help="file to write; - is standard output"
+    )
+    group.add_argument(
+        "--audit-log-maxsize", type=_number, default=rotation.max_bytes // _MIB, metavar="MIB",
+        help="size at which the file is rotated; 0: never",
+    )  # fmt: skip
+    group.add_argument(
+        "--audit-log-maxbackup", type=_number, default=rotation.max_files, metavar="N",
+        help="rotated files to keep; 0: all",
+    )  # fmt: skip
+    group.add_argument(
+        "--audit-log-maxage", type=_number, default=rotation.max_days, metavar="DAYS",
+        help="days to keep them; 0: forever",
+    )  # fmt: skip
 
 
 def _proxy_flags(group: _Group) -> None:
+    group.add_argument("--nodeagent-certificate-authority", help="CA of node agents' certificates")
     group.add_argument(
-        "--nodeagent-certificate-authority", help="CA that node agents' certificates come from"
-    )
-    group.add_argument(
-        "--nodeagent-client-certificate", help="certificate shown to node agents, PEM"
+        "--nodeagent-client-certificate", help="client certificate for node agents, PEM"
     )
     group.add_argument("--nodeagent-client-key", help="its key, PEM")
     group.add_argument(
         "--node-proxy-allow-loopback",
         action="store_true",
-        help="proxy also to nodes with loopback or link-local addresses (single-host clusters)",
+        help="also proxy to nodes with loopback or link-local addresses (single-host clusters)",
     )
 
 
 def _logging_flags(group: _Group) -> None:
     group.add_argument("--logging-format", choices=("text", "json"), default="text")
     group.add_argument("-v", type=int, default=0, metavar="LEVEL", help="4 and above: debug")
+
+
+def _limits_of(values: argparse.Namespace) -> LimitFlags:
+    """SetupError for values that cannot work."""
+    if values.request_timeout <= 0:
+        raise SetupError("--request-timeout must be more than 0: no request could be served")
+    return LimitFlags(
+        values.max_requests_inflight, values.max_mutating_requests_inflight, values.request_timeout
+    )
+
+
+def _audit_of(values: argparse.Namespace) -> AuditFlags:
+    """SetupError for a path without a policy, or a policy without a path."""
+    if bool(values.audit_log_path) != bool(values.audit_policy_file):
+        raise SetupError("--audit-log-path and --audit-policy-file belong together: give both")
+    rotation = Rotation(
+        values.audit_log_maxsize * _MIB, values.audit_log_maxbackup, values.audit_log_maxage
+    )
+    return AuditFlags(values.audit_log_path, values.audit_policy_file, rotation)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)

@@ -1,7 +1,7 @@
-"""How many requests may be under way at once: a bound for reads, a smaller one for writes.
+"""Limits on requests in flight: one for reads, a smaller one for writes.
 
-Beyond it a client is told to come back in a second (429 with Retry-After, which kubectl obeys).
-Watches and proxied requests are not counted; the privileged group is never held up.
+Beyond them a client is told to retry in a second (429 with Retry-After, which kubectl obeys).
+Watches and proxied requests are not counted; the privileged group is never refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_COUNTED = nullcontext()
 
 
 class Inflight:
-    """Counts what is under way; `gauge` has the label `request_kind`. A bound of 0 is none."""
+    """Counts requests in flight; `gauge` has the label `request_kind`. A maximum of 0 is none."""
 
     def __init__(
         self, gauge: Gauge, *, max_reads: int = MAX_READS, max_writes: int = MAX_WRITES
@@ -34,8 +34,8 @@ class Inflight:
             "mutating": max_writes or sys.maxsize,
         }
         self._counts = dict.fromkeys(self._limits, 0)
-        for kind in self._limits:  # looked up when the page is made, not told at every request
-            gauge.labels(kind).set_function(partial(self.under_way, kind))
+        for kind in self._limits:  # read when the page is rendered, not set at every request
+            gauge.labels(kind).set_function(partial(self.in_flight, kind))
 
     def admit(self, identity: Identity, info: RequestInfo) -> AbstractContextManager[None]:
         """Count a request while the context is open; ApiError 429 when there are too many."""
@@ -49,19 +49,19 @@ class Inflight:
                 "The server has received too many requests; please try again in a second.",
                 retry_after_s=1,
             )
-        return _Place(self, kind)
+        return _Admitted(self, kind)
 
-    def under_way(self, kind: str) -> int:
-        """How many are now; `kind` is readOnly or mutating."""
+    def in_flight(self, kind: str) -> int:
+        """The requests in flight now; `kind` is readOnly or mutating."""
         return self._counts[kind]
 
     def count(self, kind: str, change: int) -> None:
-        """One more (1) or one less (-1) is under way."""
+        """Add 1 or -1."""
         self._counts[kind] += change
 
 
-class _Place:
-    """Of one request among those under way; a generator would cost it several times as much."""
+class _Admitted:
+    """The context of one counted request; a generator would cost several times as much."""
 
     __slots__ = ("_inflight", "_kind")
 

@@ -1,8 +1,8 @@
-"""orch-apiserver: flags into objects, objects into tasks; the only place that constructs.
+"""orch-apiserver: builds the server from the flags and supervises its tasks.
 
-Start: storage is loaded and the first namespaces exist before the port is opened; then READY=1.
-Stop: /readyz fails, the shutdown delay passes, watches end, running requests finish (as long as a
-request may take), storage closes.
+Startup: storage is loaded and the first namespaces exist before the port is opened; then READY=1.
+Shutdown: /readyz fails, the shutdown delay passes, watches end, running requests finish (within the
+request timeout), storage closes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _hash_password() -> int:
-    """For `--basic-auth-file`: the first line of standard input, hashed."""
+    """Print the hash of the first line of standard input, for `--basic-auth-file`."""
     password = sys.stdin.readline().rstrip("\n")
     if not password:
         sys.stderr.write(f"{NAME} hash-password: error: give the password on standard input\n")
@@ -60,14 +60,14 @@ def _hash_password() -> int:
 
 
 async def run(flags: Flags, stop: Stop) -> None:
-    """Serve until told to stop; SetupError when it cannot start as asked."""
+    """Serve until stopped; SetupError when it cannot start as configured."""
     notifier = Notifier.from_environment()
     watchdog_s = notify.watchdog_interval_s(os.environ, os.getpid())
     pair = flags.tls_cert_file, flags.tls_private_key_file
     make_context = partial(httpd.server_context, *pair, client_ca_file=flags.client_ca_file)
     files = await asyncio.to_thread(TlsFiles, pair, flags.client_ca_file)
     context = await asyncio.to_thread(make_context)
-    _raise_file_limit(flags.max_connections)
+    raise_file_limit(flags.max_connections)
     server = await asyncio.to_thread(Server, flags)  # it reads certificates
     http = httpd.HttpServer(
         server.app,
@@ -96,7 +96,7 @@ async def run(flags: Flags, stop: Stop) -> None:
 
 
 def _watchdog(notifier: Notifier, interval_s: float | None) -> list[Periodic]:
-    """Proof for systemd that this event loop still turns; nothing when it did not ask."""
+    """Report to systemd that the event loop is alive; nothing without a watchdog."""
     if interval_s is None:
         return []
 
@@ -106,7 +106,7 @@ def _watchdog(notifier: Notifier, interval_s: float | None) -> list[Periodic]:
     return [Periodic("watchdog", beat, interval_s=interval_s)]
 
 
-def _raise_file_limit(max_connections: int) -> None:
+def raise_file_limit(max_connections: int) -> None:
     """Each connection is a descriptor; the usual soft limit of 1024 is for older programs."""
     wanted = max_connections + _OTHER_FILES
     allowed = system.raise_open_files(wanted)

@@ -1,9 +1,7 @@
-"""The server's own metrics: requests, how long they took, how many are under way.
+"""The server's own metrics: requests, storage and audit.
 
-Labels come from what is served, never from what a caller wrote, so that no caller can grow them;
-the children of each label set are looked up once.
-
-What the metrics page says about storage: how much there is, and how etcd answers.
+Labels come from what is served, never from a caller's text, so that no caller can grow them; the
+children of each label set are looked up once.
 """
 
 from __future__ import annotations
@@ -64,9 +62,9 @@ class StorageMetrics:
             self._etcd_errors.labels(operation).inc()
 
     def observe(self, storage: Storage) -> None:
-        """What is stored now; on the loop's thread, before a page is rendered on another.
+        """Set the counts of stored objects; call it on the loop's thread, before rendering.
 
-        The size is read by the thread that renders: it takes a look at the file system.
+        The size is read by the thread that renders, since it accesses the file system.
         """
         for resource in filter(lambda one: one.is_stored, RESOURCES):
             count = len(storage.list(prefix_of(resource)).items)
@@ -88,7 +86,7 @@ _BUCKETS = (
 )  # fmt: skip
 _SIZE_BUCKETS = tuple(float(10**n) for n in range(3, 10))
 _SIZED = ("get", "list")
-_KINDS_MAX = 2048  # of requests that are kept looked up: callers can write anything
+_KINDS_MAX = 2048  # label sets to cache: callers can send anything
 _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 
 Labels = tuple[str, ...]
@@ -96,7 +94,7 @@ _Asked = tuple[str, str, str, str, str]  # verb, group, version, resource, subre
 
 
 class ServerMetrics:
-    """One page; `registry` also takes what other parts add."""
+    """One page; other parts add their metrics to `registry`."""
 
     def __init__(self, policy: MetricPolicy | None = None) -> None:
         self.registry = Registry(policy)
@@ -161,9 +159,7 @@ class ServerMetrics:
         seconds: float,
         size: int | None = None,
     ) -> None:
-        """Count an answered request; `size` is that of its body in bytes, None when it was sent
-        piece by piece.
-        """
+        """Count an answered request; `size` is that of its body in bytes, None for a stream."""
         total, duration, sizes = self._children(
             (info.verb, info.group, info.version, info.resource, info.subresource),
             _scope_of(info), code, dry_run, info.is_long_running,
@@ -177,7 +173,7 @@ class ServerMetrics:
     def _make_children(
         self, asked: _Asked, scope: str, code: int, dry_run: bool, long_running: bool, /
     ) -> tuple[Counter, Histogram | None, Histogram | None]:
-        """Of one sort of request: how many, how long they took, how large their answers were."""
+        """The counter, duration and size of one kind of request."""
         labels = _labels(asked, scope)
         dry = "All" if dry_run else ""
         sized = asked[0] in _SIZED and not long_running
@@ -188,7 +184,7 @@ class ServerMetrics:
         )
 
     def watch_events(self, info: RequestInfo) -> Counter:
-        """Of the events that watches of that kind have sent."""
+        """The counter of events that watches of that kind have sent."""
         return self._watch_events.labels(info.group, info.version, info.resource)
 
     def count_audited(self, level: str) -> None:
@@ -205,7 +201,7 @@ class ServerMetrics:
 
 
 def request_labels(info: RequestInfo) -> Labels:
-    """What a request is counted as; everything that is not served is one and the same."""
+    """The labels of a request; everything that is not served shares one set."""
     asked = (info.verb, info.group, info.version, info.resource, info.subresource)
     return _labels(asked, _scope_of(info))
 

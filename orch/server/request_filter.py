@@ -1,6 +1,6 @@
-"""The one way in: every request is read, authenticated, bounded, authorized and counted here.
+"""The filter that every request passes: authenticated, bounded, authorized, counted, audited.
 
-One middleware instead of five: attributes → identity → whom it acts for → in-flight bound →
+One middleware, in this order: attributes → identity → impersonation → in-flight bound →
 decision → handler → errors as answers → metrics, audit. A handler runs only after the decision;
 nothing else decides.
 """
@@ -8,8 +8,8 @@ nothing else decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -19,10 +19,11 @@ from orch.component.http.fast_path import Deadlines
 from orch.component.http.sliced_response import size_of
 from orch.server.audit import trail as audit_trail
 from orch.server.audit.trail import Auditor, Trail
+from orch.server.authn import impersonation
 from orch.server.authn.credentials import ANONYMOUS
-from orch.server.authn.impersonation import impersonate
 from orch.server.authz import authorizer
 from orch.server.authz.authorizer import NO_OPINION, Authorizer
+from orch.server.handlers.call import IDENTITY, INFO
 from orch.server.handlers.watch_stream import COUNT_SENT, CountSent
 from orch.server.limits import Inflight
 from orch.server.metrics import ServerMetrics
@@ -32,40 +33,37 @@ from orch.wire.errors import ApiError, bad_request, unauthorized
 from orch.wire.records.authentication import Identity
 from orch.wire.times import parse_duration
 
-INFO = web.RequestKey("info", RequestInfo)
-IDENTITY = web.RequestKey("identity", Identity)
-
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """`middleware` is the application's only one; `own_request` knows other names of groups;
-    `authenticate` is for those who show no client certificate.
+class RequestFilter:
+    """`middleware` is the application's only one. `own_request` translates other names of groups,
+    None when there are none; `authenticate` is asked about callers without a client certificate.
     """
 
     authenticate: Callable[[web.Request], Awaitable[Identity]]
     authorizer: Authorizer
     inflight: Inflight
     metrics: ServerMetrics
-    own_request: Callable[[RequestInfo], RequestInfo] = field(default=lambda info: info)
-    auditor: Auditor = field(default_factory=Auditor)
-    deadlines: Deadlines = field(default_factory=lambda: Deadlines(60.0))
-    open_paths: Collection[str] = ()  # where nobody in particular may ask, if roles allow it
-    challenge: str = ""  # what an unknown caller is asked for
+    deadlines: Deadlines
+    own_request: Callable[[RequestInfo], RequestInfo] | None = None
+    auditor: Auditor | None = None
+    open_paths: Collection[str] = ()  # open to anonymous callers, if roles allow it
+    challenge: str = ""  # WWW-Authenticate for callers without credentials
 
     def middleware(self) -> Middleware:
         @web.middleware
-        def pass_gate(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+        def filtered(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
             return self._pass(request, handler)
 
-        return pass_gate
+        return filtered
 
     async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        info = self.own_request(
-            parse_request(request.method, request.rel_url.raw_path, request.query)
-        )
-        code = 0  # what is counted when the client left before it was answered
+        info = parse_request(request.method, request.rel_url.raw_path, request.query)
+        if self.own_request is not None:
+            info = self.own_request(info)
+        code = 0  # counted when the client left before the answer
         response: web.StreamResponse | None = None
         try:
             try:
@@ -85,7 +83,7 @@ class Gate:
                 seconds=loop.time() - started_s,
                 size=size_of(response),
             )
-            if self.auditor.policy is not None and audit_trail.TRAIL in request:
+            if self.auditor is not None and audit_trail.TRAIL in request:
                 await request[audit_trail.TRAIL].ended(response)
 
     async def _enter(
@@ -93,13 +91,16 @@ class Gate:
     ) -> web.StreamResponse:
         try:
             caller = httpd.current_peer(request) or await self.authenticate(request)
-        except ApiError:  # who cannot be known is audited too
-            self.auditor.begin(request, info, None)
+        except ApiError:
+            if self.auditor is not None:
+                self.auditor.begin(request, info, None)
             raise
-        trail = self.auditor.begin(request, info, caller)
-        identity = impersonate(caller, request.headers, self.authorizer)
-        if trail is not None:
-            trail.impersonated(identity)
+        trail = None if self.auditor is None else self.auditor.begin(request, info, caller)
+        identity = caller
+        if _asks_to_impersonate(request.headers):
+            identity = impersonation.impersonate(caller, request.headers, self.authorizer)
+            if trail is not None:
+                trail.impersonated(identity)
         with self.inflight.admit(identity, info):
             self._authorize(identity, info, trail)
             request[INFO] = info
@@ -147,8 +148,14 @@ class Gate:
         raise authorizer.forbidden(identity, info, decision.reason)
 
 
+def _asks_to_impersonate(headers: Iterable[str]) -> bool:
+    return any(
+        name[:1] in "Ii" and name.lower().startswith(impersonation.PREFIX) for name in headers
+    )
+
+
 def time_for(asked: str, longest_s: float) -> float:
-    """Seconds that a request may take: what its `timeout` says, if that is less; ApiError 400."""
+    """Seconds that a request may take: its `timeout` if that is shorter; ApiError 400."""
     if not asked:
         return longest_s
     try:

@@ -1,16 +1,14 @@
-"""The server as one object: its parts put together, opened and closed in order.
+"""The server as one object: its parts built, connected, opened and closed in order.
 
-Knows flags but neither sockets nor signals, so that tests run the same thing behind a listener of
-their own.
-
-The application: one gate before everything, resources by their attributes, the rest by path.
+Knows flags but neither sockets nor signals, so that tests run the same server behind a listener of
+their own. The application has one filter before everything; resources are routed by their
+attributes, everything else by path.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,62 +24,59 @@ from orch.component.process.loops import Loop, Periodic
 from orch.server.admission.node_restriction import CreationGuard, NodeRestriction
 from orch.server.admission.role_guard import RoleGuard
 from orch.server.audit import trail
+from orch.server.audit.log import AuditLog
+from orch.server.audit.policy import read_policy
+from orch.server.audit.trail import AuditMetrics, Auditor
 from orch.server.authn.credentials import Credentials
 from orch.server.authz.authorizer import Authorizer, NodeAuthorizer, chain_of
 from orch.server.authz.index import RbacIndex
 from orch.server.authz.node_graph import NodeGraph
 from orch.server.controllers import event_ttl, namespaces
-from orch.server.controllers.garbage_collector import Collector
+from orch.server.controllers.garbage_collector import GarbageCollector
 from orch.server.controllers.roles import Roles
 from orch.server.discovery import nonresource
 from orch.server.discovery.discovery import Discovery
-from orch.server.flags import Flags
+from orch.server.flags import AuditFlags, Flags
 from orch.server.handlers.resources import ResourceHandlers
 from orch.server.handlers.reviews import Reviews
 from orch.server.handlers.token_requests import TokenRequests
-from orch.server.limit_flags import make_auditor
 from orch.server.limits import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs
 from orch.server.nodes.proxy import AgentTls, NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
-from orch.server.objects.backend import Backend, Target
-from orch.server.objects.document import Document, decode, key_of
-from orch.server.objects.informer import Follower
+from orch.server.objects.backend import Admission, Backend
+from orch.server.objects.document import decode, key_of
+from orch.server.objects.informer import StorageInformer
 from orch.server.objects.selection import selectable
 from orch.server.request import aliases
-from orch.server.request_filter import IDENTITY, INFO, Gate
+from orch.server.request_filter import RequestFilter
 from orch.server.storage import health
 from orch.server.storage.base import Storage, StorageFailed, Stored
 from orch.server.storage.flags import make_storage
 from orch.server.storage.health import StorageHealth
 from orch.server.strategy import pods
 from orch.wire.errors import ApiError
+from orch.wire.names import RBAC_GROUP
 from orch.wire.records.kinds import NODES, PODS, RESOURCES
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
 def build(
-    gate: Gate, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
+    request_filter: RequestFilter, handlers: ResourceHandlers, others: Sequence[web.RouteDef]
 ) -> web.Application:
-    """`others` are the routes that are not a resource's; they win over the resources'."""
-    app = web.Application(middlewares=[gate.middleware()], client_max_size=MAX_BODY_BYTES)
-    if gate.auditor.policy is not None:
+    """`others` are the routes beside resources; they take precedence."""
+    app = web.Application(middlewares=[request_filter.middleware()], client_max_size=MAX_BODY_BYTES)
+    if request_filter.auditor is not None:
         app.on_response_prepare.append(trail.on_prepare)
 
-    async def handle(request: web.Request) -> web.StreamResponse:
-        info = request[INFO]
-        if not info.is_resource:
-            raise web.HTTPNotFound
-        return await handlers.handle(request, info, request[IDENTITY])
-
     app.router.add_routes(others)
-    # Of each group first: the router finds the longest known beginning of a path soonest.
+    # Groups first: the router finds the longest known prefix of a path soonest.
     groups = dict.fromkeys(resource.path().rpartition("/")[0] for resource in RESOURCES)
     routes = [
-        app.router.add_route("*", f"{root}/{{path:.+}}", handle)
+        app.router.add_route("*", f"{root}/{{path:.+}}", handlers.handle)
         for root in (*groups, "/api", "/apis")
     ]
     prefixes = tuple(f"{root}/" for root in groups if not _has_others(f"{root}/", others))
@@ -90,7 +85,7 @@ def build(
 
 
 def _has_others(prefix: str, others: Sequence[web.RouteDef]) -> bool:
-    """Is there another route below the prefix? At it there may be: that is not below."""
+    """Whether another route lies below the prefix, not just at it."""
     return any(other.path.startswith(prefix) and other.path != prefix for other in others)
 
 
@@ -113,7 +108,7 @@ class Server:
         graph = NodeGraph()
         nodes = NodeAuthorizer(self._node_of_pod, graph)
         self.authorizer = chain_of(flags.auth.modes, nodes, index)
-        self._pods = Follower(self.storage, PODS, partial(_tell_of_pod, graph))
+        self._pods = StorageInformer(self.storage, PODS, partial(_update_graph, graph))
         self._backend = _backend(self.storage, self.authorizer, index)
         self._roles = Roles(self._backend, index, upstream=flags.serve_upstream_aliases)
         self.storage_health = StorageHealth(self.storage)
@@ -121,9 +116,7 @@ class Server:
         self.inflight = Inflight(
             self._metrics.inflight, max_reads=limits.max_reads, max_writes=limits.max_writes
         )
-        self._auditor, self._audit_log = make_auditor(
-            flags.audit, self._metrics, self._metrics.count_audit_error
-        )
+        self._auditor, self._audit_log = _auditor(flags.audit, self._metrics)
         self._slis = SliMetrics()
         self._credentials = Credentials(flags.auth, self.storage, self._backend.now)
         tls = AgentTls(
@@ -136,12 +129,12 @@ class Server:
             self._backend, tls.context(), allow_local=flags.node_proxy_allow_loopback
         )
         self._renewal = tls.renewal(self._proxy, files)
-        self._collector = Collector(self._backend, upstream=flags.serve_upstream_aliases)
+        self._collector = GarbageCollector(self._backend, upstream=flags.serve_upstream_aliases)
         self._usage = UsagePages(self._backend, self._proxy)
         self.app = self._application()
 
     async def open(self) -> None:
-        """Load storage and make what must exist; SetupError when storage cannot be used."""
+        """Load storage and create the initial objects; SetupError when storage cannot be used."""
         if self._audit_log is not None:
             await asyncio.to_thread(self._audit_log.open)
         try:
@@ -154,16 +147,16 @@ class Server:
             raise SetupError(str(error)) from error
         self._opened = True
 
-    def followers(self) -> list[Loop]:
-        """What is kept in step with storage; the server decides wrongly without these."""
-        return [self._pods, *self._roles.followers, self._roles.aggregation]
+    def informers(self) -> list[Loop]:
+        """The loops that follow storage; without them authorization is out of date."""
+        return [self._pods, *self._roles.informers, self._roles.aggregation]
 
     def loops(self) -> list[Loop]:
-        """What runs as long as the server does."""
+        """Everything that runs beside the requests."""
         measuring = Periodic("usage", self._usage.refresh, interval_s=usage_pages.INTERVAL_S)
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
-            *self.followers(),
+            *self.informers(),
             Periodic(
                 "storage health",
                 self.storage_health.look,
@@ -182,7 +175,7 @@ class Server:
             ),
             Periodic(
                 "events",
-                partial(event_ttl.forget_events, self._backend),
+                partial(event_ttl.expire_events, self._backend),
                 interval_s=event_ttl.INTERVAL_S,
                 jitter=0.1,
             ),
@@ -191,21 +184,21 @@ class Server:
         ]
 
     def _certificates(self) -> list[Periodic]:
-        """What agents are called with, when they are called at all."""
+        """The renewal of the certificates for agents, if they are called at all."""
         if self._renewal is None:
             return []
         interval_s = component_tls.INTERVAL_S
         return [Periodic("node proxy certificates", self._renewal.step, interval_s=interval_s)]
 
     def _upkeep(self) -> list[Periodic]:
-        """What the storage needs, unless it was told to do without."""
+        """The compaction of etcd, unless it is disabled."""
         interval_s = self._flags.storage.compaction_s
         if not (self._flags.storage.servers and interval_s):
             return []
         return [Periodic("storage", self.storage.maintain, interval_s=interval_s)]
 
     async def wind_down(self) -> None:
-        """Fail readiness, wait the shutdown delay, end watches and what is proxied."""
+        """Fail readiness, wait for the shutdown delay, end watches and proxied requests."""
         self._stopping = True
         await asyncio.sleep(self._flags.shutdown_delay_s)
         self.storage.end_watches()
@@ -219,18 +212,17 @@ class Server:
 
     def _application(self) -> web.Application:
         upstream = self._flags.serve_upstream_aliases
-        gate = Gate(
+        request_filter = RequestFilter(
             self._credentials.authenticate,
             self.authorizer,
             self.inflight,
             self._metrics,
+            Deadlines(self._flags.limits.timeout_s),
+            own_request=aliases.own_request if upstream else None,
             auditor=self._auditor,
-            deadlines=Deadlines(self._flags.limits.timeout_s),
             open_paths=self._credentials.open_paths,
             challenge=self._credentials.challenge,
         )
-        if upstream:
-            gate = replace(gate, own_request=aliases.own_request)
         address = f"{self._flags.bind_address}:{self._flags.secure_port}"
         resources = aliases.served_resources(upstream=upstream)
         discovery = Discovery(resources, address)
@@ -252,15 +244,15 @@ class Server:
             **reviews.handlers(),
         }
         handlers = ResourceHandlers(self._backend, connectors, deleted=self._collector.wake)
-        return build(gate, handlers, others)
+        return build(request_filter, handlers, others)
 
     def _configuration(self) -> dict[str, Any]:
-        """Flags are all there is; of the gates, what came of them."""
+        """The flags, with the effective feature gates."""
         gates = {gate.name: on for gate, on in self._flags.features.all()}
         return {**self._flags.shown, "feature-gates": gates}
 
     def _health(self) -> HealthChecks:
-        """The reference's names: `etcd` is storage, whatever it is made of."""
+        """Checks under the reference's names: `etcd` is any storage."""
         checks = HealthChecks(self._slis)
         checks.add("ping", lambda: None)
         checks.add("log", lambda: None)
@@ -273,7 +265,7 @@ class Server:
 
     def _check_opened(self) -> None:
         if not self._opened:
-            raise CheckFailed("the roles every cluster begins with are not made yet")
+            raise CheckFailed("the initial roles do not exist yet")
 
     def _check_running(self) -> None:
         if self._stopping:
@@ -286,23 +278,25 @@ class Server:
         return selectable(pods.STRATEGY, stored).fields["spec.nodeName"]
 
     async def _metrics_page(self, accept: str) -> tuple[bytes, str]:
-        """Rendered on a thread: the page has files of /proc to read."""
+        """Rendered on a thread: the page reads files of /proc."""
         self._metrics.storage.observe(self.storage)
         return await asyncio.to_thread(self._metrics.registry.render, accept)
 
 
 def _backend(storage: Storage, authorizer: Authorizer, index: RbacIndex) -> Backend:
-    """Storage behind the rules for creators, for nodes and for those who give out roles."""
+    """Storage behind admission: creation by PUT, nodes, and privilege escalation."""
     creation = CreationGuard(authorizer)
     restriction = NodeRestriction(partial(_uid_of_node, storage))
     guard = RoleGuard(authorizer, index)
-
-    def admit(target: Target, new: Document, old: Document | None) -> None:
-        creation.check(target, new, old)
-        restriction.check(target, new, old)
-        guard.check(target, new, old)
-
-    return Backend(storage, admit=admit, admit_deletion=restriction.check_deletion)
+    admission: dict[str, tuple[Admission, ...]] = {
+        resource.plural: (
+            *((creation.check,) if resource.create_on_update else ()),
+            *((restriction.check,) if resource.plural in restriction.plurals else ()),
+            *((guard.check,) if resource.group == RBAC_GROUP else ()),
+        )
+        for resource in RESOURCES
+    }
+    return Backend(storage, admission=admission, admit_deletion=restriction.check_deletion)
 
 
 def _uid_of_node(storage: Storage, name: str) -> str:
@@ -310,8 +304,17 @@ def _uid_of_node(storage: Storage, name: str) -> str:
     return "" if stored is None else str(decode(stored)["metadata"]["uid"])
 
 
-def _tell_of_pod(graph: NodeGraph, key: str, stored: Stored | None) -> None:
+def _update_graph(graph: NodeGraph, key: str, stored: Stored | None) -> None:
     if stored is None:
         graph.drop(key)
     else:
         graph.put(key, decode(stored))
+
+
+def _auditor(flags: AuditFlags, metrics: AuditMetrics) -> tuple[Auditor | None, AuditLog | None]:
+    """The auditor and the log to open and close; SetupError for a policy that cannot be used."""
+    if flags.log_path is None or flags.policy_file is None:
+        return None, None
+    written = AuditLog(flags.log_path, flags.rotation, metrics.count_audit_error)
+    policy = read_policy(flags.policy_file)
+    return Auditor(policy, written.write, metrics), written

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 import sys
 from collections.abc import Sequence
@@ -11,6 +13,9 @@ from pathlib import Path
 from orch.up.layout import Certificates, Layout
 
 Command = tuple[str, ...]
+
+# Below the kernel's ephemeral ports: a free port is still free when its daemon has started.
+_PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +30,20 @@ class Ports:
     @classmethod
     def choose(cls, *, apiserver: int, nodeagent: int, healthz: int) -> Ports:
         """A free port in place of each 0, and for the controller manager."""
+        free = filter(_is_free, random.SystemRandom().sample(_PORTS, len(_PORTS)))
         return cls(
-            apiserver=apiserver or _free_port(),
-            nodeagent=nodeagent or _free_port(),
-            healthz=healthz or _free_port(),
-            controller=_free_port(),
+            apiserver=apiserver or next(free),
+            nodeagent=nodeagent or next(free),
+            healthz=healthz or next(free),
+            controller=next(free),
         )
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def apiserver(

@@ -48,7 +48,7 @@ class Kubectl:
         ]  # fmt: skip
 
     def run(
-        self, *arguments: str, stdin: str = "", code: int = 0, timeout_s: float = 30
+        self, *arguments: str, stdin: str = "", code: int = 0, timeout_s: float = 60
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(*arguments),
@@ -111,7 +111,7 @@ def running(
     try:
         eventually(
             lambda: port_file.exists() or process.poll() is not None,
-            within_s=20, what="the API server listens", poll_s=0.02,
+            within_s=60, what="the API server listens", poll_s=0.02,
         )  # fmt: skip
         assert process.poll() is None, server.log()
         server.start_s = time.perf_counter() - began_s
@@ -121,7 +121,7 @@ def running(
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        code = process.wait(timeout=20)
+        code = process.wait(timeout=60)
     assert code in (0, -signal.SIGKILL), server.log()
 
 

@@ -39,7 +39,10 @@ def tried() -> list[object]:
     ]
 
 
-pytestmark = pytest.mark.skipif(not tried(), reason="no kubectl of a version in the table")
+pytestmark = [
+    pytest.mark.skipif(not tried(), reason="no kubectl of a version in the table"),
+    pytest.mark.seconds(40),
+]
 
 
 @pytest.fixture(scope="module")

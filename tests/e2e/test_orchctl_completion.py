@@ -16,11 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from orch.ctl import completion
 from tests.e2e.apiserver import running
+from tests.e2e.harness import ROOT
 from tests.orch.ctl.conftest import run_command
 
 POD = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop-one}
+---
 apiVersion: v1
 kind: Pod
 metadata: {name: shown, namespace: shop-one}
@@ -65,7 +69,7 @@ class Terminal:
             env={
                 "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "HOME": str(folder),
                 "ZDOTDIR": str(folder), "KUBECONFIG": kubeconfig, "TERM": "xterm",
-                "LANG": "C.UTF-8",
+                "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT),
             },
         )  # fmt: skip
         os.close(slave)
@@ -98,13 +102,12 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running(folder):
         path = str(folder / "kubeconfig")
         (folder / "pod.yaml").write_text(POD)
-        for words in (("create", "ns", "shop-one"), ("create", "-f", str(folder / "pod.yaml"))):
-            made = run_command(*words, "--kubeconfig", path)
-            assert made.code == 0, made.err
+        made = run_command("create", "-f", str(folder / "pod.yaml"), "--kubeconfig", path)
+        assert made.code == 0, made.err
         yield path
 
 
-@pytest.fixture(scope="module", params=completion.SCRIPTS)
+@pytest.fixture(scope="module", params=SHELLS)
 def shell(request: pytest.FixtureRequest) -> str:
     if shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
@@ -124,25 +127,19 @@ def terminal(
     ("line", "completed"),
     [
         ("orchctl unc", "orchctl uncordon"),
-        ("orchctl config rename", "orchctl config rename-context"),
-        ("orchctl create names", "orchctl create namespace"),
+        ("orchctl config use", "orchctl config use-context"),
         ("orchctl get --sort", "orchctl get --sort-by"),
-        ("orchctl --tls-s", "orchctl --tls-server-name"),
         ("orchctl patch --type mer", "orchctl patch --type merge"),
-        ("orchctl get configm", "orchctl get configmaps"),
         ("orchctl describe serviceacc", "orchctl describe serviceaccounts"),
-        ("orchctl -n shop-one get pods sh", "orchctl -n shop-one get pods shown"),
-        ("orchctl -n shop-one logs sh", "orchctl -n shop-one logs shown"),
         ("orchctl -n shop-one delete pod/sh", "orchctl -n shop-one delete pod/shown"),
-        ("orchctl get pods -n shop", "orchctl get pods -n shop-one"),
+        ("orchctl get pods -n shop-one sh", "orchctl get pods -n shop-one shown"),
         ("orchctl get pods --namespace=shop", "orchctl get pods --namespace=shop-one"),
-        ("orchctl completion fi", "orchctl completion fish"),
     ],
 )
 def test_a_tab_completes(terminal: Terminal, line: str, completed: str) -> None:
     """Several times: on a busy machine a server may take more than the second it is given."""
     found = ""
-    for _ in range(20):
+    for _ in range(5):
         found = terminal.complete(line)
         if found == completed:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.pki import Authority, Subject
 from orch.server.authn.credential_files import hash_password
 from tests.e2e.apiserver import ApiServer, running
-from tests.orch.ctl.conftest import run_command
+from tests.orch.ctl.conftest import Result, run_command
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +31,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         yield server
 
 
+REVIEW = {"apiVersion": "authentication.orch.io/v1", "kind": "SelfSubjectReview"}
+
+
+def review(*words: str) -> Result:
+    """Ask the server as whom it knows this client."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(REVIEW, file)
+        file.flush()
+        return run_command("create", "-f", file.name, "-o", "json", *words)
+
+
 def whoami(*words: str) -> dict[str, Any]:
     """The user as the server sees them."""
-    result = run_command("auth", "whoami", "-o", "json", *words)
+    result = review(*words)
     assert result.code == 0, result.err
     assert "s3cret" not in result.out + result.err
     user: dict[str, Any] = json.loads(result.out)["status"]["userInfo"]
@@ -61,7 +73,7 @@ def test_a_token(server: ApiServer) -> None:
 def test_a_name_and_a_password(server: ApiServer) -> None:
     words = ("--username", "bob", "--password", "s3cret-word", "-v")
     assert whoami(*at(server), *words)["username"] == "bob"
-    wrong = run_command("auth", "whoami", *at(server), *words[:3], "s3cret-wrong")
+    wrong = review(*at(server), *words[:3], "s3cret-wrong")
     assert (wrong.code, "Unauthorized" in wrong.err, "s3cret" in wrong.err) == (1, True, False)
 
 
@@ -76,7 +88,7 @@ def test_a_server_that_is_not_verified_or_called_otherwise(server: ApiServer) ->
     assert whoami(*address, "--insecure-skip-tls-verify")["username"] == "ann"
     authority = str(server.directory / "pki" / "ca.crt")
     trusting = (*address, "--certificate-authority", authority)
-    refused = run_command("auth", "whoami", *trusting, "--tls-server-name", "elsewhere.example")
+    refused = review(*trusting, "--tls-server-name", "elsewhere.example")
     assert (refused.code, "certificate verify failed" in refused.err) == (1, True)
     assert whoami(*trusting, "--tls-server-name", "127.0.0.1")["username"] == "ann"
 
@@ -97,20 +109,20 @@ def test_a_file_is_found_where_it_may_be(
 
 
 def test_entries_of_the_file_are_chosen_and_overridden(server: ApiServer, tmp_path: Path) -> None:
-    path = str(tmp_path / "config")
-    config = ("--kubeconfig", path)
+    path = tmp_path / "config"
+    config = ("--kubeconfig", str(path))
     authority = str(server.directory / "pki" / "ca.crt")
-    for words in (
-        ("set-cluster", "here", "-s", f"https://127.0.0.1:{server.port}",
-         "--certificate-authority", authority, "--embed-certs"),
-        ("set-cluster", "nowhere", "-s", "https://127.0.0.1:1"),
-        ("set-credentials", "ann", "--token", "s3cret-token"),
-        ("set-credentials", "bob", "--username", "bob", "--password", "s3cret-word"),
-        ("set-context", "a", "--cluster", "here", "--user", "ann"),
-        ("set-context", "b", "--cluster", "nowhere", "--user", "bob"),
-        ("use-context", "a"),
-    ):  # fmt: skip
-        assert run_command("config", *words, *config).code == 0
+    here = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority": authority}
+    nowhere = {"server": "https://127.0.0.1:1"}
+    bob = {"username": "bob", "password": "s3cret-word"}
+    record = {
+        "clusters": [{"name": "here", "cluster": here}, {"name": "nowhere", "cluster": nowhere}],
+        "users": [{"name": "ann", "user": {"token": "s3cret-token"}}, {"name": "bob", "user": bob}],
+        "contexts": [{"name": "a", "context": {"cluster": "here", "user": "ann"}},
+                     {"name": "b", "context": {"cluster": "nowhere", "user": "bob"}}],
+        "current-context": "a",
+    }  # fmt: skip
+    path.write_text(json.dumps(record))
     assert whoami(*config)["username"] == "ann"
     assert whoami(*config, "--user", "bob")["username"] == "bob"
     assert whoami(*config, "--context", "b", "--cluster", "here")["username"] == "bob"
@@ -134,5 +146,5 @@ def test_acting_as_somebody_else(server: ApiServer, tmp_path: Path) -> None:
     assert {"ops", "dev"} <= set(user["groups"])
     account = whoami("--kubeconfig", path, "--as", "system:serviceaccount:shop:web")
     assert "system:serviceaccounts:shop" in account["groups"]
-    refused = run_command("auth", "whoami", *at(server), "--token", "s3cret-token", "--as", "jane")
+    refused = review(*at(server), "--token", "s3cret-token", "--as", "jane")
     assert (refused.code, 'cannot impersonate resource "users"' in refused.err) == (1, True)

@@ -10,6 +10,8 @@ import pytest
 
 from tests.e2e.harness import LocalCluster, eventually
 
+pytestmark = pytest.mark.seconds(40)
+
 
 def apply(cluster: LocalCluster, tmp_path: Path, pod: dict[str, Any]) -> str:
     path = tmp_path / f"{pod['metadata']['name']}.json"

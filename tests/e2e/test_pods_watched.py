@@ -15,6 +15,8 @@ import pytest
 
 from tests.e2e.harness import LocalCluster, eventually
 
+pytestmark = pytest.mark.seconds(40)
+
 SERVE = "mkdir /www; echo ok > /www/up; exec httpd -f -p 8080 -h /www"
 FAST = {"periodSeconds": 1, "failureThreshold": 2}
 HTTP_UP = {"httpGet": {"path": "/up", "port": 8080}}

@@ -15,6 +15,8 @@ import pytest
 
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 
+pytestmark = pytest.mark.seconds(30)
+
 PROBE = (
     "echo seccomp=$(grep ^Seccomp: /proc/self/status | tr -dc 0-9) "
     "$(mkdir /made 2>/dev/null && echo makes || echo cannot)"

@@ -34,7 +34,7 @@ from orch.up.layout import issue_certificates
 from tests.e2e.harness import eventually
 from tests.orch.server.authn.test_credential_files import cheap
 
-pytestmark = [pytest.mark.may_block, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.may_block, pytest.mark.timeout(600), pytest.mark.seconds(100)]
 
 PATIENCE_S = 120
 NODE = "n1"

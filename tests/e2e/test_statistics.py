@@ -26,6 +26,8 @@ from tests.e2e.test_first_five_minutes import (
 )
 from tests.fakes.prometheus import Prometheus, prometheus
 
+pytestmark = pytest.mark.seconds(55)
+
 needs_psi = pytest.mark.skipif(
     not Path("/proc/pressure/cpu").exists(), reason="this kernel reports no pressure stalls"
 )

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import LocalCluster, eventually, runtime_tool
+from tests.conftest_runtime import RealRuntime
+from tests.e2e.harness import LocalCluster, eventually
+
+pytestmark = pytest.mark.seconds(180)
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +72,10 @@ def test_a_second_agent_on_the_same_lock_file_does_not_start_work(
 
 
 def test_a_runtime_that_stops_makes_the_node_not_ready_until_it_returns(
-    cluster: LocalCluster, pod_name: str, runtime_dir: Path
+    cluster: LocalCluster, pod_name: str, real_runtime: RealRuntime
 ) -> None:
     ids = cluster.container_ids(pod_name)
-    runtime_tool("stop", "--dir", str(runtime_dir), "--signal", "KILL")
+    real_runtime.control("stop", "--signal", "KILL")
     try:
         condition = eventually(
             lambda: (c := cluster.ready_condition())["status"] == "False" and c,
@@ -82,7 +85,7 @@ def test_a_runtime_that_stops_makes_the_node_not_ready_until_it_returns(
         assert condition["reason"] == "NodeAgentNotReady"
         assert "container runtime" in condition["message"]
     finally:
-        runtime_tool("start", "--dir", str(runtime_dir))
+        real_runtime.control("start")
     eventually(
         lambda: cluster.ready_condition()["status"] == "True", within_s=45, what="Ready again"
     )

@@ -42,7 +42,6 @@ class Pods:
         )
     )
     running: dict[str, str] = field(default_factory=dict)
-    frozen: set[str] = field(default_factory=set)
 
     def find(self, namespace: str, name: str) -> Pod | None:
         return self.pod if (namespace, name) == ("shop", "web") else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodeagent.pods.observed import ObservedPod, observed_pod
-from nodeagent.pods.spec import identity
+from nodeagent.pods.spec import spec
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -84,7 +84,7 @@ def instance(
         created_at_ns=T0_NS + attempt,
         labels={names.RUNTIME_LABEL_POD_UID: UID, names.RUNTIME_LABEL_CONTAINER_NAME: name},
         annotations={
-            names.RUNTIME_ANNOTATION_CONTAINER_HASH: identity.container_hash(made_from),
+            names.RUNTIME_ANNOTATION_CONTAINER_HASH: spec.container_hash(made_from),
             names.RUNTIME_ANNOTATION_BACKOFF_STEP: str(step),
         },
     )

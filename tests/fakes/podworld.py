@@ -11,20 +11,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.logs.termination_messages import TerminationMessages
-from nodeagent.pods.pleg import Observer
-from nodeagent.pods.pod_workers import PodKeeper
-from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.pleg import Pleg
+from nodeagent.pods.pod_workers import PodWorkers
+from nodeagent.pods.prober.health import ContainerHealth
 from nodeagent.pods.prober.probes import Prober
-from nodeagent.pods.prober.results import VerdictFiles
+from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.source import Changed
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
-from nodeagent.pods.worker.services import PodServices
-from nodeagent.wiring.pods import SeccompProfiles
+from nodeagent.pods.worker.services import PodServices, SeccompProfiles
 from orch.component.process import loops
 from orch.wire import names
 from orch.wire.podrules import podspec
@@ -88,6 +88,7 @@ class PodWorld:
         self.api = FakeApi()  # holds the ConfigMaps and Secrets that pods refer to
         self.removed: list[Pod] = []
         self.node: Node | None = None
+        self.frozen: set[str] = set()  # ids of containers that are being checkpointed
         self.events: list[tuple[str, str, str]] = []  # pod, reason, message
         self._task: asyncio.Task[None] | None = None
         self._heirs: list[PodWorld] = []
@@ -99,27 +100,28 @@ class PodWorld:
             pod_logs_dir=str(directory / "logs"),
             host_ip="192.0.2.1",
         )
-        self.registry = PodRegistry(self.settings)
         self.seccomp_root = directory / "root" / "seccomp"
-        self.keeper = self._keeper([self.source])
+        self.use(self.source)
 
-    def _keeper(self, sources: Sequence[FakeSource]) -> PodKeeper:
+    def _pod_workers(self, sources: Sequence[FakeSource]) -> PodWorkers:
         events = PodEvents(self)
         prober = Prober(self.runtime)
+        counts = self.counts
         services = PodServices(
+            settings=self.settings,
             runtime=self.runtime,
             registry=self.registry,
-            observer=Observer(self.runtime, self.registry),
+            counts=counts,
+            pleg=Pleg(self.runtime, self.registry, counts, self.settings.node_name),
             volumes=VolumeStore(self.settings.root_dir),
-            cgroups=PodCgroups(
-                "/orchpods", self.registry.counts.timings, root=str(self.directory / "cgroup")
-            ),
-            seccomp_of=SeccompProfiles(str(self.seccomp_root), default=False).setting_of,
-            vitals=Vitals(
+            cgroups=PodCgroups("/orchpods", counts.timings, root=str(self.directory / "cgroup")),
+            seccomp=SeccompProfiles(str(self.seccomp_root), default=False),
+            health=ContainerHealth(
                 prober,
-                self.registry,
                 events,
-                files=VerdictFiles(self.settings.root_dir),
+                counts,
+                files=ResultFiles(self.settings.root_dir),
+                checkpoints=self,
                 now=now,
             ),
             prober=prober,
@@ -128,20 +130,21 @@ class PodWorld:
             events=events,
             now=now,
         )
-        return PodKeeper(services, sources, on_removed=self.removed.append, node=lambda: self.node)
+        return PodWorkers(services, sources, on_removed=self.removed.append, node=lambda: self.node)
 
     def use(self, *sources: FakeSource) -> None:
         """Work with these sources instead of the one."""
         self.registry = PodRegistry(self.settings)
-        self.keeper = self._keeper(sources)
+        self.counts = PodCounts()
+        self.workers = self._pod_workers(sources)
 
     async def start(self, *pods: Pod) -> None:
         self.source.set(*pods)
-        self._task = loops.spawn(self.keeper.run(), name="keeper")
+        self._task = loops.spawn(self.workers.run(), name="pods")
         await self.until(lambda: len(self.registry.pods()) >= min(1, len(pods)))
 
     async def stop(self) -> None:
-        """End the agent and its successors, not the pods; errors of the keeper come out here."""
+        """End the agent and its successors, not the pods; their errors come out here."""
         for heir in self._heirs:
             await heir.stop()
         if self._task is not None:
@@ -162,6 +165,10 @@ class PodWorld:
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None:  # noqa: A002
         """As a recorder of events."""
         self.events.append((obj.metadata.name, reason, message))
+
+    def is_frozen(self, container_id: str) -> bool:
+        """As the checkpoint service."""
+        return container_id in self.frozen
 
     # ---- what a test looks at
 

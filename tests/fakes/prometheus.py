@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.fakes.ports import free_port
 
 Job = dict[str, Any]
 
@@ -56,9 +57,7 @@ def prometheus(directory: Path, jobs: Sequence[Job]) -> Iterator[Prometheus]:
         "scrape_configs": list(jobs),
     }
     (directory / "prometheus.yml").write_text(json.dumps(config))
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
             [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -10,21 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.logs.termination_messages import TerminationMessages
-from nodeagent.pods.pleg import Observer
-from nodeagent.pods.pod_workers import PodKeeper
-from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.pleg import Pleg
+from nodeagent.pods.pod_workers import PodWorkers
+from nodeagent.pods.prober.health import ContainerHealth
 from nodeagent.pods.prober.probes import Prober
-from nodeagent.pods.prober.results import VerdictFiles
+from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.pods.volumes.volumes import VolumeStore
-from nodeagent.pods.worker.services import PodServices
+from nodeagent.pods.worker.services import PodServices, SeccompProfiles
+from nodeagent.runtime.base import RuntimeUnavailable
 from nodeagent.runtime.cri import CriRuntime
-from nodeagent.wiring.pods import SeccompProfiles
 from orch.component.process import loops
 from orch.wire.records.pods import Pod, PodStatus
 from tests.conftest_runtime import CGROUPS
@@ -50,7 +52,7 @@ class Agent:
         self.directory = directory
         self.manifests = directory / "manifests"
         self.manifests.mkdir(exist_ok=True)
-        self.node = directory.name.replace("_", "-").lower()
+        self.node = f"{directory.name.replace('_', '-').lower()}-{os.getpid()}"
         self.cgroup = f"/orchpods-{self.node}"
         self.runtime = runtime or CriRuntime(endpoint)
         settings = PodSettings(
@@ -60,25 +62,30 @@ class Agent:
             cgroup_parent=self.cgroup,
         )
         self.registry = PodRegistry(settings)
+        self.counts = PodCounts()
         events = PodEvents()
         prober = Prober(self.runtime)
         services = PodServices(
+            settings=settings,
             runtime=self.runtime,
             registry=self.registry,
-            observer=Observer(self.runtime, self.registry),
+            counts=self.counts,
+            pleg=Pleg(self.runtime, self.registry, self.counts, self.node),
             volumes=VolumeStore(settings.root_dir),
-            cgroups=PodCgroups(self.cgroup, self.registry.counts.timings),
-            seccomp_of=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False).setting_of,
-            vitals=Vitals(prober, self.registry, events, files=VerdictFiles(settings.root_dir)),
+            cgroups=PodCgroups(self.cgroup, self.counts.timings),
+            seccomp=SeccompProfiles(f"{settings.root_dir}/seccomp", default=False),
+            health=ContainerHealth(
+                prober, events, self.counts, files=ResultFiles(settings.root_dir)
+            ),
             prober=prober,
             messages=TerminationMessages(settings.root_dir),
             events=events,
         )
-        self.keeper = PodKeeper(services, [FileSource(str(self.manifests), self.node)])
+        self.workers = PodWorkers(services, [FileSource(str(self.manifests), self.node)])
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = loops.spawn(self.keeper.run(), name="keeper")
+        self._task = loops.spawn(self.workers.run(), name="pods")
 
     async def stop(self) -> None:
         if self._task:
@@ -87,7 +94,7 @@ class Agent:
 
     async def close(self) -> None:
         await self.stop()
-        await self.keeper.remove_all(20)
+        await self.workers.remove_all(20)
         await self.runtime.close()
         for _ in range(50):  # grpc ends a stream in a thread of its own
             if asyncio.all_tasks() == {asyncio.current_task()}:
@@ -123,6 +130,15 @@ class Agent:
 
     def cgroups(self) -> list[Path]:
         return [path for path in CGROUPS.glob(f"*{self.cgroup}") if path.is_dir()]
+
+    async def gone(self, *, within_s: float = 60) -> None:
+        """Until nothing of it is left; a runtime too busy to answer is asked again."""
+        async with asyncio.timeout(within_s):
+            while True:
+                with contextlib.suppress(RuntimeUnavailable):
+                    if not await self.traces():
+                        return
+                await asyncio.sleep(0.2)
 
     async def traces(self) -> list[str]:
         rows = [*await self.runtime.list_sandboxes(), *await self.runtime.list_containers()]

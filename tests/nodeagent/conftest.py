@@ -1,6 +1,5 @@
-"""The real container runtime and a served agent, for the tests that need them."""
+"""A served agent, for the tests that need one."""
 
-from tests.conftest_runtime import real_runtime as real_runtime
 from tests.fakes.agent import agent as agent
 from tests.fakes.agent import delegated as delegated
 from tests.fakes.agent import reviews as reviews

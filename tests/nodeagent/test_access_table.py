@@ -21,6 +21,8 @@ from tests.conftest import Pki
 from tests.fakes.agent import Agent
 from tests.fakes.reviews import FakeReviews
 
+pytestmark = pytest.mark.slow
+
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 VERBS = {
     "GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch",

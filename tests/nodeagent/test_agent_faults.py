@@ -43,6 +43,8 @@ pytestmark = [
         os.geteuid() != 0 or shutil.which("ip") is None,
         reason="needs root and iproute2, for a network namespace",
     ),
+    pytest.mark.real,
+    pytest.mark.seconds(75),
 ]
 
 

@@ -158,16 +158,17 @@ async def test_nothing_is_visible_under_the_final_name_before_the_end(node: Node
 
 async def test_the_container_counts_as_frozen_until_its_checkpoint_is_over(node: Node) -> None:
     hold = node.runtime.hold("checkpoint_container")
-    going = asyncio.ensure_future(node.service().checkpoint("shop", "web", "app"))
+    service, container_id = node.service(), node.pods.running["app"]
+    going = asyncio.ensure_future(service.checkpoint("shop", "web", "app"))
     await hold.reached.wait()
-    assert node.pods.frozen == {node.pods.running["app"]}
+    assert service.is_frozen(container_id) and not service.is_frozen("another")
     hold.release()
     await going
-    assert node.pods.frozen == set()
+    assert not service.is_frozen(container_id)
     node.runtime.fail("checkpoint_container", "no")
     with pytest.raises(ApiError):
-        await node.service().checkpoint("shop", "web", "app")
-    assert node.pods.frozen == set()
+        await service.checkpoint("shop", "web", "app")
+    assert not service.is_frozen(container_id)
 
 
 async def test_a_checkpoint_cut_off_by_the_agents_end_leaves_nothing_behind(node: Node) -> None:

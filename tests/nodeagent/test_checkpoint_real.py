@@ -30,6 +30,8 @@ from orch.wire.errors import ApiError
 from tests.conftest_runtime import RealRuntime, provisioned, remove_pod_cgroups
 from tests.fakes.checkpoints import Pods
 
+pytestmark = pytest.mark.seconds(30)
+
 # Without other programs: CRIU cannot seize a shell that is just starting one (it waits in vfork).
 COUNTING = "i=0; while true; do i=$((i+1)); echo $i > /count; done"
 COUNTER = base.ContainerSpec("app", 0, "localhost/busybox:1", command=("sh", "-c", COUNTING))

@@ -1,6 +1,6 @@
 """Pods that come and go all day: memory and open descriptors end where they began.
 
-The agent's real pod keeper on a runtime in memory, its real sampler on a tree of kernel files that
+The agent's real pod workers on a runtime in memory, its real sampler on a tree of kernel files that
 follows the pods, every page rendered after every reading. A day is ten thousand pods; the clock
 the samples carry moves a reading's interval each time.
 """
@@ -22,6 +22,8 @@ from tests.fakes import hosts
 from tests.fakes.hosts import Clock
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld, named
+
+pytestmark = pytest.mark.slow
 
 AT_ONCE = 50
 A_DAY = 10_000

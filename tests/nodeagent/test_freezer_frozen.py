@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
-from nodeagent.freezer import LOOKS, LOOKS_AGAIN, SILENT_S, ActiveContainer, FrozenWatch, Reviver
+from nodeagent.freezer import LOOKS, LOOKS_AGAIN, SILENT_S, FrozenWatch, Reviver
+from nodeagent.pods.observed import ActiveContainer
 from nodeagent.runtime import base
 from nodeagent.runtime.health import RuntimeWatch
 from orch.component.process import loops

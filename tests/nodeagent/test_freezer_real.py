@@ -18,7 +18,8 @@ import pytest
 
 from nodeagent import freezer
 from nodeagent.archives.reports import Reports
-from nodeagent.freezer import LOOKS, ActiveContainer, FrozenWatch, Reviver
+from nodeagent.freezer import LOOKS, FrozenWatch, Reviver
+from nodeagent.pods.observed import ActiveContainer
 from nodeagent.runtime.base import ContainerState, RuntimeCallError
 from nodeagent.runtime.health import RuntimeWatch
 from orch.component.process import loops
@@ -27,7 +28,10 @@ from tests.conftest_runtime import RealRuntime, provisioned
 from tests.nodeagent.test_checkpoint_faults_real import count_of
 from tests.nodeagent.test_checkpoint_real import RealNode, a_real_node, wait_for_change
 
+pytestmark = pytest.mark.seconds(40)
+
 QUICK_S = (0.1, 0.25)
+BUSY_S = 30.0  # what a loaded machine may add: without the watch it stays frozen for ever
 SWEEP_S = tuple(number * 0.02 for number in range(1, 41))
 
 
@@ -128,7 +132,7 @@ async def test_a_container_runs_again_fifteen_seconds_after_its_runtime_died_or_
         ended = EndedRuntime(own_runtime, node, kind)
         try:
             going = await left_frozen(node, ended, tmp_path / "archive.tar")
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(15 + BUSY_S):
                 before = count.read_text()
                 while count.read_text() in ("", before):
                     await asyncio.sleep(0.1)

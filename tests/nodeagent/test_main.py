@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -12,17 +11,16 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from nodeagent import main
-from nodeagent.config.types import NodeAgentConfiguration
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.process import files as process_files
-from orch.component.process.loops import cancel, spawn
 from orch.component.process.system import describe_process
 from tests.conftest import Pki
+
+pytestmark = [pytest.mark.slow, pytest.mark.seconds(25)]
 
 PATIENCE_S = 60  # for a busy machine; an idle one needs a second
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -326,34 +324,3 @@ def test_to_give_way_needs_a_lock_file(place: Place) -> None:
     assert line.startswith(
         "nodeagent: error: cannot exit on lock file contention: no lock file specified"
     )
-
-
-@pytest.mark.looptime
-async def test_what_a_reading_shows_for_the_first_time_is_measured_then_and_there() -> None:
-    loop = asyncio.get_running_loop()
-    measured_s: list[float] = []
-
-    async def nothing() -> None: ...
-
-    async def measure() -> None:
-        measured_s.append(loop.time() - began_s)
-
-    measuring = SimpleNamespace(
-        sampler=SimpleNamespace(step_disks=nothing),
-        new_disks=SimpleNamespace(is_due=lambda: loop.time() - began_s == 20, step=measure),
-        disks=None,
-        runtime_part=None,
-        stats=None,
-    )
-    built = SimpleNamespace(measuring=measuring, evictions=None, triggers=None)
-    periodic = main._periodic(  # type: ignore[arg-type]
-        built,
-        SimpleNamespace(step=nothing),
-        SimpleNamespace(renewal=SimpleNamespace(step=nothing)),
-        NodeAgentConfiguration(),
-    )
-    began_s = loop.time()
-    running = [spawn(periodic[name].run(), name=name) for name in ("sampling", "new disks")]
-    await asyncio.sleep(45)
-    await cancel(*running)
-    assert measured_s == [0, 20]

@@ -9,6 +9,8 @@ import pytest
 
 from tests.fakes.agent import Agent
 
+pytestmark = pytest.mark.slow
+
 LOGS = "/containerLogs/default/web/app"
 PARAMETERS = [
     *(

@@ -16,10 +16,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.process import clock, log_queue, loops
 from tests.orch.server.harness import LEASES, Api, make_pki
+
+pytestmark = pytest.mark.slow
 
 PATIENCE_S = 60.0
 LEASE_S = 4  # so that it is renewed every second

@@ -25,6 +25,8 @@ from tools.runtime_lib import (
     processes,
 )
 
+pytestmark = pytest.mark.seconds(90)
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "runtime"
 

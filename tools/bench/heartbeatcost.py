@@ -97,16 +97,25 @@ async def _live(kubeconfig: str, *, beating: bool) -> None:
     await asyncio.gather(status.run(), status.watch(), LeaseLoop(lease, _name()).run())
 
 
+class _WellRuntime:
+    """A runtime watch whose last answer was always just now."""
+
+    @property
+    def health(self) -> RuntimeHealth:
+        now_s = asyncio.get_running_loop().time()
+        return RuntimeHealth(last_good_s=now_s, conditions=_CONDITIONS, version=_RUNTIME)
+
+    async def known(self) -> None:
+        return
+
+
 def _status_loop(client: ApiClient, sampler: Sampler) -> StatusLoop:
     """On this machine's facts, with a runtime that is well: asking it is another loop's work."""
-    loop = asyncio.get_running_loop()
     machine = collector.machine_facts(read_host_facts(), hostname=_name())
     facts = collector.FactsCollector(
         machine,
-        sample=lambda: sampler.latest,
-        health=lambda: RuntimeHealth(
-            last_good_s=loop.time(), conditions=_CONDITIONS, version=_RUNTIME
-        ),
+        sampler,
+        _WellRuntime(),
     )
     settings = node_settings(
         NodeAgentConfiguration(),

@@ -21,7 +21,7 @@ LIMIT_MS = 150
 _SHOWN = {
     "version --client": ("version", "--client"),
     "get --help": ("get", "--help"),
-    "man drain": ("man", "drain"),
+    "drain --help": ("drain", "--help"),
 }
 
 

@@ -13,11 +13,11 @@ import sys
 import time
 from contextlib import ExitStack
 
-from nodeagent.stats.host.machine import raise_open_files
 from nodeagent.stats.sampler import INTERVAL_S, Sampler
 from nodeagent.stats.sources import Sources
 from orch.component.process.daemon import freeze_gc
 from orch.component.process.loops import Periodic
+from orch.component.process.system import raise_open_files
 from tools.bench import cadvisor, cgrouptree, peers, processes
 from tools.bench.table import Table
 

@@ -2,11 +2,13 @@
 
 import os
 import re
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from . import processes
 
+_LEAVING_S = 5.0
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -46,12 +48,15 @@ def thaw(cgroups: Collection[Path]) -> None:
 def remove(cgroups: Collection[Path]) -> None:
     """Remove cgroups, and the parents that only existed for them: those left without children.
 
-    A cgroup that still has processes or children refuses, and stays.
+    What was killed a moment ago still leaves its cgroup. One that goes on to have processes or
+    children refuses, and stays.
     """
     roots = set(_hierarchies())
+    until_s = time.monotonic() + _LEAVING_S
     for cgroup in cgroups:
         for directory, _, _ in os.walk(cgroup, topdown=False):
-            _remove_one(Path(directory))
+            while not _remove_one(Path(directory)) and time.monotonic() < until_s:
+                time.sleep(0.01)
         parent = cgroup.parent
         while parent not in roots and _remove_one(parent):
             parent = parent.parent

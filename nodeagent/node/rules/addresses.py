@@ -1,8 +1,8 @@
-"""Which addresses the node reports, out of what was found on the machine; pure.
+"""The addresses that the node reports, out of those found on the machine; pure.
 
 The order of choice is the reference agent's (pkg/kubelet/nodestatus/setters.go): the address asked
 for, a host name that is one, what the host name resolves to if this machine has it, the address of
-the default route. Who looks them up is `nodeagent.collector`.
+the default route. Looking them up is the business of `node.collector`.
 """
 
 from __future__ import annotations

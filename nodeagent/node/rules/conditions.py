@@ -21,7 +21,7 @@ NETWORK_UNAVAILABLE = "NetworkUnavailable"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConditionValue:
     """A condition without its times; `event` is the reason of the event its change makes."""
 
     type: str
@@ -31,10 +31,10 @@ class Verdict:
     event: str
 
 
-_PRESSURES: Mapping[str, tuple[Verdict, Verdict]] = {
+_PRESSURES: Mapping[str, tuple[ConditionValue, ConditionValue]] = {
     kind: (
-        Verdict(kind, "True", f"NodeAgent{bad}", f"nodeagent {bad_text}", f"Node{bad}"),
-        Verdict(kind, "False", f"NodeAgent{good}", f"nodeagent {good_text}", f"Node{good}"),
+        ConditionValue(kind, "True", f"NodeAgent{bad}", f"nodeagent {bad_text}", f"Node{bad}"),
+        ConditionValue(kind, "False", f"NodeAgent{good}", f"nodeagent {good_text}", f"Node{good}"),
     )
     for kind, bad, bad_text, good, good_text in (
         (
@@ -68,31 +68,31 @@ def judge(
     amounts: Mapping[str, int],
     *,
     transition_s: float,
-) -> tuple[Verdict, ...]:
+) -> tuple[ConditionValue, ...]:
     """Every condition the agent can speak for now; `amounts` is the node's capacity."""
     pressures = [
         bad if pressure.is_under(state, kind, facts.time_s, transition_s) else good
         for kind, (bad, good) in _PRESSURES.items()
     ]
-    network = network_verdict(facts)
-    return (*pressures, *([network] if network else []), ready_verdict(facts, amounts))
+    network = network_value(facts)
+    return (*pressures, *([network] if network else []), ready_value(facts, amounts))
 
 
-def ready_verdict(facts: NodeFacts, amounts: Mapping[str, int]) -> Verdict:
+def ready_value(facts: NodeFacts, amounts: Mapping[str, int]) -> ConditionValue:
     """Ready, unless the runtime, its network, a missing capacity or a shutdown forbids it."""
     problems = [*verdict.runtime_problems(facts.runtime, facts.time_s), *facts.problems]
     missing = capacity.missing_resources(amounts)
     if missing:
         problems.append(f"missing node capacity for resources: {', '.join(missing)}")
     if not problems:
-        return Verdict(
+        return ConditionValue(
             READY, "True", "NodeAgentReady", "nodeagent is posting ready status", "NodeReady"
         )
     text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-    return Verdict(READY, "False", "NodeAgentNotReady", text, "NodeNotReady")
+    return ConditionValue(READY, "False", "NodeAgentNotReady", text, "NodeNotReady")
 
 
-def network_verdict(facts: NodeFacts) -> Verdict | None:
+def network_value(facts: NodeFacts) -> ConditionValue | None:
     """None while the runtime's word on its network is not known: then nothing is said of it."""
     network = verdict.network_condition(facts.runtime, facts.time_s)
     if network is None:
@@ -105,21 +105,21 @@ def network_verdict(facts: NodeFacts) -> Verdict | None:
 
 
 def stamped(
-    verdicts: tuple[Verdict, ...], existing: list[NodeCondition] | None, now: str
+    values: tuple[ConditionValue, ...], existing: list[NodeCondition] | None, now: str
 ) -> list[NodeCondition]:
     """The node's conditions with times; lastTransitionTime moves only when the status does.
 
     Conditions of other writers stay as they are, before those of the agent.
     """
     before = {condition.type: condition for condition in existing or ()}
-    mine = {v.type for v in verdicts}
+    mine = {v.type for v in values}
     others = [condition for condition in before.values() if condition.type not in mine]
-    return [*others, *(_stamped(v, before.get(v.type), now) for v in verdicts)]
+    return [*others, *(_stamped(v, before.get(v.type), now) for v in values)]
 
 
 def transitions(
-    verdicts: tuple[Verdict, ...], existing: list[NodeCondition] | None
-) -> list[Verdict]:
+    values: tuple[ConditionValue, ...], existing: list[NodeCondition] | None
+) -> list[ConditionValue]:
     """Those that changed their status: each is worth an event.
 
     A first pressure report counts, a first Ready does not.
@@ -127,7 +127,7 @@ def transitions(
     before = {condition.type: condition.status for condition in existing or ()}
     return [
         v
-        for v in verdicts
+        for v in values
         if before.get(v.type) != v.status and (v.type in before or v.type in _PRESSURES)
     ]
 
@@ -136,11 +136,11 @@ def find(conditions: list[NodeCondition] | None, kind: str) -> NodeCondition | N
     return next((c for c in conditions or () if c.type == kind), None)
 
 
-def _network(status: str, reason: str, message: str, event: str) -> Verdict:
-    return Verdict(NETWORK_UNAVAILABLE, status, reason, message, event)
+def _network(status: str, reason: str, message: str, event: str) -> ConditionValue:
+    return ConditionValue(NETWORK_UNAVAILABLE, status, reason, message, event)
 
 
-def _stamped(v: Verdict, before: NodeCondition | None, now: str) -> NodeCondition:
+def _stamped(v: ConditionValue, before: NodeCondition | None, now: str) -> NodeCondition:
     kept = before is not None and before.status == v.status
     since = before.lastTransitionTime if before is not None and kept else now
     return NodeCondition(

@@ -1,14 +1,9 @@
-"""Which pod goes when the node runs short of something, and what it is told; pure.
+"""The order in which pods end: when the node runs short of something, or shuts down; pure.
 
-The order is the reference agent's (pkg/kubelet/eviction/helpers.go): first who uses more than it
-asked for, then the lower priority, then who uses most beyond what it asked for. Static pods and
-those of system priority stay.
-
-In which order pods end when the node shuts down, and how long each group has; pure.
-
-Groups are told by priority: a pod belongs to the group with the highest priority that is not above
-its own, the rest to the lowest group. Groups end from the lowest priority to the highest
-(pkg/kubelet/nodeshutdown).
+Evictions follow the reference agent (pkg/kubelet/eviction/helpers.go): first who uses more than it
+asked for, then the lower priority, then who uses most beyond what it asked for; static pods and
+those of system priority stay. A shutdown ends groups from the lowest priority to the highest; a pod
+belongs to the highest group that is not above it (pkg/kubelet/nodeshutdown).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One moment's reading of everything the node object is computed from, as frozen values; pure.
 
-`None` means "not measured". Who reads the machine and the runtime to fill them is
-`nodeagent.collector`; what is fixed when the agent starts is in `settings`.
+`None` means "not measured". Reading the machine and the runtime to fill them is the business of
+`node.collector`; what is fixed when the agent starts is in `settings`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the node object takes from configuration and flags, checked once at start; pure.
+"""Settings of the node object from configuration and flags, checked once at start; pure.
 
 `node_settings` turns the configuration into numbers and refuses what cannot work. Whether a
 reservation fits the machine is known only with its capacity: see `capacity`.

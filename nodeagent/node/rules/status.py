@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodeagent.node.rules import capacity, conditions, labels
-from nodeagent.node.rules.conditions import Verdict
+from nodeagent.node.rules.conditions import ConditionValue
 from nodeagent.node.rules.facts import ImageFacts, NodeFacts
 from nodeagent.node.rules.pressure import PressureState
 from nodeagent.node.rules.settings import NodeSettings
@@ -28,7 +28,9 @@ from orch.wire.records.meta import ObjectMeta
 NAMES_PER_IMAGE = 5
 
 
-def verdicts(settings: NodeSettings, facts: NodeFacts, state: PressureState) -> tuple[Verdict, ...]:
+def condition_values(
+    settings: NodeSettings, facts: NodeFacts, state: PressureState
+) -> tuple[ConditionValue, ...]:
     """What the agent says of each condition now."""
     amounts = _capacity(settings, facts)
     return conditions.judge(facts, state, amounts, transition_s=settings.pressure_transition_s)
@@ -39,7 +41,7 @@ def initial_node(settings: NodeSettings, facts: NodeFacts, state: PressureState,
     return Node(
         metadata=ObjectMeta(name=settings.node_name, labels=wanted_labels(settings, facts)),
         spec=NodeSpec(taints=list(settings.taints) or None),
-        status=node_status(settings, facts, verdicts(settings, facts, state), None, now),
+        status=node_status(settings, facts, condition_values(settings, facts, state), None, now),
     )
 
 
@@ -54,7 +56,7 @@ def wanted_labels(settings: NodeSettings, facts: NodeFacts) -> dict[str, str]:
 def node_status(
     settings: NodeSettings,
     facts: NodeFacts,
-    verdicts: tuple[Verdict, ...],
+    values: tuple[ConditionValue, ...],
     existing: NodeStatus | None,
     now: str,
 ) -> NodeStatus:
@@ -66,7 +68,7 @@ def node_status(
     return NodeStatus(
         capacity=capacity.as_texts(amounts),
         allocatable=capacity.as_texts(usable),
-        conditions=conditions.stamped(verdicts, before, now),
+        conditions=conditions.stamped(values, before, now),
         addresses=[NodeAddress(type=a.type, address=a.address) for a in facts.addresses],
         daemonEndpoints=_endpoints(settings.agent_port),
         nodeInfo=_node_info(settings, facts),

@@ -1,13 +1,9 @@
 """The cgroups of pods, in every hierarchy the host has: made with the pod, gone with it.
 
-Works on cgroup v1, hybrid and v2 below an injected root. Containers' own cgroups are the
-runtime's; this module makes their parents, `<parent>[/burstable|/besteffort]/pod<uid>`, and sets
-what bounds each pod as a whole and what the classes of service share. Not being allowed to is no
-reason not to run the pod: it is logged once.
-
-What bounds a pod as a whole: cgroup file → value, for cgroup v1 and v2; pure.
-
-The pod gets the sum of what its containers ask for, and is limited only when each of them is.
+Works on cgroup v1, hybrid and v2 below an injected root. Containers' own cgroups are the runtime's;
+this module makes their parents, `<parent>[/burstable|/besteffort]/pod<uid>`, and bounds each pod by
+the sum of its containers, if each of them is limited. Where that is not allowed the pod runs all
+the same, and it is logged once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Making, bounding and removing single cgroups below a hierarchy's root; blocking, from a thread.
 
-Which cgroups pods have, and what bounds them, is in `cgroups` and `bounds`.
+Which cgroups pods have, and what bounds them, is in `pod_cgroups`.
 """
 
 from __future__ import annotations

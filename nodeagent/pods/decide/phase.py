@@ -1,9 +1,8 @@
-"""The phase of a pod from the states of its containers; pure (reference agent, `getPhase`).
+"""The phase of a pod from the states of its containers (reference agent, `getPhase`); pure.
 
-The end of a pod before its time: evicted, or on a node that shuts down; pure.
-
-Such a pod fails for good. Its containers have the ending's grace period, and until the last of them
-has stopped the pod is not shown as failed: who replaces it must not start the next one too early.
+Also the end of a pod before its time: evicted, or on a node that shuts down. Such a pod fails for
+good. Its containers have the ending's grace period, and until the last of them has stopped the pod
+is not shown as failed: its replacement must not start too early.
 """
 
 from __future__ import annotations

@@ -11,27 +11,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nodeagent.pods.actions import (
-    NO_SIGNS,
+    NOT_PROBED,
     Action,
     CreateSandbox,
     Plan,
+    ProbeResults,
     RemoveContainer,
     RemoveSandbox,
-    Signs,
+    StepBackoff,
     StopContainers,
     StopSandbox,
-    Trouble,
     Waiting,
 )
 from nodeagent.pods.decide import restarts
 from nodeagent.pods.decide.phase import FINAL_PHASES
-from nodeagent.pods.decide.restarts import Verdict
+from nodeagent.pods.decide.restarts import Decision
 from nodeagent.pods.observed import ObservedPod, is_active, is_ready
 from nodeagent.runtime.base import SandboxDetail
 from orch.wire.podrules.podspec import is_sidecar
 from orch.wire.records.pods import Container, Pod
 
-SANDBOX = ""  # the key of a sandbox's trouble among those of containers
+SANDBOX = ""  # the key of a sandbox's back-off among those of containers
 KEPT_INSTANCES = 2  # of one container: the newest and the one before it (lastState, its log)
 
 _WAITING = Waiting("ContainerCreating")
@@ -41,14 +41,14 @@ _WAITING_FOR_INIT = Waiting("PodInitializing")
 def next_step(
     pod: Pod,
     seen: ObservedPod,
-    troubles: Mapping[str, Trouble],
+    backoffs: Mapping[str, StepBackoff],
     now_ns: int,
-    vitals: Signs = NO_SIGNS,
+    probed: ProbeResults = NOT_PROBED,
 ) -> Plan:
     """What to do now for a pod that should run.
 
-    `troubles` are failed steps not yet made good, by container name (`SANDBOX` for the sandbox);
-    `now_ns` is wall time, compared with the runtime's stamps; `vitals` is what probes say.
+    `backoffs` are failed steps not yet made good, by container name (`SANDBOX` for the sandbox);
+    `now_ns` is wall time, compared with the runtime's stamps; `probed` is what probes say.
     """
     stale = _stop_stale(seen)
     if is_finished(pod, seen):
@@ -57,8 +57,8 @@ def next_step(
         return Plan(stale, _all_waiting(pod))
     sandbox = seen.sandbox
     if sandbox is None or not is_ready(sandbox):
-        return _new_sandbox(pod, sandbox, troubles)
-    return _run_containers(pod, seen, restarts.Judge(pod, seen, troubles, now_ns, vitals))
+        return _new_sandbox(pod, sandbox, backoffs)
+    return _run_containers(pod, seen, restarts.RestartRules(pod, seen, backoffs, now_ns, probed))
 
 
 def removal_step(seen: ObservedPod, *, grace_s: int | None = None) -> Action | None:
@@ -114,34 +114,34 @@ def _wind_down(seen: ObservedPod) -> Action | None:
     return None
 
 
-def _new_sandbox(pod: Pod, dead: SandboxDetail | None, troubles: Mapping[str, Trouble]) -> Plan:
+def _new_sandbox(pod: Pod, dead: SandboxDetail | None, backoffs: Mapping[str, StepBackoff]) -> Plan:
     waiting = _all_waiting(pod)
-    if trouble := troubles.get(SANDBOX):
-        shown = Waiting(_WAITING.reason, f"{trouble.reason}: {trouble.message}")
+    if backoff := backoffs.get(SANDBOX):
+        shown = Waiting(_WAITING.reason, f"{backoff.reason}: {backoff.message}")
         waiting = dict.fromkeys(waiting, shown)
-        if trouble.remaining_s > 0:
-            return Plan(None, waiting, trouble.remaining_s)
+        if backoff.remaining_s > 0:
+            return Plan(None, waiting, backoff.remaining_s)
     if dead is None:
         return Plan(CreateSandbox(attempt=0), waiting)
     return Plan(CreateSandbox(dead.sandbox.attempt + 1, replaces=dead.sandbox.id), waiting)
 
 
-def _run_containers(pod: Pod, seen: ObservedPod, judge: restarts.Judge) -> Plan:
-    verdicts: dict[str, Verdict] = {}
+def _run_containers(pod: Pod, seen: ObservedPod, rules: restarts.RestartRules) -> Plan:
+    decisions: dict[str, Decision] = {}
     blocked = False  # a container that must end or start first keeps the later ones waiting
     for container in _in_order(pod, seen):
         if blocked:
-            verdicts[container.name] = Verdict(waiting=_WAITING_FOR_INIT)
+            decisions[container.name] = Decision(waiting=_WAITING_FOR_INIT)
             continue
-        verdicts[container.name] = judge.verdict(container)
-        blocked = judge.blocks_later_ones(container)
+        decisions[container.name] = rules.decide(container)
+        blocked = rules.blocks_later_ones(container)
     for container in pod.spec.ephemeralContainers or ():
-        verdicts[container.name] = judge.verdict_on_ephemeral(container)
-    action = next((v.action for v in verdicts.values() if v.action), None)
-    wakes = [v.wake_in_s for v in verdicts.values() if v.wake_in_s is not None]
+        decisions[container.name] = rules.decide_ephemeral(container)
+    action = next((v.action for v in decisions.values() if v.action), None)
+    wakes = [v.wake_in_s for v in decisions.values() if v.wake_in_s is not None]
     return Plan(
         action=action or _tidy(seen),
-        waiting={name: v.waiting for name, v in verdicts.items() if v.waiting},
+        waiting={name: v.waiting for name, v in decisions.items() if v.waiting},
         wake_in_s=min(wakes, default=None),
     )
 

@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodeagent.pods.actions import (
-    NO_SIGNS,
+    NOT_PROBED,
     Action,
+    ProbeResults,
     RemoveContainer,
-    Signs,
     StartContainer,
+    StepBackoff,
     StopContainers,
-    Trouble,
     Waiting,
 )
 from nodeagent.pods.observed import ObservedPod, recorded_hash, recorded_step
-from nodeagent.pods.spec import identity
+from nodeagent.pods.spec import spec
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
 from orch.wire.podrules.podspec import is_sidecar
@@ -36,7 +36,7 @@ _LAST_STEP = 6  # 10 s x 2^5 is above the maximum
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decision:
     """What one container needs: nothing, a step, or to wait (`wake_in_s`: at most so long)."""
 
     action: Action | None = None
@@ -50,7 +50,7 @@ def pod_policy(pod: Pod) -> str:
 
 def is_changed(container: Container, detail: ContainerDetail) -> bool:
     """Whether an instance was made from another definition than the present one."""
-    return recorded_hash(detail) != identity.container_hash(container)
+    return recorded_hash(detail) != spec.container_hash(container)
 
 
 def has_ended_for_good(container: Container, latest: ContainerDetail | None, policy: str) -> bool:
@@ -79,26 +79,26 @@ def ran_long(detail: ContainerDetail) -> bool:
     return detail.started_at_ns > 0 and ran_ns >= BACKOFF_RESET_S * _NS
 
 
-class Judge:
-    """The verdicts on the containers of one pod whose sandbox is ready."""
+class RestartRules:
+    """The decisions on the containers of one pod whose sandbox is ready."""
 
     def __init__(
         self,
         pod: Pod,
         seen: ObservedPod,
-        troubles: Mapping[str, Trouble],
+        backoffs: Mapping[str, StepBackoff],
         now_ns: int,
-        signs: Signs = NO_SIGNS,
+        probed: ProbeResults = NOT_PROBED,
     ) -> None:
         self._pod = pod
         self._seen = seen
         self._sandbox_id = seen.sandbox.sandbox.id if seen.sandbox else ""
-        self._troubles = troubles
-        self._signs = signs
+        self._backoffs = backoffs
+        self._probed = probed
         self._now_ns = now_ns
         self._init_names = {c.name for c in pod.spec.initContainers or ()}
 
-    def verdict(self, container: Container) -> Verdict:
+    def decide(self, container: Container) -> Decision:
         latest = self._seen.latest(container.name)
         if latest is None:
             return self._start(container, attempt=0, step=0)
@@ -113,11 +113,11 @@ class Judge:
                 return _stop(latest, why, grace_s=0)
         if is_changed(container, latest):
             return _stop(latest, "its definition changed")
-        if unhealthy := self._signs.unhealthy.get(latest.container.id):
+        if unhealthy := self._probed.unhealthy.get(latest.container.id):
             return _stop(latest, unhealthy.why, unhealthy.grace_s)
-        return Verdict()
+        return Decision()
 
-    def verdict_on_ephemeral(self, container: Container) -> Verdict:
+    def decide_ephemeral(self, container: Container) -> Decision:
         """Started once, whatever the others do, and never again."""
         latest = self._seen.latest(container.name)
         if latest is None:
@@ -125,7 +125,7 @@ class Judge:
         here = latest.container.sandbox_id == self._sandbox_id
         if latest.container.state is ContainerState.CREATED and here:
             return self._created(container, latest, here=here)
-        return Verdict()
+        return Decision()
 
     def blocks_later_ones(self, container: Container) -> bool:
         """Whether containers after this one must wait: for an init container not yet done."""
@@ -136,26 +136,26 @@ class Judge:
             return True
         if is_sidecar(container):
             running = latest.container.state is ContainerState.RUNNING
-            return not running or latest.container.id in self._signs.unstarted
+            return not running or latest.container.id in self._probed.unstarted
         return latest.container.state is not ContainerState.EXITED or latest.exit_code != 0
 
-    def _created(self, container: Container, latest: ContainerDetail, *, here: bool) -> Verdict:
+    def _created(self, container: Container, latest: ContainerDetail, *, here: bool) -> Decision:
         if not here or is_changed(container, latest):
-            return Verdict(RemoveContainer(latest.container.id), Waiting("ContainerCreating"))
+            return Decision(RemoveContainer(latest.container.id), Waiting("ContainerCreating"))
         attempt, step = latest.container.attempt, recorded_step(latest)
         start = StartContainer(container.name, attempt, step, created_id=latest.container.id)
-        return self._unless_in_trouble(container.name, start)
+        return self._unless_backing_off(container.name, start)
 
-    def _ended(self, container: Container, latest: ContainerDetail, *, here: bool) -> Verdict:
+    def _ended(self, container: Container, latest: ContainerDetail, *, here: bool) -> Decision:
         if not self._starts_again(container, latest, here=here):
-            return Verdict()
+            return Decision()
         attempt = latest.container.attempt + 1
         if is_changed(container, latest):
             return self._start_again(container, attempt, step=0)
         step = 0 if ran_long(latest) else recorded_step(latest)
         remaining_s = self._remaining_s(latest, delay_s(step))
         if remaining_s > 0:
-            return Verdict(waiting=self._crash_loop(container, step), wake_in_s=remaining_s)
+            return Decision(waiting=self._crash_loop(container, step), wake_in_s=remaining_s)
         return self._start_again(container, attempt, min(step + 1, _LAST_STEP))
 
     def _starts_again(self, container: Container, latest: ContainerDetail, *, here: bool) -> bool:
@@ -167,26 +167,26 @@ class Judge:
             return not here or latest.exit_code != 0
         return not has_ended_for_good(container, latest, policy)
 
-    def _start(self, container: Container, attempt: int, step: int) -> Verdict:
-        return self._unless_in_trouble(
+    def _start(self, container: Container, attempt: int, step: int) -> Decision:
+        return self._unless_backing_off(
             container.name, StartContainer(container.name, attempt, step)
         )
 
-    def _start_again(self, container: Container, attempt: int, step: int) -> Verdict:
+    def _start_again(self, container: Container, attempt: int, step: int) -> Decision:
         """At once: until it runs, its end is what there is to show, unless the start failed."""
-        verdict = self._start(container, attempt, step)
-        if container.name in self._troubles:
-            return verdict
-        return Verdict(verdict.action)
+        decision = self._start(container, attempt, step)
+        if container.name in self._backoffs:
+            return decision
+        return Decision(decision.action)
 
-    def _unless_in_trouble(self, name: str, start: StartContainer) -> Verdict:
-        trouble = self._troubles.get(name)
-        if trouble is None:
-            return Verdict(start, self._not_yet(name))
-        shown = Waiting(trouble.reason, trouble.message)  # also while it is tried once more
-        if trouble.remaining_s <= 0:
-            return Verdict(start, shown)
-        return Verdict(None, shown, trouble.remaining_s)
+    def _unless_backing_off(self, name: str, start: StartContainer) -> Decision:
+        backoff = self._backoffs.get(name)
+        if backoff is None:
+            return Decision(start, self._not_yet(name))
+        shown = Waiting(backoff.reason, backoff.message)  # also while it is tried once more
+        if backoff.remaining_s <= 0:
+            return Decision(start, shown)
+        return Decision(None, shown, backoff.remaining_s)
 
     def _not_yet(self, name: str) -> Waiting:
         waits_for_init = self._init_names and name not in self._init_names
@@ -207,5 +207,5 @@ class Judge:
         )
 
 
-def _stop(latest: ContainerDetail, why: str, grace_s: int | None = None) -> Verdict:
-    return Verdict(StopContainers((latest.container.id,), why, grace_s))
+def _stop(latest: ContainerDetail, why: str, grace_s: int | None = None) -> Decision:
+    return Decision(StopContainers((latest.container.id,), why, grace_s))

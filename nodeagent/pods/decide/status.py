@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from nodeagent.pods.actions import NO_SIGNS, Plan, Signs, Waiting
+from nodeagent.pods.actions import NOT_PROBED, Plan, ProbeResults, Waiting
 from nodeagent.pods.decide import conditions
 from nodeagent.pods.decide.conditions import Moment
 from nodeagent.pods.decide.phase import DISRUPTED, FAILED, FINAL_PHASES, is_done, pod_phase
@@ -43,7 +43,7 @@ class Facts:
     now: str
     host_ip: str = ""
     runtime_name: str = "containerd"
-    signs: Signs = NO_SIGNS
+    probed: ProbeResults = NOT_PROBED
     messages: Mapping[str, str] = field(default_factory=dict)  # by id of an ended container
     plan: Plan = field(default_factory=Plan)
 
@@ -137,12 +137,12 @@ def _container_status(
     former = instances[1] if len(instances) > 1 else None
     ended_before = latest if waiting and _has_ended(latest) else former
     running = latest.container.state is ContainerState.RUNNING
-    started = running and latest.container.id not in facts.signs.unstarted
+    started = running and latest.container.id not in facts.probed.unstarted
     return ContainerStatus(
         name=container.name,
         state=_waits(waiting) if waiting else _state(latest, facts),
         lastState=_last_state(ended_before, facts),
-        ready=started and latest.container.id not in facts.signs.unready,
+        ready=started and latest.container.id not in facts.probed.unready,
         started=started,
         restartCount=latest.container.attempt,
         image=latest.container.image or container.image,

@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
 from nodeagent.runtime.base import (
@@ -109,10 +110,15 @@ class ImageCollection:
     """Looks every five minutes; the first time five minutes after the start."""
 
     def __init__(
-        self, runtime: ContainerRuntime, registry: PodRegistry, bounds: ImageBounds
+        self,
+        runtime: ContainerRuntime,
+        registry: PodRegistry,
+        counts: PodCounts,
+        bounds: ImageBounds,
     ) -> None:
         self._runtime = runtime
         self._registry = registry
+        self._counts = counts
         self._bounds = bounds
         self._known: dict[str, Known] = {}
         self._outage = OnceLog(log)
@@ -185,7 +191,7 @@ class ImageCollection:
 
     async def _remove(self, one: Removable) -> None:
         await self._runtime.remove_image(one.image.id)
-        self._registry.counts.images_removed[one.reason] += 1
+        self._counts.images_removed[one.reason] += 1
         why = "it is old" if one.reason == "age" else "its disk is nearly full"
         log.info("removed image %s (%d bytes): %s", _shown(one.image), one.image.size_bytes, why)
 

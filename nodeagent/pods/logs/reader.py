@@ -1,9 +1,7 @@
-"""Container logs as the runtime writes them, and what of them is asked for; pure.
+"""Reads container logs as the runtime writes them: from their last lines on, across rotation.
 
 A line is `<time> <stream> <P|F> <text>` (CRI logging format); P marks a piece of a longer line.
-Options and refusals are the reference agent's (`/containerLogs`, core/v1 PodLogOptions).
-
-Reads a container's log file in pieces, from its last lines on, across rotation; blocking.
+Options and refusals are the reference agent's (`/containerLogs`, core/v1 PodLogOptions). Blocking.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What containers leave to be said about their end: the termination message.
+"""Termination messages: the texts that containers leave about their end.
 
 A file of the agent's is mounted at `terminationMessagePath`; what the container wrote there is read
 once it has ended. With FallbackToLogsOnError an empty message of a failed container becomes the end

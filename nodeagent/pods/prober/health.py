@@ -1,7 +1,7 @@
-"""What probes say of the running containers: ready, started, or to be killed.
+"""Keeps count of what probes find: which running containers are ready, started, or to be killed.
 
 One task per probe of a running container, begun and ended as containers come and go. Liveness and
-readiness wait until a startup probe has succeeded. Listeners get the uid of a pod whose verdict
+readiness wait until a startup probe has succeeded. Listeners get the uid of a pod whose result
 changed.
 """
 
@@ -11,16 +11,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from nodeagent.pods import counts as pods_counts
-from nodeagent.pods.actions import Signs, Unhealthy
-from nodeagent.pods.counts import ProbeKey
+from nodeagent.pods.actions import ProbeResults, Unhealthy
+from nodeagent.pods.counts import PodCounts, ProbeKey
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.prober import results
 from nodeagent.pods.prober.probes import Outcome, Prober, Target
-from nodeagent.pods.prober.results import Kind, Tally, Verdict, VerdictFiles
-from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.prober.results import KeptResult, Kind, ResultFiles, Tally
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock, loops
 from orch.component.process.clock import Now
@@ -49,24 +49,35 @@ class _Watched:
     errors: OnceLog = field(default_factory=lambda: OnceLog(log))  # probes that cannot be made
 
 
-class Vitals:
-    """`follow` a pod whenever it was looked at, `leave` it when it goes, `close` at the end."""
+class Checkpoints(Protocol):
+    """What `nodeagent.checkpoint` knows of containers that cannot answer a probe."""
+
+    def is_frozen(self, container_id: str) -> bool: ...
+
+
+class ContainerHealth:
+    """`follow` a pod whenever it was looked at, `leave` it when it goes, `close` at the end.
+
+    `checkpoints` is None on a node that makes none.
+    """
 
     def __init__(
         self,
         prober: Prober,
-        registry: PodRegistry,
         events: PodEvents,
+        counts: PodCounts,
         *,
-        files: VerdictFiles,
+        files: ResultFiles,
+        checkpoints: Checkpoints | None = None,
         now: Now = clock.utc_now,
     ) -> None:
         self._files = files
         self._keeping = asyncio.Lock()
-        self._recalled: dict[str, Mapping[str, Verdict]] = {}  # of pods found at the start, by uid
+        self._recalled: dict[str, Mapping[str, KeptResult]] = {}  # at the start, by uid
         self._prober = prober
-        self._registry = registry
         self._events = events
+        self._counts = counts
+        self._checkpoints = checkpoints
         self._now = now
         self._watched: dict[str, _Watched] = {}
         self._listeners: list[Callable[[str], None]] = []
@@ -79,12 +90,15 @@ class Vitals:
         if uid not in self._recalled:
             self._recalled[uid] = await self._files.load(uid)
 
-    def follow(self, pod: Pod, seen: ObservedPod) -> None:
-        """Probe the pod's running containers, and stop probing those that run no more."""
+    def follow(self, pod: Pod, seen: ObservedPod, host_ip: str) -> None:
+        """Probe the pod's running containers, and stop probing those that run no more.
+
+        Those of a pod in the host's network are reached at `host_ip`.
+        """
         running = dict(_running(pod, seen))
         for container_id in self._of(pod.metadata.uid or "", without=set(running)):
             self._end(container_id)
-        address = _address(pod, seen, self._registry.settings.host_ip)
+        address = _address(pod, seen, host_ip)
         for container_id, (container, detail) in running.items():
             if container_id not in self._watched and results.probes_of(container):
                 self._begin(_Watched(pod, container, detail, address))
@@ -100,10 +114,10 @@ class Vitals:
         await loops.cancel(*tasks)
         await self._prober.close()
 
-    def signs(self, uid: str) -> Signs:
+    def results(self, uid: str) -> ProbeResults:
         """What is known of a pod's running containers."""
         own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
-        return Signs(
+        return ProbeResults(
             unhealthy={k: w.unhealthy for k, w in own.items() if w.unhealthy},
             unready=frozenset(k for k, w in own.items() if not _is_ready(w)),
             unstarted=frozenset(k for k, w in own.items() if not w.started.is_set()),
@@ -132,7 +146,7 @@ class Vitals:
             name = f"{kind.value} probe of {watched.pod.key}/{watched.container.name}"
             watched.tasks.append(loops.spawn(self._probe(watched, kind, probe), name=name))
 
-    def _known(self, watched: _Watched) -> Verdict:
+    def _known(self, watched: _Watched) -> KeptResult:
         """What a former agent, or the API, holds of this very container."""
         container_id = watched.detail.container.id
         recalled = self._recalled.get(watched.pod.metadata.uid or "", {})
@@ -142,15 +156,15 @@ class Vitals:
         """Write down what will be thought of a pod's containers from now on."""
         uid = changing.pod.metadata.uid or ""
         own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
-        verdicts = {}
+        kept = {}
         for container_id, watched in own.items():
             started, ready = watched.started.is_set(), _is_ready(watched)
             if watched is changing and kind is Kind.STARTUP:
                 started = good
             if watched is changing and kind is Kind.READINESS:
                 ready = good
-            verdicts[container_id] = Verdict(started, ready)
-        await self._files.save(uid, verdicts)
+            kept[container_id] = KeptResult(started, ready)
+        await self._files.save(uid, kept)
 
     def _end(self, container_id: str) -> None:
         for task in self._watched.pop(container_id).tasks:
@@ -177,12 +191,12 @@ class Vitals:
     async def _probe_once(self, watched: _Watched, kind: Kind, probe: Probe) -> None:
         container_id = watched.detail.container.id
         target = Target(container_id, watched.container, watched.address)
-        was_frozen = container_id in self._registry.frozen
+        was_frozen = self._is_frozen(container_id)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         outcome = await self._prober.check(target, probe)
         self._count(watched, kind, outcome, loop.time() - began_s)
-        if not outcome.good and (was_frozen or container_id in self._registry.frozen):
+        if not outcome.good and (was_frozen or self._is_frozen(container_id)):
             return  # it is being checkpointed and cannot answer
         if outcome.good is None:
             self._tell_error(watched, kind, outcome.text)
@@ -202,6 +216,9 @@ class Vitals:
             self._apply(watched, kind, probe, outcome)
         self._tell(watched, kind, outcome)
 
+    def _is_frozen(self, container_id: str) -> bool:
+        return self._checkpoints is not None and self._checkpoints.is_frozen(container_id)
+
     def _count(self, watched: _Watched, kind: Kind, outcome: Outcome, took_s: float) -> None:
         meta = watched.pod.metadata
         key = ProbeKey(
@@ -212,9 +229,8 @@ class Vitals:
             meta.namespace or "",
             meta.uid or "",
         )
-        counts = self._registry.counts
-        counts.probes[key] += 1
-        counts.timings.observe(
+        self._counts.probes[key] += 1
+        self._counts.timings.observe(
             pods_counts.PROBE, took_s, key.probe_type, key.container, key.pod, key.namespace
         )
 
@@ -272,10 +288,10 @@ def _address(pod: Pod, seen: ObservedPod, host_ip: str) -> str:
     return seen.sandbox.ips[0] if seen.sandbox and seen.sandbox.ips else ""
 
 
-def _shown_by_api(watched: _Watched) -> Verdict:
+def _shown_by_api(watched: _Watched) -> KeptResult:
     """What the pod's status in the API says of this very container."""
     container_id = watched.detail.container.id
     for status in watched.pod.status.containerStatuses or ():
         if (status.containerID or "").endswith(container_id):
-            return Verdict(bool(status.started), status.ready)
-    return Verdict(started=False, ready=False)
+            return KeptResult(bool(status.started), status.ready)
+    return KeptResult(started=False, ready=False)

@@ -1,12 +1,8 @@
-"""What probes said last of running containers, kept on disk for the next agent.
+"""Results of probes: when they change what a container counts as, and the last ones on disk.
 
-An agent that restarts must not take a serving pod out of service, nor wait again for a start that
-was long ago; with static pods and no API server nobody else remembers. One small file per pod,
-gone with the pod's directory; without it, or where it cannot be read, probes begin anew.
-
-When a probe's results change what is thought of a container; pure.
-
-Thresholds and defaults are the reference's (prober/worker.go, core/v1 defaults).
+Thresholds and defaults are the reference's (prober/worker.go, core/v1 defaults). An agent that
+restarts must not take a serving pod out of service, nor wait again for a start that was long ago:
+a small file per pod remembers, gone with the pod's directory. Without it probes begin anew.
 """
 
 from __future__ import annotations
@@ -29,40 +25,40 @@ _FILE = "probes.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class KeptResult:
     """Of one running container."""
 
     started: bool
     ready: bool
 
 
-class VerdictFiles:
+class ResultFiles:
     """`root_dir` is the agent's."""
 
     def __init__(self, root_dir: str) -> None:
         self._pods = Path(root_dir) / "pods"
         self._outage = OnceLog(log)
 
-    async def load(self, uid: str) -> Mapping[str, Verdict]:
-        """Container id → verdict; empty when nothing is known."""
+    async def load(self, uid: str) -> Mapping[str, KeptResult]:
+        """Container id → result; empty when nothing is known."""
         return await asyncio.to_thread(self._load, uid)
 
-    async def save(self, uid: str, verdicts: Mapping[str, Verdict]) -> None:
+    async def save(self, uid: str, kept: Mapping[str, KeptResult]) -> None:
         """Replace what is known of a pod; not being able to is logged when it begins."""
-        await asyncio.to_thread(self._save, uid, verdicts)
+        await asyncio.to_thread(self._save, uid, kept)
 
-    def _load(self, uid: str) -> Mapping[str, Verdict]:
+    def _load(self, uid: str) -> Mapping[str, KeptResult]:
         try:
             data = json.loads((self._pods / uid / _FILE).read_text())
             return {
-                key: Verdict(one["started"] is True, one["ready"] is True)
-                for key, one in data.items()
+                key: KeptResult(held["started"] is True, held["ready"] is True)
+                for key, held in data.items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def _save(self, uid: str, verdicts: Mapping[str, Verdict]) -> None:
-        data = {key: {"started": v.started, "ready": v.ready} for key, v in verdicts.items()}
+    def _save(self, uid: str, kept: Mapping[str, KeptResult]) -> None:
+        data = {key: {"started": v.started, "ready": v.ready} for key, v in kept.items()}
         path = self._pods / uid / _FILE
         try:
             replace_file(path, json.dumps(data).encode())

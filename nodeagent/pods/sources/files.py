@@ -28,6 +28,7 @@ from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.inotify import PathWatch
 from orch.component.process.once_log import OnceLog
+from orch.component.yaml_file import YamlError
 from orch.wire import names
 from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
@@ -141,9 +142,11 @@ class FileSource:
             text = "cannot list the manifests in %s: %s; pods that came from there stay"
             self._problems.failed(text, self._path, error.strerror)
             return replace(known, is_unlisted=True, watching=watching)
-        self._problems.retain(found)
+        if known.is_unlisted:
+            self._problems.recovered()
         for path in set(known.files) - set(found):
             log.info("manifest %s is gone", path)
+            self._problems.recovered(subject=path)
         files: dict[str, _File] = {}
         unread: dict[str, _Signature] = {}
         for path, signature in found.items():
@@ -199,6 +202,7 @@ class FileSource:
             if digest != file.digest:
                 file = self._parsed(path, file)
         except FileNotFoundError:
+            self._problems.recovered(subject=path)
             return None
         except (ManifestError, OSError) as error:
             text = str(error) if isinstance(error, ManifestError) else f"{path}: {error.strerror}"
@@ -210,8 +214,9 @@ class FileSource:
     def _parsed(self, path: str, file: _File) -> _File:
         """With the pod of a content that is new; ManifestError, OSError."""
         origin = Origin(podspec.FILE, path, self._node_name, self._now())
-        pod = manifests.read_manifest(Path(path), origin)
-        self._problems.recovered(subject=path)
+        pod = read_manifest(Path(path), origin)
+        if file.is_bad:
+            self._problems.recovered(subject=path)
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
             log.info("manifest %s: pod %s", path, pod.key)
         elif _same(file.pod, pod):
@@ -219,6 +224,18 @@ class FileSource:
         else:
             log.info("manifest %s: pod %s changed", path, pod.key)
         return replace(file, pod=pod, is_bad=False)
+
+
+def read_manifest(path: Path, origin: Origin) -> Pod:
+    """Read one file. ManifestError for its content; OSError is the caller's."""
+    try:
+        document = yaml_file.read_yaml_file(path)
+    except YamlError as error:
+        raise ManifestError(str(error)) from None
+    made = manifests.static_pod(document, origin)
+    for text in made.ignored:
+        log.warning("%s", text)
+    return made.pod
 
 
 def _signature(status: os.stat_result) -> _Signature:

@@ -1,30 +1,52 @@
 """A manifest → the static pod it stands for, with the defaults a pod without API server gets.
 
 The defaults are the reference agent's (pkg/kubelet/config/common.go): a name and a uid of its own
-on every node, namespace `default`, and annotations that tell where the pod came from.
+on every node, namespace `default`, and annotations that tell where the pod came from. A pod that
+cannot run is refused with the line that is wrong. Pure.
 """
 
 from __future__ import annotations
 
-import logging
+import difflib
+import hashlib
+import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from typing import Any
 
 import pydantic
 
-from nodeagent.pods.sources import validation
-from nodeagent.pods.spec import identity
 from orch.component import yaml_file
-from orch.component.yaml_file import Document, FieldPath, YamlError
-from orch.wire import names, times
-from orch.wire.podrules.podspec import FILE, NO_EXECUTE, URL
-from orch.wire.records.pods import Pod, PodStatus, Toleration
+from orch.component.yaml_file import Document, FieldPath
+from orch.wire import names, times, validation
+from orch.wire.podrules.podspec import FILE, NO_EXECUTE, URL, places
+from orch.wire.podrules.references import api_references
+from orch.wire.podrules.validation import runnable_causes
+from orch.wire.records.fields import fields_beyond
+from orch.wire.records.meta import ObjectMeta, WireModel
+from orch.wire.records.pods import Container, Pod, PodSpec, PodStatus, Toleration
 
-log = logging.getLogger(__name__)
+Problem = tuple[str, str]  # the field, and what is wrong with it
 
 _PARTS = re.compile(r"[^.\[\]]+")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Fields of the reference that do nothing on a node without their machinery, or that only others
+# read: saying each time that they are ignored would only teach people to overlook it.
+_OF_OTHERS: Mapping[type[WireModel], frozenset[str]] = {
+    ObjectMeta: _words("managedFields selfLink creationTimestamp"),
+    PodSpec: _words(
+        "schedulerName affinity topologySpreadConstraints priorityClassName preemptionPolicy"
+        " enableServiceLinks automountServiceAccountToken serviceAccount schedulingGates"
+    ),
+    Container: _words("stdinOnce"),
+}
 
 
 class ManifestError(Exception):
@@ -45,17 +67,16 @@ class Origin:
         return f"{'url' if self.kind == URL else self.kind}:{self.place}"
 
 
-def read_manifest(path: Path, origin: Origin) -> Pod:
-    """Read one file. ManifestError for its content; OSError is the caller's."""
-    try:
-        document = yaml_file.read_yaml_file(path)
-    except YamlError as error:
-        raise ManifestError(str(error)) from None
-    return static_pod(document, origin)
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`ignored` has a line for each field that does nothing, with its place."""
+
+    pod: Pod
+    ignored: tuple[str, ...]
 
 
-def static_pod(document: Document, origin: Origin) -> Pod:
-    """The pod of one parsed manifest; fields that do nothing are logged with their place."""
+def static_pod(document: Document, origin: Origin) -> Manifest:
+    """The pod of one parsed manifest; ManifestError."""
     value = document.value
     if not isinstance(value, dict):
         raise ManifestError(f"{document.source}: a pod is expected, not {_shown(value)}")
@@ -73,17 +94,16 @@ def static_pod(document: Document, origin: Origin) -> Pod:
         text = "invalid pod: name is needed for the pod"
         raise _problem(document, ("metadata", "name"), text)
     pod = with_defaults(pod, value, origin)
-    for field, message in validation.problems(pod):
+    for field, message in problems(pod):
         raise _problem(document, _path_of(field), message)
-    for path, message in validation.unknown_fields(Pod.from_wire(value)):
-        log.warning("%s", _problem(document, path, message))
-    return pod
+    unknown = unknown_fields(Pod.from_wire(value))
+    return Manifest(pod, tuple(str(_problem(document, *one)) for one in unknown))
 
 
 def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:
     """The pod with its name on this node, namespace, uid, annotations and toleration."""
     meta = pod.metadata
-    uid = meta.uid or identity.static_pod_uid(manifest, origin.node_name, origin.label)
+    uid = meta.uid or static_pod_uid(manifest, origin)
     annotations = {
         **(meta.annotations or {}),
         names.ANNOTATION_CONFIG_SOURCE: origin.kind,
@@ -111,6 +131,13 @@ def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:
     )
 
 
+def static_pod_uid(manifest: object, origin: Origin) -> str:
+    """32 hexadecimal digits: another pod for every manifest, node and place."""
+    data = [manifest, f"host:{origin.node_name}", origin.label]
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def _path_of(field: str) -> FieldPath:
     """`spec.containers[0].name`, in parts."""
     return tuple(int(part) if part.isdecimal() else part for part in _PARTS.findall(field))
@@ -122,3 +149,76 @@ def _problem(document: Document, path: FieldPath, message: str) -> ManifestError
 
 def _shown(value: object) -> str:
     return "an empty file" if value is None else f"a {type(value).__name__}"
+
+
+def problems(pod: Pod) -> Iterator[Problem]:
+    """What must be right about a pod that no API server has seen, before the agent runs it.
+
+    The server's own rules for all that an agent runs, and what is asked of such a pod alone:
+    metadata that can become paths on this host, mounts the runtime takes, nothing that only the
+    API holds. Empty for a pod that can be run.
+    """
+    yield from _metadata(pod)
+    spec = pod.to_wire()["spec"]
+    for cause in runnable_causes(spec):
+        yield cause.field, cause.message
+    for place, container in places(pod):
+        yield from _mounts(container, place)
+    for found in api_references(spec):
+        yield found.path, f"a static pod cannot refer to a {found.kind}"
+
+
+def _metadata(pod: Pod) -> Iterator[Problem]:
+    meta = pod.metadata
+    for message in validation.dns1123_subdomain_problems(meta.name):
+        yield "metadata.name", f"{meta.name!r}: {message}"
+    for message in validation.dns1123_label_problems(meta.namespace or ""):
+        yield "metadata.namespace", f"{meta.namespace!r}: {message}"
+    uid = meta.uid or ""
+    if not validation.is_dns1123_label(uid.lower()):
+        yield "metadata.uid", f"{uid!r} is not a uid: use letters, digits and '-'"
+
+
+def _mounts(container: Container, place: str) -> Iterator[Problem]:
+    for index, mount in enumerate(container.volumeMounts or ()):
+        here = f"{place}.volumeMounts[{index}]"
+        if not mount.mountPath.startswith("/") or ":" in mount.mountPath:
+            yield f"{here}.mountPath", f"{mount.mountPath!r} must be an absolute path without ':'"
+        if mount.subPath and (mount.subPath.startswith("/") or ".." in mount.subPath.split("/")):
+            yield f"{here}.subPath", f"{mount.subPath!r} must be relative and without '..'"
+
+
+def unknown_fields(pod: Pod) -> list[tuple[FieldPath, str]]:
+    """The path of every field that does nothing, with what is said of it.
+
+    An old manifest goes on working, as with the reference agent; but a misspelt `securityContext`
+    would otherwise be silently no security context.
+    """
+    found: list[tuple[FieldPath, str]] = []
+    for path, model, name in _extras(pod, ()):
+        if name in _OF_OTHERS.get(type(model), ()):
+            continue
+        if name in (fields_beyond(type(model)) or ()):
+            text = "this agent does not support it; it is ignored"
+        else:
+            text = f"there is no such field; it is ignored{_guess(type(model), name)}"
+        found.append(((*path, name), text))
+    return found
+
+
+def _extras(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, WireModel, str]]:
+    if isinstance(value, WireModel):
+        for name in value.model_extra or ():
+            yield path, value, name
+        for name in type(value).model_fields:
+            if name != "status":
+                yield from _extras(getattr(value, name), (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _extras(item, (*path, index))
+
+
+def _guess(model: type[WireModel], name: str) -> str:
+    known = [*model.model_fields, *(fields_beyond(model) or ())]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f" (did you mean {near[0]}?)" if near else ""

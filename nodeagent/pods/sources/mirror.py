@@ -76,11 +76,12 @@ def mirror_of(pod: Pod, node: Node | None) -> Pod:
 
 
 class MirrorPods:
-    """Keeps the mirror pods of one node in step with its static pods."""
+    """Keeps the mirror pods of this node in step with its static ones; `held` by the API now."""
 
     def __init__(
         self, client: ApiClient, registry: PodRegistry, source: ApiSource, node_name: str
     ) -> None:
+        self.held = 0
         self._client = client
         self._registry = registry
         self._source = source
@@ -101,7 +102,7 @@ class MirrorPods:
             return
         static = [pod for pod in self._registry.all_desired() if podspec.is_static(pod)]
         mirrors = self._source.mirrors()
-        self._registry.mirrors = len(mirrors)
+        self.held = len(mirrors)
         planned = plan_mirrors(static, mirrors)
         self._settled = () if planned.create or planned.delete else found
         try:

@@ -135,11 +135,13 @@ class UrlSource:
         origin = Origin(podspec.URL, self._shown, self._node_name, self._now())
         value = document.value
         if not isinstance(value, dict) or value.get("kind") != "PodList":
-            return (manifests.static_pod(document, origin),)
-        return tuple(
-            manifests.static_pod(_item(document, index, item), origin)
-            for index, item in enumerate(value.get("items") or ())
-        )
+            made = [manifests.static_pod(document, origin)]
+        else:
+            items = enumerate(value.get("items") or ())
+            made = [manifests.static_pod(_item(document, *one), origin) for one in items]
+        for text in (text for one in made for text in one.ignored):
+            log.warning("%s", text)
+        return tuple(one.pod for one in made)
 
 
 def _item(document: Document, index: int, item: object) -> Document:

@@ -1,13 +1,9 @@
 """The environment of a container: values, `$(VAR)`, fields of the pod, keys of objects; pure.
 
-Expansion follows the reference (`third_party/forked/golang/expansion`): `$$` is a dollar sign,
-a reference to a name that is not defined stays as it was written.
-
-What a pod may know of itself: its fields and its containers' resources, as text; pure.
-
-For environment variables and for the files of downwardAPI volumes. Rules of the reference agent
-(pkg/fieldpath, api/v1/resource): a limit that is not set is what the node can give, amounts are
-rounded up to whole divisors, maps are written one `key="value"` a line.
+Expansion follows the reference (`third_party/forked/golang/expansion`): a name that is not defined
+stays as it was written. The pod's own fields serve downwardAPI volumes as well: a limit that is not
+set is what the node can give, amounts are rounded up to whole divisors (pkg/fieldpath,
+api/v1/resource).
 """
 
 from __future__ import annotations

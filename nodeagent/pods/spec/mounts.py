@@ -1,4 +1,4 @@
-"""Which host paths a container sees where; pure.
+"""The mounts of a container: which host paths it sees where; pure.
 
 Volumes are already on the host; this module joins sub-paths and refuses what would lead out of
 them. Links inside a volume are the concern of `volumes`, which looks at the real files.

@@ -1,4 +1,4 @@
-"""What follows from a pod's class of service: its cgroup, and what the OOM killer is told; pure.
+"""The cgroup of a pod by its class of service, and what the OOM killer is told; pure.
 
 The rules are those of the reference agent (kubelet/qos/policy.go).
 """

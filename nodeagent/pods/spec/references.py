@@ -1,7 +1,6 @@
 """The ConfigMaps and Secrets that a pod refers to, and what is known of them; pure.
 
-They come from the API: fetching them is the business of `objects`. A static pod may not refer to
-them (reference agent, `podutil.HasAPIObjectReference`).
+They come from the API: fetching them is the business of `volumes.objects`.
 """
 
 from __future__ import annotations

@@ -6,11 +6,14 @@ which addresses the pod has and which seccomp profile applies is given, not look
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodeagent.pods.actions import StartContainer
-from nodeagent.pods.spec import env, identity, mounts, qos, sysctls
+from nodeagent.pods.spec import env, mounts, qos, sysctls
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.references import Objects
 from nodeagent.runtime.base import (
@@ -154,7 +157,7 @@ def container_spec(
             names.RUNTIME_LABEL_CONTAINER_NAME: container.name,
         },
         annotations={
-            names.RUNTIME_ANNOTATION_CONTAINER_HASH: identity.container_hash(container),
+            names.RUNTIME_ANNOTATION_CONTAINER_HASH: container_hash(container),
             names.RUNTIME_ANNOTATION_RESTART_COUNT: str(start.attempt),
             names.RUNTIME_ANNOTATION_BACKOFF_STEP: str(start.backoff_step),
         },
@@ -268,3 +271,23 @@ def _check_user(container: Container, user: int | None, must_not_be_root: int | 
             f"container {container.name}: runAsUser is 0, but runAsNonRoot forbids root; "
             "set another user"
         )
+
+
+def container_hash(container: Container) -> str:
+    """16 hexadecimal digits over everything that was said about the container.
+
+    They recognise it across restarts and upgrades, and leave out whatever is empty, so that a newer
+    agent whose records know more fields computes the same value and touches no running container.
+    """
+    data = _meaningful(container.to_wire())
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _meaningful(data: Any) -> Any:
+    if isinstance(data, dict):
+        kept = {key: _meaningful(value) for key, value in data.items()}
+        return {key: value for key, value in kept.items() if value not in (None, "", [], {})}
+    if isinstance(data, list):
+        return [_meaningful(item) for item in data]
+    return data

@@ -1,4 +1,4 @@
-"""Which kernel parameters a pod may set; pure.
+"""The kernel parameters that a pod may set; pure.
 
 Safe ones are confined to the pod's namespaces by kernels that are new enough (spec.md, "Kernel
 requirements"); anything else is refused.

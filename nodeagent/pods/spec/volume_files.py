@@ -1,4 +1,4 @@
-"""What the files of a volume are made of: ConfigMaps, Secrets and the pod's own fields; pure.
+"""The files of volumes made of ConfigMaps, Secrets and the pod's own fields; pure.
 
 Rules of the reference agent (pkg/volume/configmap, secret, projected): without `items` every key
 is a file; with them only those, and each must be there unless the volume is optional.

@@ -1,13 +1,8 @@
-"""A directory whose files change all at once: readers see the old set or the new one; blocking.
+"""Directories whose files change all at once, and directories that others must reach; blocking.
 
-As the reference agent writes it (pkg/volume/util/atomic_writer): the files lie in a directory of
-their own, `..data` is a link to it that is replaced in one step, and what readers open are links
-through `..data`. An agent killed anywhere leaves the old set or the new one in force.
-
-Directories with the mode they are to have, whatever the umask of the process; blocking.
-
-The shipped unit runs the agent with umask 0077: what containers and log readers of other users
-must reach has to be opened on purpose.
+As the reference agent writes them (pkg/volume/util/atomic_writer): `..data` links to the directory
+with the files and is replaced in one step, so an agent killed anywhere leaves the old set or the
+new one. Modes are set on purpose, since the shipped unit runs the agent with umask 0077.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The volumes of pods on this host: made before the containers, gone after them.
 
 `<root>/pods/<uid>/volumes/<kind>/<name>`; a Memory emptyDir is a tmpfs mounted there, and so is a
-secret where the agent may mount. Blocking work runs in one thread per call. What containers do with
-their mounts is in `mounts`, what the files say in `payload`.
-
-hostPath volumes: what must be there, and what is made when it is not; blocking.
+secret where the agent may mount; a hostPath is looked at, and made where that is asked for.
+Blocking work runs in one thread per call. What containers do with their mounts is in `spec.mounts`,
+what the files say in `spec.volume_files`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""Puts the status of one pod where everyone can see it: in the registry, and in events.
+"""Puts the status of a pod where everyone can see it: in the registry, and in events.
 
-How long the start of a pod took, by the stamps of the API and of the runtime; pure.
+How long a pod's start took is told here too, by the stamps of the API and of the runtime.
 """
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 
 from nodeagent.pods.actions import Plan
 from nodeagent.pods.decide import status
+from nodeagent.pods.decide.admission import Refusal
 from nodeagent.pods.decide.status import Facts
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.worker.services import PodServices
@@ -18,9 +20,11 @@ from orch.wire.podrules import podspec
 from orch.wire.podrules.podspec import all_containers, is_sidecar
 from orch.wire.records.pods import Pod
 
+log = logging.getLogger(__name__)
 
-class Display:
-    """Shows nothing of a pod that is no longer desired."""
+
+class StatusReport:
+    """Of one pod; shows nothing of a pod that is no longer desired."""
 
     def __init__(self, uid: str, services: PodServices) -> None:
         self._uid = uid
@@ -35,13 +39,23 @@ class Display:
             now=times.format_time(self._services.now()),
             host_ip=self._services.settings.host_ip,
             plan=decided,
-            signs=self._services.vitals.signs(self._uid),
+            probed=self._services.health.results(self._uid),
             messages=await self._services.messages.of(seen, all_containers(pod)),
         )
         self._services.events.crash_loops(pod, _crash_looping(seen, decided))
         self._services.events.pull_backoffs(pod, _waiting_for_pulls(pod, decided))
         before = self._registry.status(self._uid)
         self._registry.set_status(self._uid, status.pod_status(pod, seen, facts, before))
+
+
+def refuse(pod: Pod, refusal: Refusal, services: PodServices) -> None:
+    """Show that this node does not take a pod, and why."""
+    log.warning("pod %s is not run: %s: %s", pod.key, refusal.reason, refusal.message)
+    services.counts.rejections[refusal.reason] += 1
+    services.events.warning(pod, refusal.reason, refusal.message)
+    now = times.format_time(services.now())
+    refused = status.refused_status(pod, refusal.reason, refusal.message, now)
+    services.registry.set_status(pod.metadata.uid or "", refused)
 
 
 def _crash_looping(seen: ObservedPod, decided: Plan) -> dict[str, int]:

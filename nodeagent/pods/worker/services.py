@@ -1,48 +1,74 @@
-"""What the work on every pod of this node shares."""
+"""The objects that the work on every pod of this node shares, seccomp profiles among them."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
 from dataclasses import dataclass, field
 
+from nodeagent import seccomp
+from nodeagent.pods.backoff import StepFailed
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.logs.termination_messages import TerminationMessages
-from nodeagent.pods.pleg import Observer
-from nodeagent.pods.prober.health import Vitals
+from nodeagent.pods.pleg import Pleg
+from nodeagent.pods.prober.health import ContainerHealth
 from nodeagent.pods.prober.probes import Prober
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import Knowledge, VolumeStore
-from nodeagent.runtime.base import ContainerRuntime, SeccompSetting
+from nodeagent.profiles import file
+from nodeagent.runtime.base import ContainerRuntime, SeccompKind, SeccompSetting
+from nodeagent.seccomp import SeccompError
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire.records.pods import Container, Pod
 
-# The seccomp setting of a container; raises StepFailed when it cannot be applied.
-SeccompOf = Callable[[Pod, Container], Awaitable[SeccompSetting]]
+
+class SeccompProfiles:
+    """`root` is the absolute directory of Localhost profiles."""
+
+    def __init__(self, root: str, *, default: bool) -> None:
+        self._root = root
+        self._default = default
+
+    async def setting_of(self, pod: Pod, container: Container) -> SeccompSetting:
+        """StepFailed when the profile cannot be applied; a missing file is waited for."""
+        awaits = ""
+        try:
+            found = seccomp.resolve(
+                pod, container, seccomp_default=self._default, seccomp_root=self._root
+            )
+            setting = found.setting
+            awaits = setting.localhost_path if setting.kind is SeccompKind.LOCALHOST else ""
+            await asyncio.to_thread(
+                file.require_profile_file, setting, root=self._root, source=found.source
+            )
+        except SeccompError as error:
+            raise StepFailed(container.name, error.reason, error.message, awaits=awaits) from error
+        return setting
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PodServices:
+    """`settings` alone changes: `pod_workers` puts in what it learns from the node's object."""
+
+    settings: PodSettings
     runtime: ContainerRuntime
     registry: PodRegistry
-    observer: Observer
+    counts: PodCounts
+    pleg: Pleg
     volumes: VolumeStore
     cgroups: PodCgroups
-    seccomp_of: SeccompOf
-    vitals: Vitals
+    seccomp: SeccompProfiles
+    health: ContainerHealth
     prober: Prober
     messages: TerminationMessages
     objects: PodObjects = field(default_factory=lambda: PodObjects(None))
     events: PodEvents = field(default_factory=PodEvents)
     now: Now = field(default=clock.utc_now)
-
-    @property
-    def settings(self) -> PodSettings:
-        return self.registry.settings
 
     async def knowledge(self, pod: Pod) -> Knowledge:
         """What the pod's files and variables may show, as it is now."""

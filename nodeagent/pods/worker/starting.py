@@ -46,7 +46,7 @@ class Starting:
             try:
                 await self._runtime.start_container(made)
             finally:
-                await self._services.observer.refresh(self._uid, containers=(made,))
+                await self._services.pleg.refresh(self._uid, containers=(made,))
         self._services.events.normal(pod, "Started", f"Started container {container.name}")
         await self._after_start(made, pod, container, sandbox)
 
@@ -67,7 +67,7 @@ class Starting:
         in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
         async with failing_as("CreateContainerError", container.name):
             made = await self._create_mounting(sandbox, wanted, in_sandbox)
-            await self._services.observer.refresh(
+            await self._services.pleg.refresh(
                 self._uid, containers=(made,), made_in=sandbox.sandbox.id
             )
         self._services.events.normal(pod, "Created", f"Created container: {container.name}")
@@ -81,7 +81,7 @@ class Starting:
         context = ContainerContext(
             volumes=await services.volumes.prepare(pod, known),
             pod_ips=sandbox.ips,
-            seccomp=await services.seccomp_of(pod, container),
+            seccomp=await services.seccomp.setting_of(pod, container),
             objects=known.objects,
         )
         wanted = spec.container_spec(pod, container, action, services.settings, context)
@@ -106,7 +106,7 @@ class Starting:
     ) -> str:
         """Create the container; what becomes of its image volumes is counted."""
         volumes = sum(1 for mount in wanted.mounts if mount.image)
-        counts = self._services.registry.counts
+        counts = self._services.counts
         try:
             made = await self._runtime.create_container(sandbox.sandbox.id, wanted, in_sandbox)
         except RuntimeCallError:
@@ -116,7 +116,7 @@ class Starting:
         return made
 
     async def _ensure_image_volumes(self, pod: Pod, container: Container) -> None:
-        counts, volumes = self._services.registry.counts, spec.image_volumes(pod)
+        counts, volumes = self._services.counts, spec.image_volumes(pod)
         mounted = [volumes[m.name] for m in container.volumeMounts or () if m.name in volumes]
         counts.image_volumes_requested += len(mounted)
         try:
@@ -138,7 +138,7 @@ class Starting:
         took_s = loop.time() - began_s
         self.pulled_s += took_s
         size_bytes = await pulling.size_bytes(self._runtime, image)
-        counts = self._services.registry.counts
+        counts = self._services.counts
         counts.timings.observe(pods_counts.IMAGE_PULL, took_s, pods_counts.size_class(size_bytes))
         text = f'Successfully pulled image "{image}" in {took_s:.3f}s'
         events.normal(pod, "Pulled", f"{text}. Image size: {size_bytes} bytes.")
@@ -162,7 +162,7 @@ class Starting:
         async with failing_as("PostStartHookError", container.name):
             grace_s = spec.grace_period_s(pod)
             await self._runtime.stop_container(container_id, timeout_s=grace_s)
-            await self._services.observer.refresh(self._uid, containers=(container_id,))
+            await self._services.pleg.refresh(self._uid, containers=(container_id,))
         raise StepFailed(container.name, "PostStartHookError", text)
 
 

@@ -1,10 +1,9 @@
 """Does one planned step on the runtime and the host; the thin side of `plan`.
 
 Each step can be repeated: what it makes is recognised when it is already there. After a step the
-observer reads what was touched, so that the next plan sees it. Failures become StepFailed with the
-waiting reason that users know; a runtime that is away stays RuntimeUnavailable.
-
-Removes what a pod leaves on the host once the runtime holds nothing of it any more.
+PLEG reads what was touched, so that the next plan sees it. Failures become StepFailed with the
+waiting reason that users know; a runtime that is away stays RuntimeUnavailable. What a pod leaves
+on the host is removed once the runtime holds nothing of it any more.
 """
 
 from __future__ import annotations
@@ -82,19 +81,19 @@ class Steps:
                 self._services.events.normal(pod, "SandboxChanged", text)
                 await self._runtime.stop_sandbox(action.replaces)
             made = await self._runtime.run_sandbox(wanted)
-            await self._services.observer.refresh(self._uid, sandboxes=(made,))
+            await self._services.pleg.refresh(self._uid, sandboxes=(made,))
 
     async def _stop_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
         async with failing_as("FailedKillPod"):
             await self._runtime.stop_sandbox(sandbox_id)
-            await self._services.observer.refresh(
+            await self._services.pleg.refresh(
                 self._uid, sandboxes=(sandbox_id,), containers=_held(sandbox_id, seen)
             )
 
     async def _remove_container(self, container_id: str, seen: ObservedPod) -> None:
         async with failing_as("FailedRemoveContainer"):
             await self._runtime.remove_container(container_id)
-            self._services.observer.forget(self._uid, container_id)
+            self._services.pleg.forget(self._uid, container_id)
         self._services.messages.forget((container_id,))
         gone = next((c for c in seen.containers if c.container.id == container_id), None)
         if gone and gone.log_path:
@@ -103,7 +102,7 @@ class Steps:
     async def _remove_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
         async with failing_as("FailedRemoveSandbox"):
             await self._runtime.remove_sandbox(sandbox_id)
-            self._services.observer.forget(self._uid, sandbox_id, *_held(sandbox_id, seen))
+            self._services.pleg.forget(self._uid, sandbox_id, *_held(sandbox_id, seen))
         self._services.messages.forget(_held(sandbox_id, seen))
 
 

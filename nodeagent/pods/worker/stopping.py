@@ -1,6 +1,6 @@
 """Stops containers gracefully: preStop hook, then the signal, then the end of patience.
 
-Lifecycle hooks: what runs after a container's start and before its graceful stop.
+Lifecycle hooks are run here, also the one after a container's start.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Stopping:
         stops = (self._stop_one(detail, pod, seen, grace_s) for detail in chosen)
         results = await asyncio.gather(*stops, return_exceptions=True)
         async with failing_as("FailedKillPod"):
-            await self._services.observer.refresh(self._uid, containers=action.ids)
+            await self._services.pleg.refresh(self._uid, containers=action.ids)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
-from nodeagent.pods.backoff import StepFailed, Troubles
+from nodeagent.pods.backoff import StepBackoffs, StepFailed
 from nodeagent.pods.decide import plan
 from nodeagent.pods.decide.phase import FINAL_PHASES, RUNNING, Ending, ended, shown
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.spec import references, volume_files
 from nodeagent.pods.volumes.volumes import Knowledge, VolumeError
 from nodeagent.pods.worker import report, steps
-from nodeagent.pods.worker.report import Display
+from nodeagent.pods.worker.report import StatusReport
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.pods.worker.steps import Steps
 from nodeagent.runtime.base import RuntimeUnavailable
@@ -59,13 +59,13 @@ class PodWorker:
         self.uid = uid
         self.pod = pod
         self._services = services
-        self._observer = services.observer
+        self._pleg = services.pleg
         self._registry = services.registry
         self._steps = Steps(uid, services)
-        self._display = Display(uid, services)
-        self._troubles = Troubles()
+        self._report = StatusReport(uid, services)
+        self._backoffs = StepBackoffs()
         self._unavailable = Backoff(*_UNAVAILABLE_S)
-        self._timings = services.registry.counts.timings
+        self._counts = services.counts
         self._seen_s = seen_s
         self._starts = False  # made here, and not shown as running yet
         self._wake = asyncio.Event()
@@ -142,14 +142,14 @@ class PodWorker:
     async def run(self) -> None:
         """Work until the pod is removed and nothing is left of it."""
         if self.pod:
-            self._timings.observe(pods_counts.WORKER_START, self._now_s() - self._seen_s)
+            self._counts.timings.observe(pods_counts.WORKER_START, self._now_s() - self._seen_s)
         while True:
             self._wake.clear()
             began_s = self._now_s()
             try:
                 wait_s, done = await self._turn()
                 operation = "terminate" if self.removing else "sync"
-                self._timings.observe(pods_counts.WORKER, self._now_s() - began_s, operation)
+                self._counts.timings.observe(pods_counts.WORKER, self._now_s() - began_s, operation)
             except RuntimeUnavailable as error:
                 await self._wait_for_runtime(error)
                 continue
@@ -164,12 +164,12 @@ class PodWorker:
         """Until it lists again; one that lists and yet does not take calls is asked less often."""
         log.debug("pod %s: the runtime does not take calls: %s", self.name, error)
         await asyncio.sleep(self._unavailable.next())
-        await self._observer.after_listing(self.uid)
+        await self._pleg.after_listing(self.uid)
 
     async def _turn(self) -> tuple[float | None, bool]:
         """How long to wait at most (None: until woken), and whether the pod is gone."""
-        if not self._observer.settled(self.uid):
-            await self._observer.after_listing(self.uid)
+        if not self._registry.settled(self.uid):
+            await self._pleg.after_listing(self.uid)
         seen = self._registry.view(self.uid)
         if self._removal is not None:
             return await self._remove(seen, self._removal)
@@ -177,13 +177,13 @@ class PodWorker:
             return None, False
         await self._look_for_files()
         await self._refresh_volumes(self.pod, seen)
-        await self._services.vitals.recall(self.uid)
-        self._services.vitals.follow(self.pod, seen)
-        signs = self._services.vitals.signs(self.uid)
-        troubles = self._troubles.active(self._now_s())
-        decided = plan.next_step(self.pod, seen, troubles, self._now_ns(), signs)
+        await self._services.health.recall(self.uid)
+        self._services.health.follow(self.pod, seen, self._services.settings.host_ip)
+        probed = self._services.health.results(self.uid)
+        backoffs = self._backoffs.active(self._now_s())
+        decided = plan.next_step(self.pod, seen, backoffs, self._now_ns(), probed)
         pod = shown(self.pod, seen) if self._ending else self.pod
-        await self._display.show(pod, seen, decided)
+        await self._report.show(pod, seen, decided)
         self._observe_start(pod, seen)
         if decided.action is None:
             return self._until_next(decided), False
@@ -196,27 +196,27 @@ class PodWorker:
             took_s = self._now_s() - self._seen_s
             total_s = max(took_s, report.age_s(pod, self._services.now()))
             own_s = total_s - self._steps.pulled_s - report.initialising_s(pod, seen)
-            self._timings.observe(pods_counts.POD_START, took_s)
-            self._timings.observe(pods_counts.POD_START_TOTAL, total_s)
-            self._timings.observe(pods_counts.POD_START_SLI, max(0.0, own_s))
+            self._counts.timings.observe(pods_counts.POD_START, took_s)
+            self._counts.timings.observe(pods_counts.POD_START_TOTAL, total_s)
+            self._counts.timings.observe(pods_counts.POD_START_SLI, max(0.0, own_s))
 
     async def _remove(self, seen: ObservedPod, removal: Removal) -> tuple[float | None, bool]:
-        self._services.vitals.leave(self.uid)
+        self._services.health.leave(self.uid)
         action = plan.removal_step(seen, grace_s=removal.grace_s)
         if action is not None:
             wait_s = await self._perform(action, seen)
             if self.pod is not None:
                 view = self._registry.view(self.uid)
-                await self._display.show(self.pod, view, Plan(finished=True))
+                await self._report.show(self.pod, view, Plan(finished=True))
             return wait_s, False
         try:
             await steps.remove_traces(self.uid, self._services)
         except StepFailed as failed:
             self._note(failed)
-            return self._troubles.active(self._now_s())[plan.SANDBOX].remaining_s, False
+            return self._backoffs.active(self._now_s())[plan.SANDBOX].remaining_s, False
         self._services.events.forget(self.uid)
         self._services.objects.forget(self.uid)
-        self._registry.counts.forget(self.uid)
+        self._counts.forget(self.uid)
         log.info("pod %s: removed", self.name)
         return None, True
 
@@ -229,12 +229,12 @@ class PodWorker:
             finished = await self._do(action, seen)
         except StepFailed as failed:
             self._note(failed)
-            trouble = self._troubles.active(self._now_s()).get(failed.subject)
-            self._failed_action = (action, self._now_s() + (trouble.remaining_s if trouble else 0))
-            await self._observer.after_listing(self.uid)
+            backoff = self._backoffs.active(self._now_s()).get(failed.subject)
+            self._failed_action = (action, self._now_s() + (backoff.remaining_s if backoff else 0))
+            await self._pleg.after_listing(self.uid)
             return 0.0
         if not finished:  # its effect is unknown: look at what there is before going on
-            await self._observer.after_listing(self.uid)
+            await self._pleg.after_listing(self.uid)
             return 0.0
         self._succeeded(action)
         unchanged = self._registry.view(self.uid) == seen
@@ -260,16 +260,15 @@ class PodWorker:
         self._unavailable.reset()
         subject = action.name if isinstance(action, StartContainer) else plan.SANDBOX
         self._forgive(subject)
-        counts = self._registry.counts
         if isinstance(action, CreateSandbox):
-            counts.started_pods += 1
+            self._counts.started_pods += 1
             self._starts = self._starts or action.attempt == 0
         if isinstance(action, StartContainer):
-            counts.started_containers[container_type(self.pod, action.name)] += 1
+            self._counts.started_containers[container_type(self.pod, action.name)] += 1
             log.info("pod %s: started container %s", self.name, action.name)
 
     def _note(self, failed: StepFailed) -> None:
-        self._troubles.note(failed, self._now_s())
+        self._backoffs.note(failed, self._now_s())
         subject = failed.subject
         about = f"pod {self.name}" + (f": container {subject}" if subject else "")
         self._failures.failed("%s: %s: %s", about, failed.reason, failed, subject=subject)
@@ -277,16 +276,15 @@ class PodWorker:
         self._count_failure(failed)
 
     def _forgive(self, subject: str) -> None:
-        self._troubles.clear(subject)
+        self._backoffs.clear(subject)
         self._failures.recovered(subject=subject)
 
     def _count_failure(self, failed: StepFailed) -> None:
-        counts = self._registry.counts
         if failed.subject:
             key = (container_type(self.pod, failed.subject), failed.reason)
-            counts.started_container_errors[key] += 1
+            self._counts.started_container_errors[key] += 1
         elif failed.reason in ("FailedCreatePodSandBox", "FailedMount"):
-            counts.started_pod_errors += 1
+            self._counts.started_pod_errors += 1
 
     def _held_s(self, action: Action) -> float:
         """How long a step that failed is not to be repeated; the plan sees to starts itself."""
@@ -297,10 +295,10 @@ class PodWorker:
         return max(0.0, self._failed_action[1] - self._now_s())
 
     async def _look_for_files(self) -> None:
-        for path in self._troubles.awaited():
+        for path in self._backoffs.awaited():
             if await steps.exists(path):
                 log.info("pod %s: %s is there now, trying again", self.name, path)
-                self._troubles.retry(path)
+                self._backoffs.retry(path)
 
     async def _refresh_volumes(self, pod: Pod, seen: ObservedPod) -> None:
         """Files that show the pod's own fields and objects of the API follow them as it runs."""
@@ -329,7 +327,7 @@ class PodWorker:
 
     def _until_next(self, decided: Plan) -> float | None:
         wakes = [self._refresh_at_s - self._now_s(), decided.wake_in_s]
-        if self._troubles.awaited():
+        if self._backoffs.awaited():
             wakes.append(_FILE_POLL_S)
         soonest = min((wake for wake in wakes if wake is not None), default=math.inf)
         return None if math.isinf(soonest) else max(soonest, _TICK_S)

@@ -9,6 +9,7 @@ Huge pages set aside by the kernel, from /sys/kernel/mm/hugepages under an injec
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from nodeagent.stats.samples import RlimitSample, SwapSample
 from orch.component.process import system
 from orch.component.process.system import Hardware
 
+log = logging.getLogger(__name__)
+
+_OTHER_OPEN_FILES = 1024  # connections, logs, what the budget of cgroup files does not count
 _GO_ARCHITECTURES = {
     "x86_64": "amd64",
     "aarch64": "arm64",
@@ -46,6 +50,21 @@ class HostFacts(Hardware):
     hostname: str
     pid_max: int
     sockets: int = 0
+
+
+def open_files_budget(wanted: int) -> int:
+    """As many of the wanted descriptors as this process may keep and still serve."""
+    allowed = system.raise_open_files(wanted + _OTHER_OPEN_FILES)
+    budget = wanted if allowed < 0 else max(0, min(wanted, allowed - _OTHER_OPEN_FILES))
+    if budget < wanted:
+        log.warning(
+            "only %d open files are allowed: %d of the %d in openFileBudget are kept for the "
+            "kernel's files (raise LimitNOFILE)",
+            allowed,
+            budget,
+            wanted,
+        )
+    return budget
 
 
 def read_host_facts(

@@ -18,7 +18,7 @@ from typing import TextIO
 
 from orch.component.process.daemon import SetupError
 from orch.component.process.log_queue import FINAL_WRITE_S, LogQueue
-from orch.component.terminal import escape_control_characters
+from orch.component.terminal import visible
 
 request_id: ContextVar[str] = ContextVar("request", default="")  # set by `httpd`
 
@@ -114,7 +114,7 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO nodeagent.heartbeat: sentence`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message = escape_control_characters(record.getMessage()) + _request()
+        message = visible(record.getMessage()) + _request()
         line = f"{_stamp(record)} {record.levelname} {record.name}: {message}"
         return line + _indented(_traceback(self, record))
 
@@ -124,7 +124,7 @@ class JournalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         prefix = f"<{_PRIORITIES.get(record.levelname, 6)}>"
-        text = f"{record.name}: {escape_control_characters(record.getMessage())}{_request()}"
+        text = f"{record.name}: {visible(record.getMessage())}{_request()}"
         lines = (text + _indented(_traceback(self, record))).split("\n")
         return "\n".join(prefix + line for line in lines)
 

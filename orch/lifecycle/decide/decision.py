@@ -1,14 +1,10 @@
 """The node lifecycle decision: memory and view in, new memory and actions out; pure.
 
-Judges by the controller's own clock, and judges nobody while its own view is stale; after such a
-time every node gets its whole grace anew. Applying the actions and deciding again gives nothing
-new. Source: pkg/controller/nodelifecycle, and the defects reported against it.
-
-What is left of nodes that are gone: their pods and Leases, removed after a quarantine; pure.
-
-Nobody else would: no agent ends these pods, and no node owns them, so that the API server, which
-collects what is owned, leaves them; Leases without an owner that it knows are removed here too. The
-quarantine outlasts a node that is deleted and registers again. Source: pkg/controller/podgc.
+Judges by the controller's own clock, and judges no node while its own view is stale; after such a
+time every node gets its whole grace period again. Pods and Leases of nodes that no longer exist
+are removed after a quarantine, which outlasts a node that is deleted and registers again. Deciding
+again after the actions gives no further actions. Source: pkg/controller/nodelifecycle and
+pkg/controller/podgc, and the defects reported against them.
 """
 
 from __future__ import annotations
@@ -45,7 +41,7 @@ class OrphanPlan:
 
 
 def plan_orphans(memory: Memory, view: View, settings: Settings) -> OrphanPlan:
-    """Remove what has been without its node for the whole quarantine."""
+    """Remove pods and Leases whose node has not existed for the whole quarantine."""
     plan = OrphanPlan()
     now_s = view.stamp.now_s
     for obj in _orphans(view):
@@ -74,10 +70,10 @@ def _belongs_to_node(lease: Lease) -> bool:
 
 
 def decide(memory: Memory, view: View, settings: Settings) -> Decision:
-    """What to do now. The memory returned must be given to the next decision."""
+    """The actions to take now; the next decision needs the memory returned."""
     if view.age_s > settings.max_view_age_s:
         return Decision(replace(memory, blind=True))
-    memory = _woken(memory, view, settings)
+    memory = _with_fresh_grace(memory, view, settings)
     judgements = {
         name: heartbeats.judge(
             memory.nodes.get(name), node, view.leases.get(name), view.stamp, settings
@@ -101,16 +97,16 @@ def decide(memory: Memory, view: View, settings: Settings) -> Decision:
     return Decision(after, (*notes, *updates, *pods.actions, *gone.actions))
 
 
-def _woken(memory: Memory, view: View, settings: Settings) -> Memory:
-    """The memory, with every probe begun anew if the controller could not see for a while."""
+def _with_fresh_grace(memory: Memory, view: View, settings: Settings) -> Memory:
+    """The memory, with every grace period restarted if the view was stale for a while."""
     now_s = view.stamp.now_s
     slept = memory.looked_s is not None and now_s - memory.looked_s > settings.max_view_age_s
     if not (memory.blind or slept):
         return memory
-    return replace(memory, blind=False, nodes=_anew(memory.nodes, now_s))
+    return replace(memory, blind=False, nodes=_alive_since(memory.nodes, now_s))
 
 
-def _anew(nodes: Mapping[str, NodeMemory], now_s: float) -> dict[str, NodeMemory]:
+def _alive_since(nodes: Mapping[str, NodeMemory], now_s: float) -> dict[str, NodeMemory]:
     return {name: replace(node, alive_s=now_s) for name, node in nodes.items()}
 
 
@@ -133,7 +129,7 @@ def _notes(memory: Memory, view: View, judgements: Mapping[str, Judgement]) -> l
     return notes
 
 
-_ROUNDING = 1e-9  # of tokens that drip in by fractions
+_ROUNDING = 1e-9  # tokens are refilled by fractions
 
 
 class _Plan:
@@ -156,15 +152,15 @@ class _Plan:
         }
 
     def node_updates(self) -> list[Action]:
-        """One write for every node that is not as it should be, longest not ready first."""
+        """One write for every node that needs a change, the longest not ready first."""
         order = sorted(self._view.nodes, key=lambda n: (self._judgements[n].memory.not_ready_s, n))
         updates = (self._update(self._view.nodes[name], self._judgements[name]) for name in order)
         return [update for update in updates if update is not None]
 
     def node_memories(self) -> dict[str, NodeMemory]:
-        """When the cluster comes back from being all down, every node gets its grace anew."""
+        """When the cluster recovers from a full outage, every node gets its whole grace again."""
         nodes = {name: judgement.memory for name, judgement in self._judgements.items()}
-        return _anew(nodes, self._view.stamp.now_s) if self._leaving else nodes
+        return _alive_since(nodes, self._view.stamp.now_s) if self._leaving else nodes
 
     def _update(self, node: Node, judgement: Judgement) -> UpdateNode | None:
         before = heartbeats.of_node(node)
@@ -184,7 +180,7 @@ class _Plan:
     def _evicting(
         self, node: Node, judgement: Judgement, others: tuple[Taint, ...]
     ) -> tuple[Taint, ...]:
-        """With the NoExecute taint the node should have; a new one costs a token of its zone."""
+        """With the NoExecute taint the node should have; adding it costs a token of its zone."""
         now = self._view.stamp.now
         key = "" if self.disrupted else heartbeats.evicting_key(judgement.ready)
         if not key or heartbeats.has_evicting(others) or self._spend(zones.zone_of(node)):

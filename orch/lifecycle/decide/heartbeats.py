@@ -1,12 +1,9 @@
-"""Signs of life: which nodes have been silent too long, and the conditions that say so; pure.
+"""Which nodes have been silent too long, and the conditions and taints that follow; pure.
 
 A node is alive when its Lease or its Ready heartbeat changed, whatever the value: clocks of nodes
-may be wrong, the controller's own counts. Source: pkg/controller/nodelifecycle tryUpdateNodeHealth.
-
-Taints that follow from a node's conditions; pure. Others' taints are never touched.
-
-NoSchedule taints mirror conditions at once. NoExecute ones evict pods: whether a node may get one
-now is `zones`' and `decide`'s business. Source: pkg/controller/nodelifecycle.
+may be wrong, the controller's own counts. NoSchedule taints mirror conditions at once; whether a
+node may get a NoExecute taint now is decided by `zones` and `decision`. Other taints stay as they
+are. Source: pkg/controller/nodelifecycle tryUpdateNodeHealth.
 """
 
 from __future__ import annotations
@@ -29,12 +26,12 @@ UNKNOWN_MESSAGE = "NodeAgent stopped posting node status."
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A node looked at: what to remember, and its conditions as they should be from now on."""
+    """One node judged: what to remember of it, and the conditions it should have."""
 
     memory: NodeMemory
     conditions: tuple[NodeCondition, ...]
     silent: bool
-    turned: bool  # just went from Ready to anything else
+    turned: bool  # from Ready to anything else, just now
 
     @property
     def ready(self) -> str:
@@ -47,7 +44,7 @@ class Judgement:
 def judge(
     before: NodeMemory | None, node: Node, lease: Lease | None, stamp: Stamp, settings: Settings
 ) -> Judgement:
-    """Look at a node once more. One not seen before, or a new one of its name, is alive now."""
+    """Judge a node. A node not seen before, or a new node of the same name, is alive now."""
     if before is not None and before.uid != (node.metadata.uid or ""):
         before = None
     sign = _sign(before, node, lease)
@@ -69,7 +66,7 @@ def find_condition(node: Node, kind: str) -> NodeCondition | None:
 
 
 def unknown_conditions(node: Node, now: str) -> tuple[NodeCondition, ...]:
-    """The node's conditions once it is silent; equal to those it has when nothing changes."""
+    """The node's conditions once it is silent; equal to the present ones when nothing changes."""
     known = {c.type: c for c in node.status.conditions or ()}
     judged = [
         _unknown(known[kind], now) if kind in known else _never_reported(kind, node, now)
@@ -81,7 +78,7 @@ def unknown_conditions(node: Node, now: str) -> tuple[NodeCondition, ...]:
 
 
 def _sign(before: NodeMemory | None, node: Node, lease: Lease | None) -> tuple[str, str]:
-    """What the node last said; what is missing now is no news, nor what was written for it."""
+    """The node's last signs of life; missing values, and those written for it, do not count."""
     heartbeat, renewed = before.sign if before else ("", "")
     ready = find_condition(node, READY)
     if ready and ready.lastHeartbeatTime and ready.reason != NEVER_REASON:
@@ -131,7 +128,7 @@ def of_node(node: Node) -> tuple[Taint, ...]:
 
 
 def mirrored(node: Node, judgement: Judgement) -> tuple[Taint, ...]:
-    """The node's taints with the NoSchedule ones as its conditions demand."""
+    """The node's taints, with the NoSchedule taints that its conditions demand."""
     wanted = [key for kind, key in _OF_CONDITION.items() if judgement.status(kind) == "True"]
     if (status := judgement.status(READY)) in _OF_READY:
         wanted.append(_OF_READY[status])
@@ -144,7 +141,7 @@ def mirrored(node: Node, judgement: Judgement) -> tuple[Taint, ...]:
 
 
 def evicting_key(status: str) -> str:
-    """The key of the NoExecute taint that a status of Ready calls for; "" for none."""
+    """The key of the NoExecute taint that a status of Ready requires; "" for none."""
     return _OF_READY.get(status, "")
 
 
@@ -153,7 +150,7 @@ def has_evicting(taints: tuple[Taint, ...]) -> bool:
 
 
 def with_evicting(taints: tuple[Taint, ...], key: str, now: str) -> tuple[Taint, ...]:
-    """Exactly this NoExecute taint of the two ("" removes both); one that is there stays."""
+    """Exactly this NoExecute taint of the two ("" removes both); an existing taint is kept."""
     kept = tuple(t for t in taints if not _evicts(t) or t.key == key)
     if not key or has_evicting(kept):
         return kept

@@ -1,10 +1,9 @@
-"""What becomes of the pods on nodes that are not ready or tainted: marked, and evicted; pure.
+"""Pods on unready or tainted nodes: which are marked, which are evicted, and when; pure.
 
-Which pods must leave a tainted node, and when; pure.
-
-A pod leaves at once unless it tolerates every NoExecute taint, and else when the shortest of the
-tolerations it uses runs out. Source: pkg/controller/tainteviction. A pod that says nothing about
-the controller's own two taints tolerates them for five minutes, as admission would have written.
+A pod is evicted at once unless it tolerates every NoExecute taint, otherwise when the shortest of
+the tolerations it uses expires. A pod without tolerations for the controller's own two taints
+tolerates them for five minutes, as admission would have written.
+Source: pkg/controller/tainteviction.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ def evicting_taints(node_taints: Sequence[Taint]) -> tuple[Taint, ...]:
 
 
 def tolerated_s(pod: Pod, node_taints: Sequence[Taint]) -> float:
-    """How long the pod may stay under these NoExecute taints: 0 not at all, inf for ever."""
+    """How long the pod may stay under these NoExecute taints: 0 not at all, inf forever."""
     if is_mirror(pod):
         return math.inf
     return min((_tolerated_s(pod, taint) for taint in node_taints), default=math.inf)
 
 
 def next_timer(before: Timer | None, stay_s: float, now_s: float) -> Timer | None:
-    """The timer of a pod that may stay `stay_s`; None when it may stay for ever.
+    """The timer of a pod that may stay `stay_s`; None when it may stay forever.
 
-    A timer that runs keeps its start, and is never made longer.
+    A running timer keeps its start, and is never extended.
     """
     if math.isinf(stay_s):
         return None
@@ -76,7 +75,7 @@ class PodPlan:
 
 
 def decide(memory: Memory, view: View, judgements: Mapping[str, Judgement]) -> PodPlan:
-    """Look at every pod of a known node."""
+    """Decide about every pod of a known node."""
     plan = PodPlan()
     for name, judgement in judgements.items():
         for pod in view.pods.get(name, ()):
@@ -90,9 +89,9 @@ def is_ready(pod: Pod) -> bool:
 
 
 def _mark(plan: PodPlan, memory: Memory, pod: Pod, judgement: Judgement) -> None:
-    """Pods of a node that turned are marked until that is done, those of a silent one always.
+    """Mark pods once their node becomes unready, until that succeeded, or while it is silent.
 
-    An agent that is alive but not ready may find its pods ready again: it is not argued with.
+    An agent that is alive but not ready may report its pods ready again, and is not overruled.
     """
     if judgement.ready == "True" or not is_ready(pod):
         return

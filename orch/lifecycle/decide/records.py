@@ -1,7 +1,7 @@
-"""Values of the node lifecycle decision: what it is told, what it remembers, what it wants done.
+"""The values of the node lifecycle decision: view and settings, memory, actions; frozen and pure.
 
-All frozen, all pure. Moments ending in `_s` are seconds of the controller's own monotonic clock;
-wall-clock stamps appear only inside what is written to the API server.
+Times ending in `_s` are seconds of the controller's own monotonic clock; wall-clock stamps appear
+only inside the objects written to the API server.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Settings:
     secondary_eviction_rate: float = 0.01
     large_zone_size: int = 50
     unhealthy_zone_threshold: float = 0.55
-    max_view_age_s: float = 15.0  # a view older than this judges nobody
+    max_view_age_s: float = 15.0  # no node is judged by an older view
     orphan_quarantine_s: float = 40.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """One moment: by the controller's own clock, and as it is written to the API server."""
+    """One point in time: by the controller's own clock, and as written to the API server."""
 
     now_s: float
     now: str
@@ -42,7 +42,7 @@ class Stamp:
 class View:
     """The cluster as the controller sees it at `stamp`.
 
-    `age_s` is how old the view may be: since when a change could have gone unseen.
+    `age_s` is how old the view may be: any change before that has been seen.
     """
 
     nodes: Mapping[str, Node]
@@ -54,18 +54,18 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class NodeMemory:
-    """`sign` is what changed last when the node was alive: Ready's heartbeat and the Lease."""
+    """`sign` is the last sign of life: the heartbeat of Ready and the time of the Lease."""
 
     uid: str
     sign: tuple[str, str]
     alive_s: float  # when `sign` was last seen to change
     ready: str  # status of Ready when last looked at; "" before the first report
-    not_ready_s: float  # since when it is not "True"
+    not_ready_s: float  # when `ready` became something else than "True"
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Tokens of a zone: each lets one node be tainted NoExecute."""
+    """Tokens of a zone: each allows one node to be tainted NoExecute."""
 
     tokens: float
     at_s: float
@@ -81,13 +81,13 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the controller carries from one decision to the next; empty at its start."""
+    """The state carried from one decision to the next; empty at startup."""
 
     looked_s: float | None = None  # when it last saw a fresh view
     blind: bool = False
     nodes: Mapping[str, NodeMemory] = field(default_factory=dict)
     buckets: Mapping[str, Bucket] = field(default_factory=dict)  # by zone
-    disrupted: bool = False  # every zone is down: nobody is evicted
+    disrupted: bool = False  # every zone is down: nothing is evicted
     unmarked: frozenset[str] = frozenset()  # uids of pods still to be marked not ready
     timers: Mapping[str, Timer] = field(default_factory=dict)  # by pod uid
     orphans: Mapping[str, float] = field(default_factory=dict)  # uid of pod or lease → first seen
@@ -95,7 +95,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An event to tell; `obj` is the node or pod it is about."""
+    """An event to record; `obj` is the node or pod it is about."""
 
     obj: ApiObject
     type: str
@@ -105,7 +105,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class UpdateNode:
-    """Write conditions (status) and taints (spec) of a node, if it is still as it was seen.
+    """Write conditions (status) and taints (spec) of a node, if it has not changed since.
 
     None leaves that part as it is. `evicting` says that a NoExecute taint is new.
     """
@@ -119,7 +119,7 @@ class UpdateNode:
 
 @dataclass(frozen=True, slots=True)
 class MarkPodNotReady:
-    """Set the pod's Ready condition to False; the event is told when that succeeded."""
+    """Set the pod's Ready condition to False; an event is recorded when that succeeded."""
 
     pod: Pod
 
@@ -133,14 +133,14 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class RemoveOrphan:
-    """Remove a pod at once because its node is gone."""
+    """Remove a pod immediately because its node no longer exists."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveLease:
-    """Remove a Lease whose node is gone."""
+    """Remove a Lease whose node no longer exists."""
 
     lease: Lease
 

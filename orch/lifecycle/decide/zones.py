@@ -1,7 +1,7 @@
 """Zones: how much of each is down, and how fast its nodes may be tainted NoExecute; pure.
 
-Much of a zone failing at once is more likely the zone's trouble than its nodes'; everything failing
-is the controller's own. Source: pkg/controller/nodelifecycle ComputeZoneState, handleDisruption.
+When much of a zone fails at once, the zone is more likely at fault than its nodes; when everything
+fails, the controller is. Source: pkg/controller/nodelifecycle ComputeZoneState, handleDisruption.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orch.wire import names
 from orch.wire.records.core import Node
 
 EXCLUDE_LABEL = "node.orch.io/exclude-disruption"
-_FEW = 2  # so many nodes down are never a disruption
+_FEW = 2  # this many nodes down are never a disruption
 _SEPARATOR = ":\0:"
 
 
@@ -27,7 +27,7 @@ class Disruption(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ZoneState:
-    """Nodes that speak for their zone: how many there are, and how bad it is."""
+    """The number of nodes that count for their zone, and how disrupted it is."""
 
     size: int
     disruption: Disruption
@@ -40,7 +40,7 @@ def zone_of(node: Node) -> str:
 
 
 def is_counted(node: Node) -> bool:
-    """Whether the node speaks for its zone."""
+    """Whether the node counts for its zone."""
     return EXCLUDE_LABEL not in (node.metadata.labels or {})
 
 
@@ -69,7 +69,7 @@ def disruption(ready: int, not_ready: int, settings: Settings) -> Disruption:
 
 
 def all_down(states: Mapping[str, ZoneState]) -> bool:
-    """Whether every zone that has a say is down; never while none has."""
+    """Whether every zone with counted nodes is down; False while there is none."""
     counted = [state for state in states.values() if state.size]
     return bool(counted) and all(state.disruption is Disruption.FULL for state in counted)
 
@@ -82,7 +82,7 @@ def rate(state: ZoneState, settings: Settings) -> float:
 
 
 def refill(bucket: Bucket | None, rate: float, now_s: float, settings: Settings) -> Bucket:
-    """The bucket with what has dripped in since; a new one lets one node through at once."""
+    """The bucket refilled for the time since; a new bucket allows one node immediately."""
     if bucket is None:
         return Bucket(1.0, now_s)
     limit = max(1.0, rate * settings.period_s)

@@ -1,8 +1,8 @@
-"""Permissions that depend on what is sent or found: who creates by a PUT, what a node may write.
+"""Permissions that depend on the object: creating by a PUT, and everything a node writes.
 
-The authorizer has let a node at its own Node, Lease, events and pods; here the bodies are held to
-the same: its own names, mirror pods of itself only, no labels or taints by which a node could draw
-other work to itself (as the reference's NodeRestriction).
+The authorizer lets a node write its own Node, Lease, events and pods; here the bodies must agree:
+its own names, mirror pods of itself only, no labels or taints by which a node could attract other
+workloads (as the reference's NodeRestriction).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from orch.server.authz.authorizer import Authorizer, forbidden
-from orch.server.objects.backend import Target
+from orch.server.objects.backend import ObjectTarget
 from orch.server.objects.document import Document
 from orch.server.request.attributes import request_about
 from orch.server.strategy.base import text_at
@@ -21,7 +21,7 @@ from orch.wire.podrules.podspec import mirror_hash
 from orch.wire.podrules.references import api_references
 from orch.wire.records.authentication import node_name_of
 
-# Keys under the service's own domain that a node may give itself; others are the cluster's.
+# Keys under the service's own domain that a node may set on itself; others are reserved.
 _OWN_LABELS = frozenset(
     (
         names.LABEL_ARCH,
@@ -37,13 +37,13 @@ _DOMAIN = "orch.io"
 
 
 class CreationGuard:
-    """`check` is a `resources.backend.Admission`: a PUT that makes its object is a creation."""
+    """`check` is the `Admission` of kinds that a PUT may create."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    def check(self, target: Target, _new: Document, old: Document | None) -> None:
-        """ApiError 403 unless who was authorized to update may create as well."""
+    def check(self, target: ObjectTarget, _new: Document, old: Document | None) -> None:
+        """ApiError 403 unless the caller, authorized to update, may also create."""
         if old is not None or not target.name:
             return
         info = request_about("create", target.strategy.resource, target.namespace, target.name)
@@ -53,20 +53,21 @@ class CreationGuard:
 
 
 class NodeRestriction:
-    """`check` is a `resources.backend.Admission`; it has no opinion on anyone but nodes.
+    """`check` is the `Admission` of the kinds in `plurals`; it judges nodes alone.
 
-    `uid_of_node`: that of the Node of a name, "" when there is none.
+    `uid_of_node`: the uid of a Node by name, "" when there is none.
     """
 
     def __init__(self, uid_of_node: Callable[[str], str]) -> None:
         self._uid_of_node = uid_of_node
-        self._rules: Mapping[str, Callable[[str, Target, Document, Document | None], str]] = {
+        self._rules: Mapping[str, Callable[[str, ObjectTarget, Document, Document | None], str]] = {
             "nodes": _check_node,
             "leases": _check_lease,
             "pods": self._check_pod,
         }
+        self.plurals = self._rules.keys()
 
-    def check(self, target: Target, new: Document, old: Document | None) -> None:
+    def check(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
         """ApiError 403 with the rule that a node's write breaks."""
         node = node_name_of(target.identity)
         rule = self._rules.get(target.strategy.resource.plural)
@@ -74,7 +75,9 @@ class NodeRestriction:
             return
         _require(target, new["metadata"].get("name", ""), rule(node, target, new, old))
 
-    def _check_pod(self, node: str, target: Target, new: Document, old: Document | None) -> str:
+    def _check_pod(
+        self, node: str, target: ObjectTarget, new: Document, old: Document | None
+    ) -> str:
         if old is not None:
             return _check_bound_pod(node, target, new, old)
         problem = _check_mirror(node, new)
@@ -86,11 +89,11 @@ class NodeRestriction:
             return f'its owner, node "{node}", does not exist'
         return "" if said == uid else f'node "{node}" UID mismatch: expected {uid}, got {said}'
 
-    def check_deletion(self, target: Target, old: Document) -> None:
-        """ApiError 403 when a node deletes what is not its own.
+    def check_deletion(self, target: ObjectTarget, old: Document) -> None:
+        """ApiError 403 when a node deletes an object that is not its own.
 
-        The authorizer judged the name; a pod of that name may have been bound elsewhere, or made,
-        since then. `old` is the state that is deleted, or the deletion is tried again.
+        The authorizer judged the name; since then a pod of that name may have been bound elsewhere,
+        or created. `old` is the state that is deleted, or the deletion is retried.
         """
         node = node_name_of(target.identity)
         rule = _DELETIONS.get(target.strategy.resource.plural)
@@ -98,14 +101,14 @@ class NodeRestriction:
             _require(target, target.name, rule(node, old))
 
 
-def _require(target: Target, name: str, problem: str) -> None:
+def _require(target: ObjectTarget, name: str, problem: str) -> None:
     if not problem:
         return
     resource = target.strategy.resource
     raise forbidden_object(resource.plural, name, problem, resource.group)
 
 
-def _check_node(node: str, _target: Target, new: Document, old: Document | None) -> str:
+def _check_node(node: str, _target: ObjectTarget, new: Document, old: Document | None) -> str:
     if new["metadata"]["name"] != node:
         return f'node "{node}" is not allowed to modify node "{new["metadata"]["name"]}"'
     if new["metadata"].get("ownerReferences") != _metadata(old).get("ownerReferences"):
@@ -127,7 +130,7 @@ def _may_label(key: str) -> bool:
     return key in _OWN_LABELS or key.startswith(_OWN_LABEL_PREFIXES)
 
 
-def _check_lease(node: str, _target: Target, new: Document, _old: Document | None) -> str:
+def _check_lease(node: str, _target: ObjectTarget, new: Document, _old: Document | None) -> str:
     return _check_own_lease(node, new["metadata"])
 
 
@@ -137,7 +140,7 @@ def _check_own_lease(node: str, metadata: Document) -> str:
     return f'node "{node}" can only use the lease of its own name in {names.NODE_LEASE_NAMESPACE}'
 
 
-def _check_bound_pod(node: str, target: Target, new: Document, old: Document) -> str:
+def _check_bound_pod(node: str, target: ObjectTarget, new: Document, old: Document) -> str:
     if target.subresource == "ephemeralcontainers":
         return f'node "{node}" may not add containers to a pod'
     if new["metadata"].get("labels") != old["metadata"].get("labels"):
@@ -164,14 +167,14 @@ def _owners(document: Document) -> list[Document]:
 
 
 def _is_own_node(node: str, owner: Document) -> bool:
-    """Its deletion never waits for a mirror: the agent makes that anew as long as it runs."""
+    """An owner that blocks its deletion is refused: the agent recreates mirrors while it runs."""
     wanted = {"apiVersion": "v1", "kind": "Node", "name": node, "controller": True}
     said = {name: owner.get(name) for name in wanted}
     return said == wanted and owner.get("blockOwnerDeletion") is not True
 
 
 def _references(pod: Document) -> str:
-    """A mirror pod stands for a file on the node: it may not reach for what the API holds."""
+    """A mirror pod mirrors a file on the node: it may not reference objects of the API."""
     spec = pod.get("spec") or {}
     if text_at(spec, "serviceAccountName"):
         return "a mirror pod may not reference a service account"

@@ -23,13 +23,13 @@ from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
-MAX_WAITING = 100_000  # lines; beyond it the disk is not keeping up, and lines are lost
+MAX_WAITING = 100_000  # lines; beyond it the disk cannot keep up, and lines are dropped
 _STAMP = "%Y-%m-%dT%H-%M-%S.%f"
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """0: without bound. `max_bytes` of one file, `max_files` older ones, kept `max_days`."""
+    """0: unlimited. `max_bytes` per file, `max_files` rotated files, kept `max_days`."""
 
     max_bytes: int = 100 * 1024 * 1024
     max_files: int = 10
@@ -37,7 +37,7 @@ class Rotation:
 
 
 class AuditLog:
-    """`write` takes a line from any thread; `on_error` is called for each that was lost."""
+    """`write` takes a line from any thread; `on_error` is called for each dropped line."""
 
     def __init__(self, path: str, rotation: Rotation, on_error: Callable[[], None]) -> None:
         self._file = None if path == "-" else _RotatedFile(Path(path), rotation)
@@ -58,14 +58,14 @@ class AuditLog:
         self._thread.start()
 
     def write(self, line: bytes) -> None:
-        """One line, with its end."""
+        """Queue one line, including its newline."""
         if self._thread is None or self._lines.qsize() >= MAX_WAITING:
             self._on_error()
             return
         self._lines.put(line)
 
     def close(self) -> None:
-        """Write what waits; blocks."""
+        """Write the queued lines; blocks."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._lines.put(None)
@@ -108,7 +108,7 @@ class AuditLog:
 
 
 class _RotatedFile:
-    """The file at `path`, and older ones beside it that bear the time of their end."""
+    """The file at `path`, and rotated files beside it, named by the time of rotation."""
 
     def __init__(self, path: Path, rotation: Rotation) -> None:
         self.path = path
@@ -128,7 +128,7 @@ class _RotatedFile:
             self._descriptor = -1
 
     def write(self, lines: list[bytes]) -> None:
-        """Whole lines; OSError, then none or some of them were written, and no half one."""
+        """Write whole lines; after an OSError some of them may be written, but no partial line."""
         for line in lines:
             bound = self._rotation.max_bytes
             if bound and self._size and self._size + len(line) > bound:
@@ -138,7 +138,7 @@ class _RotatedFile:
             try:
                 self._append(line)
             except OSError:
-                with contextlib.suppress(OSError):  # what cannot be cut is no file on a disk
+                with contextlib.suppress(OSError):  # pipes and devices cannot be truncated
                     os.ftruncate(self._descriptor, self._size)
                 raise
             self._size += len(line)
@@ -156,7 +156,7 @@ class _RotatedFile:
         self._drop_old()
 
     def _drop_old(self) -> None:
-        """Beyond the number and the age that are kept."""
+        """Delete rotated files beyond the configured number and age."""
         older = sorted(self._older(), reverse=True)
         keep = self._rotation.max_files or len(older)
         oldest = clock.utc_now() - timedelta(days=self._rotation.max_days or 36500)
@@ -175,5 +175,5 @@ class _RotatedFile:
                 stamp = name[len(prefix) : len(name) - len(suffix)]
                 found.append((datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC), path))
             except ValueError:
-                continue  # somebody else's file
+                continue  # not a file of this log
         return found

@@ -1,9 +1,9 @@
-"""Which requests are written down, and how much of them: the audit policy; its decisions are pure.
+"""The audit policy: which requests are recorded, and in how much detail; its decisions are pure.
 
-The first rule that matches a request decides its level; without one it is not written down. A rule
+The first rule that matches a request decides its level; without a match it is not recorded. A rule
 matches when every list it gives matches; lists it leaves out match everything. Rules and file
-format as in the reference, whose policies can be used as they are: its names of groups, and of the
-namespace of Leases, are those of this service too.
+format are the reference's, so its policies work unchanged: its names of groups, and of the
+namespace of Leases, match this service's too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Stage = Literal["RequestReceived", "ResponseStarted", "ResponseComplete", "Panic
 
 
 class Level(IntEnum):
-    """Each has what those before it have."""
+    """Each level includes those before it."""
 
     NONE = 0
     METADATA = 1
@@ -84,7 +84,7 @@ class Rule(_Record):
         return self
 
     def matches(self, identity: Identity | None, info: RequestInfo) -> bool:
-        """`identity` None: nobody could be authenticated."""
+        """`identity` None: authentication failed."""
         return (
             _among("" if identity is None else identity.name, self.users)
             and (
@@ -123,7 +123,7 @@ class Policy(_Record):
     def decide(
         self, identity: Identity | None, info: RequestInfo
     ) -> tuple[Level, frozenset[Stage]]:
-        """How much is written down, and the stages that are left out."""
+        """The level, and the stages that are omitted."""
         for rule in self.rules:
             if rule.matches(identity, info):
                 return _LEVELS[rule.level], frozenset((*self.omitStages, *rule.omitStages))

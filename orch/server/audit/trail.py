@@ -1,7 +1,7 @@
-"""The trail of a request through the audit log: who asked for what, when, and how it ended.
+"""The audit trail of one request: who asked for what, when, and how it ended.
 
-A `Trail` is begun when it is known who asks, and told what becomes of the request; the policy says
-which stages are written and how much of each. At level Metadata no part of any object is written.
+A `Trail` begins after authentication and is told how the request proceeds; the policy says which
+stages are recorded and in how much detail. Level Metadata records no part of any object.
 """
 
 from __future__ import annotations
@@ -29,32 +29,31 @@ HEADER = "Audit-Id"
 _ID_MAX = 64
 
 
-class Counts(Protocol):
-    """What the metrics page says about auditing."""
+class AuditMetrics(Protocol):
+    """The counters of auditing."""
 
     def count_audited(self, level: str) -> None: ...
 
     def count_audit_event(self) -> None: ...
 
+    def count_audit_error(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Auditor:
-    """`write` takes the lines; without a policy nothing is ever written down."""
+    """Begins a trail for each request that the policy wants recorded; `write` takes the lines."""
 
-    policy: Policy | None = None
-    write: Callable[[bytes], None] = lambda _line: None
-    counts: Counts | None = None
+    policy: Policy
+    write: Callable[[bytes], None]
+    metrics: AuditMetrics
     now: Now = utc_now
 
     def begin(
         self, request: web.Request, info: RequestInfo, caller: Identity | None
     ) -> Trail | None:
-        """None when this request is not written down; `caller` None: nobody could be known."""
-        if self.policy is None:
-            return None
+        """None when this request is not recorded; `caller` None: authentication failed."""
         level, omitted = self.policy.decide(caller, info)
-        if self.counts is not None:
-            self.counts.count_audited(LEVEL_NAMES[level])
+        self.metrics.count_audited(LEVEL_NAMES[level])
         if level is Level.NONE:
             return None
         trail = Trail(self, request, info, level, omitted, caller, self.now())
@@ -65,7 +64,7 @@ class Auditor:
 
 @dataclass(slots=True)
 class Trail:
-    """What is known of one request so far."""
+    """The state of one request so far."""
 
     auditor: Auditor
     request: web.Request
@@ -92,13 +91,13 @@ class Trail:
         self.annotations["authorization.orch.io/reason"] = reason
 
     def started(self, response: web.StreamResponse) -> None:
-        """The answer begins; of those that last this is an event of its own."""
+        """The answer begins; for long-running requests this is an event of its own."""
         response.headers[HEADER] = self.id
         if self.info.is_long_running:
             self.emit("ResponseStarted", {"responseStatus": {"code": response.status}})
 
     async def ended(self, response: web.StreamResponse | None) -> None:
-        """None: the client left before it was answered."""
+        """None: the client left before the answer."""
         more: dict[str, Any] = {"responseStatus": self._status_of(response)}
         if self.level >= Level.REQUEST:
             sent = await _request_object(self.request)
@@ -111,9 +110,9 @@ class Trail:
         self.emit("Panic" if self.panicked else "ResponseComplete", more)
 
     def _status_of(self, response: web.StreamResponse | None) -> dict[str, Any]:
-        """The code; of a refusal also its reason, and its text, which may quote what was sent."""
+        """The code; for refusals also the reason, and the message, which may quote the request."""
         if response is None:
-            return {"code": 0, "message": "the client left before it was answered"}
+            return {"code": 0, "message": "the client left before the answer"}
         status: dict[str, Any] = {"code": response.status}
         if response.status >= 400:
             told = _response_object(response) or {}
@@ -122,7 +121,7 @@ class Trail:
         return status
 
     def emit(self, stage: Stage, more: Mapping[str, Any] | None = None) -> None:
-        """Write one event, unless the policy leaves its stage out."""
+        """Write one event, unless the policy omits its stage."""
         if stage in self.omitted:
             return
         event = {
@@ -144,8 +143,7 @@ class Trail:
             **({"annotations": self.annotations} if self.annotations else {}),
         }
         self.auditor.write(orjson.dumps(event, default=str) + b"\n")
-        if self.auditor.counts is not None:
-            self.auditor.counts.count_audit_event()
+        self.auditor.metrics.count_audit_event()
 
 
 TRAIL = web.RequestKey("trail", Trail)
@@ -175,11 +173,11 @@ def _object_ref(info: RequestInfo) -> dict[str, str]:
 
 
 async def _request_object(request: web.Request) -> dict[str, Any] | None:
-    """What the handler read of the body, as an object; None for what is none."""
+    """The body that the handler read, as an object; None without one."""
     if not request.content.at_eof():
         return None
     try:
-        body = await httpd.read_body(request)  # all there: what the handler read is kept
+        body = await httpd.read_body(request)  # complete: the request keeps the body
     except ApiError:
         return None
     try:
@@ -194,7 +192,7 @@ def _response_object(response: web.StreamResponse | None) -> dict[str, Any] | No
 
 
 def _as_object(body: Data) -> dict[str, Any] | None:
-    """Objects, and the lists of patches under `patch`."""
+    """An object as it is, a list (a patch) under `patch`."""
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError:

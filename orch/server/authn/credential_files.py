@@ -1,15 +1,10 @@
-"""Passwords: kept as scrypt hashes, checked aside of the event loop, one at a time.
+"""Credentials in CSV files: static bearer tokens, and passwords as scrypt hashes.
 
-An entry of the file is `scrypt$LN$R$P$SALT$HASH` (salt and hash in base64; LN the binary logarithm
-of the cost), as `orch-apiserver hash-password` prints it for a password on its standard input. A
-password that was right is remembered for a while under a key of this process, so that a client with
-many requests is not hashed for each.
-
-Credentials in files: static bearer tokens, and passwords as hashes.
-
-Both are CSV with the columns secret, user, uid and, optionally, groups in quotes separated by
-commas (`--token-auth-file`, `--basic-auth-file`), read once at the start. A line that cannot be
-understood ends the start; a message names the line and never its secret.
+The columns are secret, user, uid and, optionally, quoted groups separated by commas. Files are read
+once, at startup; a malformed line aborts it, and no message quotes a secret. A password's secret is
+`scrypt$LN$R$P$SALT$HASH` (`orch-apiserver hash-password` prints one; LN is the binary logarithm of
+the cost). Hashes are checked in a thread, one at a time; a correct password is remembered for a
+minute under a key of this process, so that a busy client is not hashed for each request.
 """
 
 from __future__ import annotations
@@ -37,21 +32,21 @@ log = logging.getLogger(__name__)
 
 
 def read_tokens(path: Path) -> TokenAuthenticator:
-    """The holders of the tokens in a file. Digests are kept and compared, not the tokens."""
+    """The authenticator for the tokens in a file; it keeps and compares digests, not tokens."""
     holders: dict[bytes, Holder] = {}
     for number, secret, identity in rows(path):
         if not secret:
-            log.warning("%s line %d has no token and is passed over", path, number)
+            log.warning("%s line %d has no token: skipped", path, number)
             continue
         digest = _digest(secret)
         if digest in holders:
-            log.warning("%s line %d repeats a token: the last one counts", path, number)
+            log.warning("%s line %d repeats a token: the last line counts", path, number)
         holders[digest] = Holder(identity)
     return lambda token: holders.get(_digest(token))
 
 
 def rows(path: Path) -> Iterator[tuple[int, str, Identity]]:
-    """Line number, secret and whose it is; SetupError."""
+    """Line number, secret and identity; SetupError."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.reader(file, skipinitialspace=True)
@@ -67,7 +62,7 @@ def _identity(path: Path, number: int, row: list[str]) -> Identity:
     if len(row) < 3:
         raise SetupError(
             f"{path} line {number}: at least three columns are needed (secret, user, uid),"
-            f" there are {len(row)}"
+            f" it has {len(row)}"
         )
     groups = (group.strip() for group in (row[3] if len(row) > 3 else "").split(","))
     if not row[1]:
@@ -88,7 +83,7 @@ _MEMORY = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Hashed:
-    """A password's hash and how it was made."""
+    """A password's hash and its parameters."""
 
     ln: int
     r: int
@@ -97,7 +92,7 @@ class Hashed:
     hash: bytes
 
     def fits(self, password: str) -> bool:
-        """Takes as long as the entry's cost says: not for the event loop's thread."""
+        """Slow, depending on the cost parameters: never call it on the event loop's thread."""
         return hmac.compare_digest(_scrypt(password, self), self.hash)
 
     def __str__(self) -> str:
@@ -139,10 +134,10 @@ class Passwords:
         self._key = os.urandom(32)
         self._right: dict[str, tuple[bytes, float]] = {}  # by user: which password, until when
         self._turn = asyncio.Semaphore()
-        self._nobody = parse_hash(hash_password(""))  # as slow for a user that does not exist
+        self._nobody = parse_hash(hash_password(""))  # unknown users take as long as known ones
 
     async def authenticate(self, request: web.Request) -> Identity | None:
-        """ApiError 401, with what is asked for, when user and password do not fit."""
+        """ApiError 401 when user and password do not match."""
         scheme, _, credential = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != "basic":
             return None

@@ -1,13 +1,8 @@
-"""Every way a caller can prove who it is but by a certificate, put together from the flags.
+"""Authentication without a client certificate: a chain of authenticators built from the flags.
 
-In order, and after the client certificate: password, bearer token (static, service account,
-bootstrap). Who presents nothing may ask for health, if that.
-
-Who sends a request without a client certificate: whoever a token names, or nobody at all.
-
-A chain: each authenticator knows an identity, knows nothing (None), or
-finds a credential that is not good (ApiError 401). Who presents nothing is anonymous, which is
-enough for asking whether the server is well, if that.
+In order: password, bearer token (static, service account, bootstrap). Each authenticator knows an
+identity, knows nothing (None), or finds an invalid credential (ApiError 401). A caller that
+presents no credential is anonymous, which is enough for the health paths unless that is disabled.
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ if TYPE_CHECKING:
     from orch.server.authn.service_account_tokens import AccountTokens, Lookup
 
 ANONYMOUS = Identity(USER_ANONYMOUS, (GROUP_UNAUTHENTICATED,))
-# What is answered without credentials, unless that is switched off.
+# Answered without credentials, unless --no-anonymous-health is given.
 HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
 
 Authenticator = Callable[[web.Request], Awaitable[Identity | None]]
@@ -43,9 +38,9 @@ Authenticate = Callable[[web.Request], Awaitable[Identity]]
 
 
 def by_bearer(tokens: Tokens) -> Authenticator:
-    """The holder of the bearer token; any other credential that got this far is wrong: 401.
+    """The holder of the bearer token; ApiError 401 for any other credential.
 
-    A secret that came in the clear is refused too: whoever listened has it now.
+    A secret sent in the clear is refused too: it may have been overheard.
     """
 
     async def authenticate(request: web.Request) -> Identity | None:
@@ -80,7 +75,7 @@ _BASIC = 'Basic realm="orch-apiserver"'
 class Credentials:
     """`authenticate` is for requests, `tokens` for reviews; `accounts` (None: no key) makes tokens.
 
-    `open_paths` are answered without any; `challenge` is what a refused caller is asked for.
+    `open_paths` are answered without credentials; `challenge` is for WWW-Authenticate.
     """
 
     def __init__(self, flags: AuthFlags, storage: Storage, now: Now) -> None:
@@ -121,7 +116,7 @@ class Credentials:
 
 
 def _account_tokens(flags: AuthFlags, lookup: Lookup, now: Now) -> AccountTokens | None:
-    """SetupError for keys that cannot be used. What is signed here is also accepted here."""
+    """SetupError for keys that cannot be used. The signing key also verifies."""
     signing = flags.signing_key_file
     files = [*flags.key_files, *([signing] if signing is not None else [])]
     if not files:

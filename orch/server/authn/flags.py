@@ -1,4 +1,4 @@
-"""The flags that say who callers are, and who decides what they may do."""
+"""The flags of authentication and authorization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_ISSUER = "https://orch.default.svc"
 
 @dataclass(frozen=True, slots=True)
 class AuthFlags:
-    """`audiences` are the names tokens for this server carry; the issuer unless said otherwise."""
+    """`audiences` are this server's names in tokens; the issuer unless configured."""
 
     modes: tuple[str, ...] = DEFAULT_MODES
     anonymous_health: bool = True
@@ -29,7 +29,7 @@ class AuthFlags:
 def add_to(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--authorization-mode", type=_modes, default=DEFAULT_MODES, metavar="MODE,…",
-        help=f"who decides, in this order: {', '.join(MODES)} (default Node,RBAC)",
+        help=f"authorizers, in order: {', '.join(MODES)} (default Node,RBAC)",
     )  # fmt: skip
     group.add_argument(
         "--anonymous-health", action=argparse.BooleanOptionalAction, default=True,
@@ -37,27 +37,27 @@ def add_to(group: argparse._ArgumentGroup) -> None:
     )  # fmt: skip
     group.add_argument(
         "--token-auth-file", type=Path, metavar="CSV",
-        help='static bearer tokens: token,user,uid,"group,…" a line',
+        help='static bearer tokens: token,user,uid,"group,…" per line',
     )  # fmt: skip
     group.add_argument(
         "--basic-auth-file", type=Path, metavar="CSV",
-        help='passwords: hash,user,uid,"group,…" a line; `orch-apiserver hash-password` makes one',
+        help='passwords: hash,user,uid,"group,…" per line; see `orch-apiserver hash-password`',
     )  # fmt: skip
     group.add_argument(
         "--service-account-issuer", type=_issuer, default=DEFAULT_ISSUER, metavar="URL",
-        help="who makes the tokens of service accounts: the name of this cluster's API",
+        help="issuer of service account tokens: the name of this cluster's API",
     )  # fmt: skip
     group.add_argument(
         "--api-audiences", type=_names, default=(), metavar="NAME,…",
-        help="names of this server in tokens that are made for it; the issuer unless given",
+        help="audiences of tokens for this server; default: the issuer",
     )  # fmt: skip
     group.add_argument(
         "--service-account-key-file", type=Path, action="append", default=[], metavar="PEM",
-        help="key that tokens of service accounts are verified with; may be repeated",
+        help="key to verify service account tokens with; may be repeated",
     )  # fmt: skip
     group.add_argument(
         "--service-account-signing-key-file", type=Path, metavar="PEM",
-        help="private key they are signed with; without it none are issued",
+        help="private key to sign them with; without it none are issued",
     )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _issuer(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError(
-            "tokens need the name of who made them; give one, or leave the flag out"
+            "tokens need the name of their issuer; give one, or omit the flag"
         )
     return text
 
@@ -91,6 +91,6 @@ def _modes(text: str) -> tuple[str, ...]:
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes or len(set(modes)) < len(modes):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of different modes out of {', '.join(MODES)}"
+            f"{text!r} is not a list of distinct modes out of {', '.join(MODES)}"
         )
     return modes

@@ -1,4 +1,4 @@
-"""Acting as somebody else: the Impersonate-* headers, checked before anything is decided; pure.
+"""Impersonation: the Impersonate-* headers, checked before anything else is authorized; pure.
 
 The right is the verb `impersonate` on `users`, `groups`, `serviceaccounts`, `uids` and
 `userextras/<key>`, each by name (apiserver §5). A request that asks for it without the right is
@@ -23,12 +23,12 @@ from orch.wire.names import (
 )
 from orch.wire.records.authentication import Identity
 
-_PREFIX = "impersonate-"
+PREFIX = "impersonate-"
 _EXTRA = "impersonate-extra-"
 
 
 def impersonate(identity: Identity, headers: Mapping[str, str], authorizer: Authorizer) -> Identity:
-    """Who the request is from: `identity`, or whom it asks to be.
+    """Whom the request acts as: `identity`, unless it has Impersonate-* headers.
 
     ApiError 400 when groups, uid or extra come without a user, 403 without the right.
     """
@@ -59,7 +59,7 @@ def impersonate(identity: Identity, headers: Mapping[str, str], authorizer: Auth
 
 
 def _needed(acting: Identity, groups: Sequence[str]) -> Iterator[RequestInfo]:
-    """What the caller must be allowed: everything it asks to be, one by one."""
+    """The requests that the caller must be allowed: one for each part of the identity."""
     account = _account_of(acting.name)
     if account:
         yield _info("serviceaccounts", account[1], namespace=account[0])
@@ -81,7 +81,7 @@ def _info(resource: str, name: str, **others: str) -> RequestInfo:
 
 
 def _account_of(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account a user name stands for."""
+    """Namespace and name of the service account behind a user name."""
     if not user.startswith(USER_SERVICE_ACCOUNT_PREFIX):
         return None
     namespace, colon, name = user[len(USER_SERVICE_ACCOUNT_PREFIX) :].partition(":")
@@ -91,7 +91,7 @@ def _account_of(user: str) -> tuple[str, str] | None:
 def _wanted(headers: Mapping[str, str]) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for name, value in headers.items():  # a multi-dict gives a repeated header more than once
-        if name[:1] in "Ii" and name.lower().startswith(_PREFIX):
+        if name.lower().startswith(PREFIX):
             wanted.setdefault(name.lower(), []).append(value)
     return wanted
 
@@ -102,7 +102,7 @@ def _last(wanted: Mapping[str, list[str]], name: str) -> str:
 
 
 def _groups(user: str, asked: Sequence[str]) -> tuple[str, ...]:
-    """Those asked for and no others; a service account has its own unless some are asked for."""
+    """The requested groups; a service account gets its own unless groups are requested."""
     groups = tuple(asked)
     account = _account_of(user)
     if account and not groups:

@@ -1,6 +1,6 @@
-"""Tokens of service accounts: signed here, bound to an audience, a time and often to an object.
+"""Tokens of service accounts: signed and verified here, bound to audience, time and object.
 
-A token is good while its account, and the pod, secret or node it is bound to, exist under the same
+A token is valid while its account, and the pod, secret or node it is bound to, exist under the same
 uid. The only module that knows how a JSON Web Token is signed; imported only where there are keys.
 """
 
@@ -46,21 +46,21 @@ class Key:
 
 
 def read_public_keys(paths: Sequence[Path]) -> list[Key]:
-    """The keys tokens are verified with, from PEM files of public or private keys; SetupError."""
+    """The keys to verify tokens with, from PEM files of public or private keys; SetupError."""
     return [_key(path, _public(_load(path))) for path in paths]
 
 
 def read_signing_key(path: Path) -> Key:
-    """SetupError when the file has no private key that tokens can be signed with."""
+    """SetupError when the file has no private key that can sign tokens."""
     loaded = _load(path)
     if not isinstance(loaded, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise SetupError(f"{path} holds no private key to sign tokens with")
+        raise SetupError(f"{path} has no private key to sign tokens with")
     public = _key(path, _public(loaded))
     return Key(loaded, public.algorithm, public.id)
 
 
 class AccountTokens:
-    """Makes and knows tokens; `authenticate` is a `tokens.TokenAuthenticator`."""
+    """Signs and verifies tokens; `authenticate` is a `tokens.TokenAuthenticator`."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class AccountTokens:
         return jwt.encode(claims, key.key, algorithm=key.algorithm, headers={"kid": key.id})
 
     def authenticate(self, token: str) -> Holder | None:
-        """None for what is no token of this issuer; TokenRefused for one that is not good."""
+        """None for a token of another kind or issuer; TokenRefused for an invalid token."""
         if token.count(".") != 2:
             return None
         claims = self._claims(token)
@@ -117,7 +117,7 @@ class AccountTokens:
         return Holder(self._identity(claims, own), tuple(_audiences(claims)))
 
     def _claims(self, token: str) -> Claims | None:
-        """The claims of a token whose signature is right; remembered, for it stays right."""
+        """The claims of a token with a valid signature; cached, since it stays valid."""
         digest = hashlib.sha256(token.encode()).digest()
         found = self._verified.get(digest)
         if found is not None:
@@ -173,11 +173,11 @@ class AccountTokens:
         return Identity(user, groups, uid, extra)
 
     def _require(self, plural: str, namespace: str, name: str, uid: str) -> None:
-        """TokenRefused unless the object is there, is the same, and is not long deleted."""
+        """TokenRefused unless the object exists under the same uid and was not deleted long ago."""
         found = self._lookup(plural, namespace, name)
         shown = f"{plural} {namespace}/{name}" if namespace else f"{plural} {name}"
         if found is None or found[0] != uid:
-            raise TokenRefused(f"{shown} does not exist any more")
+            raise TokenRefused(f"{shown} no longer exists")
         deleted = found[1]
         if deleted is not None and (
             (self._now() - deleted).total_seconds() > _GRACE_AFTER_DELETION_S
@@ -219,7 +219,7 @@ def _key(path: Path, public: Any) -> Key:
 def _reference(own: Claims, kind: str) -> tuple[str, str]:
     record = own.get(kind)
     if not isinstance(record, dict):
-        raise TokenRefused(f"the token does not say which {kind} it is of")
+        raise TokenRefused(f"the token names no {kind}")
     return _text(record.get("name")), _text(record.get("uid"))
 
 
@@ -231,7 +231,7 @@ def _audiences(claims: Claims) -> list[str]:
 def _number(claims: Claims, name: str) -> float:
     value = claims.get(name, 0)
     if not isinstance(value, int | float):
-        raise TokenRefused(f"the claim {name} of the token is no number")
+        raise TokenRefused(f"the claim {name} of the token is not a number")
     return value
 
 

@@ -1,12 +1,9 @@
-"""Bearer tokens: which of the ways to know one knows this one, and whose it is.
+"""Bearer tokens: the authenticators that know them, in order, and the answer to TokenReview.
 
-Each way is an authenticator of its own (file, service accounts, bootstrap); this is their order,
-and the answer to TokenReview. A token nobody knows is wrong, never anonymous.
-
-Bootstrap tokens: `abcdef.0123456789abcdef`, kept as Secrets, for machines that join a cluster.
-
-A token is the Secret `bootstrap-token-<id>` in the system namespace, as tools of the reference
-write it. It makes its bearer `system:bootstrap:<id>` in the group `system:bootstrappers`.
+Each kind (file, service account, bootstrap) has an authenticator of its own. A token that none of
+them knows is invalid, never anonymous. A bootstrap token `<id>.<secret>` is the Secret
+`bootstrap-token-<id>` in the system namespace, as tools of the reference write it; it authenticates
+`system:bootstrap:<id>` in the group `system:bootstrappers`, for machines that join the cluster.
 """
 
 from __future__ import annotations
@@ -27,12 +24,12 @@ from orch.wire.records.authentication import Identity, TokenReviewStatus, known,
 
 
 class TokenRefused(Exception):
-    """The token is of a kind that is known, but not good; the text says why."""
+    """The token is of a known kind, but invalid; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose a token is; `audiences` are those it was made for, None when it was for no one's."""
+    """The holder of a token; `audiences` are those it was issued for, None when it names none."""
 
     identity: Identity
     audiences: tuple[str, ...] | None = None
@@ -40,7 +37,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a token is for: an account, and what it is bound to (kind in lower case, name, uid)."""
+    """The account a token is for, and the objects it is bound to (lower-case kind, name, uid)."""
 
     namespace: str
     account: str
@@ -62,14 +59,14 @@ class Tokens:
         self._audiences = tuple(audiences)
 
     def authenticate(self, token: str) -> Identity:
-        """Who sends a request with this token; ApiError 401 without the reason, which is ours."""
+        """The sender of a request with this token; ApiError 401, which does not disclose why."""
         try:
             return self._check(token, self._audiences)[0]
         except TokenRefused:
             raise unauthorized() from None
 
     async def review(self, token: str, audiences: Sequence[str]) -> TokenReviewStatus:
-        """For somebody who was shown the token; `audiences` are names of theirs, or none."""
+        """For a service that received the token; `audiences` are its names, or empty."""
         try:
             identity, matched = self._check(token, tuple(audiences) or self._audiences)
         except TokenRefused as error:
@@ -79,7 +76,7 @@ class Tokens:
         )
 
     def _check(self, token: str, wanted: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]]:
-        """The first authenticator that knows it decides; TokenRefused."""
+        """The first authenticator that knows the token decides; TokenRefused."""
         refusals = []
         for authenticate in self._authenticators:
             try:
@@ -93,7 +90,7 @@ class Tokens:
 
 
 def _matching(holder: Holder, wanted: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
-    """The wanted audiences the token is good for; TokenRefused when there are none."""
+    """The wanted audiences that the token is valid for; TokenRefused when there are none."""
     good_for = own if holder.audiences is None else holder.audiences
     matched = tuple(audience for audience in wanted if audience in good_for)
     if not matched:
@@ -142,12 +139,12 @@ def _identity(stored: Mapping[str, Any], token_id: str, secret: str, now: dateti
         raise TokenRefused(f"{name} has expired")
     groups = [one.strip() for one in values.get("auth-extra-groups", "").split(",") if one.strip()]
     if not all(_GROUP.fullmatch(group) for group in groups):
-        raise TokenRefused(f"{name} names groups that are none of bootstrappers")
+        raise TokenRefused(f"{name} names groups outside system:bootstrappers")
     return Identity(f"system:bootstrap:{token_id}", (GROUP_BOOTSTRAPPERS, *groups))
 
 
 def _is_past(text: str, now: datetime) -> bool:
-    """An expiration that cannot be read has passed."""
+    """An unreadable expiration counts as passed."""
     try:
         return times.parse_time(text) <= now
     except ValueError:

@@ -1,8 +1,8 @@
-"""May this identity do that? A pure decision over the request's attributes, taken before any work.
+"""Authorization: a pure decision over the request's attributes, taken before any work.
 
-A chain: the group that may do everything, self reviews, nodes (which may do only what concerns
-themselves), roles. The first that allows ends it; if none does, the request is refused with every
-reason given. What a node writes is looked at again in `admission`, which sees bodies.
+A chain: the group that may do everything, self reviews, nodes (which may access only their own
+objects), roles. The first that allows ends it; if none does, the refusal lists every reason. What a
+node writes is checked again in `admission`, which sees bodies.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SELF_REVIEWS = {
 
 @dataclass(frozen=True, slots=True)
 class RuleList:
-    """What an identity may do; `incomplete` when an authorizer cannot say it as rules."""
+    """The rights of an identity; `incomplete` when an authorizer cannot express them as rules."""
 
     resources: tuple[ResourceRule, ...] = ()
     paths: tuple[NonResourceRule, ...] = ()
@@ -60,7 +60,7 @@ class Authorizer(Protocol):
     def decide(self, identity: Identity, info: RequestInfo) -> Decision: ...
 
     def rules(self, identity: Identity, namespace: str) -> RuleList:
-        """What the identity may do in a namespace, as far as it can be listed."""
+        """The rights of the identity in a namespace, as far as they can be listed."""
 
 
 NO_RULES = RuleList()
@@ -75,7 +75,7 @@ _SELF_RULES = RuleList(
     )
 )
 _NODE_RULES = RuleList(
-    incomplete=True, errors=("what a node may do depends on what is bound to it: not listed",)
+    incomplete=True, errors=("the rights of a node depend on the pods bound to it: not listed",)
 )
 
 
@@ -116,7 +116,7 @@ class PrivilegedGroup:
 
 
 class SelfReviews:
-    """Whoever is known may ask what they may do, whatever roles say."""
+    """Every authenticated caller may ask about its own rights, whatever roles say."""
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
         if info.verb != "create" or (info.group, info.resource) not in _SELF_REVIEWS:
@@ -128,7 +128,7 @@ class SelfReviews:
 
 
 class Always:
-    """Everybody may do everything, or nobody anything: for trying things out."""
+    """Everything is allowed, or nothing: for experiments."""
 
     def __init__(self, *, allow: bool) -> None:
         self._decision = Decision(allow, "" if allow else "everything is forbidden.")
@@ -183,7 +183,7 @@ class NodeAuthorizer:
                 | ("status", "get" | "update" | "patch")
                 | ("eviction", "create")
             ):
-                # A pod that is gone is not found, which is what its node needs to hear.
+                # The handler answers 404 for a missing pod, which its node needs to know.
                 if self._node_of_pod(info.namespace, info.name) in (node, None):
                     return ""
                 return "the pod is not bound to this node"
@@ -237,7 +237,7 @@ def _events(_node: str, info: RequestInfo) -> str:
 
 
 def _reviews(_node: str, info: RequestInfo) -> str:
-    """An agent asks for those who call it."""
+    """An agent asks on behalf of its callers."""
     return "" if info.verb == "create" else "reviews can only be created"
 
 

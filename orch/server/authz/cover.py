@@ -1,4 +1,4 @@
-"""Does who grants rules hold them? Which rules are missing, and how that is said; pure.
+"""Which of the wanted rules are not covered by held rules, and how an error lists them; pure.
 
 As the reference compares policies: a wanted rule is split into its smallest parts, and each part
 must lie within a single held rule (apiserver §3.3).
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from orch.server.authz.rules import ALL, Rule
 
-MAX_PARTS = 20_000  # a role that is larger than this is refused, not compared for minutes
+MAX_PARTS = 20_000  # a larger role is refused: comparing it would take minutes
 
 
 class TooManyParts(Exception):
@@ -46,7 +46,7 @@ def quoted(values: Iterable[str]) -> str:
 
 
 def _within(rule: Rule, owner: Rule) -> bool:
-    """Is all of the rule covered by this one owner?"""
+    """Is the whole rule covered by this one rule?"""
     if ALL not in owner.verbs and not set(rule.verbs) <= set(owner.verbs):
         return False
     if rule.urls and not all(_url_within(url, owner.urls) for url in rule.urls):

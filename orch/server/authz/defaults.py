@@ -1,8 +1,8 @@
-"""The roles and bindings every cluster begins with; pure data. As apiserver §3.4.
+"""The roles and bindings that every cluster starts with; pure data. As apiserver §3.4.
 
 Named as in the reference where it has them. `system:nodeagent-api-admin` is bound to the API
-server, which proxies to node agents; `system:node` is bound to nobody: what a node may do depends
-on the node, and the node authorizer knows it.
+server, which proxies to node agents; `system:node` is bound to no subject: the rights of a node
+depend on the node, and the node authorizer knows them.
 """
 
 from __future__ import annotations
@@ -124,11 +124,11 @@ _DELEGATOR = (
 
 
 def roles(*, upstream: bool) -> tuple[Document, ...]:
-    """`upstream`: the reference's labels add to the aggregated ones as well as this service's."""
-    return tuple(map(_made_of_upstream_too, ROLES)) if upstream else ROLES
+    """`upstream`: aggregated roles also select the reference's labels."""
+    return tuple(map(_aggregating_upstream, ROLES)) if upstream else ROLES
 
 
-def _made_of_upstream_too(role: Document) -> Document:
+def _aggregating_upstream(role: Document) -> Document:
     if "aggregationRule" not in role:
         return role
     own = role["aggregationRule"]["clusterRoleSelectors"]

@@ -1,7 +1,7 @@
-"""Every role and binding, found by subject and by resource: a decision in a few look-ups; pure.
+"""Every role and binding, indexed by subject and resource: a decision takes a few look-ups; pure.
 
-Whoever feeds the index tells it each change; that makes the tables of the subjects concerned
-stale and leaves all others alone. Nothing is scanned per decision.
+The index is told each change; that makes the tables of the affected subjects stale and leaves all
+others alone. No decision scans anything.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from orch.server.request.attributes import RequestInfo
 from orch.wire.records.authentication import Identity
 from orch.wire.records.authorization import NonResourceRule, ResourceRule
 
-_STALE: Grants = {}  # in the place of grants that are to be compiled
+_STALE: Grants = {}  # stands for grants that have to be compiled
 
 
 @dataclass(slots=True, eq=False)
 class Holders:
-    """Users, or groups, by name: their tables and, for most questions, their grants alone."""
+    """Users, or groups, by name: their tables, and the grants that most questions need."""
 
     tables: dict[str, Table] = field(default_factory=dict)
     grants: dict[str, Grants] = field(default_factory=dict)
@@ -33,13 +33,13 @@ class Holders:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """Who holds what in one namespace, or by those bindings that hold everywhere."""
+    """The holders of rights in one namespace, or by cluster-wide bindings."""
 
     users: Holders = field(default_factory=Holders)
     groups: Holders = field(default_factory=Holders)
 
     def held(self, identity: Identity) -> Iterator[tuple[Holders, str]]:
-        """Where the identity holds something, and under which name."""
+        """The tables of the identity: where they are, and under which name."""
         if identity.name in self.users.tables:
             yield self.users, identity.name
         for group in identity.groups:
@@ -47,7 +47,7 @@ class Scope:
                 yield self.groups, group
 
     def of(self, subject: Subject) -> tuple[Holders, str]:
-        """Where a subject's table is, and under which name."""
+        """The table of a subject: where it is, and under which name."""
         return (self.users, subject.user) if subject.user else (self.groups, subject.name)
 
 
@@ -64,7 +64,7 @@ class Held:
 
 
 class RbacIndex:
-    """An authorizer; `put_*` and `drop_*` as stored objects change, questions in between."""
+    """An authorizer; call `put_*` and `drop_*` as stored objects change."""
 
     def __init__(self) -> None:
         self._roles: dict[RoleKey, tuple[Rule, ...]] = {}
@@ -72,7 +72,7 @@ class RbacIndex:
         self._bindings_of_role: dict[RoleKey, set[BindingKey]] = {}
         self._everywhere = Scope()
         self._namespaces: dict[str, Scope] = {}
-        self._missing: set[RoleKey] = set()  # bound, and not there
+        self._missing: set[RoleKey] = set()  # bound, but do not exist
 
     def put_role(self, key: RoleKey, rules: tuple[Rule, ...]) -> None:
         self._roles[key] = rules
@@ -99,7 +99,7 @@ class RbacIndex:
             table = holders.tables.setdefault(name, Table())
             table.subjects.setdefault(key, subject)
             holders.grants[name] = _STALE
-        self._look_for(binding.role)
+        self._note_missing(binding.role)
 
     def drop_binding(self, key: BindingKey) -> None:
         binding = self._bindings.pop(key, None)
@@ -122,7 +122,7 @@ class RbacIndex:
             self._namespaces.pop(binding.namespace, None)
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
-        """Allowed, naming the binding; else no opinion, with what could not be looked at."""
+        """Allowed, naming the binding; else no opinion, naming missing roles."""
         if not info.is_resource:
             return self._decide_path(identity, info)
         entries = entries_for(info)
@@ -149,7 +149,7 @@ class RbacIndex:
         )
 
     def held(self, identity: Identity, namespace: str) -> Held:
-        """What the identity holds everywhere and in the namespace, in the order of bindings."""
+        """The rights of the identity everywhere and in the namespace, in the order of bindings."""
         roles: list[tuple[Rule, ...]] = []
         errors: list[str] = []
         for key in self._held_bindings(identity, namespace):
@@ -178,7 +178,7 @@ class RbacIndex:
                 continue
             if grants is _STALE:
                 grants = self._compiled(scope.groups, group)
-            # Most hold nothing on the resource: a call for each would cost the most.
+            # Most groups hold nothing on the resource: skip the call, which costs the most.
             if entry in grants or ALL in grants or len(entries) > 2:
                 found = find(grants, info, entries)
                 if found is not None:
@@ -216,15 +216,15 @@ class RbacIndex:
     def _scope(self, namespace: str) -> Scope | None:
         return self._namespaces.get(namespace) if namespace else self._everywhere
 
-    def _look_for(self, role: RoleKey) -> None:
+    def _note_missing(self, role: RoleKey) -> None:
         if role in self._bindings_of_role and role not in self._roles:
             self._missing.add(role)
         else:
             self._missing.discard(role)
 
     def _touch(self, role: RoleKey) -> None:
-        """A role changed: so did what it gives to everyone it is bound to."""
-        self._look_for(role)
+        """A role changed, and with it the grants of everyone it is bound to."""
+        self._note_missing(role)
         for key in self._bindings_of_role.get(role, ()):
             binding = self._bindings[key]
             scope = self._scope(binding.namespace) or Scope()

@@ -1,6 +1,6 @@
-"""What the pods of each node refer to: Secrets, ConfigMaps and accounts the node may use; pure.
+"""The Secrets, ConfigMaps and accounts that the pods of each node refer to; pure.
 
-Told each change of a pod; a question is two look-ups. A mirror pod refers to nothing: it stands for
+Told each change of a pod; a question takes two look-ups. A mirror pod refers to nothing: it mirrors
 a file on its node, and a node could write anything into it.
 """
 
@@ -21,7 +21,7 @@ _PLURALS = {SECRET: SECRETS.plural, CONFIG_MAP: CONFIG_MAPS.plural}
 
 
 class NodeGraph:
-    """`put` and `drop` as pods change; keys are storage's."""
+    """Call `put` and `drop` as pods change; keys are those of storage."""
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[str, frozenset[Reference]]] = {}

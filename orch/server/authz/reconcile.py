@@ -1,9 +1,8 @@
-"""What a default role or binding should become, given what is stored; pure. As apiserver §3.4.
+"""Default roles and bindings reconciled with the stored ones, and aggregated roles filled; pure.
 
-Nothing that somebody added is taken away; what is missing is put back, unless the object says
-`autoupdate: "false"`.
-
-The rules of a cluster role that is made of others; pure. As apiserver §3.4.
+As apiserver §3.4: additions by others stay; missing parts are restored, unless the object has the
+annotation `autoupdate: "false"`. An aggregated cluster role gets the rules of all that its
+selectors match.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def is_protected(stored: Document) -> bool:
 
 
 def role(stored: Document, wanted: Document) -> Document:
-    """The stored role with what it lacks of the wanted one; itself when it lacks nothing."""
+    """The stored role completed with the parts of the wanted role that it lacks."""
     if is_protected(stored):
         return stored
     result = _with_metadata(stored, wanted)
@@ -42,7 +41,7 @@ def role(stored: Document, wanted: Document) -> Document:
 
 
 def binding(stored: Document, wanted: Document) -> Document | None:
-    """The same for a binding; None when it must be made anew, for its role cannot be changed."""
+    """The same for a binding; None when it must be recreated because its role is immutable."""
     if is_protected(stored):
         return stored
     if stored.get("roleRef") != wanted["roleRef"]:

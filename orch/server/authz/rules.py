@@ -1,4 +1,4 @@
-"""Roles and bindings as values, and what they mean: which rule allows which request; pure.
+"""Roles and bindings as values, and which rule allows which request; pure.
 
 Rules as apiserver §3.2. This is the plain meaning, one rule and one binding at a time; `index`
 answers the same questions at speed.
@@ -50,7 +50,7 @@ def resource_matches(entry: str, info: RequestInfo) -> bool:
 
 
 def url_matches(pattern: str, path: str) -> bool:
-    """Only a `*` at the end is special: it stands for whatever follows."""
+    """Only a trailing `*` is special: it matches any rest."""
     if pattern in (ALL, path):
         return True
     return pattern.endswith(ALL) and path.startswith(pattern.rstrip(ALL))
@@ -58,7 +58,7 @@ def url_matches(pattern: str, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`namespace` is that of a service account, of the binding where it says none."""
+    """`namespace` is that of a service account; by default the namespace of the binding."""
 
     kind: str
     name: str
@@ -66,7 +66,7 @@ class Subject:
 
     @property
     def user(self) -> str:
-        """The user name it stands for; "" for a group."""
+        """The user name of the subject; "" for a group."""
         if self.kind == "ServiceAccount":
             return f"{USER_SERVICE_ACCOUNT_PREFIX}{self.namespace}:{self.name}"
         return self.name if self.kind == "User" else ""
@@ -94,13 +94,13 @@ class RoleKey:
 
     @property
     def missing(self) -> str:
-        """What is said when there is none."""
+        """The error text for a role that does not exist."""
         return f'{self.kind.lower()}.rbac.authorization.orch.io "{self.name}" not found'
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """`namespace` "": it holds everywhere (a ClusterRoleBinding), else in that namespace only."""
+    """`namespace` "": cluster-wide (a ClusterRoleBinding), else for that namespace only."""
 
     namespace: str
     name: str

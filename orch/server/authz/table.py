@@ -1,9 +1,9 @@
-"""What one subject may do in one scope, ready to be asked; pure.
+"""The compiled grants of one subject in one scope; pure.
 
-A grant is one rule as one binding gives it; grants lie under the resource they are about, so that
-a request looks at few of them. Compiled when first asked for, and again when it was made stale.
-With many subjects a decision costs what it has to fetch from memory: so few objects are between a
-name and its grants, and sets that are equal are one.
+A grant is one rule as one binding gives it. Grants lie under the resource they are about, so that a
+request looks at few of them; they are compiled on first use and again once stale. With many
+subjects a decision costs the memory it has to fetch: so few objects lie between a name and its
+grants, and equal sets are shared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BindingKey = tuple[str, str]  # namespace ("" everywhere), name
 
 
 class Grant(NamedTuple):
-    """`verbs` and `groups` None: any; no `names`: any object. `decision` is what it leads to."""
+    """`verbs` and `groups` None: any; no `names`: any object. `decision` is the result."""
 
     verbs: frozenset[str] | None
     groups: frozenset[str] | None
@@ -30,13 +30,13 @@ class Grant(NamedTuple):
     decision: Decision
 
 
-# By what rules name: a resource (`pods`), a subresource (`pods/status`, `*/scale`), or `*`.
+# By entry of a rule: a resource (`pods`), a subresource (`pods/status`, `*/scale`), or `*`.
 Grants = dict[str, tuple[Grant, ...]]
 
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """One subject of a scope: its bindings, and what they give on paths."""
+    """One subject of a scope: its bindings, and their grants on paths."""
 
     subjects: dict[BindingKey, Subject] = field(default_factory=dict)
     paths: tuple[Grant, ...] = ()
@@ -46,7 +46,7 @@ class Table:
         bindings: Mapping[BindingKey, Binding],
         roles: Mapping[RoleKey, Sequence[Rule]],
     ) -> Grants:
-        """What the bindings give on resources; `paths` is made as well."""
+        """The grants on resources by entry; sets `paths` as well."""
         grants: Grants = {}
         paths = []
         for key in sorted(self.subjects):
@@ -72,7 +72,7 @@ class Table:
 
 
 def entries_for(info: RequestInfo) -> tuple[str, ...]:
-    """Under what a request's grants lie: its resource or subresource, then what is wider."""
+    """The entries that match a request: its resource or subresource, then the wider ones."""
     if not info.subresource:
         return (info.resource, ALL)
     return (f"{info.resource}/{info.subresource}", ALL, f"*/{info.subresource}")

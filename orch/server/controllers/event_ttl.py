@@ -1,7 +1,7 @@
-"""Forget events that were last seen longer ago than events are kept.
+"""Delete events whose last occurrence is older than the lifetime of events.
 
-When an event was last seen is read once per revision and kept beside it, so that a round over many
-events costs little; a round gives other work its turn every few hundred.
+The time of the last occurrence is read once per revision and cached beside it, so that a round over
+many events is cheap; a round yields to other work every few hundred.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from datetime import datetime
 
 from orch.server.controllers.namespaces import SELF
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.delete import delete
 from orch.server.objects.document import decode, prefix_of
 from orch.server.objects.options import DeleteOptions
@@ -26,8 +26,8 @@ INTERVAL_S = 60.0
 _PER_TURN = 200
 
 
-async def forget_events(backend: Backend) -> None:
-    """One round; what storage cannot delete now is for the next."""
+async def expire_events(backend: Backend) -> None:
+    """One round; failed deletions are left to the next."""
     now = backend.now()
     for number, stored in enumerate(backend.storage.list(prefix_of(EVENTS)).items):
         if number % _PER_TURN == 0:
@@ -36,12 +36,12 @@ async def forget_events(backend: Backend) -> None:
         if seen is None or now - seen <= events.LIFETIME:
             continue
         try:
-            await _forget(backend, stored)
+            await _delete(backend, stored)
         except StorageFailed as error:
-            log.debug("old events are kept for now: %s", error)
+            log.debug("cannot delete old events yet: %s", error)
             return
         except ApiError:
-            continue  # gone, or seen again meanwhile
+            continue  # deleted, or updated meanwhile
 
 
 def _last_seen(stored: Stored) -> datetime | None:
@@ -51,7 +51,7 @@ def _last_seen(stored: Stored) -> datetime | None:
     return seen
 
 
-async def _forget(backend: Backend, stored: Stored) -> None:
+async def _delete(backend: Backend, stored: Stored) -> None:
     namespace, name = stored.key.split("/")[-2:]
-    target = Target(events.STRATEGY, SELF, namespace=namespace, name=name)
+    target = ObjectTarget(events.STRATEGY, SELF, namespace=namespace, name=name)
     await delete(backend, target, DeleteOptions(resource_version=str(stored.revision)))

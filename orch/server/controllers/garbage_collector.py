@@ -1,9 +1,8 @@
-"""Collect what was owned by objects that are gone, and let owners go that wait for it.
+"""Delete objects whose owners no longer exist, and release owners that wait for their dependents.
 
-Runs beside the server on what is in memory, soon after a deletion and every 10 s. Whom an object
-belongs to is read once per revision and kept beside it; a round over many objects gives other work
-its turn, and every write is refused if its object has changed meanwhile. What `ownership` decides
-is done here.
+Runs beside the server on the objects in memory, soon after a deletion and every 10 s. Owners are
+read once per revision and cached beside it; a round over many objects yields to other work, and a
+write is refused if its object has changed meanwhile. Carries out what `ownership` decides.
 """
 
 from __future__ import annotations
@@ -15,11 +14,19 @@ from functools import partial
 
 from orch.component.process.loops import Periodic
 from orch.server.controllers.namespaces import SELF
-from orch.server.controllers.ownership import FOREGROUND, ORPHAN, Owned, Plan, Ref, State, plan
-from orch.server.objects.backend import Backend, Target
+from orch.server.controllers.ownership import (
+    FOREGROUND,
+    ORPHAN,
+    GarbagePlan,
+    Owned,
+    OwnerState,
+    Ref,
+    plan,
+)
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.delete import delete
 from orch.server.objects.document import Document, decode, key_of, prefix_of
-from orch.server.objects.modify import Change, modify
+from orch.server.objects.modify import Transform, modify
 from orch.server.objects.options import DeleteOptions, WriteOptions
 from orch.server.storage.base import StorageFailed, Stored
 from orch.server.strategy.base import Strategy
@@ -30,17 +37,17 @@ from orch.wire.records import aliases
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 10.0
-_GATHER_S = 0.2
+_COALESCE_S = 0.2
 _PER_TURN = 500
-_FINALIZERS = {State.WAITING: FOREGROUND, State.ORPHANING: ORPHAN}
+_FINALIZERS = {OwnerState.WAITING: FOREGROUND, OwnerState.ORPHANING: ORPHAN}
 _STORED = tuple(s for s in STRATEGIES if s.resource.is_stored)
 _BY_PLURAL = {prefix_of(s.resource): s for s in _STORED}
 _BY_KIND = {(s.resource.api_version, s.resource.kind): s for s in _STORED}
 
 
-class Collector:
-    """`loop` must run beside the server; `wake` when something was deleted. `upstream`: owners
-    are found under the reference's group names, too.
+class GarbageCollector:
+    """`loop` must run beside the server; call `wake` after a deletion. `upstream`: owner
+    references may use the reference's group names.
     """
 
     def __init__(self, backend: Backend, *, upstream: bool = False) -> None:
@@ -52,13 +59,13 @@ class Collector:
         self.loop.wake()
 
     async def _step(self) -> None:
-        await asyncio.sleep(_GATHER_S)  # many deletions at once are one round's work
+        await asyncio.sleep(_COALESCE_S)  # many deletions together share one round
         if await collect(self._backend, upstream=self._upstream):
-            self.wake()  # what was done may have made more to do
+            self.wake()  # deletions may orphan further objects
 
 
 async def collect(backend: Backend, *, upstream: bool = False) -> bool:
-    """One round; whether there was anything to do. What cannot be done now is for the next."""
+    """One round; returns whether there was anything to do. Failures are left to the next."""
     owned: list[Owned] = []
     going: dict[str, tuple[str, str]] = {}
     async for stored in _objects(backend):
@@ -102,40 +109,40 @@ def _read_owners(stored: Stored) -> Owned | None:
     return Owned(stored.key, metadata["uid"], refs) if refs else None
 
 
-def _standing(stored: Stored) -> tuple[str, State]:
-    """The uid of an object, and what it is to what it owns; read once per revision."""
-    found: tuple[str, State] | None = stored.memo.get("standing")
+def _standing(stored: Stored) -> tuple[str, OwnerState]:
+    """The uid of an object, and its state as an owner; read once per revision."""
+    found: tuple[str, OwnerState] | None = stored.memo.get("standing")
     if found is None:
         metadata = decode(stored)["metadata"]
         found = stored.memo["standing"] = (metadata["uid"], _state_of(metadata))
     return found
 
 
-def _state_of(metadata: Document) -> State:
+def _state_of(metadata: Document) -> OwnerState:
     finalizers = metadata.get("finalizers") or ()
     if metadata.get("deletionTimestamp"):
         for state, name in _FINALIZERS.items():
             if name in finalizers:
                 return state
-    return State.THERE
+    return OwnerState.THERE
 
 
-def _state(backend: Backend, one: Owned, ref: Ref, *, upstream: bool) -> State:
+def _state(backend: Backend, one: Owned, ref: Ref, *, upstream: bool) -> OwnerState:
     api_version = aliases.own_api_version(ref.api_version) if upstream else ref.api_version
     strategy = _BY_KIND.get((api_version, ref.kind))
     if strategy is None:
-        return State.THERE  # not a kind of this server: nobody here can tell
+        return OwnerState.THERE  # not a kind of this server, so its state is unknown
     namespace = _target(one.key).namespace if strategy.resource.namespaced else ""
     if strategy.resource.namespaced and not namespace:
-        return State.THERE  # it does not say in which namespace: left alone, as by the reference
+        return OwnerState.THERE  # no namespace known: left alone, as by the reference
     stored = backend.storage.get(key_of(strategy.resource, namespace, ref.name))
     if stored is None:
-        return State.GONE
+        return OwnerState.GONE
     uid, state = _standing(stored)
-    return state if uid == ref.uid else State.GONE
+    return state if uid == ref.uid else OwnerState.GONE
 
 
-async def _carry_out(backend: Backend, planned: Plan) -> bool:
+async def _carry_out(backend: Backend, planned: GarbagePlan) -> bool:
     """Whether anything was done: what failed is tried again when the next round is due."""
     steps = [
         *((key, _change(backend, key, partial(_without, uids=uids)))
@@ -152,17 +159,17 @@ async def _tried(key: str, step: Awaitable[bool]) -> bool:
     try:
         return await step
     except ApiError as error:
-        if error.code not in (404, 409):  # gone, or changed meanwhile
+        if error.code not in (404, 409):  # deleted, or changed meanwhile
             log.warning("%s cannot be collected yet: %s", key, error)
     except StorageFailed as error:
         log.debug("%s cannot be collected yet: %s", key, error)
     return False
 
 
-def _target(key: str) -> Target:
+def _target(key: str) -> ObjectTarget:
     *_, namespace, name = key.split("/")
     strategy: Strategy = _BY_PLURAL[f"/{key.split('/')[1]}/"]
-    return Target(strategy, SELF, namespace if strategy.resource.namespaced else "", name)
+    return ObjectTarget(strategy, SELF, namespace if strategy.resource.namespaced else "", name)
 
 
 async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
@@ -173,18 +180,18 @@ async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
     options = DeleteOptions(resource_version=str(stored.revision), propagation=propagation)
     deleted = await delete(backend, _target(key), options)
     if deleted.stored.revision == stored.revision:
-        return False  # it is on its way already
-    log.info("deleted %s: its owners are gone", key)
+        return False  # already being deleted
+    log.info("deleted %s: its owners no longer exist", key)
     return True
 
 
-async def _change(backend: Backend, key: str, change: Change) -> bool:
+async def _change(backend: Backend, key: str, change: Transform) -> bool:
     await modify(backend, _target(key), change, WriteOptions())
     return True
 
 
 def _without(document: Document, uids: frozenset[str]) -> Document:
-    """Without its references to these owners."""
+    """The object without its references to these owners."""
     metadata = dict(document["metadata"])
     kept = [one for one in metadata.get("ownerReferences") or () if one["uid"] not in uids]
     metadata["ownerReferences"] = kept

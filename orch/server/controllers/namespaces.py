@@ -1,21 +1,15 @@
-"""Empty the namespaces that are being deleted, then let them go.
+"""Namespaces: made at startup, given a default service account, emptied when deleted.
 
-A namespace is Terminating from its deletion on and takes no new objects. Each round deletes what
-is in it (pods with their grace, so that agents stop them) and, once nothing is left, takes the
-server's finalizer off, with which the namespace disappears.
-
-What must exist before the first request: the namespaces every cluster has.
-
-Give every namespace the service account `default`, which pods run as that name no other.
-
-A round looks at the namespaces only; one that is being deleted gets none any more.
+A namespace that is being deleted loses its contents (pods with their grace period, so that agents
+stop them); once nothing is left, the server removes its finalizer, and the namespace disappears.
+Every other namespace gets the service account `default`, under which pods run that name none.
 """
 
 from __future__ import annotations
 
 import logging
 
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete_collection
 from orch.server.objects.document import Document, decode, prefix_of
@@ -37,9 +31,9 @@ SELF = Identity(USER_APISERVER, (GROUP_MASTERS,))
 
 
 async def make_namespaces(backend: Backend) -> None:
-    """Create those of the first namespaces that are missing."""
+    """Create the initial namespaces that are missing."""
     for name in namespaces.AT_START:
-        target = Target(namespaces.STRATEGY, SELF, name=name)
+        target = ObjectTarget(namespaces.STRATEGY, SELF, name=name)
         if backend.storage.get(target.key) is not None:
             continue
         try:
@@ -55,7 +49,7 @@ INTERVAL_S = 1.0
 
 
 async def empty_terminating(backend: Backend) -> None:
-    """One round over all namespaces; failures of storage are for the next round."""
+    """One round over all namespaces; failures are left to the next round."""
     for stored in backend.storage.list(prefix_of(NAMESPACES)).items:
         if b'"deletionTimestamp"' not in stored.data:
             continue
@@ -72,7 +66,7 @@ async def empty_terminating(backend: Backend) -> None:
 
 async def _empty(backend: Backend, document: Document) -> None:
     name = document["metadata"]["name"]
-    # Whatever was on its way into storage before the namespace closed is visible after this.
+    # Every write queued before the namespace began to terminate is visible after this.
     await backend.storage.check()
     left = 0
     for strategy in STRATEGIES:
@@ -80,15 +74,15 @@ async def _empty(backend: Backend, document: Document) -> None:
             left += await _delete_contents(backend, strategy, name)
     if left:
         return
-    target = Target(namespaces.STRATEGY, SELF, name=name, subresource="finalize")
+    target = ObjectTarget(namespaces.STRATEGY, SELF, name=name, subresource="finalize")
     if namespaces.FINALIZER in (document.get("spec") or {}).get("finalizers", ()):
         await modify(backend, target, _without_finalizer, WriteOptions())
-        log.info("namespace %s is empty and deleted", name)
+        log.info("namespace %s is empty: deleted", name)
 
 
 async def _delete_contents(backend: Backend, strategy: Strategy, namespace: str) -> int:
-    """How many objects are still there afterwards."""
-    target = Target(strategy, SELF, namespace=namespace)
+    """Delete the contents of one kind; returns how many objects are left."""
+    target = ObjectTarget(strategy, SELF, namespace=namespace)
     await delete_collection(backend, target, Selection(strategy), DeleteOptions())
     return len(backend.storage.list(prefix_of(strategy.resource, namespace)).items)
 
@@ -99,10 +93,10 @@ def _without_finalizer(document: Document) -> Document:
 
 
 async def make_default_accounts(backend: Backend) -> None:
-    """One round; what cannot be made now is for the next."""
+    """One round; failures are left to the next."""
     for stored in backend.storage.list(prefix_of(NAMESPACES)).items:
         namespace = stored.key.rpartition("/")[2]
-        target = Target(
+        target = ObjectTarget(
             table.SERVICE_ACCOUNT_STRATEGY, SELF, namespace=namespace, name=DEFAULT_SERVICE_ACCOUNT
         )
         if backend.storage.get(target.key) or namespaces.is_terminating(decode(stored)):

@@ -1,7 +1,7 @@
-"""What becomes of objects whose owners go; pure: from who owns whom to what is to be done.
+"""Objects whose owners are deleted: from who owns whom to deletions and releases; pure.
 
-An object with owners lives as long as one of them does. Owners that are deleted in the foreground
-wait for their dependents, owners deleted with `orphan` let go of them first. As the reference's
+An object with owners lives as long as any of them. Owners deleted in the foreground wait for their
+dependents; dependents of owners deleted with `orphan` are released first. As the reference's
 pkg/controller/garbagecollector.
 """
 
@@ -15,12 +15,12 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 
 
-class State(Enum):
-    """Of an owner, as a dependent sees it."""
+class OwnerState(Enum):
+    """The state of an owner, as a dependent sees it."""
 
     THERE = "there"
-    WAITING = "waiting"  # being deleted, once its dependents are gone
-    ORPHANING = "orphaning"  # being deleted, once its dependents have let go
+    WAITING = "waiting"  # waits to be deleted until its dependents are
+    ORPHANING = "orphaning"  # waits to be deleted until its dependents are released
     GONE = "gone"
 
 
@@ -45,9 +45,9 @@ class Owned:
 
 
 @dataclass(slots=True)
-class Plan:
-    """`delete` by key, whether in the foreground; `let_go` by key, of which owners (by uid);
-    `release`: the keys of owners and the finalizer that nothing holds any more.
+class GarbagePlan:
+    """`delete`: by key, whether in the foreground; `let_go`: by key, the owners (uids) to drop;
+    `release`: by key of an owner, the finalizer that nothing needs any more.
     """
 
     delete: dict[str, bool] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class Plan:
 def plan(
     owned: Iterable[Owned],
     going: Mapping[str, tuple[str, str]],
-    state_of: Callable[[Owned, Ref], State],
-) -> Plan:
-    """`going`: uid → key and finalizer of the owners that wait."""
-    result = Plan()
+    state_of: Callable[[Owned, Ref], OwnerState],
+) -> GarbagePlan:
+    """`going`: uid → key and finalizer of the owners that wait to be deleted."""
+    result = GarbagePlan()
     everyone = list(owned)
     owners = {ref.uid for one in everyone for ref in one.refs}
     held: set[str] = set()  # uids of owners that must wait longer
@@ -71,20 +71,22 @@ def plan(
         leaving = _leaving(states)
         if leaving:
             result.let_go[one.key] = leaving
-        elif all(state is not State.THERE for _, state in states):
-            waited_for = any(state is State.WAITING for _, state in states)
+        elif all(state is not OwnerState.THERE for _, state in states):
+            waited_for = any(state is OwnerState.WAITING for _, state in states)
             result.delete[one.key] = waited_for and one.uid in owners
     result.release = {key: name for uid, (key, name) in going.items() if uid not in held}
     return result
 
 
-def _holds(ref: Ref, state: State) -> bool:
-    return state is State.ORPHANING or (state is State.WAITING and ref.blocks)
+def _holds(ref: Ref, state: OwnerState) -> bool:
+    return state is OwnerState.ORPHANING or (state is OwnerState.WAITING and ref.blocks)
 
 
-def _leaving(states: Sequence[tuple[Ref, State]]) -> frozenset[str]:
-    """The owners an object lets go of: all that orphan it, and, if it has others, all that go."""
-    orphaning = frozenset(ref.uid for ref, state in states if state is State.ORPHANING)
-    if any(state is State.THERE for _, state in states):
-        return orphaning | {ref.uid for ref, s in states if s in (State.GONE, State.WAITING)}
+def _leaving(states: Sequence[tuple[Ref, OwnerState]]) -> frozenset[str]:
+    """The owners an object drops: all that orphan it, and, if others remain, all deleted ones."""
+    orphaning = frozenset(ref.uid for ref, state in states if state is OwnerState.ORPHANING)
+    if any(state is OwnerState.THERE for _, state in states):
+        return orphaning | {
+            ref.uid for ref, s in states if s in (OwnerState.GONE, OwnerState.WAITING)
+        }
     return orphaning

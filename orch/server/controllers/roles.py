@@ -1,8 +1,8 @@
 """Roles and bindings as the server keeps them: the index in step with storage, defaults in place.
 
-Start: what every cluster begins with is made or completed, aggregated roles are filled, then the
-index is loaded. Afterwards followers tell the index each change, and a loop fills aggregated roles
-again whenever any cluster role changed.
+Startup makes or completes the default roles, fills aggregated roles, then loads the index.
+Afterwards informers tell the index each change, and a loop fills aggregated roles again whenever a
+cluster role changed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from orch.server.authz import defaults, reconcile
 from orch.server.authz.index import RbacIndex
 from orch.server.authz.rules import RoleKey, binding_of, rules_of
 from orch.server.controllers.namespaces import SELF
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete
 from orch.server.objects.document import Document, decode, prefix_of
-from orch.server.objects.informer import Follower
+from orch.server.objects.informer import StorageInformer
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions, WriteOptions
 from orch.server.objects.selection import selectable
@@ -33,13 +33,13 @@ from orch.wire.records.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_B
 
 log = logging.getLogger(__name__)
 
-AGGREGATION_INTERVAL_S = 300.0  # beside being woken
+AGGREGATION_INTERVAL_S = 300.0  # it is also woken by changes
 _AGGREGATES = b'"aggregationRule"'
 _CLUSTER_ROLE, _CLUSTER_BINDING = ROLE_STRATEGIES[0], BINDING_STRATEGIES[0]
 
 
 class Roles:
-    """Feeds `index`, which answers; `followers` and `aggregation` are loops that must run."""
+    """Feeds `index`, which answers; `informers` and `aggregation` are loops that must run."""
 
     def __init__(self, backend: Backend, index: RbacIndex, *, upstream: bool = False) -> None:
         """`upstream`: the defaults know the reference's labels too."""
@@ -47,11 +47,11 @@ class Roles:
         self._defaults = defaults.roles(upstream=upstream)
         self._backend = backend
         storage = backend.storage
-        self.followers = [
-            Follower(storage, CLUSTER_ROLES, self._put_cluster_role),
-            Follower(storage, ROLES, self._put_role),
-            Follower(storage, CLUSTER_ROLE_BINDINGS, self._put_binding),
-            Follower(storage, ROLE_BINDINGS, self._put_binding),
+        self.informers = [
+            StorageInformer(storage, CLUSTER_ROLES, self._put_cluster_role),
+            StorageInformer(storage, ROLES, self._put_role),
+            StorageInformer(storage, CLUSTER_ROLE_BINDINGS, self._put_binding),
+            StorageInformer(storage, ROLE_BINDINGS, self._put_binding),
         ]
         self.aggregation = Periodic(
             "aggregation", self.aggregate, interval_s=AGGREGATION_INTERVAL_S
@@ -63,11 +63,11 @@ class Roles:
         await asyncio.gather(*(self._make_binding(one) for one in defaults.BINDINGS))
         while await self._aggregate_once():
             pass
-        for follower in self.followers:
-            follower.load()
+        for informer in self.informers:
+            informer.load()
 
     async def aggregate(self) -> None:
-        """Fill every aggregated role; what storage refuses now is for the next change."""
+        """Fill every aggregated role; failures are left to the next change."""
         try:
             while await self._aggregate_once():
                 pass
@@ -75,12 +75,12 @@ class Roles:
             log.warning("aggregated roles are not up to date: %s", error)
 
     async def _aggregate_once(self) -> bool:
-        """Whether a role changed: others may be made of it in turn."""
+        """Fill each role once; returns whether any changed: others may aggregate it in turn."""
         stored = self._backend.storage.list(prefix_of(CLUSTER_ROLES)).items
         documents = [decode(one) for one in stored if _AGGREGATES in one.data]
         aggregated = [role for role in documents if reconcile.is_aggregated(role)]
         selectors = [one for role in aggregated for one in reconcile.selectors_of(role)]
-        # Labels are kept beside each object: what nobody selects is not parsed again.
+        # Labels are cached beside each object: roles that no selector matches are not parsed.
         selected = [
             decode(one)
             for one in stored
@@ -91,19 +91,21 @@ class Roles:
             rules = reconcile.aggregated_rules(role, selected)
             if rules != (role.get("rules") or []):
                 name = role["metadata"]["name"]
-                await self._change(Target(_CLUSTER_ROLE, SELF, name=name), partial(_set, rules))
+                await self._change(
+                    ObjectTarget(_CLUSTER_ROLE, SELF, name=name), partial(_set, rules)
+                )
                 changed = True
         return changed
 
     async def _make_role(self, wanted: Document) -> None:
-        target = Target(_CLUSTER_ROLE, SELF, name=wanted["metadata"]["name"])
+        target = ObjectTarget(_CLUSTER_ROLE, SELF, name=wanted["metadata"]["name"])
         if self._backend.storage.get(target.key) is None:
             await self._create(target, wanted)
         else:
             await self._change(target, lambda stored: reconcile.role(stored, wanted))
 
     async def _make_binding(self, wanted: Document) -> None:
-        target = Target(_CLUSTER_BINDING, SELF, name=wanted["metadata"]["name"])
+        target = ObjectTarget(_CLUSTER_BINDING, SELF, name=wanted["metadata"]["name"])
         stored = self._backend.storage.get(target.key)
         if stored is not None:
             result = reconcile.binding(decode(stored), wanted)
@@ -114,7 +116,7 @@ class Roles:
             await delete(self._backend, target, DeleteOptions(uid=uid))
         await self._create(target, wanted)
 
-    async def _create(self, target: Target, wanted: Document) -> None:
+    async def _create(self, target: ObjectTarget, wanted: Document) -> None:
         document = {**wanted, "metadata": dict(wanted["metadata"])}
         try:
             await create(self._backend, target, document, WriteOptions())
@@ -122,7 +124,7 @@ class Roles:
             if error.reason != "AlreadyExists":  # another server on the same storage was faster
                 raise
 
-    async def _change(self, target: Target, change: Callable[[Document], Document]) -> None:
+    async def _change(self, target: ObjectTarget, change: Callable[[Document], Document]) -> None:
         await modify(self._backend, target, change, WriteOptions())
 
     def _put_cluster_role(self, key: str, stored: Stored | None) -> None:

@@ -1,7 +1,7 @@
-"""What this server serves, as clients discover it; pure, from the table of kinds.
+"""Discovery documents: the served kinds as clients find them; pure, from the table of kinds.
 
 Two forms: the legacy documents per group and version, and the aggregated one (v2 and v2beta1),
-which a client must have asked for in so many words (reference/apiserver.md §1.1).
+which a client must ask for explicitly (reference/apiserver.md §1.1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSIONS = ("v2", "v2beta1")
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """`api_version` and `kind` of what is exchanged at it."""
+    """`api_version` and `kind` are those of its request bodies."""
 
     verbs: tuple[str, ...]
     kind: str = ""  # "": that of the resource
@@ -45,7 +45,7 @@ SUBRESOURCES: Mapping[str, Subresource] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class DiscoveryDocument:
     """One answer, ready to be sent."""
 
     body: bytes
@@ -63,13 +63,15 @@ class Discovery:
             for root in ("/api", "/apis")
             for version in _VERSIONS
         }
-        self._legacy = {path: Document(body) for path, body in _legacy(groups, address).items()}
+        self._legacy = {
+            path: DiscoveryDocument(body) for path, body in _legacy(groups, address).items()
+        }
 
     @property
     def paths(self) -> Collection[str]:
         return self._legacy.keys()
 
-    def find(self, path: str, accept: str) -> Document | None:
+    def find(self, path: str, accept: str) -> DiscoveryDocument | None:
         """The document at a path in the form the client prefers; None when there is none."""
         path = path.rstrip("/")
         for entry in media.parse_accept(accept):
@@ -159,12 +161,12 @@ def _api_subresource(resource: Resource, name: str) -> dict[str, Any]:
         "verbs": list(subresource.verbs),
     }
     if (described["group"], described["version"]) != (resource.group, resource.version):
-        # Only what is of another group says so: a client finds by it what to send to an eviction.
+        # Only for another group: from it clients know which Eviction to send.
         entry |= {"group": described["group"], "version": described["version"]}
     return entry
 
 
-def _aggregated(groups: _Groups, root: str, version: str) -> Document:
+def _aggregated(groups: _Groups, root: str, version: str) -> DiscoveryDocument:
     items = []
     for group in [""] if root == "/api" else _named(groups):
         versions = [
@@ -181,7 +183,7 @@ def _aggregated(groups: _Groups, root: str, version: str) -> Document:
     body = orjson.dumps(
         {"kind": _KIND, "apiVersion": f"{_GROUP}/{version}", "metadata": {}, "items": items}
     )
-    return Document(
+    return DiscoveryDocument(
         body,
         f"{media.JSON};g={_GROUP};v={version};as={_KIND}",
         f'"{hashlib.sha512(body).hexdigest().upper()}"',

@@ -1,4 +1,4 @@
-"""What is served beside resources: discovery, OpenAPI, version, health, metrics."""
+"""Routes beside resources: discovery, OpenAPI, version, health, metrics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def discovery_routes(discovery: Discovery) -> list[web.RouteDef]:
 
 
 def index(others: Sequence[web.RouteDef], discovery: Discovery) -> web.RouteDef:
-    """`GET /`: the paths of discovery and of these other routes, but for those with variables."""
+    """`GET /`: the paths of discovery and of these other routes, except those with variables."""
     served = {other.path for other in others if not other.path.startswith("/api")}
     fixed = {path for path in served if "{" not in path and not path.endswith("/")}
     return web.get("/", _fixed(orjson.dumps({"paths": sorted({*fixed, *discovery.paths})})))
@@ -79,7 +79,7 @@ def openapi_routes(resources: Sequence[Resource]) -> list[web.RouteDef]:
 
 
 def _both(path: str, handle: Handle) -> list[web.RouteDef]:
-    """With and without a slash at the end."""
+    """With and without a trailing slash."""
     return [web.get(path, handle), web.get(f"{path}/", handle)]
 
 

@@ -48,7 +48,7 @@ def _v3(resources: Sequence[Resource]) -> bytes:
 
 
 def v2_json(resources: Sequence[Resource]) -> bytes:
-    """The older form: definitions in their own place, bodies and answers as it writes them."""
+    """The same as v2, with its own forms of definitions, bodies and answers."""
     schemas = Schemas("#/definitions/")
     paths = {}
     for resource in resources:
@@ -60,7 +60,7 @@ def v2_json(resources: Sequence[Resource]) -> bytes:
 
 
 def _older(value: Any) -> Any:
-    """An operation, or the parameters of a path, in the words of v2."""
+    """An operation, or the parameters of a path, in the form of v2."""
     if isinstance(value, list):
         return [_older_parameter(one) for one in value]
     operation = dict(value)

@@ -27,7 +27,7 @@ _METHODS = {**_ACTIONS, "list": "get", "delete": "delete", "deletecollection": "
 
 
 def paths_of(resource: Resource, schemas: Schemas) -> Iterator[tuple[str, Json]]:
-    """Every path of a kind with what may be done at it."""
+    """Every path of a kind with its operations."""
     maker = _Operations(resource, schemas)
     scope = "{namespace}" if resource.namespaced else ""
     collection = maker.item(("list", "create", "deletecollection"), name=False)
@@ -147,7 +147,7 @@ def _refusals(status: Json) -> Json:
     content = {"content": {_JSON: {"schema": status}}}
     return {
         "401": {"description": "Unauthorized", **content},
-        "default": {"description": "Whatever is refused says why.", **content},
+        "default": {"description": "A refusal, with its reason.", **content},
     }
 
 
@@ -194,7 +194,7 @@ _PATCHES: Json = dict.fromkeys(PATCH_MEDIA, _OBJECT) | {
 _META: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": _OBJECT}
 DELETE_OPTIONS: Json = {
     "type": "object",
-    "description": "How an object is to be deleted.",
+    "description": "Options of a deletion.",
     "properties": {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
@@ -210,7 +210,7 @@ DELETE_OPTIONS: Json = {
 }
 STATUS: Json = {
     "type": "object",
-    "description": "The answer to what gives no object, and every refusal.",
+    "description": "The answer where there is no object, and every refusal.",
     "properties": {
         **_META,
         "status": {"type": "string"},

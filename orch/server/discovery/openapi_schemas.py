@@ -1,8 +1,8 @@
 """The schemas of OpenAPI documents, made from the records; pure.
 
 A record becomes one component that others refer to. Fields that records leave out (see
-`orch.wire.records.fields`) are there without a type: they are kept, but nothing here knows their
-form. How lists merge is said as clients need it for `kubectl apply`.
+`orch.wire.records.fields`) have no type: they are kept, but their form is unknown here. Lists carry
+the merge keys that `kubectl apply` needs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORMATS = {"integer": "int64", "number": "double"}
 
 
 class Schemas:
-    """Components as they are asked for; `prefix` is what references begin with."""
+    """Components, made on demand; references begin with `prefix`."""
 
     def __init__(self, prefix: str) -> None:
         self.components: Json = {}
@@ -59,7 +59,7 @@ class Schemas:
         return {"$ref": self._reference(name)}
 
     def plain(self, name: str, schema: Json) -> Json:
-        """A reference to a component that is made by hand."""
+        """A reference to a handwritten component."""
         self.components.setdefault(name, schema)
         return {"$ref": self._reference(name)}
 
@@ -117,7 +117,7 @@ class Schemas:
 
 
 def name_of(model: type[WireModel]) -> str:
-    """The component's name: that of the record and where it belongs."""
+    """The component's name: its group and the name of the record."""
     return f"io.orch.{model.__module__.rpartition('.')[2]}.{model.__name__}"
 
 
@@ -139,7 +139,7 @@ def _scalar(shape: Shape) -> Json:
 
 
 def _merging(merge: Merge) -> Json:
-    """What a strategic merge patch does with a list."""
+    """How a strategic merge patch merges a list."""
     if merge.merge_key:
         return {
             "x-kubernetes-patch-merge-key": merge.merge_key,
@@ -154,7 +154,7 @@ def _merging(merge: Merge) -> Json:
 
 _LIST_META: Json = {
     "type": "object",
-    "description": "How much of a list this is, and at which version it was read.",
+    "description": "The version at which a list was read, and whether it continues.",
     "properties": {
         "resourceVersion": {"type": "string"},
         "continue": {"type": "string"},

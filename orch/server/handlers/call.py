@@ -1,27 +1,44 @@
-"""A resource request as its handler needs it: what was authorized, and what was sent with it.
+"""A resource request as its handler meets it: what was authorized, what was sent, the answer.
 
-Reading only; nothing here decides or stores. What cannot be understood is an ApiError.
+Reads bodies and writes answers with their headers, codes and warnings; nothing here decides or
+stores. What cannot be understood is an ApiError.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
 
+import orjson
 from aiohttp import web
 
 from orch.component.http import httpd
+from orch.component.http.sliced_response import respond
+from orch.server.handlers import render
+from orch.server.handlers.render import Rendering
 from orch.server.objects import options
-from orch.server.objects.backend import Target
-from orch.server.objects.document import Document
+from orch.server.objects.backend import ObjectTarget
+from orch.server.objects.document import Document, decode
 from orch.server.objects.metadata import drop_double_owners
-from orch.server.objects.modify import Change
+from orch.server.objects.modify import Transform
 from orch.server.objects.selection import Selection, parse_selection
-from orch.server.request import bodies, fields, protobuf
-from orch.server.request.attributes import RequestInfo
+from orch.server.request import bodies, fields, media, protobuf
+from orch.server.request.attributes import RequestInfo, is_true
+from orch.server.storage.base import Stored
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.records import aliases
 from orch.wire.records.authentication import Identity
+from orch.wire.records.kinds import Resource
+
+_WARNINGS_MAX = 4096  # characters in all
+_WARNING_MAX = 256
+_PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+
+
+INFO = web.RequestKey("info", RequestInfo)
+IDENTITY = web.RequestKey("identity", Identity)
 
 
 class Call(NamedTuple):
@@ -34,21 +51,66 @@ class Call(NamedTuple):
 
     @property
     def content_type(self) -> str:
-        """As sent; "" when not said, which is not what aiohttp makes of it."""
+        """As sent; "" when missing, where aiohttp has a default."""
         return self.request.headers.get("Content-Type", "")
 
-    def target(self) -> Target:
+    def target(self) -> ObjectTarget:
         namespace = self.info.namespace if self.strategy.resource.namespaced else ""
-        return Target(
+        return ObjectTarget(
             self.strategy, self.identity, namespace, self.info.name, self.info.subresource
         )
 
     def selection(self) -> Selection:
         return parse_selection(self.strategy, self.info.label_selector, self.info.field_selector)
 
+    def rendering(self, now: datetime) -> Rendering:
+        """The form the client wants; ApiError 400 or 406 when there is no such form.
+
+        Asked for before anything is written, so that a 406 means that nothing was.
+        """
+        return Rendering(
+            self.strategy.resource,
+            media.negotiate(self.request.headers.get("Accept", "")),
+            now,
+            render.parse_include_object(self.request.query.get("includeObject", "")),
+            self.info.alias,
+        )
+
+    def answer_object(
+        self,
+        rendering: Rendering,
+        stored: Stored,
+        *,
+        status: int = 200,
+        warnings: Sequence[str] = (),
+    ) -> web.Response:
+        body = render.render_object(rendering, stored)
+        return self.answer(rendering, body, status=status, warnings=warnings)
+
+    def answer(
+        self,
+        rendering: Rendering,
+        body: bytes,
+        *,
+        status: int = 200,
+        warnings: Sequence[str] = (),
+    ) -> web.Response:
+        """JSON, indented for people; one Warning header per warning."""
+        if _wants_pretty(self.request):
+            body = render.indented(body)
+        headers = {
+            "Content-Type": rendering.representation.content_type,
+            "Cache-Control": "no-cache, private",
+        }
+        response = respond(status, body, headers)
+        if warnings:
+            for header in warning_headers(warnings):
+                response.headers.add("Warning", header)
+        return response
+
 
 async def read_document(call: Call) -> Document:
-    """The JSON object in the body, whatever it is."""
+    """The object in the body, of any kind."""
     return _decoded(call, await httpd.read_body(call.request))
 
 
@@ -58,7 +120,7 @@ def _decoded(call: Call, body: bytes) -> Document:
 
 
 async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Document, list[str]]:
-    """The object in the body, and warnings about what is not part of its kind."""
+    """The object in the body, and warnings about fields that its kind does not have."""
     body = await httpd.read_body(call.request)
     document = _decoded(call, body)
     warnings = drop_double_owners(document)
@@ -66,7 +128,7 @@ async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Documen
         return document, warnings
     resource = call.strategy.resource
     problems = fields.unknown_fields(resource.kind, document)
-    if wanted.field_validation:  # looking for duplicates reads the body again: only when asked
+    if wanted.field_validation:  # finding duplicates parses the body again: only on request
         problems += fields.duplicate_fields(body)
     if problems and wanted.field_validation == "Strict":
         raise bad_request(
@@ -77,11 +139,11 @@ async def read_object(call: Call, wanted: options.WriteOptions) -> tuple[Documen
 
 
 def checked_patch(
-    call: Call, wanted: options.WriteOptions, change: Change, body: bytes, warnings: list[str]
-) -> Change:
-    """The change, which also looks for fields that it adds and its kind does not have.
+    call: Call, wanted: options.WriteOptions, change: Transform, body: bytes, warnings: list[str]
+) -> Transform:
+    """The change, which also checks for unknown fields that it adds.
 
-    Under Strict they are its refusal (422), else they are put into `warnings`.
+    Under Strict they are refused (422), else they are put into `warnings`.
     """
     resource = call.strategy.resource
     duplicates = fields.duplicate_fields(body) if wanted.field_validation else []
@@ -109,3 +171,50 @@ async def read_delete_options(call: Call) -> options.DeleteOptions:
     if record.get("kind", "DeleteOptions") != "DeleteOptions":
         raise bad_request(f"the kind of the body is {record['kind']}, expected DeleteOptions")
     return options.parse_delete_options(call.request.query, record)
+
+
+def warning_headers(warnings: Sequence[str]) -> list[str]:
+    """One header per warning, bounded in size: the texts may quote what a caller sent.
+
+    Beyond 4 KiB in total each is cut to 256 characters, and those beyond another 4 KiB are dropped.
+    """
+    texts = [_printable(warning) for warning in dict.fromkeys(warnings)]
+    if sum(map(len, texts)) > _WARNINGS_MAX:
+        texts = [text[:_WARNING_MAX] for text in texts][: _WARNINGS_MAX // _WARNING_MAX]
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return [f'299 - "{text}"' for text in quoted]
+
+
+def _printable(text: str) -> str:
+    ascii_text = text.encode("ascii", "backslashreplace").decode()
+    return "".join(one if one.isprintable() else "?" for one in ascii_text)
+
+
+def _wants_pretty(request: web.Request) -> bool:
+    asked = request.query.get("pretty")
+    if asked is not None:
+        return is_true(asked)
+    return request.headers.get("User-Agent", "").startswith(_PRETTY_AGENTS)
+
+
+def success_status(code: int | None = None, details: dict[str, Any] | None = None) -> bytes:
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+    }
+    if details:
+        status["details"] = details
+    if code is not None:
+        status["code"] = code
+    return orjson.dumps(status)
+
+
+def deleted_status(resource: Resource, stored: Stored) -> bytes:
+    """Names the deleted object: clients wait until exactly this uid is gone."""
+    metadata = decode(stored)["metadata"]
+    details = {"name": metadata["name"], "kind": resource.plural, "uid": metadata["uid"]}
+    if resource.group:
+        details["group"] = resource.group
+    return success_status(details=details)

@@ -1,6 +1,6 @@
-"""Objects and lists as bodies, in the form the client wants.
+"""Objects, lists and watch events as bodies, in the form the client wants.
 
-The ordinary form is joined from stored bytes and parses nothing; tables and reduced objects are
+The ordinary form is joined from stored bytes and parses nothing; tables and partial objects are
 built from JSON data. Knows no request: what varies is in `Rendering`.
 """
 
@@ -55,11 +55,10 @@ def parse_include_object(text: str) -> IncludeObject:
 
 
 def render_object(rendering: Rendering, stored: Stored, revision: int | None = None) -> bytes:
-    """One object; `revision` when it is shown at another than its own. 0: without one."""
-    body = _shown(rendering, stored, revision)
+    """One object; `revision` when not its own, 0 for none."""
     if rendering.is_plain:
-        return body
-    document = orjson.loads(body)
+        return _shown(rendering, stored, revision)
+    document = orjson.loads(_shown(rendering, stored, revision))
     if rendering.representation.form is Form.TABLE:
         version = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
         return orjson.dumps(_table(rendering, [document], version))
@@ -111,7 +110,7 @@ def render_event(rendering: Rendering, event: Event, *, first: bool) -> bytes:
 
 
 def render_bookmark(rendering: Rendering, revision: int, *, ends_initial: bool = False) -> bytes:
-    """A line that only says how far the watch has come."""
+    """A line with the revision that the watch has reached."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
     if ends_initial:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -135,7 +134,7 @@ def render_error(status: Mapping[str, Any]) -> bytes:
 
 
 def indented(body: bytes) -> bytes:
-    """The same JSON for human eyes."""
+    """The same JSON, indented for people."""
     return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) + b"\n"
 
 

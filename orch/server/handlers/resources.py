@@ -1,12 +1,9 @@
-"""A resource request carried out: call the operation, answer.
+"""Resource requests: read consistency, the operation, the answer, and storage failures as refusals.
 
-Routing is by the request's attributes, the same that were authorized. How a request is read is in
-`call`, what an operation does in `resources`, how the answer looks in `render`.
-
-How new what a request reads must be, where several servers share one storage.
-
-Without a resourceVersion a request sees every write answered before it; with one, at least that;
-with "0" whatever is there. And what a client is told when storage fails.
+Routed by the request's attributes, the same that were authorized. Reading and answering is in
+`call`, operations are in `objects`, the form of answers is in `render`. Where several servers share
+one storage, a request without a resourceVersion sees every write answered before it; with a
+version, at least that version; with "0", whatever is in memory.
 """
 
 from __future__ import annotations
@@ -16,16 +13,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from aiohttp import HttpVersion11, web
 
 from orch.component.http import httpd
-from orch.server.handlers import answer, render, watch_stream
-from orch.server.handlers.answer import deleted_status, success_status
+from orch.server.handlers import render, watch_stream
 from orch.server.handlers.call import (
+    IDENTITY,
+    INFO,
     Call,
     checked_patch,
+    deleted_status,
     read_delete_options,
     read_document,
     read_object,
+    success_status,
 )
-from orch.server.handlers.render import Rendering
 from orch.server.handlers.watch_stream import WatchRequest
 from orch.server.objects import (
     create,
@@ -53,29 +52,30 @@ from orch.server.storage.base import (
 from orch.server.strategy.table import find_strategy
 from orch.wire.errors import ApiError, bad_request
 from orch.wire.records import aliases
-from orch.wire.records.authentication import Identity
 from orch.wire.records.kinds import LEASES, Resource
 
 _READS = ("get", "list", "watch")
-_MAX_DIGITS = 19  # of a revision; what is longer is refused later
+_MAX_DIGITS = 19  # of a revision; a longer one is refused later
 
 
-async def catch_up(storage: Storage, info: RequestInfo, query: Mapping[str, str]) -> None:
-    """Make reads new enough for the request; StorageFailed when that cannot be had."""
+async def ensure_read_consistency(
+    storage: Storage, info: RequestInfo, query: Mapping[str, str]
+) -> None:
+    """Wait until reads are new enough for the request; StorageFailed when that is impossible."""
     version = query.get("resourceVersion", "")
     if info.verb not in _READS or not version:
         await storage.settle()
     elif version != "0" and version.isascii() and version.isdigit() and len(version) <= _MAX_DIGITS:
-        await storage.reach(int(version))  # if it is not reached, the handler says so
+        await storage.reach(int(version))  # the handler refuses a revision not reached
 
 
-def answer_to(error: StorageFailed) -> ApiError:
-    """The refusal a client gets; only what is certain to have had no effect invites a retry."""
+def refusal_for(error: StorageFailed) -> ApiError:
+    """The refusal a client gets; it invites a retry only if the request certainly had no effect."""
     match error:
         case ObjectTooLarge():
             return ApiError(413, "RequestEntityTooLarge", str(error))
         case OutcomeUnknown():
-            return ApiError(504, "Timeout", f"whether it was done is not known: {error}")
+            return ApiError(504, "Timeout", f"the outcome of the write is unknown: {error}")
         case StorageUnavailable():
             return ApiError(503, "ServiceUnavailable", str(error), retry_after_s=1)
     return ApiError(500, "InternalError", f"Internal error occurred: {error}")
@@ -87,8 +87,8 @@ Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 
 
 class ResourceHandlers:
-    """The verbs of every kind; `connectors` take over subresources that are not objects;
-    `deleted` is told whenever something was.
+    """The verbs of every kind; `connectors` handle subresources that are not objects; `deleted`
+    is called after every deletion.
     """
 
     def __init__(
@@ -122,31 +122,30 @@ class ResourceHandlers:
             ("create", "eviction"): self._evict,
         }
 
-    async def handle(
-        self, request: web.Request, info: RequestInfo, identity: Identity
-    ) -> web.StreamResponse:
-        """ApiError for what cannot be done; 404 in plain text for what is not served at all."""
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """ApiError for refused requests; 404 in plain text for paths that are not served."""
+        info = request[INFO]
+        handler = self._handler(info)
         strategy = find_strategy(info.group, info.version, info.resource)
         if strategy is None or not attributes.is_served(strategy.resource, info):
             raise web.HTTPNotFound
-        handler = self._handler(info)
         if handler is None or not attributes.fits(strategy.resource, info):
             allowed = self._methods(request.rel_url.raw_path, strategy.resource)
             raise web.HTTPMethodNotAllowed(request.method, allowed)
         try:
             if not info.is_long_running or info.verb == "watch":
-                await catch_up(self._backend.storage, info, request.query)
-            rules = strategy.of_part(info.subresource)
-            return await handler(Call(request, info, identity, rules))
+                await ensure_read_consistency(self._backend.storage, info, request.query)
+            rules = strategy.parts.get(info.subresource, strategy)
+            return await handler(Call(request, info, request[IDENTITY], rules))
         except StorageFailed as error:
-            raise answer_to(error) from error
+            raise refusal_for(error) from error
 
     def _handler(self, info: RequestInfo) -> Handler | None:
         connector = self._connectors.get((info.resource, info.subresource))
         return connector or self._verbs.get((info.verb, info.subresource))
 
     def _methods(self, raw_path: str, resource: Resource) -> list[str]:
-        """Those that a path takes."""
+        """The methods that a path takes."""
         asked = ((method, parse_request(method, raw_path, {})) for method in _METHODS)
         return [
             method
@@ -157,20 +156,22 @@ class ResourceHandlers:
     async def _get(self, call: Call) -> web.Response:
         wanted = options.parse_list_options(call.request.query, watch=False)
         list_watch.require_revision(self._backend, wanted.resource_version)
-        return answer.answer_object(call, self._rendering(call), self._backend.find(call.target()))
+        return call.answer_object(
+            call.rendering(self._backend.now()), self._backend.find(call.target())
+        )
 
     async def _list(self, call: Call) -> web.Response:
         wanted = options.parse_list_options(call.request.query, watch=False)
         selected = call.selection()
-        rendering = self._rendering(call)
+        rendering = call.rendering(self._backend.now())
         page = list_watch.list_objects(self._backend, selected, call.info.namespace, wanted)
-        return answer.answer(call, rendering, render.render_list(rendering, page))
+        return call.answer(rendering, render.render_list(rendering, page))
 
     async def _watch(self, call: Call) -> web.StreamResponse:
         if call.request.version < HttpVersion11:
             raise bad_request("a watch needs HTTP/1.1: its answer comes in chunks")
         wanted = WatchRequest(
-            self._rendering(call),
+            call.rendering(self._backend.now()),
             call.selection(),
             call.info.namespace,
             options.parse_list_options(call.request.query, watch=True),
@@ -182,7 +183,7 @@ class ResourceHandlers:
         except ApiError as error:
             if error.code != 410:
                 raise
-            # As the reference does: the stream opens, and its only event says so.
+            # As in the reference: the stream opens, and its only event is the error.
             line = render.render_error(error.to_status())
             return web.Response(body=line, content_type=media.JSON)
         return await watch_stream.stream(call.request, wanted, opened, self._watches)
@@ -191,21 +192,21 @@ class ResourceHandlers:
         wanted = options.parse_write_options(call.request.query)
         document, warnings = await read_object(call, wanted)
         target = call.target()
-        rendering = self._rendering(call)
+        rendering = call.rendering(self._backend.now())
         stored = await create.create(self._backend, target, document, wanted)
-        return answer.answer_object(call, rendering, stored, status=201, warnings=warnings)
+        return call.answer_object(rendering, stored, status=201, warnings=warnings)
 
     async def _update(self, call: Call) -> web.Response:
-        rendering = self._rendering(call)
+        rendering = call.rendering(self._backend.now())
         if call.info.resource == LEASES.plural and not (call.request.query or call.info.alias):
             stored = await self._renew(call)
             if stored is not None:
-                return answer.answer_object(call, rendering, stored)
+                return call.answer_object(rendering, stored)
         wanted = options.parse_write_options(call.request.query, "UpdateOptions")
         document, warnings = await read_object(call, wanted)
         stored, created = await modify.replace(self._backend, call.target(), document, wanted)
         status = 201 if created else 200
-        return answer.answer_object(call, rendering, stored, status=status, warnings=warnings)
+        return call.answer_object(rendering, stored, status=status, warnings=warnings)
 
     async def _renew(self, call: Call) -> Stored | None:
         """The Lease when this only renewed it; None when it takes the ordinary way."""
@@ -233,41 +234,37 @@ class ResourceHandlers:
             change = aliases.through(change)
         warnings: list[str] = []
         change = checked_patch(call, wanted, change, body, warnings)
-        rendering = self._rendering(call)
+        rendering = call.rendering(self._backend.now())
         stored = await modify.modify(self._backend, target, change, wanted)
-        return answer.answer_object(call, rendering, stored, warnings=warnings)
+        return call.answer_object(rendering, stored, warnings=warnings)
 
     async def _delete(self, call: Call) -> web.Response:
-        rendering = self._rendering(call)
+        rendering = call.rendering(self._backend.now())
         target = call.target()
         deleted = await delete.delete(self._backend, target, await read_delete_options(call))
         self._deleted()
         if deleted.gone and not target.strategy.returns_deleted:
             status = deleted_status(target.strategy.resource, deleted.stored)
-            return answer.answer(call, rendering, status)
-        return answer.answer_object(call, rendering, deleted.stored)
+            return call.answer(rendering, status)
+        return call.answer_object(rendering, deleted.stored)
 
     async def _delete_collection(self, call: Call) -> web.Response:
-        rendering = self._rendering(call)
+        rendering = call.rendering(self._backend.now())
         wanted = await read_delete_options(call)
         await delete.delete_collection(self._backend, call.target(), call.selection(), wanted)
         self._deleted()
-        return answer.answer(call, rendering, success_status())
+        return call.answer(rendering, success_status())
 
     async def _bind(self, call: Call) -> web.Response:
         wanted = options.parse_write_options(call.request.query)
         document = await read_document(call)
-        rendering = self._rendering(call)
+        rendering = call.rendering(self._backend.now())
         await pod_subresources.bind(self._backend, call.target(), document, dry_run=wanted.dry_run)
-        return answer.answer(call, rendering, success_status(201), status=201)
+        return call.answer(rendering, success_status(201), status=201)
 
     async def _evict(self, call: Call) -> web.Response:
         wanted = options.parse_write_options(call.request.query)
         document = await read_document(call)
-        rendering = self._rendering(call)
+        rendering = call.rendering(self._backend.now())
         await pod_subresources.evict(self._backend, call.target(), document, dry_run=wanted.dry_run)
-        return answer.answer(call, rendering, success_status(201), status=201)
-
-    def _rendering(self, call: Call) -> Rendering:
-        """Asked for before anything is written, so that a 406 means that nothing was."""
-        return answer.rendering_of(call, self._backend.now())
+        return call.answer(rendering, success_status(201), status=201)

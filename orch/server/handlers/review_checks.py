@@ -1,7 +1,7 @@
-"""Is a review well formed, and which request does it ask about? Pure.
+"""Validation of reviews, and the request that a review asks about; pure.
 
-Rules as apiserver §2: exactly one kind of attributes; a selector that cannot be understood never
-fails the review, it is left out of the question and noted in the answer.
+Rules as apiserver §2: exactly one kind of attributes; a selector that cannot be parsed never fails
+the review: it is left out of the question and noted in the answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_VALUES = ("Exists", "DoesNotExist")
 
 
 def metadata_causes(metadata: Mapping[str, Any], *, allowed: Sequence[str] = ()) -> Iterator[Cause]:
-    """A review has no metadata of its own; `allowed` are fields its URL says as well."""
+    """A review has no metadata of its own; `allowed` are fields that its URL sets."""
     said = {key: value for key, value in metadata.items() if value}
     if said.keys() - {"managedFields", *allowed}:
         yield causes.invalid_value("metadata", said, "must be empty")
@@ -65,7 +65,7 @@ def subject_causes(spec: SubjectAccessReviewSpec) -> Iterator[Cause]:
 def local_causes(
     spec: SubjectAccessReviewSpec, namespace_names: Collection[str]
 ) -> Iterator[Cause]:
-    """A local review is about resources of the namespace it is made in, by any of its names."""
+    """A local review is about resources of its own namespace, by any of its names."""
     if spec.nonResourceAuthorizationAttributes is not None:
         yield causes.invalid_value(
             NON_RESOURCE,
@@ -119,7 +119,7 @@ def _value_causes(requirement: SelectorRequirement, at: str) -> Iterator[Cause]:
 
 
 def request_of(spec: SelfSubjectAccessReviewSpec) -> tuple[RequestInfo, str]:
-    """The request a valid spec asks about, and a note on what of it was left out ("": nothing)."""
+    """The request a valid spec asks about, and a note on parts that were ignored ("": none)."""
     if spec.nonResourceAuthorizationAttributes is not None:
         return _path_request(spec.nonResourceAuthorizationAttributes), ""
     if spec.resourceAuthorizationAttributes is None:
@@ -151,7 +151,7 @@ def _resource_request(asked: ResourceAttributes) -> tuple[RequestInfo, str]:
 
 
 def _field_selector(selector: SelectorAttributes | None) -> tuple[str, str]:
-    """As a query parameter, and what was ignored."""
+    """The selector as a query parameter, and a note on ignored parts."""
     if selector is None:
         return "", ""
     if not selector.requirements:
@@ -161,7 +161,7 @@ def _field_selector(selector: SelectorAttributes | None) -> tuple[str, str]:
 
 
 def _field_term(requirement: SelectorRequirement) -> str:
-    """ "" for what a field selector cannot say."""
+    """ "" for a requirement that a field selector cannot express."""
     sign = {"In": "=", "NotIn": "!="}.get(requirement.operator)
     if sign is None or len(requirement.values) != 1:
         return ""

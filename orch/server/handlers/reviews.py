@@ -1,7 +1,7 @@
-"""The reviews: questions about access and identity, answered by the very authorizer of requests.
+"""Reviews: questions about access and identity, answered by the same authorizer as requests.
 
-A review is created like an object and comes back filled (201); nothing is stored. What it asks is
-read by `reviewcheck`; who may ask is decided at the gate like everything else.
+A review is created like an object and comes back filled in (201); nothing is stored. Its contents
+are checked by `review_checks`; who may ask is decided by the request filter like everything else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiohttp import web
 
 from orch.component.process.clock import Now
 from orch.server.authz.authorizer import Authorizer
-from orch.server.handlers import answer, review_checks
+from orch.server.handlers import review_checks
 from orch.server.handlers.call import Call, read_object
 from orch.server.objects import metadata, options, validation
 from orch.server.objects.document import Document
@@ -51,13 +51,13 @@ from orch.wire.records.kinds import (
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 # The call, its body, and the body's record → the status, as JSON data.
 Answer = Callable[[Call, Document, Any], Awaitable[dict[str, Any]]]
-# Whose token is this, for one of these audiences (none: this server)? What the status says.
+# A token and audiences (none: this server) → the status of its review.
 TokenReviewer = Callable[[str, Sequence[str]], Awaitable[TokenReviewStatus]]
 
 
 @dataclass(frozen=True, slots=True)
 class Reviews:
-    """`handlers` is what the application serves them by."""
+    """`handlers` are the connectors of all reviews."""
 
     authorizer: Authorizer
     review_token: TokenReviewer
@@ -76,7 +76,7 @@ class Reviews:
         return {(plural, ""): self._answering(handle) for plural, handle in handlers.items()}
 
     def _answering(self, handle: Answer) -> Handler:
-        """Read the review, have it answered, send it back with its status."""
+        """Read the review, fill in its status, send it back."""
 
         async def respond(call: Call) -> web.Response:
             wanted = options.parse_write_options(call.request.query)
@@ -85,8 +85,8 @@ class Reviews:
             record = validation.check_shape(call.strategy, document)
             document["status"] = await handle(call, document, record)
             stored = Stored("", 0, orjson.dumps(document))
-            rendering = answer.rendering_of(call, self.now())
-            return answer.answer_object(call, rendering, stored, status=201, warnings=warnings)
+            rendering = call.rendering(self.now())
+            return call.answer_object(rendering, stored, status=201, warnings=warnings)
 
         return respond
 
@@ -107,7 +107,7 @@ class Reviews:
     ) -> dict[str, Any]:
         spec = review.spec
         namespace = document["metadata"]["namespace"]
-        # Of groups that have one name only a namespace is asked about as it is called.
+        # Only requests under an aliased group know a namespace by its other name.
         known_as = aliases.names_of_namespace(namespace) if call.info.alias else (namespace,)
         found = [
             *review_checks.metadata_causes(document["metadata"], allowed=("namespace",)),
@@ -157,7 +157,7 @@ class Reviews:
         return SelfSubjectReviewStatus(userInfo=user_info(call.identity)).to_wire()
 
     def _status(self, identity: Identity, spec: SelfSubjectAccessReviewSpec) -> dict[str, Any]:
-        """A `SubjectAccessReviewStatus`; written down directly, for there are many of these."""
+        """A `SubjectAccessReviewStatus`, built as JSON data directly, since these are frequent."""
         info, note = review_checks.request_of(spec)
         decision = self.authorizer.decide(identity, info)
         status: dict[str, Any] = {"allowed": decision.allowed}

@@ -1,4 +1,4 @@
-"""`serviceaccounts/token`: a token for an account, made on request and kept nowhere."""
+"""`serviceaccounts/token`: a token for a service account, made on request and not stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from orch.server.authn.tokens import Bound
-from orch.server.handlers import answer
 from orch.server.handlers.call import Call, read_document
 from orch.server.objects import metadata, options, validation
 from orch.server.objects.backend import Backend
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from orch.server.authn.service_account_tokens import AccountTokens
 
 DEFAULT_S, MIN_S, MAX_S = 3600, 600, 2**32
-# The group that clients of the reference have compiled in; answered as it was asked.
+# The second is compiled into clients of the reference; answered under the name they use.
 _API_VERSIONS = (f"{AUTHENTICATION_GROUP}/v1", "authentication.k8s.io/v1")
 _BINDABLE: dict[str, Resource] = {"Pod": PODS, "Secret": SECRETS, "Node": NODES}
 
@@ -43,7 +42,7 @@ class TokenRequests:
         self._audiences = audiences
 
     async def handle(self, call: Call) -> web.Response:
-        """ApiError 404, 409 when what it is bound to is another now, 422, 503 without a key."""
+        """ApiError 404, 409 when the bound object has another uid, 422, 503 without a key."""
         if call.info.verb != "create":
             raise web.HTTPMethodNotAllowed(call.request.method, ("POST",))
         wanted = options.parse_write_options(call.request.query)
@@ -63,11 +62,11 @@ class TokenRequests:
         document["spec"] = granted.to_wire()
         document["status"] = self._status(self._tokens, bound, granted, dry_run=wanted.dry_run)
         body = orjson.dumps(document)
-        rendering = answer.rendering_of(call, self._backend.now())
-        return answer.answer(call, rendering, body, status=201)
+        rendering = call.rendering(self._backend.now())
+        return call.answer(rendering, body, status=201)
 
     def _granted(self, spec: TokenRequestSpec) -> TokenRequestSpec:
-        """With what was not asked for as it will be: clients tell from it when to ask anew."""
+        """The spec with its defaults: clients derive from it when to request the next token."""
         return spec.model_copy(
             update={
                 "audiences": spec.audiences or list(self._audiences),
@@ -144,7 +143,7 @@ def _fitted(document: Document, call: Call) -> TokenRequest:
 
 
 def _restrict(call: Call, bound: Bound, spec: TokenRequestSpec) -> None:
-    """ApiError 403 unless a node asks for a token of one of its own pods, known by its uid."""
+    """ApiError 403 when a node asks for a token that is not of its own pod, named with its uid."""
     node = node_name_of(call.identity)
     if node is None:
         return

@@ -1,6 +1,6 @@
 """A watch as an HTTP answer: one JSON line per event, until its time is up or the client is gone.
 
-What happens is `resources.watching`; here it is written, with bookmarks in between and a clean end
+What happens is `objects.list_watch`; here it is written, with bookmarks in between and a clean end
 when the server stops.
 
 A write over TLS costs more than all else of an event, so the idea is to write seldom and to do
@@ -32,8 +32,8 @@ from orch.wire.errors import expired
 
 MIN_LIFETIME_S = 1800  # the reference: random between one and two of these
 BOOKMARK_S = 60.0
-_GONE_CHECK_S = 15.0  # a silent watch notices within this that its client has left
-_EVENTS_PER_WRITE = 200
+GONE_CHECK_S = 15.0  # a silent watch notices within this that its client has left
+EVENTS_PER_WRITE = 200
 BUSY_S = 0.02  # a watch is busy for so long after a write
 COALESCE_S = 0.012  # how long an event of a busy watch waits for more
 _LATEST_CHUNKS_MAX = 8
@@ -136,7 +136,7 @@ async def _follow(wanted: WatchRequest, feed: _Feed, writer: _Writer) -> None:
     try:
         while writer.is_open:
             changes = await feed.next_changes(
-                min(deadline_s, bookmark_s, loop.time() + _GONE_CHECK_S)
+                min(deadline_s, bookmark_s, loop.time() + GONE_CHECK_S)
             )
             if changes is None:
                 return
@@ -211,7 +211,7 @@ class _Feed:
             return  # the handler takes what there is
         try:
             changes = self._take() if self._writer.takes_more else None
-            if changes is None or len(changes) > _EVENTS_PER_WRITE:
+            if changes is None or len(changes) > EVENTS_PER_WRITE:
                 self._rest = changes or []
                 self._leave()
                 return
@@ -260,8 +260,8 @@ class _Writer:
 
     async def write_events(self, events: Sequence[Event]) -> None:
         """As fast as the client takes them."""
-        for start in range(0, len(events), _EVENTS_PER_WRITE):
-            await self.write(self._lines(events[start : start + _EVENTS_PER_WRITE]))
+        for start in range(0, len(events), EVENTS_PER_WRITE):
+            await self.write(self._lines(events[start : start + EVENTS_PER_WRITE]))
 
     def write_now(self, changes: Sequence[Change]) -> bool:
         """As one chunk, into the connection's buffer; False when the client has no part in them."""

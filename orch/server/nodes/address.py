@@ -1,8 +1,8 @@
-"""Where a node's agent listens, from what its Node says, and whether it may be called there; pure.
+"""Where a node's agent listens, according to its Node, and whether it may be called there; pure.
 
-A node writes its own addresses, so they are not trusted: what they resolve to must be an address
-of a host out there, not of this machine or its link (else a node could point the server at its
-own neighbours), and the agent must prove by certificate to be the node that was asked for.
+A node writes its own addresses, so they are not trusted: they must resolve to an address outside
+this machine and its link (otherwise a node could point the server at its neighbours), and the agent
+must prove by certificate that it is the node asked for.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from orch.server.strategy.base import text_at
 from orch.wire.names import AGENT_PORT
 from orch.wire.validation import is_dns1123_subdomain
 
-# Addresses before names, since hosts' names are often in no DNS that this server asks.
+# Addresses before names, since the DNS of this server often does not know hosts' names.
 PREFERRED_TYPES = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 _ENDPOINTS = ("nodeagentEndpoint", "kubeletEndpoint")
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyId:
-    """What `nodes/{id}/proxy` names: `scheme` "" and `port` None when it leaves them open."""
+    """The id in `nodes/{id}/proxy`: `scheme` "" and `port` None when it does not name them."""
 
     name: str
     scheme: str = ""
@@ -32,7 +32,7 @@ class ProxyId:
 
 @dataclass(frozen=True, slots=True)
 class AgentEndpoint:
-    """`host` is as the Node says (a name or an address); `is_agent` its registered port."""
+    """`host` comes from the Node (a name or an address); `is_agent`: the port is its agent's."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ class AgentEndpoint:
 
 
 def parse_id(text: str) -> ProxyId:
-    """`name`, `name:port` or `scheme:name:port` (port may be empty); ValueError says why not."""
+    """`name`, `name:port` or `scheme:name:port` (port may be empty); ValueError."""
     parts = text.split(":")
     scheme, name, port = "", parts[0], ""
     if len(parts) == 2:
@@ -66,7 +66,7 @@ def endpoint_of(
 ) -> AgentEndpoint | None:
     """Where to connect; None when the Node reports no address of a preferred type.
 
-    The agent's own port is always HTTPS; another port is plain HTTP unless asked for otherwise.
+    The agent's own port is always HTTPS; another port is plain HTTP unless the id names a scheme.
     """
     status = node.get("status") or {}
     by_type: dict[str, str] = {}
@@ -91,7 +91,7 @@ def _agent_port(status: Mapping[str, Any]) -> int:
 
 
 def is_address(host: str) -> bool:
-    """Whether nobody need be asked where that is."""
+    """Whether the host is an address, which needs no resolving."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -1,7 +1,7 @@
-"""`pods/{pod}/log`: a container's log, fetched from the agent of the pod's node and handed on.
+"""`pods/{pod}/log`: a container's log, fetched from the agent of the pod's node and relayed.
 
-The options are checked here, so that a mistake is answered in the same words wherever the pod
-runs; the log itself is streamed untouched. What the agent refuses becomes a Status.
+The options are checked here, so that a mistake gets the same answer wherever the pod runs; the log
+itself is streamed unchanged. A refusal by the agent becomes a Status.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aiohttp import web
 
 from orch.client import answers
 from orch.server.handlers.call import Call
-from orch.server.nodes.proxy import NodeProxy, hand_on
+from orch.server.nodes.proxy import NodeProxy, relay
 from orch.server.objects.backend import Backend
 from orch.server.objects.document import Document, decode
 from orch.server.request.attributes import is_true
@@ -24,7 +24,7 @@ from orch.wire.errors import ApiError, Cause, bad_request, invalid
 from orch.wire.podrules.podspec import document_places
 from orch.wire.times import parse_time
 
-_SWITCHES = ("follow", "previous", "timestamps")
+_BOOLEANS = ("follow", "previous", "timestamps")
 _NUMBERS = {"sinceSeconds": 1, "tailLines": 0, "limitBytes": 1}  # with the least they may be
 _REASONS = {400: "BadRequest", 404: "NotFound"}
 _REFUSAL_MAX_BYTES = 64 * 1024
@@ -46,21 +46,21 @@ class PodLogs:
         container = container_of(pod, call.request.query.get("container", ""))
         node = node_of(pod)
         if not node:
-            return web.Response(text="")  # it has said nothing yet
+            return web.Response(text="")  # nothing logged yet
         place = "/".join(quote(p) for p in (call.info.namespace, call.info.name, container))
         path = f"/containerLogs/{place}" + (f"?{query}" if query else "")
         async with await self._proxy.ask(node, path) as upstream:
             if upstream.status != 200:
                 raise await _refusal(upstream)
-            return await hand_on(call.request, upstream)
+            return await relay(call.request, upstream)
 
 
 def log_query(pod: str, query: Mapping[str, str]) -> str:
-    """The options as the agent takes them, encoded; ApiError 422 for what they cannot be."""
+    """The options as the agent takes them, encoded; ApiError 422 for invalid values."""
     found = tuple(_option_causes(query))
     if found:
         raise invalid("PodLogOptions", pod, found)
-    wanted = {name: "true" for name in _SWITCHES if is_true(query.get(name))}
+    wanted = {name: "true" for name in _BOOLEANS if is_true(query.get(name))}
     for name in (*_NUMBERS, "sinceTime"):
         if query.get(name):
             wanted[name] = query[name]
@@ -92,7 +92,7 @@ def _is_time(text: str) -> bool:
 
 
 def container_of(pod: Document, asked: str) -> str:
-    """The container that is meant: the one asked for, or the only one; ApiError 400."""
+    """The container asked for, or the only container; ApiError 400."""
     name = pod["metadata"]["name"]
     spec = pod.get("spec") or {}
     known: list[str] = [one["name"] for _, one in document_places(spec)]

@@ -1,10 +1,8 @@
-"""`nodes/{node}/proxy/…`: requests handed on to a node's agent, answers handed back, both streamed.
+"""`nodes/{node}/proxy/…`: requests relayed to a node's agent, answers relayed back, both streamed.
 
-The agent is reached over TLS it must prove itself on: its certificate comes from the agents' CA
-and names the node. The server shows its own client certificate; the caller's credentials go no
-further than here. Redirects are handed back, never followed; upgrades are refused.
-
-What the server shows node agents and verifies them by, as its files are.
+The agent is reached over TLS and must prove its identity: its certificate comes from the agents' CA
+and names the node. The server shows its own client certificate, renewed as the files change; the
+caller's credentials go no further. Redirects are relayed, never followed; upgrades are refused.
 """
 
 from __future__ import annotations
@@ -32,14 +30,14 @@ from orch.server.controllers.namespaces import SELF
 from orch.server.handlers.call import Call
 from orch.server.nodes import address as nodes_address
 from orch.server.nodes.address import AgentEndpoint, ProxyId
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.document import decode
 from orch.server.strategy import nodes
 from orch.wire.errors import ApiError, bad_request, service_unavailable
 
 CONNECT_TIMEOUT_S = 10.0
-HEADERS_TIMEOUT_S = 300.0  # an agent may work long on a checkpoint before it answers
-_GONE_CHECK_S = 15.0  # an idle answer notices within this that its client has left
+HEADERS_TIMEOUT_S = 300.0  # a checkpoint may take long before its answer begins
+_GONE_CHECK_S = 15.0  # an idle relay notices within this that its client has left
 _HOP_BY_HOP = (
     "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
     "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Expect",
@@ -51,7 +49,7 @@ _SET_BY_CLIENT_LIBRARY = ("Accept", "Accept-Encoding", "Content-Type", "User-Age
 
 @dataclass(slots=True)
 class NodeProxy:
-    """`handle` is the connector of `nodes/proxy`; `close` lets go of kept connections."""
+    """`handle` is the connector of `nodes/proxy`; `close` closes kept connections."""
 
     backend: Backend
     tls: ssl.SSLContext | None
@@ -62,9 +60,9 @@ class NodeProxy:
     _closed: bool = field(default=False, init=False)
 
     async def handle(self, call: Call) -> web.StreamResponse:
-        """ApiError 400, 404, 503; whatever the agent answers is handed back as it is."""
+        """ApiError 400, 404, 503; the agent's answer is relayed unchanged."""
         request, info = call.request, call.info
-        _refuse_what_is_not_proxied(request)
+        _refuse_unsupported(request)
         wanted = _parse(info.name)
         endpoint = self._endpoint(wanted)
         if not info.rest and request.method in ("GET", "HEAD"):
@@ -82,17 +80,17 @@ class NodeProxy:
         return await self._request("GET", wanted, endpoint, path)
 
     def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
-        """Call agents so from now on, over new connections; answers under way go on."""
+        """Use the context for new connections; running answers continue."""
         self.tls = context
 
     async def close(self) -> None:
-        """Answers under way break off; what comes later is refused."""
+        """Break off running answers and refuse later requests."""
         self._closed = True
         if self._session is not None:
             await self._session.close()
 
     def _endpoint(self, wanted: ProxyId) -> AgentEndpoint:
-        target = Target(nodes.NODE_STRATEGY, SELF, name=wanted.name)
+        target = ObjectTarget(nodes.NODE_STRATEGY, SELF, name=wanted.name)
         endpoint = nodes_address.endpoint_of(decode(self.backend.find(target)), wanted)
         if endpoint is None:
             raise service_unavailable(
@@ -110,7 +108,7 @@ class NodeProxy:
         async with await self._request(
             request.method, wanted, endpoint, path, data=body, headers=headers
         ) as upstream:
-            return await hand_on(request, upstream)
+            return await relay(request, upstream)
 
     async def _request(
         self, method: str, wanted: ProxyId, endpoint: AgentEndpoint, path: str, **sent: Any
@@ -142,7 +140,7 @@ class NodeProxy:
             raise _unreachable(wanted, error) from error
 
     async def _resolve(self, endpoint: AgentEndpoint) -> str:
-        """An address that may be called; resolved here, so that what was checked is called."""
+        """An allowed address; resolved here, so that exactly the checked address is called."""
         addresses = [endpoint.host]
         if not nodes_address.is_address(endpoint.host):
             addresses = await self._look_up(endpoint)
@@ -188,7 +186,7 @@ def _parse(text: str) -> ProxyId:
         raise bad_request(f"invalid node request: {error}") from None
 
 
-def _refuse_what_is_not_proxied(request: web.Request) -> None:
+def _refuse_unsupported(request: web.Request) -> None:
     if "dryRun" in request.query:
         raise bad_request("the dryRun option is not supported by the proxy")
     if "Upgrade" in request.headers:
@@ -197,7 +195,7 @@ def _refuse_what_is_not_proxied(request: web.Request) -> None:
 
 @contextlib.contextmanager
 def _only_for_client(request: web.Request) -> Iterator[None]:
-    """Meanwhile the request ends when its client leaves, whatever its method."""
+    """Within it the request ends when its client leaves, whatever its method."""
     connection = request.protocol
     if isinstance(connection, Connection):
         connection.only_for_client = True
@@ -229,7 +227,7 @@ def _forwarded_headers(request: web.Request) -> CIMultiDict[str]:
 
 
 def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    """The headers without those of one connection, also those that Connection names."""
+    """The headers without the hop-by-hop ones, including those that Connection names."""
     kept = CIMultiDict(headers)
     named = [name.strip() for name in kept.get("Connection", "").split(",") if name.strip()]
     for name in (*_HOP_BY_HOP, *named):
@@ -237,8 +235,8 @@ def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDi
     return kept
 
 
-async def hand_on(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Stream the agent's answer; a break on either side breaks the other, never truncates it."""
+async def relay(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Stream the agent's answer; a break on either side breaks the other: no truncation."""
     headers = _end_to_end(upstream.headers)
     if "Location" in headers:
         headers["Location"] = _located(request, headers["Location"])
@@ -254,7 +252,7 @@ async def hand_on(request: web.Request, upstream: aiohttp.ClientResponse) -> web
 
 
 async def _next_chunk(request: web.Request, upstream: aiohttp.ClientResponse) -> bytes:
-    """What the agent sends next, b"" at its end; ConnectionError when the client has left."""
+    """The agent's next chunk, b"" at the end; ConnectionError when the client has left."""
     while True:
         try:
             async with asyncio.timeout(_GONE_CHECK_S):
@@ -265,7 +263,7 @@ async def _next_chunk(request: web.Request, upstream: aiohttp.ClientResponse) ->
 
 
 def _located(request: web.Request, location: str) -> str:
-    """A redirect within the agent, as seen through the proxy; one elsewhere stays as it is."""
+    """A redirect within the agent, rewritten for the proxy; a redirect elsewhere is unchanged."""
     if not location.startswith("/") or location.startswith("//"):
         return location
     before, proxy, _ = request.rel_url.raw_path.partition("/proxy")
@@ -279,7 +277,7 @@ def _unreachable(wanted: ProxyId, error: Exception) -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class AgentTls:
-    """`ca_file` None: agents cannot be verified, and are not called."""
+    """`ca_file` None: agents cannot be verified, so they are not called."""
 
     ca_file: str | None
     cert_file: str | None = None
@@ -290,12 +288,12 @@ class AgentTls:
         return None if self.ca_file is None else self._read(self.ca_file)
 
     def files(self) -> TlsFiles:
-        """As they are now, before the context is made of them."""
+        """The files in their present state, read before the context is made from them."""
         pair = [file for file in (self.cert_file, self.key_file) if file]
         return TlsFiles(pair, self.ca_file)
 
     def renewal(self, user: Renewable, files: TlsFiles) -> TlsRenewal | None:
-        """What looks at the files for `user`; None where no agent is called."""
+        """The renewal of `user`'s context as the files change; None when no agent is called."""
         if (ca_file := self.ca_file) is None:
             return None
         words = "client certificate", "node agent CA"

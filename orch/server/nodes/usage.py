@@ -1,7 +1,7 @@
-"""What nodes and containers use, from two readings of their agents' `/metrics/resource`; pure.
+"""Usage of nodes and containers, from two readings of their agents' `/metrics/resource`; pure.
 
 CPU is a counter: a rate takes two readings of the same container, its window is the time between
-their own stamps. A counter that went back began anew, and gives no rate until it is read again.
+their own stamps. A counter that went back was reset, and gives no rate until the next reading.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from orch.wire import times
 from orch.wire.records.usage import API_VERSION
 
-NODE = ("", "", "")  # as a place: the node itself
+NODE = ("", "", "")  # the place of the node itself
 Place = tuple[str, str, str]  # namespace, pod, container
 
 _LINE = re.compile(r"(\w+)(?:\{(.*)\})? ([0-9.eE+-]+) (\d{1,15})")
@@ -35,7 +35,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One page: CPU seconds so far and bytes of memory by place."""
+    """One page: total CPU seconds and bytes of memory by place."""
 
     cpu: Mapping[Place, Amount] = field(default_factory=dict)
     memory_bytes: Mapping[Place, int] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Usage:
     window_s: float
 
     def amounts(self) -> dict[str, str]:
-        """By resource name, as quantities of the precision clients are used to."""
+        """By resource name, as quantities in the units that clients expect."""
         return {
             "cpu": f"{round(self.cpu_cores * _NSEC_PER_S)}n",
             "memory": f"{self.memory_bytes // 1024}Ki",
@@ -59,7 +59,7 @@ class Usage:
 
 
 def parse_page(text: str) -> Reading:
-    """What a page says of CPU and memory; lines of another form are passed over."""
+    """CPU and memory from a page; other lines are skipped."""
     cpu: dict[Place, Amount] = {}
     memory: dict[Place, int] = {}
     for name, place, value, at_ms in _samples(text):
@@ -85,7 +85,7 @@ def _samples(text: str) -> Iterator[tuple[str, Place, float, int]]:
 
 
 def usages(before: Reading, now: Reading) -> dict[Place, Usage]:
-    """The usage of every place that both readings know and that can be told."""
+    """The usage of every place that both readings have and whose counter was not reset."""
     found = {}
     for place, amount in now.cpu.items():
         earlier = before.cpu.get(place)
@@ -107,7 +107,7 @@ def node_record(node: Mapping[str, Any], usage: Usage, now: datetime) -> dict[st
 def pod_record(
     pod: Mapping[str, Any], by_container: Mapping[str, Usage], now: datetime
 ) -> dict[str, Any] | None:
-    """A PodMetrics record; None while nothing is known of any of its containers."""
+    """A PodMetrics record; None without the usage of any container."""
     if not by_container:
         return None
     latest = max(by_container.values(), key=lambda usage: usage.at_ms)

@@ -1,7 +1,7 @@
-"""`metrics.k8s.io`: the agents asked every 15 s what is used, and the answers served.
+"""`metrics.k8s.io`: agents are asked for usage every 15 s, and the results are served.
 
-Selectors are those of nodes and pods themselves. What no two readings tell of yet is not listed:
-clients say then that metrics are not available.
+Selectors are those of nodes and pods themselves. Whatever has no two readings yet is not listed:
+clients then report that metrics are not available.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import aiohttp
 import orjson
 from aiohttp import web
 
+from orch.server.handlers.call import INFO
 from orch.server.nodes import usage
 from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage import NODE, Reading, Usage
@@ -25,7 +26,6 @@ from orch.server.objects.selection import parse_selection
 from orch.server.request import media
 from orch.server.request.attributes import RequestInfo
 from orch.server.request.media import Form
-from orch.server.request_filter import INFO
 from orch.server.strategy import nodes, pods
 from orch.server.strategy.base import Strategy
 from orch.wire.errors import ApiError, not_found
@@ -42,7 +42,7 @@ _ROOT = f"/apis/{GROUP}/{VERSION}"
 
 
 class UsagePages:
-    """`refresh` is the step of a loop; `routes` what is served."""
+    """`refresh` is the step of a loop; `routes` are the pages."""
 
     def __init__(self, backend: Backend, proxy: NodeProxy) -> None:
         self._backend = backend
@@ -51,7 +51,7 @@ class UsagePages:
         self._usages: dict[str, Mapping[usage.Place, Usage]] = {}
 
     async def refresh(self) -> None:
-        """Ask every agent once; of one that does not answer nothing is known any more."""
+        """Ask every agent once; the usage of an agent that does not answer is dropped."""
         names = [
             s.key.rpartition("/")[2] for s in self._backend.storage.list(prefix_of(NODES)).items
         ]
@@ -73,7 +73,7 @@ class UsagePages:
                     answer.raise_for_status()
                     text = (await answer.read()).decode(errors="replace")
         except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            log.debug("node %s does not say what it uses: %s", node, error)
+            log.debug("no usage from node %s: %s", node, error)
             self._usages.pop(node, None)
             return
         now = usage.parse_page(text)

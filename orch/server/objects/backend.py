@@ -1,16 +1,15 @@
-"""What every operation works with, and the object it is about.
+"""`Backend`, with which every operation works, and `ObjectTarget`, the object it is about.
 
-`Backend` carries the outside world (storage, clock, random names) so that operations can be tested
-with any; `Target` is the place in the API a request names. Storage's refusals become the API's
-answers here.
+The backend carries storage, clock, random names and admission, so that tests can supply any of
+them. Refusals that name an object are made here.
 """
 
 from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from orch.component.process.clock import Now, utc_now
@@ -24,7 +23,7 @@ from orch.wire.records.authentication import Identity
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
-# No vowels and no digits that look like letters: what is generated spells nothing.
+# No vowels and no digits that look like letters: suffixes spell no words.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 
@@ -37,8 +36,8 @@ def random_uid() -> str:
     return str(uuid.uuid4())
 
 
-class Target(NamedTuple):
-    """Whose and which object: `name` is "" for a creation, `namespace` for cluster scope."""
+class ObjectTarget(NamedTuple):
+    """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope."""
 
     strategy: Strategy
     identity: Identity
@@ -59,37 +58,38 @@ class Target(NamedTuple):
         return errors.conflict(resource.plural, self.name, why, resource.group)
 
 
-# Called with the target, the new document and the one it replaces before anything is stored;
+# Called with the target, the new document and the replaced one, before anything is stored;
 # refuses by raising ApiError.
-Admission = Callable[[Target, Document, Document | None], None]
+Admission = Callable[[ObjectTarget, Document, Document | None], None]
 
 
-# Called with the target and the stored object that is about to be deleted, on every try.
-DeletionAdmission = Callable[[Target, Document], None]
+# Called with the target and the stored object before every attempt to delete it.
+DeletionAdmission = Callable[[ObjectTarget, Document], None]
 
 
-def admit_everything(_target: Target, _new: Document, _old: Document | None) -> None:
-    """No further rules."""
-
-
-def admit_every_deletion(_target: Target, _old: Document) -> None:
+def admit_every_deletion(_target: ObjectTarget, _old: Document) -> None:
     """No further rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`admit` sees every creation and change with its body, after validation; `admit_deletion`
-    sees what is deleted. Both see the very state that the write then depends on.
+    """`admission` judges creations and changes, by the plural of their kind and after validation;
+    `admit_deletion` judges deletions. Both see the very state that the write then depends on.
     """
 
     storage: Storage
     now: Now = utc_now
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
-    admit: Admission = admit_everything
+    admission: Mapping[str, Sequence[Admission]] = field(default_factory=dict)
     admit_deletion: DeletionAdmission = admit_every_deletion
 
-    def find(self, target: Target) -> Stored:
+    def admit(self, target: ObjectTarget, new: Document, old: Document | None) -> None:
+        """ApiError from the first check that refuses."""
+        for check in self.admission.get(target.strategy.resource.plural, ()):
+            check(target, new, old)
+
+    def find(self, target: ObjectTarget) -> Stored:
         """The object; ApiError 404."""
         stored = self.storage.get(target.key)
         if stored is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orch.server.objects import metadata, validation
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.document import Document, decode, encode, key_of
 from orch.server.objects.options import WriteOptions
 from orch.server.storage.base import KeyExists, Stored
@@ -18,7 +18,7 @@ _GENERATE_TRIES = 8
 
 
 async def create(
-    backend: Backend, target: Target, document: Document, options: WriteOptions
+    backend: Backend, target: ObjectTarget, document: Document, options: WriteOptions
 ) -> Stored:
     """The stored object; with `dry_run`, what it would be, at revision 0.
 
@@ -39,7 +39,7 @@ async def create(
 
 
 def _names(backend: Backend, sent: metadata.Metadata) -> Iterator[str]:
-    """The given name, or several generated ones to try."""
+    """The given name, or several generated names to try."""
     if sent.get("name") or not sent.get("generateName"):
         yield sent.get("name") or ""
         return
@@ -48,7 +48,7 @@ def _names(backend: Backend, sent: metadata.Metadata) -> Iterator[str]:
 
 
 async def _try_create(
-    backend: Backend, target: Target, name: str, document: Document, options: WriteOptions
+    backend: Backend, target: ObjectTarget, name: str, document: Document, options: WriteOptions
 ) -> Stored | None:
     """None when the name is taken."""
     strategy = target.strategy
@@ -59,8 +59,8 @@ async def _try_create(
     validation.check(strategy, document)
     backend.admit(target, document, None)
     key = key_of(strategy.resource, target.namespace, name)
-    # From here to the queue of storage nothing waits: a namespace found active now cannot be
-    # emptied before this object is seen in it (see `terminating`).
+    # No await from here to the queue of storage: a namespace found active now cannot be emptied
+    # before this object is visible in it (see `controllers.namespaces`).
     _require_namespace(backend, target, name)
     if options.dry_run:
         return None if backend.storage.get(key) else Stored(key, 0, encode(document))
@@ -70,7 +70,7 @@ async def _try_create(
         return None
 
 
-def _taken(target: Target, sent: metadata.Metadata) -> ApiError:
+def _taken(target: ObjectTarget, sent: metadata.Metadata) -> ApiError:
     resource = target.strategy.resource
     error = errors.already_exists(resource.plural, sent.get("name", ""), resource.group)
     if sent.get("generateName") and not target.name:
@@ -79,7 +79,7 @@ def _taken(target: Target, sent: metadata.Metadata) -> ApiError:
     return error
 
 
-def _require_namespace(backend: Backend, target: Target, name: str) -> None:
+def _require_namespace(backend: Backend, target: ObjectTarget, name: str) -> None:
     if not target.strategy.resource.namespaced:
         return
     stored = backend.storage.get(key_of(NAMESPACES, "", target.namespace))

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.document import Document, decode, encode, prefix_of
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
@@ -23,12 +23,12 @@ from orch.wire.records.kinds import NAMESPACES
 
 _TRIES = 16
 PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
-_AT_ONCE = 64  # deletions of a collection that are under way together, so that they share commits
+_AT_ONCE = 64  # concurrent deletions of a collection, so that they share commits
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """`marked` None: remove it now; else the document to store (unchanged: nothing to do)."""
+    """`marked` None: remove the object now; else the document to store (unchanged: nothing)."""
 
     marked: Document | None
 
@@ -44,8 +44,8 @@ class Deleted:
 def decide(
     strategy: Strategy, document: Document, options: DeleteOptions, now: datetime
 ) -> Deletion:
-    """What deleting `document` (left unchanged) means; a propagation policy adds the finalizer
-    by which the object waits for what it owns (see `orch.server.controllers.garbage_collector`).
+    """How to delete `document` (left unchanged); a propagation policy adds the finalizer that
+    makes the object wait for its dependents (see `orch.server.controllers.garbage_collector`).
     """
     metadata = dict(document["metadata"])
     waiting = _propagated(metadata, options.propagation)
@@ -68,7 +68,7 @@ def decide(
 
 
 def _propagated(metadata: Document, propagation: str | None) -> bool:
-    """Put the policy's finalizer in the place of the other's; whether that changed anything."""
+    """Set the policy's finalizer instead of the other's; returns whether anything changed."""
     if propagation is None:
         return False
     before = metadata.get("finalizers") or []
@@ -81,7 +81,7 @@ def _propagated(metadata: Document, propagation: str | None) -> bool:
     return True
 
 
-async def delete(backend: Backend, target: Target, options: DeleteOptions) -> Deleted:
+async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions) -> Deleted:
     """ApiError 403 (protected), 404, 409 (preconditions)."""
     if target.strategy.resource is NAMESPACES and target.name in namespaces.PROTECTED:
         raise ApiError(
@@ -107,9 +107,9 @@ async def delete(backend: Backend, target: Target, options: DeleteOptions) -> De
 
 
 async def delete_collection(
-    backend: Backend, target: Target, selection: Selection, options: DeleteOptions
+    backend: Backend, target: ObjectTarget, selection: Selection, options: DeleteOptions
 ) -> list[Deleted]:
-    """Delete what is selected now; what vanishes meanwhile is not an error."""
+    """Delete the selected objects; objects deleted meanwhile are not an error."""
     resource = target.strategy.resource
     items = backend.storage.list(prefix_of(resource, target.namespace)).items
     targets = [
@@ -136,8 +136,8 @@ def _place(key: str) -> tuple[str, str]:
     return parts[-2], parts[-1]
 
 
-def check_preconditions(target: Target, document: Document, options: DeleteOptions) -> None:
-    """ApiError 409 when the caller means another object of that name, or another version."""
+def check_preconditions(target: ObjectTarget, document: Document, options: DeleteOptions) -> None:
+    """ApiError 409 when the caller names another uid or another version."""
     uid, version = document["metadata"]["uid"], document["metadata"]["resourceVersion"]
     if options.uid and options.uid != uid:
         raise target.conflict(

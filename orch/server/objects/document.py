@@ -1,8 +1,9 @@
 """Objects as the server keeps them: JSON data while they are worked on, bytes when stored.
 
-Stored bytes hold no resourceVersion: it is the revision they are stored at, and is put into the
-text when they are served. `kind`, `apiVersion` and `metadata` come first, in that order, so that
-its place is always found. A Document is a plain dict: the server keeps fields it does not know.
+Stored bytes hold no resourceVersion: it is the revision they are stored at, and is inserted into
+the text when they are served. `kind`, `apiVersion` and `metadata` come first, in that order, so
+that its place is always found. A Document is a plain dict: the server keeps fields it does not
+know.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def prefix_of(resource: Resource, namespace: str = "") -> str:
 
 
 def encode(document: Document) -> bytes:
-    """The bytes to store. The metadata must have a name (it has: `served` relies on it)."""
+    """The bytes to store. The metadata must have a name: `served` relies on it."""
     metadata = document["metadata"]
     if any(field in metadata for field in _NOT_STORED):
         metadata = {key: value for key, value in metadata.items() if key not in _NOT_STORED}
@@ -47,7 +48,7 @@ def encode(document: Document) -> bytes:
 
 
 def served(stored: Stored, revision: int | None = None) -> bytes:
-    """The object as clients get it; `revision` when not its own (that of its deletion)."""
+    """The object as sent to clients; `revision` when not its own (that of its deletion)."""
     inserted = b'"metadata":{"resourceVersion":"%d",' % (
         stored.revision if revision is None else revision
     )
@@ -62,7 +63,7 @@ def decode(stored: Stored) -> Document:
 
 
 def same(one: Document, other: Document) -> bool:
-    """Equal in all that is stored."""
+    """Whether both store as the same object."""
     return _stored_part(one) == _stored_part(other)
 
 

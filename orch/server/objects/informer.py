@@ -1,7 +1,7 @@
-"""Keeps something in step with the stored objects of one kind: told every change, in order.
+"""An informer over storage: loads the objects of one kind, then is told every change, in order.
 
-Loads what is there at once, then follows the history. Because storage wakes its watches before it
-answers a writer, whoever wrote an object finds it taken into account with the next request.
+Because storage wakes its watches before it answers a writer, the next request of that writer finds
+the change applied.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from orch.wire.records.kinds import Resource
 
 log = logging.getLogger(__name__)
 
-# The key of an object, and its newest state; None when it is gone.
+# The key of an object, and its newest state; None when it was deleted.
 Apply = Callable[[str, Stored | None], None]
 
 
-class Follower:
+class StorageInformer:
     """A loop of the server, by `name`; `load` before it, once storage is open."""
 
     def __init__(self, storage: Storage, resource: Resource, apply: Apply) -> None:
-        self.name = f"follow-{resource.plural}"
+        self.name = f"informer-{resource.plural}"
         self._storage = storage
         self._prefix = prefix_of(resource)
         self._apply = apply
@@ -31,7 +31,7 @@ class Follower:
         self._watch: Watch | None = None
 
     def load(self) -> None:
-        """Take everything as it is now; also after changes were missed."""
+        """Load everything; also after changes were missed."""
         snapshot = self._storage.list(self._prefix)
         gone = self._keys - {stored.key for stored in snapshot.items}
         for key in gone:
@@ -41,12 +41,12 @@ class Follower:
         self._watch = self._storage.watch(self._prefix, snapshot.revision)
 
     async def run(self) -> None:
-        """Until storage ends its watches."""
+        """Apply changes until storage ends its watches."""
         while True:
             try:
                 changes = await self._next()
             except Compacted:
-                log.warning("%s fell behind and reads everything again", self.name)
+                log.warning("%s fell behind: reading everything again", self.name)
                 self.load()
                 continue
             if changes is None:
@@ -56,7 +56,7 @@ class Follower:
 
     async def _next(self) -> list[Change] | None:
         if self._watch is None:
-            raise AssertionError(f"{self.name} runs before it was loaded")
+            raise AssertionError(f"{self.name} runs before `load`")
         return await self._watch.changes()
 
     def _tell(self, key: str, stored: Stored | None) -> None:

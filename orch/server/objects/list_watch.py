@@ -1,10 +1,7 @@
-"""List objects from memory: the newest, those of a past revision, and page by page.
+"""List and watch objects from memory: pages, past revisions, and changes as one client's events.
 
-Watch objects: storage's changes made into the events one client asked for.
-
-A change is looked at through the client's selectors: an object that comes to match is ADDED, one
-that no longer does is DELETED, whatever happened to it. How an event is written is the caller's
-business.
+A change passes the client's selectors: an object that comes to match is ADDED, an object that no
+longer matches is DELETED, whatever happened to it. Writing events out is the caller's business.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ class Page:
 def list_objects(
     backend: Backend, selection: Selection, namespace: str, options: ListOptions
 ) -> Page:
-    """What is selected in a namespace (or, with "", everywhere); ApiError 410, 504."""
+    """The selected objects of a namespace (or, with "", of all); ApiError 410, 504."""
     prefix = prefix_of(selection.strategy.resource, namespace)
     snapshot = _snapshot(backend, prefix, options)
     items: Sequence[Stored] = snapshot.items
@@ -88,7 +85,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`revision` is the change's own, which is what `stored` is served at."""
+    """`revision` is that of the change, at which `stored` is served."""
 
     type: EventType
     stored: Stored
@@ -97,7 +94,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A started watch: what is there already, then what `watch` brings."""
+    """An open watch: the events of existing objects, then those of `watch`."""
 
     initial: list[Event]
     initial_revision: int
@@ -107,7 +104,7 @@ class Opened:
 def open_watch(
     backend: Backend, selection: Selection, namespace: str, options: ListOptions
 ) -> Opened:
-    """ApiError 410 when the asked revision is no longer held, 504 when it is yet to come."""
+    """ApiError 410 when the revision is no longer held, 504 when it is in the future."""
     require_revision(backend, options.resource_version)
     prefix = prefix_of(selection.strategy.resource, namespace)
     from_revision = options.resource_version
@@ -131,12 +128,12 @@ def open_watch(
 
 
 def events_of(changes: Sequence[Change], selection: Selection) -> list[Event]:
-    """What changes are to a client with these selectors."""
+    """The changes as events for a client with these selectors."""
     return [event for change in changes if (event := as_event(change, selection))]
 
 
 def as_event(change: Change, selection: Selection) -> Event | None:
-    """What a change is to a client with these selectors; None when nothing."""
+    """A change as an event for a client with these selectors; None when it is not concerned."""
     current, previous = change.current, change.previous
     is_in = current is not None and selection.matches(current)
     was_in = previous is not None and selection.matches(previous)

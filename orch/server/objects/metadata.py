@@ -25,7 +25,7 @@ _DROPPED = (*_SERVER_OWNED, "resourceVersion", "selfLink", "managedFields")
 
 
 def fit_to_endpoint(resource: Resource, namespace: str, document: Document) -> None:
-    """Fill kind, apiVersion and namespace from the URL; ApiError 400 when the body says other."""
+    """Fill kind, apiVersion and namespace from the URL; ApiError 400 on a mismatch."""
     fit_to_kind(resource.kind, (resource.api_version,), document)
     metadata = document.setdefault("metadata", {})
     if not isinstance(metadata, dict):
@@ -37,7 +37,7 @@ def fit_to_endpoint(resource: Resource, namespace: str, document: Document) -> N
 
 
 def fit_to_kind(kind: str, api_versions: tuple[str, ...], document: Document) -> None:
-    """Fill kind and apiVersion (the first) where they are not said; ApiError 400 for others."""
+    """Fill kind and apiVersion (the first) where they are missing; ApiError 400 for others."""
     for name, accepted in (("kind", (kind,)), ("apiVersion", api_versions)):
         if document.get(name, "") == "":
             document[name] = accepted[0]
@@ -49,7 +49,7 @@ def fit_to_kind(kind: str, api_versions: tuple[str, ...], document: Document) ->
 
 
 def fit_to_namespace(namespace: str, metadata: Metadata) -> None:
-    """Fill the namespace from the URL; ApiError 400 when the body says another."""
+    """Fill the namespace from the URL; ApiError 400 when the body has another."""
     if not metadata.get("namespace"):
         metadata["namespace"] = namespace
     elif metadata["namespace"] != namespace:
@@ -69,7 +69,7 @@ def fit_to_name(name: str, document: Document) -> None:
 
 
 def stamp_new(document: Document, *, name: str, uid: str, created: str) -> None:
-    """Make the metadata of a new object: what the client may say, plus identity and time."""
+    """Make the metadata of a new object: the client's fields, plus identity and time."""
     sent: Metadata = document["metadata"]
     metadata: Metadata = {"name": name}
     for field in ("generateName", "namespace"):
@@ -84,7 +84,7 @@ def stamp_new(document: Document, *, name: str, uid: str, created: str) -> None:
 
 
 def stamp_changed(new: Document, old: Document) -> None:
-    """Keep what the server owns as it is stored."""
+    """Restore the stored values of fields that the server owns."""
     sent, stored = new["metadata"], old["metadata"]
     metadata = {field: sent[field] for field in sent if field not in _DROPPED}
     metadata |= {field: stored[field] for field in _SERVER_OWNED if field in stored}
@@ -92,7 +92,7 @@ def stamp_changed(new: Document, old: Document) -> None:
 
 
 def drop_double_owners(document: Document) -> list[str]:
-    """Keep the first owner of each uid; a warning about what was dropped. Any shape may come."""
+    """Keep the first owner of each uid; returns a warning about others. Accepts any shape."""
     found = document.get("metadata")
     owners = found.get("ownerReferences") if isinstance(found, dict) else None
     if not isinstance(owners, list) or not all(isinstance(owner, dict) for owner in owners):

@@ -1,9 +1,8 @@
-"""Change an object: by a replacement (PUT) or by a patch, also of one subresource.
+"""Change an object, or one subresource of it, by a replacement (PUT) or by a patch.
 
 Optimistic: the change is computed from the current object and stored if that is still current;
-else it is computed again, and refused then if the client said which version it had in mind.
-
-A patch body as a change: which media type means what, and which errors it can have; pure.
+otherwise it is computed again, and refused then if the client named a version. Also reads patch
+bodies: which media type means what, and which errors each can have.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 import orjson
 
 from orch.server.objects import metadata, validation
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.create import create
 from orch.server.objects.document import Document, decode, encode, same
 from orch.server.objects.options import WriteOptions
@@ -28,16 +27,16 @@ from orch.wire.errors import ApiError, bad_request
 from orch.wire.patch import json_patch, merge_keys, patch, strategic_patch
 from orch.wire.records.kinds import Resource
 
-_TRIES = 16  # each lost to another writer; then the client is told to try again
+_TRIES = 16  # each lost to another writer; then the client has to retry
 
 # Makes the new document from the current one, which it must not change.
-Change = Callable[[Document], Document]
+Transform = Callable[[Document], Document]
 
 
 async def replace(
-    backend: Backend, target: Target, document: Document, options: WriteOptions
+    backend: Backend, target: ObjectTarget, document: Document, options: WriteOptions
 ) -> tuple[Stored, bool]:
-    """PUT: the stored object and whether it was created. `document` is taken over."""
+    """PUT: returns the stored object and whether it was created. `document` may be changed."""
     resource = target.strategy.resource
     metadata.fit_to_endpoint(resource, target.namespace, document)
     metadata.fit_to_name(target.name, document)
@@ -53,8 +52,10 @@ async def replace(
     return await modify(backend, target, lambda _current: document, options), False
 
 
-async def modify(backend: Backend, target: Target, change: Change, options: WriteOptions) -> Stored:
-    """The object as it is after the change; ApiError 404, 409, 422 and what `change` raises."""
+async def modify(
+    backend: Backend, target: ObjectTarget, change: Transform, options: WriteOptions
+) -> Stored:
+    """Returns the changed object; ApiError 404, 409, 422 and those of `change`."""
     for _ in range(_TRIES):
         stored = backend.find(target)
         old = decode(stored)
@@ -73,12 +74,12 @@ async def modify(backend: Backend, target: Target, change: Change, options: Writ
         except KeyMissing:
             raise target.not_found() from None
         except RevisionMismatch:
-            continue  # what the client pinned to a version is refused in the next round
+            continue  # if the client named a version, the next round refuses it
     raise target.conflict()
 
 
-def _check_preconditions(target: Target, sent: Document, old: Document) -> None:
-    """ApiError 409 when the client means another version or another object of that name."""
+def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) -> None:
+    """ApiError 409 when the client names another version or another uid."""
     sent_metadata: dict[str, Any] = sent["metadata"]
     stored_metadata = old["metadata"]
     uid = sent_metadata.get("uid")
@@ -92,8 +93,8 @@ def _check_preconditions(target: Target, sent: Document, old: Document) -> None:
         raise target.conflict()
 
 
-def _prepared(target: Target, sent: Document, old: Document) -> Document:
-    """The document to store: the client's part of the change upon what the server keeps."""
+def _prepared(target: ObjectTarget, sent: Document, old: Document) -> Document:
+    """The document to store: the client's changes, without those to fields it does not own."""
     new = {**sent, "metadata": dict(sent["metadata"])}
     metadata.stamp_changed(new, old)
     match target.subresource:
@@ -109,14 +110,14 @@ def _prepared(target: Target, sent: Document, old: Document) -> Document:
     return new
 
 
-async def _store(backend: Backend, target: Target, new: Document, stored: Stored) -> Stored:
-    """Write it, or delete it when the last thing that held back its deletion is gone."""
+async def _store(backend: Backend, target: ObjectTarget, new: Document, stored: Stored) -> Stored:
+    """Store the document, or delete it if nothing holds back its deletion any longer."""
     if _may_go(target, new):
         return await backend.storage.delete(stored.key, stored.revision)
     return await backend.storage.update(stored.key, encode(new), stored.revision)
 
 
-def _may_go(target: Target, document: Document) -> bool:
+def _may_go(target: ObjectTarget, document: Document) -> bool:
     meta = document["metadata"]
     if not meta.get("deletionTimestamp") or meta.get("finalizers"):
         return False
@@ -133,7 +134,7 @@ MAX_OPERATIONS = 10_000
 _REASONS = {400: "BadRequest", 413: "RequestEntityTooLarge"}
 
 
-def change_of(resource: Resource, media_type: str, body: bytes) -> Change:
+def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
     """The change a patch body describes; ApiError 400, 413, 415 here and 422 when it is applied."""
     if media_type not in ACCEPTED:
         raise media.unknown_format(ACCEPTED)
@@ -181,7 +182,7 @@ def _check_operations(data: Any) -> None:
 
 
 def _failed(error: patch.PatchError) -> ApiError:
-    """It names no object, as in the reference: of an invalid one `kubectl` shows no message."""
+    """Names no object, as in the reference: else `kubectl` would not show the message."""
     if error.code != 422:
         return ApiError(error.code, _REASONS[error.code], str(error))
     return ApiError(

@@ -1,7 +1,7 @@
-"""The query parameters and bodies that steer a request, read strictly; pure.
+"""Query parameters and bodies that control a request, parsed strictly; pure.
 
-What is not understood is refused (400, or 422 in the words of ListOptions and DeleteOptions);
-what does not apply here is ignored.
+An invalid value is refused (400, or 422 in the words of ListOptions and DeleteOptions); parameters
+that do not apply are ignored.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _DELETE_SHAPES = {
 }
 _CONTINUE_VERSION = "meta.k8s.io/v1"
 _MANAGER_MAX = 128
-_DIGITS_MAX = 18  # what fits into 64 bits
+_DIGITS_MAX = 18  # these fit into 64 bits
 _SHOWN_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """`field_validation` is one of FIELD_VALIDATIONS, or "" when the client said nothing."""
+    """`field_validation` is one of FIELD_VALIDATIONS, or "" by default."""
 
     dry_run: bool = False
     field_validation: str = ""
@@ -46,7 +46,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """None: not said."""
+    """None: not set."""
 
     grace_period_s: int | None = None
     uid: str | None = None
@@ -57,7 +57,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Where a page begins: at `revision` (-1: as things are now), from `start` below the prefix."""
+    """Where a page begins: at `revision` (-1: the newest), from `start` below the prefix."""
 
     revision: int
     start: str
@@ -69,7 +69,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """`resource_version` None: the newest; `exact`: as things were at it. `limit` 0: all."""
+    """`resource_version` None: the newest; `exact`: exactly that version. `limit` 0: all."""
 
     resource_version: int | None = None
     exact: bool = False
@@ -81,7 +81,7 @@ class ListOptions:
 
 
 def parse_write_options(query: Query, kind: WriteKind = "CreateOptions") -> WriteOptions:
-    """`kind` is what a refusal calls these options."""
+    """`kind` names these options in a refusal."""
     found = list(_write_causes(query, kind))
     if found:
         raise invalid(kind, "", tuple(found), "meta.k8s.io")
@@ -185,7 +185,7 @@ def parse_list_options(query: Query, *, watch: bool) -> ListOptions:
 
 
 def parse_continue(token: str) -> Continue:
-    """ApiError 400 for what this server did not make."""
+    """ApiError 400 for a token that this server did not issue."""
     try:
         data = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         if data["v"] == _CONTINUE_VERSION and data["start"]:
@@ -239,7 +239,7 @@ def _list_match_causes(match: str, version: str, has_continue: bool) -> Iterator
 
 
 def _revision(text: str) -> int | None:
-    """None for "" and "0": what is there now."""
+    """None for "" and "0": the newest."""
     if text in ("", "0"):
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):

@@ -1,8 +1,8 @@
-"""Bind a pod to a node: the one way `spec.nodeName` is set after creation.
+"""Binding and eviction of pods.
 
-Evict a pod: say on it that it is disrupted, then delete it with grace, as `kubectl drain` asks.
-
-There are no disruption budgets to ask first; a pod that has ended is deleted as it is.
+A binding is the only way to set `spec.nodeName` after creation. An eviction marks the pod as
+disrupted, then deletes it with grace, as `kubectl drain` asks; there are no disruption budgets to
+consult, and a pod that has ended is deleted as it is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orch.server.objects import metadata
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.delete import check_preconditions, delete
 from orch.server.objects.document import Document, decode, encode
 from orch.server.objects.modify import modify
@@ -27,10 +27,10 @@ from orch.wire.validation import dns1123_subdomain_problems
 _TRIES = 16
 
 
-async def bind(backend: Backend, target: Target, binding: Document, *, dry_run: bool) -> None:
-    """`binding` is a Binding record, taken over.
+async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry_run: bool) -> None:
+    """`binding` is a Binding record, and may be changed.
 
-    ApiError 400, 404, 409 when bound or leaving, 422.
+    ApiError 400, 404, 409 when bound or being deleted, 422.
     """
     node = _node_of_binding(target, binding)
     for _ in range(_TRIES):
@@ -56,7 +56,7 @@ async def bind(backend: Backend, target: Target, binding: Document, *, dry_run: 
     raise target.conflict()
 
 
-def _node_of_binding(target: Target, binding: Document) -> str:
+def _node_of_binding(target: ObjectTarget, binding: Document) -> str:
     metadata.fit_to_kind("Binding", (CORE_VERSION,), binding)
     for part in ("metadata", "target"):
         if not isinstance(binding.get(part, {}), dict):
@@ -99,8 +99,10 @@ _CONDITION = {
 }
 
 
-async def evict(backend: Backend, target: Target, eviction: Document, *, dry_run: bool) -> None:
-    """`eviction` is an Eviction record, taken over. ApiError 400, 404, 409, 422."""
+async def evict(
+    backend: Backend, target: ObjectTarget, eviction: Document, *, dry_run: bool
+) -> None:
+    """`eviction` is an Eviction record, and may be changed. ApiError 400, 404, 409, 422."""
     asked = _delete_options_of(target, eviction)
     options = parse_delete_options({"dryRun": "All"} if dry_run else {}, asked)
     now = times.format_time(backend.now())
@@ -114,14 +116,14 @@ async def evict(backend: Backend, target: Target, eviction: Document, *, dry_run
         marked = {**_CONDITION, "lastTransitionTime": now}
         return {**pod, "status": {**status, "conditions": [*others, marked]}}
 
-    status = Target(target.strategy, target.identity, target.namespace, target.name, "status")
+    status = ObjectTarget(target.strategy, target.identity, target.namespace, target.name, "status")
     marked = await modify(backend, status, disrupt, WriteOptions(dry_run=options.dry_run))
     if options.resource_version:  # of the pod before it was marked
         options = replace(options, resource_version=str(marked.revision))
     await delete(backend, target, options)
 
 
-def _delete_options_of(target: Target, eviction: Document) -> Document:
+def _delete_options_of(target: ObjectTarget, eviction: Document) -> Document:
     metadata.fit_to_kind("Eviction", _API_VERSIONS, eviction)
     if not isinstance(eviction.get("metadata", {}), dict):
         raise bad_request("metadata: must be an object")

@@ -1,7 +1,7 @@
-"""Which objects a list or a watch is about: label and field selectors over stored objects.
+"""Selection: label and field selectors of a list or a watch, over stored objects.
 
-What is selected by (labels and the kind's selectable fields) is read from the bytes once per
-revision and kept beside them; an unselective reader never parses anything.
+Labels and the kind's selectable fields are parsed from the bytes once per revision and cached
+beside them; a reader without selectors never parses anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EVERYTHING_FIELDS = FieldSelector()
 
 @dataclass(frozen=True, slots=True)
 class Selectable:
-    """What selectors see of one object."""
+    """The parts of an object that selectors match."""
 
     labels: Mapping[str, str]
     fields: Mapping[str, str]
@@ -56,7 +56,7 @@ class Selection:
 
 
 def concern_of(selection: Selection) -> Concern | None:
-    """What a watch with this selection is only about, if that is one name or one node."""
+    """The concern of a watch with this selection, if it is about one name or one node."""
     name = selection.fields.exact("metadata.name")
     if name is not None:
         return Concern("metadata.name", name, _name_of)
@@ -76,7 +76,7 @@ def _field_of(strategy: Strategy, path: str, stored: Stored) -> str:
 
 
 def parse_selection(strategy: Strategy, label_text: str, field_text: str) -> Selection:
-    """ApiError 400 for what is not a selector, and for a field the kind cannot be selected by."""
+    """ApiError 400 for an invalid selector, and for a field that the kind cannot be selected by."""
     try:
         labels = parse_label_selector(label_text) if label_text else _EVERYTHING_LABELS
         fields = parse_field_selector(field_text) if field_text else _EVERYTHING_FIELDS

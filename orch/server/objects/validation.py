@@ -1,7 +1,7 @@
-"""Is an object well formed? Metadata for every kind, and the shape of its record; pure.
+"""Validation of every kind: its metadata, and the shape of its record; pure.
 
-What one kind alone demands is in its strategy. Parts of the metadata that an update did not
-change are not looked at again: a heartbeat every ten seconds must stay cheap.
+Rules of one kind alone are in its strategy. An update validates only the parts of the metadata that
+it changes: a heartbeat every ten seconds must stay cheap.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from orch.wire.validation import (
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid")
-_NO_OWNER = ("v1", "Event")  # gone within the hour, and what it owned with it
+_NO_OWNER = ("v1", "Event")  # deleted within the hour, and its dependents with it
 _VALUES = ("missing", "literal_error")  # pydantic's names
 _PROBLEMS_SHOWN = 8
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 
 def check_shape(strategy: Strategy, document: Document) -> ApiObject:
-    """The document's record; ApiError 400 when a field has a type that it does not allow, 422 when
-    all that is wrong is what is missing, or not one of a few words.
+    """The document's record; ApiError 400 for a field of a wrong type, 422 when the only problems
+    are missing fields and values outside an enumeration.
 
-    Nothing is converted: what passes here may be stored and read by everyone, whom `"30"` for a
-    number would break.
+    Nothing is converted: the document is stored as it is, and `"30"` for a number would break its
+    readers.
     """
     try:
         return strategy.resource.model.model_validate(document, strict=True, context=TO_STORE)
@@ -157,7 +157,7 @@ def _value_cause(error: Any) -> Cause:
 
 
 def shape_problems(error: ValidationError) -> str:
-    """What does not fit, in a line: each with its path, as far as a reader follows."""
+    """The first problems in one line, each with its path."""
     return "; ".join(
         f"{_path_of(one)}: {one['msg'].removeprefix('Value error, ')}"
         for one in error.errors()[:_PROBLEMS_SHOWN]

@@ -1,8 +1,8 @@
 """The reference's group names at the server's edge: which are served, and requests under them.
 
-Off unless `--serve-upstream-aliases` is given. A request under such a name is made one for the own
-group before anything else looks at it, so that it is authorized, counted and routed as that; only
-how its body is read and its answer or refusal written remembers the name (`RequestInfo.alias`).
+Off unless `--serve-upstream-aliases` is given. A request under such a name is translated to the own
+group first, so that it is authorized, counted and routed as that; only the code that reads its body
+or writes its answer or refusal uses the name (`RequestInfo.alias`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEASE_UPSTREAM = aliases.UPSTREAM_BY_OWN[COORDINATION_GROUP]
 
 
 def served_resources(*, upstream: bool) -> Sequence[Resource]:
-    """All that clients discover; the reference's names first, which is what clients then prefer."""
+    """The resources that clients discover; the reference's names first, so that they win."""
     if not upstream:
         return RESOURCES
     aliased = [
@@ -36,7 +36,7 @@ def served_resources(*, upstream: bool) -> Sequence[Resource]:
 
 
 def own_request(info: RequestInfo) -> RequestInfo:
-    """The same request for this service's own group, if it was made under another name."""
+    """The request translated to this service's own group, if it uses another name."""
     own = aliases.OWN_BY_UPSTREAM.get(info.group)
     if own is None:
         return info
@@ -45,7 +45,7 @@ def own_request(info: RequestInfo) -> RequestInfo:
 
 
 def refusal_as_asked(error: Exception, info: RequestInfo) -> Exception:
-    """The same refusal, with groups and fields under the names that the client writes."""
+    """The refusal with groups and fields under the names that the client uses."""
     if not info.alias or not isinstance(error, ApiError):
         return error
     said = aliases.message_to_upstream
@@ -55,11 +55,11 @@ def refusal_as_asked(error: Exception, info: RequestInfo) -> Exception:
 
 
 def shown_as(alias: str, body: bytes) -> bytes:
-    """An object's bytes under a reference's group name; Leases, which are many, without parsing,
-    unless there may be more to translate than what they are.
+    """An object's bytes under a reference's group name; frequent Leases without parsing, unless
+    more than their apiVersion may need translating.
     """
     if alias == _LEASE_UPSTREAM and body.count(_OWN_GROUPS_END) == 1:
-        # The first: stored objects begin with kind and apiVersion.
+        # Only the first: stored objects begin with kind and apiVersion.
         own, upstream = COORDINATION_GROUP.encode(), alias.encode()
         return body.replace(b'"apiVersion":"%b/' % own, b'"apiVersion":"%b/' % upstream, 1)
     return orjson.dumps(aliases.to_upstream(orjson.loads(body)))

@@ -1,18 +1,15 @@
-"""What a request asks for: method, path and query made into the attributes that are authorized.
+"""The attributes of a request, from method, path and query, and whether that path is served; pure.
 
-Pure. The same record routes the request, so that what is authorized is what is done. Rules as in
-the reference's request info (reference/apiserver.md §3.2): segments are decoded one by one, so a
-`%2F` never makes a segment of its own.
-
-Is there such a path, and may the verb be used at it? Pure, from the table of kinds.
-
-Asked after authorization, so that nobody learns what is served without being allowed to use it.
+The same record authorizes and routes the request, so that only what is authorized is done. Rules as
+in the reference's request info (reference/apiserver.md §3.2): segments are decoded one by one, so a
+`%2F` never makes a segment of its own. Whether a path is served is asked after authorization, so
+that only callers with the right learn it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -31,7 +28,7 @@ _COLLECTION_VERBS = {"get": "list", "delete": "deletecollection"}
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _STREAMED = ("proxy", "log")
 _REMEMBERED = 8192  # requests without a query, about 0.7 kB each
-_REMEMBERED_CHARS = 256  # what is longer is not worth the memory that anybody could fill with it
+_REMEMBERED_CHARS = 256  # any caller could fill the memory with longer paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,8 @@ class RequestInfo:
 
     `rest` is what follows the subresource in the path, still encoded and with its leading slash,
     as the node proxy passes it on; "" when there is none. `alias` is the group's name in the
-    request when that is not its own (see `aliases`).
+    request when that is not its own (see `aliases`). A long-running request ends when its client
+    leaves or its time is up, not when it is answered.
     """
 
     verb: str
@@ -56,11 +54,11 @@ class RequestInfo:
     field_selector: str = ""
     label_selector: str = ""
     alias: str = ""
+    is_long_running: bool = field(init=False, compare=False)
 
-    @property
-    def is_long_running(self) -> bool:
-        """A request that ends when its client or its time is up, not when it is answered."""
-        return self.verb == "watch" or self.subresource in _STREAMED
+    def __post_init__(self) -> None:
+        streams = self.verb == "watch" or self.subresource in _STREAMED
+        object.__setattr__(self, "is_long_running", streams)
 
 
 def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> RequestInfo:
@@ -71,7 +69,7 @@ def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> Reque
 
 
 def request_about(verb: str, resource: Resource, namespace: str, name: str) -> RequestInfo:
-    """What would be asked for by another verb than the request's own."""
+    """The request for an object under another verb, to ask whether it is allowed."""
     return RequestInfo(
         verb,
         path="",
@@ -86,7 +84,7 @@ def request_about(verb: str, resource: Resource, namespace: str, name: str) -> R
 
 @lru_cache(maxsize=_REMEMBERED)
 def _remembered(method: str, raw_path: str) -> RequestInfo:
-    """Clients ask for the same again and again: a lease is renewed every ten seconds."""
+    """Clients repeat the same requests: a lease is renewed every ten seconds."""
     return _parsed(method, raw_path, {})
 
 
@@ -139,7 +137,7 @@ def _group_version(parts: list[str]) -> tuple[str, str, list[str]]:
 
 
 def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
-    """`namespaces/x` and its own subresources are the object; anything below it is in x."""
+    """`namespaces/x` and its own subresources are the object; anything else below is in x."""
     if parts[0] != "namespaces" or len(parts) == 1:
         return "", parts
     if len(parts) == 2 or parts[2] in _NAMESPACE_SUBRESOURCES:
@@ -148,13 +146,13 @@ def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
 
 
 def _selected_name(verb: str, query: Mapping[str, str]) -> str:
-    """The one object a collection request is about, when its selector says so."""
+    """The name in a collection request whose selector names a single object."""
     if verb not in ("list", "deletecollection") or "fieldSelector" not in query:
         return ""
     try:
         name = parse_field_selector(query["fieldSelector"]).exact("metadata.name") or ""
     except ValueError:
-        return ""  # the handler refuses it, if the caller may ask at all
+        return ""  # the handler refuses it, after authorization
     return "" if name in (".", "..") or "/" in name or "%" in name else name
 
 
@@ -175,7 +173,7 @@ COLLECTION_VERBS = ("list", "watch", "deletecollection")
 
 
 def is_served(resource: Resource, info: RequestInfo) -> bool:
-    """Is there such a path? Scope and subresource must be the kind's own."""
+    """Whether the path exists: its scope and subresource must be the kind's own."""
     if info.subresource and info.subresource not in resource.subresources:
         return False
     if info.rest.strip("/") and info.subresource != "proxy":
@@ -187,7 +185,7 @@ def is_served(resource: Resource, info: RequestInfo) -> bool:
 
 
 def fits(resource: Resource, info: RequestInfo) -> bool:
-    """May the verb be used at this path: collections are created in, objects are changed."""
+    """Whether the path takes the verb: creations go to collections, changes to objects."""
     if info.subresource:
         return bool(info.name)
     if info.verb not in resource.verbs:

@@ -1,7 +1,7 @@
-"""Request bodies made into JSON data, by their content type.
+"""Request bodies parsed into JSON data, by their content type.
 
 Without a content type a body is JSON: `kubectl create --raw` sends none. Null fields are dropped:
-to the clients of this API null means "not said".
+to the clients of this API null means "not set".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from orch.wire.patch.patch import MAX_DEPTH
 
 ACCEPTED = (media.JSON, media.PROTOBUF)
 _AS_JSON = (media.JSON, "")
-_INT64_MAX = 2**63 - 1  # less than the least is a float, of which records take none
+_INT64_MAX = 2**63 - 1  # below the minimum JSON gives a float, which records refuse
 
 
 def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
@@ -37,9 +37,9 @@ def decode_object(body: bytes, content_type: str) -> dict[str, Any]:
 
 
 def drop_nulls(value: Any, depth: int = 0) -> Any:
-    """JSON data without the fields that are null: to a client, null means it said nothing.
+    """JSON data without the fields that are null: to clients, null means not set.
 
-    ApiError 400 for data nested deeper than any object is, and for numbers that no client reads.
+    ApiError 400 for data nested too deeply, and for numbers that no client can read.
     """
     kind = type(value)
     if kind is dict or kind is list:

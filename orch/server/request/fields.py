@@ -1,9 +1,9 @@
-"""Fields an object should not have: duplicates, and names its kind does not know; pure.
+"""Unknown and duplicate fields in the objects that clients send; pure.
 
-The lists of known fields are made from the records and what they leave out
-(`orch.wire.records.fields`). A level that is None is not looked into: plain values, maps whose keys
-are anybody's, `status`, which only its own reporters write, and records not known as a whole; so a
-valid field of a larger record is never called unknown.
+The known fields are made from the records and what they leave out (`orch.wire.records.fields`). A
+level that is None is not looked into: plain values, maps with free keys, `status`, which only its
+own reporters write, and records not known completely; so a valid field of a larger record is never
+called unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Known = Mapping[str, Any]  # field name → Known of the level below, or None
 
 
 def known_of(model: type[WireModel]) -> Known | None:
-    """The fields of a record and of all below it; None when they are not all known."""
+    """The fields of a record and of its parts; None when they are not all known."""
     beyond = fields_beyond(model)
     if beyond is None:
         return None
@@ -40,7 +40,7 @@ _MAX_REPORTED = 100
 
 
 def unknown_fields(kind: str, document: Mapping[str, Any]) -> list[str]:
-    """One text per unknown field, as clients know them; [] when all is well."""
+    """One text per unknown field, in the words clients expect."""
     known = KINDS.get(kind)
     if known is None:
         return []
@@ -53,19 +53,19 @@ def unknown_fields(kind: str, document: Mapping[str, Any]) -> list[str]:
 def added_unknown_fields(
     kind: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> list[str]:
-    """Those that a change brings in; what was stored by another release is not its fault."""
+    """The unknown fields that a change adds; others were stored by another release."""
     known = set(unknown_fields(kind, before))
     return [text for text in unknown_fields(kind, after) if text not in known]
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """One text per field that an object in a JSON body has twice; the reader takes the last."""
+    """One text per duplicate field in a JSON body; the parser keeps the last."""
     try:
         # Objects become tuples of their fields, which lists never are.
         fields = json.loads(body, object_pairs_hook=tuple, parse_int=float)
         paths = dict.fromkeys(_twice(fields, ""))
     except RecursionError:
-        return []  # nested deeper than any object may be: refused for that
+        return []  # nested too deeply: refused elsewhere
     return [f'duplicate field "{path}"' for path in paths][:_MAX_REPORTED]
 
 
@@ -84,7 +84,7 @@ def _twice(value: Any, path: str) -> Iterator[str]:
 
 
 def _is_known(value: Any, known: Known) -> bool:
-    """There is nothing to report, as is most often so; cheaper than looking for paths."""
+    """Whether there is nothing to report, as is usual; cheaper than collecting paths."""
     if isinstance(value, list):
         return all(_is_known(item, known) for item in value)
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Which form of an answer a client wants: Accept headers read, representations chosen; pure.
+"""Content negotiation: Accept headers parsed, representations chosen; pure.
 
-Whatever else a client prefers (protobuf), JSON is what this server writes. A transformation that
-is not known is passed over when a later entry fits (reference/apiserver.md §1.2).
+Whatever else a client prefers (protobuf), this server writes JSON. An unknown transformation is
+skipped when a later entry fits (reference/apiserver.md §1.2).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from orch.wire.errors import ApiError
 
@@ -21,7 +21,7 @@ _ANY_JSON = (JSON, "application/*", "*/*")
 
 
 def unknown_format(accepted: Iterable[str]) -> ApiError:
-    """The refusal of a body whose content type is none of those."""
+    """The refusal of a body of any other content type."""
     return ApiError(
         415,
         "UnsupportedMediaType",
@@ -48,23 +48,23 @@ class Media:
     quality: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Representation:
     """`version` is that of the meta group, for every form but OBJECT."""
 
     form: Form = Form.OBJECT
     version: str = "v1"
 
-    @property
+    @cached_property
     def content_type(self) -> str:
         if self.form is Form.OBJECT:
             return JSON
         return f"{JSON};as={self.form.value};g={META_GROUP};v={self.version}"
 
 
-@lru_cache(maxsize=256)  # clients say the same all the time
+@lru_cache(maxsize=256)  # clients repeat themselves
 def parse_media(text: str) -> Media:
-    """`type;name=value;…`; a quality that is no number counts as 0."""
+    """Parse `type;name=value;…`; an invalid quality counts as 0."""
     kind, *rest = (part.strip() for part in text.split(";"))
     parameters = {}
     quality = 1.0
@@ -79,7 +79,7 @@ def parse_media(text: str) -> Media:
 
 
 def parse_accept(header: str) -> list[Media]:
-    """The acceptable entries, best first; entries of one quality keep their order."""
+    """The acceptable entries, best first; entries of equal quality keep their order."""
     entries = [parse_media(part) for part in header.split(",") if part.strip()]
     return sorted((e for e in entries if e.quality > 0), key=lambda e: -e.quality)
 

@@ -1,7 +1,7 @@
-"""Request bodies in protobuf, as newer clients send them for some kinds, read into JSON data.
+"""Request bodies in protobuf, which newer clients send for some kinds, decoded into JSON data.
 
 The messages are in `kinds.proto`. Fields that it does not name are skipped, as protobuf demands, so
-newer clients are understood as far as it goes. Answers are always JSON.
+newer clients are understood in part. Answers are always JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIXED_BYTES = {1: 8, 5: 4}  # wire type → length
 def decode(body: bytes) -> dict[str, Any]:
     """The object in the envelope, as JSON data with its kind and apiVersion.
 
-    ApiError 400 for what is not protobuf, 415 for a kind that is only taken as JSON.
+    ApiError 400 for what is not protobuf, 415 for a kind that is accepted as JSON only.
     """
     if not body.startswith(MAGIC):
         raise bad_request("the body is not in the protobuf envelope its content type promises")
@@ -53,7 +53,7 @@ def decode(body: bytes) -> dict[str, Any]:
     )
 
 
-# ---- messages into JSON data
+# ---- messages to JSON data
 
 
 def _document(message: Any) -> dict[str, Any]:
@@ -106,7 +106,7 @@ _FORMS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-# ---- what the parser is given
+# ---- checks before parsing
 
 
 def _parse(message: Any, data: bytes) -> Any:
@@ -117,8 +117,8 @@ def _parse(message: Any, data: bytes) -> Any:
 def _check(data: bytes, message: Any) -> None:
     """ValueError for too many fields, and for a field of another wire type than its message says.
 
-    The parser lets both pass: it makes room for every field, and skips the latter as unknown. How
-    deep a body goes needs no bound: no message of `kinds.proto` can lie in itself.
+    The parser accepts both: it allocates every field, and skips the latter as unknown. Depth needs
+    no limit: no message of `kinds.proto` can contain itself.
     """
     count, waiting = 0, [(memoryview(data), message)]
     while waiting:
@@ -139,7 +139,7 @@ def _check(data: bytes, message: Any) -> None:
 
 
 def _fields(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """Number, wire type, and the bytes of what is no varint."""
+    """Number, wire type, and the bytes of all but varints."""
     position = 0
     while position < len(view):
         tag, position = _varint(view, position)

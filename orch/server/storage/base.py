@@ -1,10 +1,10 @@
 """The storage role: current objects under keys, one global revision, a bounded history of changes.
 
-What every implementation promises (tests/orch/server/storage/contract.py holds them to it):
-a write is durable before it is answered; every write gets the next revision, which never goes
-back or is given twice, not even across a restart; reads and watches are answered from memory and
-see a write as soon as it was answered; watches get every change after their revision, in order,
-once, or `Compacted`. Keys are `/<plural>[.<group>]/[<namespace>/]<name>`; data is opaque here.
+The contract of every implementation (tests/orch/server/storage/contract.py): a write is durable
+before it is answered; every write gets the next revision, which never goes back or is given twice,
+not even across a restart; reads and watches are answered from memory and see a write as soon as it
+was answered; watches get every change after their revision, in order, once, or `Compacted`. Keys
+are `/<plural>[.<group>]/[<namespace>/]<name>`; data is opaque here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RevisionMismatch(StorageError):
 
 
 class Compacted(StorageError):
-    """Changes after the asked revision are no longer all held; read the objects again.
+    """Some changes after the requested revision are no longer held: read the objects again.
 
     `oldest` is the oldest revision a watch can still start from.
     """
@@ -46,24 +46,24 @@ class Compacted(StorageError):
 
 
 class StorageFailed(StorageError):
-    """The medium failed (full, unwritable, closed): nothing of the write was kept."""
+    """The medium failed (full, unwritable, closed): nothing was written."""
 
 
 class StorageUnavailable(StorageFailed):
-    """The medium cannot be reached now: nothing was written, and trying again may help."""
+    """The medium cannot be reached: nothing was written, and a retry may succeed."""
 
 
 class OutcomeUnknown(StorageFailed):
-    """The medium was lost between a write and its answer: whether it was kept is not known."""
+    """The medium was lost between a write and its answer: the outcome is unknown."""
 
 
 class ObjectTooLarge(StorageFailed):
-    """The medium takes no object of this size."""
+    """The medium does not accept an object of this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One object at one revision. `memo` is room for what readers derive from `data`, once."""
+    """One object at one revision. `memo` caches values that readers derive from `data`."""
 
     key: str
     revision: int
@@ -90,9 +90,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """What a watch is only about: objects for which `of` gives `value`, before or after a change.
+    """Restricts a watch to objects for which `of` gives `value`, before or after a change.
 
-    `name` says what `of` reads; watches with one name must have the same `of`.
+    `name` identifies `of`; watches with the same name must have the same `of`.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Concern:
     of: Callable[[Stored], str]
 
     def values(self, change: Change) -> set[str]:
-        """What the change is about: one value, or two when it moved from one to the other."""
+        """The values before and after the change: one, or two when it moved between them."""
         return {self.of(stored) for stored in (change.current, change.previous) if stored}
 
 
@@ -114,11 +114,11 @@ class Watch(Protocol):
         """
 
     def take(self) -> list[Change] | None:
-        """`changes` without waiting: [] when there is nothing now."""
+        """`changes` without waiting: [] when there is nothing."""
 
     def wake(self, told: Callable[[], None] | None) -> None:
-        """Have it called once, when there is something to take that was not there now; None:
-        nobody any more. For a reader that does not wait in `changes`.
+        """Call `told` once, at the next change; None cancels that. For a reader that does not
+        wait in `changes`.
         """
 
     @property
@@ -132,7 +132,7 @@ class Storage(Protocol):
     """Reads are synchronous and from memory; writes return after they are durable.
 
     A medium may be shared by servers: each sees its own writes when they are answered, and those
-    of the others a moment later, or at once after `settle`.
+    of the others a moment later, or immediately after `settle`.
     """
 
     @property
@@ -144,19 +144,19 @@ class Storage(Protocol):
     async def close(self) -> None: ...
 
     async def check(self) -> None:
-        """StorageFailed unless a write could be made now."""
+        """StorageFailed unless a write would succeed now."""
 
     async def settle(self) -> None:
         """Reads after this see every write answered before it, also by other servers.
 
-        StorageFailed when the medium cannot say. Costs nothing where there are no other servers.
+        StorageFailed when the medium does not answer. Free where there are no other servers.
         """
 
     async def reach(self, revision: int) -> bool:
-        """Wait, a few seconds at most, until reads are as new as `revision`; whether they are."""
+        """Wait a few seconds until reads are as new as `revision`; returns whether they are."""
 
     async def maintain(self) -> None:
-        """What the medium needs every few minutes; does not raise."""
+        """Maintenance of the medium, every few minutes; does not raise."""
 
     def size_bytes(self) -> int:
         """Bytes on the medium; may block, and may be called from any thread."""
@@ -166,11 +166,11 @@ class Storage(Protocol):
     def list(self, prefix: str, revision: int | None = None) -> Snapshot:
         """Everything below a prefix that begins with `/<plural>[.<group>]/`.
 
-        With `revision`, as it was then: Compacted when the changes since are not all held.
+        With `revision`, as it was then; Compacted when some changes since are no longer held.
         """
 
     async def create(self, key: str, data: bytes) -> Stored:
-        """KeyExists when it is taken."""
+        """KeyExists when the key is taken."""
 
     async def update(self, key: str, data: bytes, expected_revision: int) -> Stored:
         """KeyMissing, RevisionMismatch."""
@@ -179,13 +179,13 @@ class Storage(Protocol):
         """The last data under the revision of the deletion. KeyMissing, RevisionMismatch."""
 
     def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
-        """Changes after `from_revision` below the prefix. Compacted at once when too old.
+        """Changes after `from_revision` below the prefix; Compacted when that is too old.
 
-        With a concern the watch need not deliver others, and costs nothing while there are others.
+        With a concern the watch may omit other changes, and they cost it nothing.
         """
 
     def end_watches(self) -> None:
-        """Every watch, also a later one, delivers None: the program is stopping."""
+        """End every watch, present and future, with None: the program is stopping."""
 
     def compact(self, keep: int) -> None:
         """Forget history beyond the newest `keep` changes of each kind."""

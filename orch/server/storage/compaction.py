@@ -1,7 +1,7 @@
-"""Let etcd forget old revisions, one server of several each round.
+"""Compaction of etcd's old revisions, by one of several servers in each round.
 
-The servers agree through one key: who finds it as it was left a round ago writes it, and may
-compact to the revision that was the newest then. So history is kept for one to two rounds.
+The servers agree through one key: a server that finds it unchanged since its last round writes it,
+and may compact to the revision that was the newest then. So history is kept for one to two rounds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from orch.server.storage.base import Compacted
 
 log = logging.getLogger(__name__)
 
-KEY = b"compact_rev_key"  # the reference's, so that servers of both kinds do not both compact
+KEY = b"compact_rev_key"  # as in the reference, so that servers of both kinds share it
 
 
 class CompactionCalls(Protocol):
@@ -23,17 +23,17 @@ class CompactionCalls(Protocol):
 
 
 class Compactor:
-    """One server's part; `round` is to be called at a fixed rate."""
+    """One server's part; call `round` at a fixed rate."""
 
     def __init__(self, client: CompactionCalls) -> None:
         self._client = client
-        self._version = 0  # of KEY, when this server last looked
-        self._revision = 0  # the newest at that time; 0 before the first look
+        self._version = 0  # of KEY, at this server's last round
+        self._revision = 0  # the newest at that time; 0 before the first round
 
     async def round(self, newest: int) -> None:
-        """Compact to what was the newest a round ago, unless another server has just done so."""
+        """Compact to the newest revision of a round ago, unless another server just did."""
         written, found = await self._client.put_if_version(KEY, b"%d" % newest, self._version)
-        if not written:  # somebody else's turn: take up from there
+        if not written:  # another server's round: continue from there
             self._version = 0 if found is None else int(found.version)
             self._revision = newest
             return
@@ -44,5 +44,5 @@ class Compactor:
         try:
             await self._client.compact(previous)
         except Compacted:
-            return  # an operator, or etcd's own compaction, was here first
+            return  # already compacted by an operator or by etcd itself
         log.debug("etcd was compacted to revision %d", previous)

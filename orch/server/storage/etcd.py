@@ -1,7 +1,7 @@
 """etcd v3 over gRPC: the few calls that storage makes.
 
-Keys and values are bytes as etcd has them; what they mean is `etcdstorage`'s business. Every call
-has a deadline, and one that fails becomes a StorageFailed that names the server.
+Keys and values are bytes; their meaning is up to `etcd_storage`. Every call has a deadline, and a
+failed call becomes a StorageFailed that names the server.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ _NOT_SENT = "failed to connect to all addresses"
 class EtcdAccess:
     """Servers as `http(s)://host:port`, all of one scheme, and the files for https.
 
-    A connection on which nothing comes back for `keepalive_s` is asked for a sign of life, and
-    dropped when there is none within half of that; etcd itself forbids asking more often than
-    every 5 s.
+    A connection that is silent for `keepalive_s` is pinged, and dropped without an answer within
+    half of that; etcd itself forbids pings more often than every 5 s.
     """
 
     servers: tuple[str, ...]
@@ -73,7 +72,7 @@ class EtcdEvent:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of a conditional write: `found` is the entry before a deletion, or what stood in the way."""
+    """Of a conditional write: `found` is the entry before a deletion, or the conflicting entry."""
 
     written: bool
     revision: int
@@ -81,7 +80,7 @@ class Outcome:
 
 
 class EtcdClient:
-    """Calls go to one server at a time, the next one after it could not be reached."""
+    """Calls go to one server; after it could not be reached, to the next."""
 
     def __init__(
         self, access: EtcdAccess, *, timeout_s: float = CALL_TIMEOUT_S, observe: Observe
@@ -93,7 +92,7 @@ class EtcdClient:
         self._chosen = 0
 
     def open(self) -> None:
-        """On the event loop that will make the calls; StorageFailed for unusable TLS files."""
+        """Call it on the event loop of the calls; StorageFailed for unusable TLS files."""
         tls, options = _tls(self._access), _options(self._access.keepalive_s)
         self._channels = [
             (server, Channel(urlsplit(server).netloc, _stubs, options=options, tls=tls))
@@ -101,7 +100,7 @@ class EtcdClient:
         ]
 
     async def close(self) -> None:
-        """Calls under way fail."""
+        """Running calls fail."""
         channels, self._channels = self._channels, []
         for _, channel in channels:
             await channel.close()
@@ -119,13 +118,13 @@ class EtcdClient:
     async def page(
         self, start: bytes, end: bytes, *, limit: int, revision: int
     ) -> tuple[list[Entry], int, bool]:
-        """Entries of [start, end) as they were at `revision` (0: now), that revision, any more?"""
+        """Entries of [start, end) at `revision` (0: now), that revision, whether more follow."""
         request = pb.RangeRequest(key=start, range_end=end, limit=limit, revision=revision)
         answer = await self._read("list", request)
         return [_entry(kv) for kv in answer.kvs], int(answer.header.revision), bool(answer.more)
 
     async def put(self, key: bytes, value: bytes, expected: int) -> Outcome:
-        """Only over the entry at revision `expected` (0: only where there is none)."""
+        """Write only over the entry at revision `expected` (0: only where there is none)."""
         operation = "update" if expected else "create"
         request = _if_at(
             key, expected, pb.RequestOp(request_put=pb.PutRequest(key=key, value=value))
@@ -133,7 +132,7 @@ class EtcdClient:
         return _outcome(await self._call(operation, "Txn", request))
 
     async def delete(self, key: bytes, expected: int | None) -> Outcome:
-        """Only the entry at that revision; None: whichever there is."""
+        """Delete only the entry at that revision; None: at any."""
         deletion = pb.DeleteRangeRequest(key=key, prev_kv=True)
         request = _if_at(key, expected, pb.RequestOp(request_delete_range=deletion))
         return _outcome(await self._call("delete", "Txn", request))
@@ -155,15 +154,15 @@ class EtcdClient:
         return 0, next(iter(answer.responses[0].response_range.kvs), None)
 
     async def compact(self, revision: int) -> None:
-        """Let etcd forget what came before `revision`; Compacted when it has already."""
+        """Drop revisions before `revision`; Compacted when they are dropped already."""
         await self._call("compact", "Compact", pb.CompactionRequest(revision=revision))
 
     async def watch(self, from_revision: int) -> AsyncGenerator[tuple[list[EtcdEvent], int], None]:
         """Every change of every key from a revision on, in order; events of one revision together.
 
-        First comes ([], etcd's newest revision): the watch stands. Ends only by an error:
-        Compacted, StorageFailed. All keys and not only storage's own are watched, because then
-        each revision that etcd gives shows up here, and how far the watch has come is known.
+        First comes ([], etcd's newest revision): the watch is open. Ends only by an error:
+        Compacted, StorageFailed. Watches all keys and not only storage's own, because then every
+        revision of etcd shows up here, and the progress of the watch is known.
         """
         server, channel = self._chosen_channel()
         create = pb.WatchCreateRequest(
@@ -182,7 +181,7 @@ class EtcdClient:
         raise StorageUnavailable(f"etcd at {server} ended the watch")
 
     async def _read(self, operation: str, request: Any) -> Any:
-        """From the first server that can be reached."""
+        """Read from the first server that can be reached."""
         for _ in self._channels[1:]:
             with contextlib.suppress(StorageUnavailable):
                 return await self._call(operation, "Range", request)
@@ -219,11 +218,11 @@ def _stubs(channel: Any) -> tuple[Any, ...]:
 def _options(keepalive_s: float) -> list[tuple[str, int]]:
     return [
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.min_reconnect_backoff_ms", 1000),  # also how long one connecting may take
+        ("grpc.min_reconnect_backoff_ms", 1000),  # also the connect timeout
         ("grpc.max_reconnect_backoff_ms", 2000),
         ("grpc.keepalive_time_ms", int(keepalive_s * 1000)),
         ("grpc.keepalive_timeout_ms", int(keepalive_s * 500)),
-        ("grpc.http2.ping_timeout_ms", int(keepalive_s * 500)),  # else a minute, whatever the above
+        ("grpc.http2.ping_timeout_ms", int(keepalive_s * 500)),  # else a minute, despite the above
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.max_receive_message_length", _UNLIMITED),
         ("grpc.max_send_message_length", _UNLIMITED),
@@ -243,14 +242,14 @@ def _tls(access: EtcdAccess) -> list[bytes | None] | None:
 
 
 def _failure(server: str, failed: CallFailed, *, written: bool) -> StorageFailed | Compacted:
-    """The storage's word for a failed call; `written`: it may have changed something."""
+    """A failed call as an error of storage; `written`: it may have changed something."""
     code, details = failed.code, failed.details
     if code == CLOSED:
         return StorageUnavailable(f"etcd at {server}: the connection was closed")
     if code == "OUT_OF_RANGE" and "compacted" in details:
         return Compacted(0, 0)
     if code == "INVALID_ARGUMENT" and "too large" in details:
-        return ObjectTooLarge("etcd takes no object of this size (--max-request-bytes of etcd)")
+        return ObjectTooLarge("the object is too large for etcd (--max-request-bytes of etcd)")
     if code == "DEADLINE_EXCEEDED":
         kind = OutcomeUnknown if written else StorageUnavailable
         return kind(f"etcd at {server} did not answer in time")
@@ -268,7 +267,7 @@ def _canceled(answer: Any, from_revision: int) -> Compacted | StorageUnavailable
 
 
 def _if_at(key: bytes, expected: int | None, action: Any) -> Any:
-    """`action` if the key's newest revision is `expected` (None: any), else what is there."""
+    """`action` if the key's newest revision is `expected` (None: any), else read the entry."""
     compare = pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=expected or 0)
     if expected is None:
         compare.result = pb.Compare.GREATER

@@ -1,11 +1,9 @@
 """Storage in an etcd cluster that several servers share: memory fed by one watch of it.
 
-A write goes to etcd, on the condition that nobody changed the object, and is answered once the
-watch has brought it back, so that reads see it. Revisions are etcd's own. When the watch breaks it
-is taken up where it was; when etcd has forgotten that place, everything is read again and every
-watch of a client ends with `Compacted`. How etcd is spoken to is in `etcd`.
-
-Waiting for memory to be as new as it has to be: by revision, or as new as the medium is now.
+A write goes to etcd, on the condition that the object is unchanged, and is answered once the watch
+has brought it back, so that reads see it. Revisions are etcd's own. A broken watch resumes where it
+was; when etcd has compacted that revision, everything is read again and every client's watch ends
+with `Compacted`. The calls themselves are in `etcd`.
 """
 
 from __future__ import annotations
@@ -39,8 +37,8 @@ from orch.server.storage.mirror import MirroredStorage
 log = logging.getLogger(__name__)
 
 
-class Waiting:
-    """Who waits for memory to come to a revision."""
+class RevisionWaiters:
+    """Callers that wait until memory has reached a revision."""
 
     def __init__(self) -> None:
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -65,9 +63,9 @@ class Waiting:
 
 
 class Newest:
-    """The medium's newest revision, asked for once for all who want it at a time.
+    """The medium's newest revision; concurrent callers share one request.
 
-    An answer counts only for those who asked before the question was sent.
+    An answer counts only for callers that asked before the request was sent.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[int]]) -> None:
@@ -87,9 +85,9 @@ class Newest:
         return await self._question()
 
 
-SEEN_TIMEOUT_S = 5.0  # for the watch to bring back what etcd answered
+SEEN_TIMEOUT_S = 5.0  # for the watch to deliver an answered write
 REACH_TIMEOUT_S = 3.0  # the reference waits this long for a revision another server named
-_PAGE = 2000
+PAGE_SIZE = 2000
 
 
 class EtcdStorage(MirroredStorage):
@@ -99,11 +97,11 @@ class EtcdStorage(MirroredStorage):
         self._client = client
         self._prefix = prefix.encode()
         super().__init__()
-        self._waiting = Waiting()
+        self._waiting = RevisionWaiters()
         self._compactor = Compactor(client)
         self._newest = Newest(client.revision)
         self._follower: asyncio.Task[None] | None = None
-        self._trouble = ""  # why the watch does not run; "" while it does
+        self._trouble = ""  # why the watch is broken; "" while it works
         self._outage = OnceLog(log)
         self._size = 0
 
@@ -112,7 +110,7 @@ class EtcdStorage(MirroredStorage):
         return self._size
 
     async def open(self) -> None:
-        """Read everything below the prefix and follow it; StorageFailed when etcd cannot be had."""
+        """Read everything below the prefix and follow it; StorageFailed without etcd."""
         self._client.open()
         try:
             items, revision = await self._read_all()
@@ -155,11 +153,11 @@ class EtcdStorage(MirroredStorage):
         return True
 
     async def maintain(self) -> None:
-        """Let etcd forget what is older than the last round; one of the servers does it."""
+        """Compact etcd to the last round's revision; one of the servers does so."""
         try:
             await self._compactor.round(self.revision)
         except (StorageFailed, Compacted) as error:
-            log.warning("etcd's old revisions are kept for now: %s", error)
+            log.warning("cannot compact etcd yet: %s", error)
 
     async def create(self, key: str, data: bytes) -> Stored:
         self._require_open()
@@ -184,27 +182,27 @@ class EtcdStorage(MirroredStorage):
         outcome = await self._client.put(self._named(key), data, expected)
         await self._until_seen(outcome)
         if not outcome.written:
-            raise _stood_in_the_way(key, expected, outcome)
+            raise _conflict(key, expected, outcome)
         return self._mirrored(key, data, outcome)
 
     async def _delete(self, key: str, expected: int | None) -> Stored:
         outcome = await self._client.delete(self._named(key), expected)
         await self._until_seen(outcome)
         if not outcome.written:
-            raise _stood_in_the_way(key, expected or 0, outcome)
+            raise _conflict(key, expected or 0, outcome)
         if outcome.found is None:
             raise AssertionError(f"deletion of {key} without a last state")
         return Stored(key, outcome.revision, outcome.found.value)
 
     def _mirrored(self, key: str, data: bytes, outcome: Outcome) -> Stored:
-        """What readers get, unless somebody has changed it again."""
+        """The object as readers see it, unless it changed again."""
         stored = self._mirror.get(key)
         if stored is not None and stored.revision == outcome.revision:
             return stored
         return Stored(key, outcome.revision, data)
 
     async def _until_seen(self, outcome: Outcome) -> None:
-        """Also after a refusal: who reads again must see what it was refused for."""
+        """Also after a refusal: the caller's next read must see its reason."""
         try:
             await self._seen(outcome.revision, SEEN_TIMEOUT_S)
         except TimeoutError:
@@ -214,7 +212,7 @@ class EtcdStorage(MirroredStorage):
             ) from None
 
     async def _seen(self, revision: int, timeout_s: float) -> None:
-        """Wait until memory has come to `revision`; TimeoutError."""
+        """Wait until memory has reached `revision`; TimeoutError."""
         if self.revision < revision:
             async with asyncio.timeout(timeout_s):
                 await self._waiting.until(revision)
@@ -229,7 +227,9 @@ class EtcdStorage(MirroredStorage):
         start, end = self._prefix + b"/", self._prefix + b"0"  # "0" follows "/"
         revision, more = 0, True
         while more:
-            page, now, more = await self._client.page(start, end, limit=_PAGE, revision=revision)
+            page, now, more = await self._client.page(
+                start, end, limit=PAGE_SIZE, revision=revision
+            )
             revision = revision or now
             items += self._stored(page)
             if page:
@@ -243,7 +243,7 @@ class EtcdStorage(MirroredStorage):
                 yield Stored(key, entry.revision, entry.value)
 
     async def _follow(self) -> None:
-        """Keep memory as etcd is, for as long as storage is open."""
+        """Keep memory in step with etcd for as long as storage is open."""
         backoff = Backoff(0.1, 2.0, 2.0)
         while True:
             try:
@@ -256,7 +256,7 @@ class EtcdStorage(MirroredStorage):
                 self._trouble = str(error)
                 self._outage.failed(text, self.revision, error, cause=self._trouble)
                 await asyncio.sleep(backoff.next())
-            except Exception as error:  # else memory would stay behind etcd, and nobody be told
+            except Exception as error:  # else memory would silently fall behind etcd
                 log.exception("following etcd failed unexpectedly: reading everything again")
                 self._trouble = f"following etcd failed unexpectedly: {error}"
                 await asyncio.sleep(backoff.next())
@@ -280,7 +280,7 @@ class EtcdStorage(MirroredStorage):
                     return
 
     async def _start_over(self, backoff: Backoff) -> None:
-        """Read everything again; clients that watch have to as well."""
+        """Read everything again, which ends the clients' watches."""
         try:
             items, revision = await self._read_all()
         except (StorageFailed, Compacted) as error:  # compacted between two pages
@@ -310,7 +310,7 @@ class EtcdStorage(MirroredStorage):
         return self._prefix + key.encode()
 
     def _own(self, key: bytes) -> str | None:
-        """Storage's key for etcd's; None for what is not an object's."""
+        """Storage's key for a key of etcd; None for keys of other things."""
         if not key.startswith(self._prefix):
             return None
         try:
@@ -322,11 +322,11 @@ class EtcdStorage(MirroredStorage):
 
 
 async def _whole(write: Coroutine[Any, Any, Stored]) -> Stored:
-    """A write that was begun is carried out also when its caller leaves."""
+    """Finish a started write even if its caller is cancelled."""
     return await asyncio.shield(loops.spawn(write, name="etcd-write"))
 
 
-def _stood_in_the_way(key: str, expected: int, outcome: Outcome) -> KeyMissing | RevisionMismatch:
+def _conflict(key: str, expected: int, outcome: Outcome) -> KeyMissing | RevisionMismatch:
     if outcome.found is None:
         return KeyMissing(key)
     return RevisionMismatch(key, expected, outcome.found.revision)

@@ -1,8 +1,6 @@
-"""The flags that say where objects are kept, and the storage they choose.
+"""The flags of storage, the addresses of an etcd cluster, and the storage they choose.
 
 etcd's libraries are loaded only when it is chosen: a server on a file starts without them.
-
-The addresses of an etcd cluster as an operator writes them; pure.
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ from orch.server.storage.sqlite import SqliteStorage
 
 
 def parse_servers(servers: Sequence[str]) -> tuple[str, ...]:
-    """The URLs checked; ValueError names the one that cannot be used."""
+    """The checked URLs; ValueError names the invalid one."""
     for server in servers:
         if "@" in server:  # not quoted: it is a secret
-            raise ValueError("an address holds credentials: show etcd a certificate instead")
+            raise ValueError("an address contains credentials: use a client certificate instead")
         if not _is_server(server):
             raise ValueError(f"{server!r} is not http://host:port or https://host:port")
     if len({urlsplit(server).scheme for server in servers}) > 1:
@@ -66,20 +64,18 @@ def add_to(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--data-dir", type=Path, default=DEFAULT_DATA_DIR, help=f"directory of {STORAGE_FILE}"
     )
-    group.add_argument("--storage-file", type=Path, help="SQLite file, instead of the one there")
+    group.add_argument("--storage-file", type=Path, help="SQLite file to use instead")
     group.add_argument(
         "--etcd-servers", type=_servers, default=(), metavar="URL,…",
-        help="keep everything in this etcd cluster instead; servers of one cluster share it",
+        help="store everything in this etcd cluster instead; several servers may share it",
     )  # fmt: skip
-    group.add_argument("--etcd-cafile", type=Path, help="CA that etcd's certificates come from")
-    group.add_argument("--etcd-certfile", type=Path, help="certificate shown to etcd, PEM")
+    group.add_argument("--etcd-cafile", type=Path, help="CA of etcd's certificates")
+    group.add_argument("--etcd-certfile", type=Path, help="client certificate for etcd, PEM")
     group.add_argument("--etcd-keyfile", type=Path, help="its key, PEM")
-    group.add_argument(
-        "--etcd-prefix", default=DEFAULT_PREFIX, help="what all keys in etcd begin with"
-    )
+    group.add_argument("--etcd-prefix", default=DEFAULT_PREFIX, help="prefix of all keys in etcd")
     group.add_argument(
         "--etcd-compaction-interval", type=program_flags.duration, default=DEFAULT_COMPACTION_S,
-        metavar="DURATION", help="how often etcd is told to forget old revisions; 0: never",
+        metavar="DURATION", help="interval between compactions of etcd; 0: never",
     )  # fmt: skip
 
 
@@ -95,7 +91,7 @@ def flags_of(values: argparse.Namespace) -> StorageFlags:
             raise SetupError(f"--{flag.replace('_', '-')} is only for https:// etcd servers")
     prefix = "/" + values.etcd_prefix.strip("/")
     if prefix == "/":
-        raise SetupError("--etcd-prefix must name something: the keys need a place of their own")
+        raise SetupError("--etcd-prefix must not be empty: the keys need a prefix of their own")
     return StorageFlags(
         file=values.storage_file or values.data_dir / STORAGE_FILE,
         servers=values.etcd_servers,
@@ -108,7 +104,7 @@ def flags_of(values: argparse.Namespace) -> StorageFlags:
 
 
 def make_storage(flags: StorageFlags, observe: Observe) -> Storage:
-    """Not opened yet."""
+    """The storage, not yet opened."""
     if not flags.servers:
         return SqliteStorage(flags.file)
     from orch.server.storage.etcd import EtcdAccess, EtcdClient
@@ -119,7 +115,6 @@ def make_storage(flags: StorageFlags, observe: Observe) -> Storage:
 
 
 def _servers(text: str) -> tuple[str, ...]:
-
     try:
         return parse_servers([server.strip() for server in text.split(",")])
     except ValueError as error:

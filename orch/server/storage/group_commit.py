@@ -1,11 +1,9 @@
-"""Storage over a local medium: one writer thread that commits whatever is queued.
+"""Storage over a local medium: one writer thread that commits everything queued.
 
 The thread owns the medium. It judges each queued write against the newest objects, commits the
 batch in one transaction and only then hands the changes to the event loop, which makes them
-visible and answers the callers: group commit without a timer, the batch being those who wait.
-What the medium is (a file, a fake) is behind `Medium`.
-
-May a write happen? The one decision of optimistic concurrency; pure.
+visible and answers the callers: group commit without a timer, the batch being whatever waits.
+The medium itself (a file, a fake) is behind `Medium`.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class Action(Enum):
 
 
 class Write(NamedTuple):
-    """What a caller asks for; `expected` is the revision it read (None: whatever is there)."""
+    """A requested write; `expected` is the revision that the caller read (None: any)."""
 
     action: Action
     key: str
@@ -48,7 +46,7 @@ class Write(NamedTuple):
 
 
 def refuse(write: Write, head: int | None) -> StorageError | None:
-    """The refusal of a write to an object now at revision `head` (None: it does not exist)."""
+    """The refusal of a write to an object at revision `head` (None: it does not exist)."""
     if write.action is Action.CREATE:
         return None if head is None else KeyExists(write.key)
     if head is None:
@@ -78,7 +76,7 @@ class Medium(Protocol):
 
 
 class _Queued(NamedTuple):
-    """A write and who waits for it; without a write, only a commit that must work."""
+    """A write and the future of its caller; without a write, only a commit that must succeed."""
 
     write: Write | None
     answer: asyncio.Future[Change | None]
@@ -124,13 +122,13 @@ class GroupCommitStorage(MirroredStorage):
             raise StorageFailed(f"no commit within {CHECK_TIMEOUT_S:g} s") from None
 
     async def settle(self) -> None:
-        """Nobody else writes here."""
+        """There are no other writers."""
 
     async def reach(self, revision: int) -> bool:
         return self.revision >= revision
 
     async def maintain(self) -> None:
-        """Nothing grows here that is not needed."""
+        """Nothing to maintain."""
 
     async def open(self) -> None:
         """Load everything and start the writer; StorageFailed when the medium cannot be used."""
@@ -142,7 +140,7 @@ class GroupCommitStorage(MirroredStorage):
         self._thread.start()
 
     async def close(self) -> None:
-        """Commit what is queued and let go of the medium; later writes are StorageFailed."""
+        """Commit queued writes and close the medium; later writes are StorageFailed."""
         self.end_watches()
         thread, self._thread = self._thread, None
         if thread is not None:
@@ -166,7 +164,7 @@ class GroupCommitStorage(MirroredStorage):
         return await answer
 
     def _hand_over(self) -> None:
-        """Once a turn: waking the writer for each write makes the threads wait for each other."""
+        """Once per turn: waking the writer for each write makes the threads wait for each other."""
         collected, self._collected = self._collected, []
         if collected:
             self._queue.put(collected)
@@ -185,7 +183,7 @@ class GroupCommitStorage(MirroredStorage):
         self._medium.close()
 
     def _take(self) -> tuple[_Batch, bool]:
-        """Wait for some, then whatever else is there; False after the closing None."""
+        """Wait for a batch, then take everything queued; False after the closing None."""
         batch: _Batch = []
         queued = self._queue.get()
         while queued is not None:
@@ -199,7 +197,7 @@ class GroupCommitStorage(MirroredStorage):
         return batch, False
 
     def _publish(self, changes: Sequence[Change], answers: _Answers) -> None:
-        """On the loop: make a committed batch visible, then answer those who wait."""
+        """On the loop: make a committed batch visible, then answer its callers."""
         self._mirror.apply(changes)
         for future, outcome in answers:
             if future.done():  # its caller was cancelled
@@ -229,10 +227,10 @@ class _Writer:
                 changes.append(outcome)
             answers.append((queued.answer, outcome))
         if not changes and all(queued.write for queued in batch):
-            return changes, answers  # nothing but refusals
+            return changes, answers  # only refusals
         try:
             self._medium.commit(changes, self._revision)
-        except Exception as error:  # a defect too fails its writers, and lets the next ones try
+        except Exception as error:  # a defect, too, fails this batch only
             if not isinstance(error, StorageFailed):
                 log.exception("committing %d writes failed unexpectedly", len(changes))
             self._undo(changes)

@@ -1,4 +1,4 @@
-"""What storage keeps in memory: every current object, the history of changes, the watches.
+"""Storage's copy in memory: every current object, the history of changes, the watches.
 
 Shared by the implementations: they make a write durable, then hand the changes to `apply`. Lives
 on the event loop's thread alone and knows nothing of the medium.
@@ -10,11 +10,16 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
-from orch.server.storage.history import MIN_KEPT, History
-from orch.server.storage.watches import ConcernedWatch, ConcernIndex, CursorWatch
+from orch.server.storage.watches import (
+    MIN_KEPT,
+    ConcernedWatch,
+    ConcernIndex,
+    CursorWatch,
+    History,
+)
 
 
-class _Shelf:
+class _KindTable:
     """The objects of one kind, with their keys in order (sorted again when they changed)."""
 
     def __init__(self, floor: int) -> None:
@@ -40,7 +45,7 @@ class _Shelf:
         return [self.objects[key] for key in self._order[first:end]]
 
     def below_at(self, prefix: str, revision: int) -> list[Stored]:
-        """`below` as it was at a past revision: the changes since, undone."""
+        """`below` at a past revision: undoes the changes since."""
         position = self.history.position_after(revision)
         objects = {stored.key: stored for stored in self.below(prefix)}
         for change in reversed(self.history.read(position, revision)):
@@ -59,90 +64,84 @@ class Mirror:
     def __init__(self) -> None:
         self.revision = 0
         self._loaded_at = 0
-        self._shelves: dict[str, _Shelf] = {}
+        self._tables: dict[str, _KindTable] = {}
         self._ended = False
 
     def load(self, items: Iterable[Stored], revision: int) -> None:
-        """Start from what the medium holds; history before `revision` is not known."""
+        """Start from the medium's contents; history before `revision` is unknown."""
         self.revision = self._loaded_at = revision
         for stored in items:
-            self._shelf(stored.key).put(stored)
+            self._table(stored.key).put(stored)
 
     def reload(self, items: Iterable[Stored], revision: int) -> None:
-        """Start again from what the medium holds now: what happened meanwhile is not known.
+        """Start again from the medium's contents, after changes were missed.
 
         Every watch ends with Compacted.
         """
-        shelves, self._shelves = self._shelves, {}
+        tables, self._tables = self._tables, {}
         self.load(items, revision)
-        for shelf in shelves.values():
-            shelf.history.lose(revision)
-            shelf.concerned.lose()
+        for table in tables.values():
+            table.history.lose(revision)
+            table.concerned.lose()
 
     def get(self, key: str) -> Stored | None:
-        return self._shelf(key).objects.get(key)
+        return self._table(key).objects.get(key)
 
     def list(self, prefix: str, revision: int | None = None) -> Snapshot:
-        shelf = self._shelf(prefix)
+        table = self._table(prefix)
         if revision is None or revision == self.revision:
-            return Snapshot(shelf.below(prefix), self.revision)
-        return Snapshot(shelf.below_at(prefix, revision), revision)
+            return Snapshot(table.below(prefix), self.revision)
+        return Snapshot(table.below_at(prefix, revision), revision)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Make durable changes visible: objects first, then the watches are woken."""
-        by_shelf: dict[_Shelf, list[Change]] = {}
+        by_table: dict[_KindTable, list[Change]] = {}
         for change in changes:
-            shelf = self._shelf(change.key)
+            table = self._table(change.key)
             if change.current is None:
-                shelf.drop(change.key)
+                table.drop(change.key)
             else:
-                shelf.put(change.current)
-            by_shelf.setdefault(shelf, []).append(change)
+                table.put(change.current)
+            by_table.setdefault(table, []).append(change)
             self.revision = change.revision
-        for shelf, its_changes in by_shelf.items():
-            shelf.history.append(its_changes)
-            shelf.concerned.tell(its_changes)
-            self._bound(shelf)
+        for table, its_changes in by_table.items():
+            table.history.append(its_changes, keep=max(MIN_KEPT, 2 * len(table.objects)))
+            table.concerned.tell(its_changes)
 
     def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
-        shelf = self._shelf(prefix)
-        if concern is None or shelf.history.ended:
-            return CursorWatch(shelf.history, prefix, from_revision, self._newest)
-        position = shelf.history.position_after(from_revision)
-        backlog = shelf.history.read(position, from_revision)
-        return ConcernedWatch(shelf.concerned, concern, prefix, backlog, self._newest)
+        table = self._table(prefix)
+        if concern is None or table.history.ended:
+            return CursorWatch(table.history, prefix, from_revision, self._newest)
+        position = table.history.position_after(from_revision)
+        backlog = table.history.read(position, from_revision)
+        return ConcernedWatch(table.concerned, concern, prefix, backlog, self._newest)
 
     def _newest(self) -> int:
         return self.revision
 
     def end_watches(self) -> None:
         self._ended = True
-        for shelf in self._shelves.values():
-            shelf.history.end()
-            shelf.concerned.end()
+        for table in self._tables.values():
+            table.history.end()
+            table.concerned.end()
 
     def compact(self, keep: int) -> None:
-        for shelf in self._shelves.values():
-            shelf.history.trim(keep)
+        for table in self._tables.values():
+            table.history.trim(keep)
 
-    def _bound(self, shelf: _Shelf) -> None:
-        keep = max(MIN_KEPT, 2 * len(shelf.objects))
-        if len(shelf.history) > keep + keep // 4:
-            shelf.history.trim(keep)
-
-    def _shelf(self, key: str) -> _Shelf:
-        """By the kind's part of the key: `/pods/default/a` and `/pods/` share one."""
+    def _table(self, key: str) -> _KindTable:
+        """The table by the kind in the key: `/pods/default/a` and `/pods/` share one."""
         kind = key[: key.index("/", 1)]
-        shelf = self._shelves.get(kind)
-        if shelf is None:
-            shelf = self._shelves[kind] = _Shelf(self._loaded_at)
+        table = self._tables.get(kind)
+        if table is None:
+            table = self._tables[kind] = _KindTable(self._loaded_at)
             if self._ended:
-                shelf.history.end()
-        return shelf
+                table.history.end()
+        return table
 
 
 class MirroredStorage:
-    """The reading half of a storage: all of it is answered from the mirror."""
+    """The reading half of a storage, answered from the mirror."""
 
     def __init__(self) -> None:
         self._mirror = Mirror()

@@ -17,7 +17,7 @@ from orch.server.storage.base import Change, StorageFailed, Stored
 from orch.server.storage.group_commit import GroupCommitStorage
 
 SCHEMA_VERSION = 1
-_LOCK_WAIT_S = 3.0  # for a predecessor that is still shutting down
+LOCK_WAIT_S = 3.0  # for a predecessor that is still shutting down
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS objects"
@@ -35,14 +35,14 @@ _COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
 
 
 class SqliteStorage(GroupCommitStorage):
-    """`base.Storage` on the file at `path`; file and directory are made when missing."""
+    """`base.Storage` on the file at `path`; creates the file and its directory when missing."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(SqliteMedium(path))
 
 
 class SqliteMedium:
-    """The file, for one thread at a time; see `groupcommit.Medium`."""
+    """The file, for one thread at a time; see `group_commit.Medium`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,7 +62,7 @@ class SqliteMedium:
             raise StorageFailed(f"cannot open {self._path}: {_why(error)}") from error
 
     def commit(self, changes: Sequence[Change], revision: int) -> None:
-        """One transaction; without changes it still writes, so that it proves the medium."""
+        """One transaction; it writes even without changes, so that it checks the medium."""
         connection = self._connection
         if connection is None:
             raise StorageFailed(f"{self._path} is not open")
@@ -93,9 +93,9 @@ class SqliteMedium:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path, timeout=_LOCK_WAIT_S, isolation_level=None, check_same_thread=False
+            self._path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
         )
-        # Exclusive before WAL: a second server on this file fails here and not half-way.
+        # Exclusive before WAL: a second server on this file fails here, not midway.
         try:
             for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
@@ -135,5 +135,5 @@ def _write(connection: sqlite3.Connection, changes: Sequence[Change], revision: 
 
 def _why(error: OSError | sqlite3.Error) -> str:
     if isinstance(error, sqlite3.Error) and "locked" in str(error):
-        return "another process has it open; stop that one or use another file"
+        return "another process has it open; stop that process or use another file"
     return str(error)

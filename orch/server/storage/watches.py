@@ -1,25 +1,95 @@
-"""The two kinds of watch over memory: one that reads all of a kind, one that is told its few.
+"""The changes of one kind that are still held, and the two kinds of watch that read them.
 
-A cursor looks at every change of its kind, which is right for who wants most of them. A watch with
-a `Concern` (an agent: the pods of one node) is found through an index and woken only for changes
-that concern it, so that thousands of agents do not each look at every pod of the cluster.
+A cursor watch is a place in the shared history: no queue per watch, nothing is copied, and a reader
+that falls behind gets `Compacted` instead of growing the process. It looks at every change of its
+kind, which is right for clients that want most of them. A watch with a `Concern` (an agent: the
+pods of one node) is found through an index and woken only for changes that concern it, so that
+thousands of agents do not each look at every pod of the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from orch.server.storage.base import Change, Compacted, Concern
-from orch.server.storage.history import MIN_KEPT, History
 
+MIN_KEPT = 1024  # the reference keeps at least 100; leases of a mid-sized cluster need more
 NewestRevision = Callable[[], int]
 
 
-class _Read(ABC):
-    """What both have in common: at most one reader, that is told of changes or waits for them."""
+class History:
+    """Changes in revision order; `floor` is the oldest revision a reader may start from."""
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self._changes: list[Change] = []
+        self._first = 0  # absolute position of _changes[0]
+        self._waiting: dict[Callable[[], None], None] = {}  # in order
+        self.ended = False
+
+    @property
+    def end_position(self) -> int:
+        """The position of a reader that has seen everything."""
+        return self._first + len(self._changes)
+
+    def append(self, changes: Sequence[Change], keep: int = MIN_KEPT) -> None:
+        """Forget all but the newest `keep`, in blocks, so that the cost is shared out."""
+        self._changes.extend(changes)
+        self._wake()
+        if len(self._changes) > keep + keep // 4:
+            self.trim(keep)
+
+    def trim(self, keep: int) -> None:
+        """Forget all but the newest `keep`."""
+        surplus = len(self._changes) - keep
+        if surplus <= 0:
+            return
+        self.floor = self._changes[surplus - 1].revision
+        del self._changes[:surplus]
+        self._first += surplus
+
+    def lose(self, revision: int) -> None:
+        """Drop everything, since changes up to `revision` were missed: readers get Compacted."""
+        self._first = self.end_position + 1
+        self._changes.clear()
+        self.floor = revision
+        self._wake()
+
+    def position_after(self, revision: int) -> int:
+        """The position after `revision`; Compacted when that is no longer held."""
+        if revision < self.floor:
+            raise Compacted(revision, self.floor)
+        return self._first + bisect_right(self._changes, revision, key=lambda c: c.revision)
+
+    def read(self, position: int, seen_revision: int) -> list[Change]:
+        """Every change from a position on; Compacted when that is no longer held."""
+        if position < self._first:
+            raise Compacted(seen_revision, self.floor)
+        return self._changes[position - self._first :]
+
+    def tell_next(self, told: Callable[[], None]) -> None:
+        """Call `told` once, at the next change or at the end of the history."""
+        self._waiting[told] = None
+
+    def forget(self, told: Callable[[], None]) -> None:
+        self._waiting.pop(told, None)
+
+    def end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for told in waiting:
+            told()
+
+
+class _Watch(ABC):
+    """Common to both: at most one reader, which is told of changes or waits for them."""
 
     def __init__(self) -> None:
         self._closed = False
@@ -58,7 +128,7 @@ def _set(told: asyncio.Future[None]) -> None:
         told.set_result(None)
 
 
-class CursorWatch(_Read):
+class CursorWatch(_Watch):
     """A place in one kind's history, narrowed to a key prefix."""
 
     def __init__(
@@ -95,8 +165,8 @@ class CursorWatch(_Read):
             self._history.tell_next(self._tell)
 
 
-class ConcernedWatch(_Read):
-    """Changes handed to it by the index, kept until they are read."""
+class ConcernedWatch(_Watch):
+    """Changes pushed by the index, kept until they are read."""
 
     def __init__(
         self,
@@ -123,7 +193,7 @@ class ConcernedWatch(_Read):
         return self._pending[0].revision - 1 if self._pending else self._newest()
 
     def push(self, change: Change) -> None:
-        """Called with every change that concerns it; beyond a bound it has fallen behind."""
+        """Add a change that concerns it; beyond a limit the watch has fallen behind."""
         if not change.key.startswith(self._prefix):
             return
         self._pending.append(change)
@@ -133,7 +203,7 @@ class ConcernedWatch(_Read):
         self._tell()
 
     def lose(self) -> None:
-        """Changes were missed that nobody knows."""
+        """Unknown changes were missed."""
         if self._fell_behind_at is None:
             self._fell_behind_at = self.revision
             self._index.remove(self)
@@ -153,7 +223,7 @@ class ConcernedWatch(_Read):
 
 
 class ConcernIndex:
-    """The concerned watches of one kind, by what concerns them."""
+    """The concerned watches of one kind, by concern and value."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[str, set[ConcernedWatch]]] = {}
@@ -172,7 +242,7 @@ class ConcernIndex:
             del by_value[watch.concern.value]
 
     def tell(self, changes: Iterable[Change]) -> None:
-        """Hand each change to the watches it concerns."""
+        """Push each change to the watches it concerns."""
         for by_value in self._by_name.values():
             if not by_value:
                 continue

@@ -1,4 +1,4 @@
-"""What differs between kinds, as one record of functions; all pure, each kind in its own file.
+"""The differences between kinds, as one record of functions; all pure, each kind in its own file.
 
 The functions that prepare a document change the one they are given: it belongs to the request.
 """
@@ -19,11 +19,11 @@ METADATA_FIELDS = ("metadata.name", "metadata.namespace")
 
 
 def _nothing_to_prepare(_document: Document) -> None:
-    """Most kinds are stored as they come."""
+    """Most kinds are stored as sent."""
 
 
 def _nothing_to_keep(_new: Document, _old: Document) -> None:
-    """Most kinds keep nothing but what every kind keeps."""
+    """Most kinds keep no further fields."""
 
 
 def _no_causes(_new: Document, _old: Document | None) -> Sequence[Cause]:
@@ -35,7 +35,7 @@ def _no_grace(_document: Document, _asked_s: int | None) -> int:
 
 
 def text_at(document: Any, path: str) -> str:
-    """A selectable field as text: booleans as true/false, what is missing as ""."""
+    """A selectable field as text: booleans as true/false, missing fields as ""."""
     for part in path.split("."):
         document = document.get(part) if isinstance(document, dict) else None
     if document is None:
@@ -47,11 +47,11 @@ def text_at(document: Any, path: str) -> str:
 class Strategy:
     """The rules of one kind.
 
-    `paths` are the fields it can be selected by, beside name and namespace; `aliases` further
-    names for them; `watched_by` those by which many clients watch a few objects each. `grace_s` is
-    how long a deletion leaves the object in place (0: none), given the document and what the
-    caller asked for. `returns_deleted`: the answer to a deletion is the object, not a Status.
-    `parts` are subresources by which a part of the object is changed by rules of its own.
+    `paths` are the fields it can be selected by, besides name and namespace; `aliases` are other
+    names for them; by `watched_by` many clients watch a few objects each. `grace_s` is the time
+    from a deletion to the removal (0: none), given the document and the requested period.
+    `returns_deleted`: the answer to a deletion is the object, not a Status. `parts` are
+    subresources that change a part of the object by rules of their own.
     """
 
     resource: Resource
@@ -73,10 +73,6 @@ class Strategy:
         scope = METADATA_FIELDS if self.resource.namespaced else METADATA_FIELDS[:1]
         return frozenset((*scope, *self.paths, *self.aliases))
 
-    def of_part(self, subresource: str) -> Strategy:
-        """The rules by which the object is changed there."""
-        return self.parts.get(subresource, self)
-
     def selectable_fields(self, document: Document) -> dict[str, str]:
         """Every field the kind can be selected by, as text."""
         fields = {
@@ -89,7 +85,7 @@ class Strategy:
 
 
 def keep(new: Document, old: Document, field_name: str) -> None:
-    """Put the stored value of a top-level field in the place of the sent one."""
+    """Restore the stored value of a top-level field."""
     if field_name in old:
         new[field_name] = old[field_name]
     else:

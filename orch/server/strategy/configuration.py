@@ -1,11 +1,8 @@
-"""ConfigMaps: settings by name, as text or as base64; pure.
+"""ConfigMaps and Secrets: named values, bounded in total, immutable on request; pure.
 
-Secrets: values in base64, of a type that says which ones must be there; pure.
-
-`stringData` is taken over into `data` and never stored. The types are those clients write
-(`kubectl create secret`), from the reference's pkg/apis/core/validation.
-
-What ConfigMaps and Secrets have in common: named values, bounded together, frozen for good.
+`stringData` of a Secret is merged into `data` and never stored. A Secret's type says which values
+it must have; the types are those clients write (`kubectl create secret`), from the reference's
+pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ _KEY_TEXT = (
 
 
 def key_causes(field: str, values: Mapping[str, str]) -> Iterator[Cause]:
-    """What is wrong with the names of some values, which become names of files."""
+    """Invalid names of values, which become names of files."""
     for key in values:
         path = f"{field}[{key}]"
         if len(key) > _KEY_MAX:
@@ -43,7 +40,7 @@ def key_causes(field: str, values: Mapping[str, str]) -> Iterator[Cause]:
 
 
 def size_causes(path: str, *values: Mapping[str, str]) -> Iterator[Cause]:
-    """Too much in all; base64 text counts as the bytes it stands for."""
+    """Whether the values are too large in total; base64 counts as the decoded bytes."""
     *texts, encoded = values
     size = sum(len(value.encode()) for one in texts for value in one.values())
     size += sum(len(value) * 3 // 4 for value in encoded.values())
@@ -52,7 +49,7 @@ def size_causes(path: str, *values: Mapping[str, str]) -> Iterator[Cause]:
 
 
 def frozen_causes(new: Document, old: Document | None, *fields: str) -> Iterator[Cause]:
-    """What was said to be immutable stays so, and as it is."""
+    """Changes to an object that was declared immutable."""
     if old is None or not old.get("immutable"):
         return
     why = "field is immutable when `immutable` is set"
@@ -93,15 +90,15 @@ _BASIC_AUTH = "kubernetes.io/basic-auth"
 
 def _prepare_create(document: Document) -> None:
     document["type"] = document.get("type") or OPAQUE
-    _take_over_texts(document)
+    _encode_texts(document)
 
 
 def _prepare_update(new: Document, old: Document) -> None:
     new["type"] = new.get("type") or old.get("type") or OPAQUE
-    _take_over_texts(new)
+    _encode_texts(new)
 
 
-def _take_over_texts(document: Document) -> None:
+def _encode_texts(document: Document) -> None:
     texts = document.pop("stringData", None) or {}
     if texts:
         encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}

@@ -1,4 +1,4 @@
-"""Events: what happened to an object, kept for an hour; pure."""
+"""Events: occurrences about an object, kept for an hour; pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEEN_AT = (
 
 
 def last_seen(event: Document) -> datetime | None:
-    """When it last happened; None when it has no time that can be read."""
+    """The last occurrence; None without a readable time."""
     moments = [moment for path in _SEEN_AT if (moment := _moment(event, path))]
     return max(moments, default=None)
 

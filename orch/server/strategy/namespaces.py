@@ -11,7 +11,7 @@ from orch.wire.names import DEFAULT_NAMESPACE, NODE_LEASE_NAMESPACE, SYSTEM_NAME
 from orch.wire.records.kinds import NAMESPACES, Resource
 from orch.wire.validation import dns1123_label_problems
 
-# Held until the contents are gone; the server itself takes it off (see `terminating`).
+# Held until the contents are deleted; the server removes it (see `controllers.namespaces`).
 FINALIZER = "orch"
 AT_START = (DEFAULT_NAMESPACE, SYSTEM_NAMESPACE, NODE_LEASE_NAMESPACE)
 PROTECTED = frozenset(AT_START)
@@ -22,7 +22,7 @@ def is_terminating(document: Document) -> bool:
 
 
 def holders_of(resource: Resource, document: Document) -> Sequence[str]:
-    """The finalizers in a namespace's spec; no other kind has any, whatever is stored there."""
+    """The finalizers in a namespace's spec; other kinds have none there."""
     if resource is not NAMESPACES:
         return ()
     return (document.get("spec") or {}).get("finalizers") or ()

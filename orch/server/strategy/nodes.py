@@ -1,7 +1,4 @@
-"""Nodes: registered and reported by their agents, cordoned and tainted by others; pure.
-
-Leases: a holder that renews in time; pure.
-"""
+"""Nodes, reported by their agents, cordoned and tainted by others; and Leases; pure."""
 
 from __future__ import annotations
 

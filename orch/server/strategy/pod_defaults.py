@@ -1,4 +1,4 @@
-"""What a pod gets that its author left out, as the reference's defaulting fills it in; pure."""
+"""Defaults of a pod, as the reference's defaulting fills them in; pure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _fill_probe(probe: Document) -> None:
         probe["httpGet"].setdefault("scheme", "HTTP")
         probe["httpGet"].setdefault("path", "/")
     if probe.get("grpc"):
-        probe["grpc"].setdefault("service", "")  # kubectl describe does without no default
+        probe["grpc"].setdefault("service", "")  # kubectl describe needs it
 
 
 def _request_what_is_limited(resources: Document) -> None:

@@ -17,7 +17,7 @@ from orch.wire.podrules.podspec import DEFAULT_GRACE_S, FINAL_PHASES, mirror_has
 from orch.wire.records.kinds import PODS
 from orch.wire.records.pods import Pod
 
-_GRACE_MAX_S = 2**31 - 1  # 68 years: the end of it must still be a date
+_GRACE_MAX_S = 2**31 - 1  # 68 years: its end must still be a valid date
 
 
 def node_of(pod: Document) -> str:
@@ -29,7 +29,7 @@ def _prepare_create(document: Document) -> None:
     pod_defaults.fill(spec)
     document["metadata"]["generation"] = 1
     document["status"] = {"phase": "Pending"}
-    # A quantity that is none has no class: validation refuses the pod for it.
+    # With an invalid quantity there is no class: validation then refuses the pod.
     with contextlib.suppress(ValueError):
         document["status"]["qosClass"] = podspec.qos_class(Pod.from_wire(document))
 
@@ -47,7 +47,7 @@ def _next_generation(old: Document) -> int:
 
 
 def _prepare_ephemeral(new: Document, old: Document) -> None:
-    """Of all that is sent only the ephemeral containers count."""
+    """Only the ephemeral containers of the sent pod count."""
     before = old.get("spec") or {}
     sent = copy.deepcopy((new.get("spec") or {}).get("ephemeralContainers") or [])
     for container in sent:
@@ -87,7 +87,7 @@ def _validate_ephemeral(new: Document, old: Document | None) -> list[Cause]:
 
 
 def _created_causes(new: Document) -> Iterator[Cause]:
-    """What stands for a file of a node is on it from the beginning, with all that the file says."""
+    """A mirror pod is bound from the beginning and has everything that its file has."""
     mirrored = mirror_hash(new)
     if mirrored is None and (new.get("spec") or {}).get("ephemeralContainers"):
         yield causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
@@ -102,7 +102,7 @@ def _created_causes(new: Document) -> Iterator[Cause]:
 
 
 def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:
-    """A mirror pod reaches for nothing of the API (`nodegraph`): it stays one, whoever writes."""
+    """A mirror pod references nothing of the API (`node_graph`), so it must stay a mirror pod."""
     before, after = mirror_hash(old), mirror_hash(new)
     if before != after:
         may_not = "add" if before is None else "remove or update"
@@ -113,7 +113,7 @@ def _mirror_causes(new: Document, old: Document) -> Iterator[Cause]:
 
 
 def _grace_s(pod: Document, asked_s: int | None) -> int:
-    """None is needed for a pod no agent runs, or one that has ended."""
+    """The grace period; 0 for a pod that no agent runs, or that has ended."""
     if not node_of(pod) or text_at(pod, "status.phase") in FINAL_PHASES:
         return 0
     if asked_s is not None:

@@ -1,6 +1,6 @@
-"""Roles and cluster roles: lists of rules that must make sense; pure. Rules as apiserver §3.1.
+"""Roles: rules that must make sense. Bindings: a role that never changes, for subjects; pure.
 
-Role bindings: one role for some subjects; the role never changes; pure. As apiserver §3.1.
+As apiserver §3.1.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _SUBJECT_GROUPS = {"ServiceAccount": "", "User": RBAC_GROUP, "Group": RBAC_GROUP
 
 
 def _prepare(document: Document) -> None:
-    """Fill in the groups that need not be said."""
+    """Fill in the API groups that clients may omit."""
     reference = document.setdefault("roleRef", {})
     if not reference.get("apiGroup"):
         reference["apiGroup"] = RBAC_GROUP

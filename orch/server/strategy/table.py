@@ -1,8 +1,7 @@
-"""The strategy of every kind that is served; one row per row of `orch.wire.records.kinds`.
+"""The strategy of every served kind; one row per row of `orch.wire.records.kinds`.
 
-Reviews are answered, never stored; `orch.server.handlers.review_checks` checks them.
-
-Service accounts: whom a pod speaks to the API as; every namespace has one from the start.
+Reviews are answered, never stored; `orch.server.handlers.review_checks` checks them. Service
+accounts, the identities of pods, have no rules of their own.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ from orch.wire import times
 from tests.orch.lifecycle.test_main import World, is_ready, until
 from tests.orch.server.harness import Api, make_pki
 
+pytestmark = [pytest.mark.slow, pytest.mark.seconds(25)]
+
 GRACE_S = 5  # longer than a slow node needs for a renewal
 ONE, OTHERS = "hollow-00000", ("hollow-00001", "hollow-00002")
 

@@ -18,6 +18,7 @@ from nodeagent.metrics import agent
 from nodeagent.metrics.agent import Sources
 from nodeagent.metrics.calls import RuntimeOperations
 from nodeagent.node.status_loop import StatusLoop
+from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import RuntimeUnavailable
@@ -56,6 +57,7 @@ async def sources() -> AsyncIterator[Sources]:
         emulated=CURRENT,
         sampler=sampler,
         registry=registry,
+        counts=PodCounts(),
         runtime=RuntimeWatch(FakeRuntime()),
         status=StatusLoop(api, node.settings(), collect),
         lease=LeaseLoop(api, "n1"),
@@ -139,7 +141,7 @@ async def test_the_tiers_are_those_that_the_catalogue_promises(sources: Sources)
 
 
 async def test_probes_have_a_page_of_their_own(sources: Sources) -> None:
-    text = agent.probes_registry(sources.registry, ALL).render("")[0].decode()
+    text = agent.probes_registry(sources.counts, ALL).render("")[0].decode()
     for helped in (
         "process_start_time_seconds [ALPHA] ",
         "prober_probe_total [BETA] ",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from nodeagent.metrics.pods import pod_metrics, probe_metrics
-from nodeagent.pods.registry import PodRegistry
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import UID, container_data, pod
@@ -29,14 +29,22 @@ async def world(tmp_path: Path) -> AsyncIterator[PodWorld]:
     await world.stop()
 
 
+def metrics_of(world: PodWorld, mirrors: int = 0) -> Iterator[Metric]:
+    return pod_metrics(world.registry, world.counts, mirrors)
+
+
+def probes_of(world: PodWorld) -> Iterator[Metric]:
+    return probe_metrics(world.counts)
+
+
 def page(
-    world: PodWorld, metrics: Callable[[PodRegistry], Iterator[Metric]] = pod_metrics
+    world: PodWorld, metrics: Callable[[PodWorld], Iterator[Metric]] = metrics_of
 ) -> list[str]:
     """The lines that carry values."""
 
     class Page(Collector):
         def collect(self) -> list[Metric]:
-            return list(metrics(world.registry))
+            return list(metrics(world))
 
     registry = CollectorRegistry()
     registry.register(Page())
@@ -64,9 +72,8 @@ async def test_listings_events_and_mirrors_are_shown(world: PodWorld) -> None:
     began_s = time.time()
     await world.start(pod())
     await world.until(lambda: world.status().status.phase == "Running")
-    world.registry.mirrors = 1
-    world.registry.counts.discarded_events = 2
-    lines = page(world)
+    world.counts.discarded_events = 2
+    lines = page(world, partial(metrics_of, mirrors=1))
     assert {"nodeagent_mirror_pods 1.0", "nodeagent_pleg_discard_events_total 2.0"} <= set(lines)
     seen = next(line for line in lines if line.startswith("nodeagent_pleg_last_seen_seconds "))
     assert began_s <= float(seen.split()[1]) <= time.time()
@@ -161,14 +168,14 @@ async def test_probes_are_counted_until_their_pod_is_gone(world: PodWorld) -> No
         'prober_probe_total{container="app",namespace="default",pod="web",'
         f'pod_uid="{UID}",probe_type="Liveness",result="successful"}}'
     )
-    await world.until(lambda: any(line.startswith(key) for line in page(world, probe_metrics)))
+    await world.until(lambda: any(line.startswith(key) for line in page(world, probes_of)))
     took = (
         'prober_probe_duration_seconds_count{container="app",namespace="default",pod="web",'
         'probe_type="Liveness"} '
     )
-    assert any(line.startswith(took) for line in page(world, probe_metrics))
+    assert any(line.startswith(took) for line in page(world, probes_of))
     world.source.set()
     await world.until(lambda: not world.traces())
-    assert not [line for line in page(world, probe_metrics) if line.startswith("prober_")]
-    (since,) = page(world, probe_metrics)
+    assert not [line for line in page(world, probes_of) if line.startswith("prober_")]
+    (since,) = page(world, probes_of)
     assert since.startswith("process_start_time_seconds 1.")

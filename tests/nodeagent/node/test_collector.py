@@ -3,7 +3,9 @@
 import asyncio
 import socket
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from nodeagent.node import collector
 from nodeagent.node.collector import FactsCollector
 from nodeagent.node.rules.facts import FilesystemFacts
+from nodeagent.runtime import verdict
 from nodeagent.runtime.base import RuntimeUnavailable
 from nodeagent.runtime.verdict import RuntimeHealth
 from nodeagent.stats.host.machine import HostFacts
@@ -23,6 +26,7 @@ from nodeagent.stats.samples import (
     Sample,
 )
 from orch.client.resolver import Resolver
+from orch.component.process import loops
 from tests.fakes import node
 from tests.fakes.runtime import FakeRuntime
 
@@ -40,13 +44,63 @@ SAMPLE = Sample(
 )
 
 
-def collecting(**changes: Any) -> FactsCollector:
-    given: dict[str, Any] = {
-        "node_ip": "127.0.0.1",
-        "sample": lambda: SAMPLE,
-        "health": lambda: RuntimeHealth(last_good_s=0.0),
-    }
-    return FactsCollector(node.machine(), **{**given, **changes})
+class Sampled:
+    """A sampler as the collector sees it."""
+
+    def __init__(self, latest: Sample | None) -> None:
+        self.latest = latest
+        self.read = asyncio.Event()
+
+    async def fresh(self) -> Sample:
+        await self.read.wait()
+        return SAMPLE
+
+
+class Watched:
+    """The runtime watch, whose health is computed when it is asked for."""
+
+    def __init__(self, health: Callable[[], RuntimeHealth]) -> None:
+        self._health = health
+        self.looked = asyncio.Event()
+
+    @property
+    def health(self) -> RuntimeHealth:
+        return self._health()
+
+    async def known(self) -> None:
+        await self.looked.wait()
+
+
+def collecting(
+    *,
+    sample: Sample | None = SAMPLE,
+    health: Callable[[], RuntimeHealth] = lambda: RuntimeHealth(last_good_s=0.0),
+    node_ip: str = "127.0.0.1",
+    **more: Any,
+) -> FactsCollector:
+    watch: Any = Watched(health)
+    return FactsCollector(node.machine(), Sampled(sample), watch, node_ip=node_ip, **more)
+
+
+async def test_the_facts_settle_when_runtime_and_machine_were_looked_at() -> None:
+    sampled, watched = Sampled(None), Watched(RuntimeHealth)
+    collector = FactsCollector(node.machine(), sampled, watched)  # type: ignore[arg-type]
+    settling = loops.spawn(collector.settled(), name="settling")
+    await asyncio.sleep(100)
+    assert not settling.done()
+    watched.looked.set()
+    await asyncio.sleep(1)
+    assert not settling.done()
+    sampled.read.set()
+    await asyncio.sleep(0.1)
+    assert settling.done()
+
+
+async def test_a_reading_that_hangs_does_not_keep_the_facts_from_settling() -> None:
+    watched = Watched(RuntimeHealth)
+    watched.looked.set()
+    collector = FactsCollector(node.machine(), Sampled(None), watched)  # type: ignore[arg-type]
+    await asyncio.wait_for(collector.settled(), verdict.DOWN_AFTER_S + 1)
 
 
 def test_memory_not_in_the_working_set_is_available() -> None:
@@ -62,7 +116,7 @@ async def test_what_checkpoints_hold_too_much_is_a_fact_with_and_without_a_sampl
     excess: int | None,
 ) -> None:
     for sample in (None, SAMPLE):
-        facts = await collecting(sample=lambda: sample, store_excess=lambda: excess).collect()  # noqa: B023
+        facts = await collecting(sample=sample, store_excess=lambda: excess).collect()
         assert facts.usage.checkpoint_excess_bytes == excess
 
 
@@ -157,13 +211,15 @@ async def test_a_resolver_that_hangs_leaves_the_threads_of_others_alone(
     collected = collecting(node_ip="")
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     await collected.collect()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await asyncio.to_thread(lambda: "files are read") == "files are read"
     released.set()
 
 
 async def test_other_problems_are_passed_on() -> None:
-    facts = await collecting(problems=lambda: ["node is shutting down"]).collect()
+    facts = await collecting(
+        asked=[SimpleNamespace(problems=lambda: ["node is shutting down"])]
+    ).collect()
     assert facts.problems == ("node is shutting down",)
 
 

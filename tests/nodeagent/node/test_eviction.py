@@ -67,20 +67,26 @@ class Shortage:
         self.world = world
         self.loop = Evictions(
             world.registry,
+            world.counts,
+            self,  # type: ignore[arg-type]
             state=lambda: self.state,
             fresh=self.fresh,
             evict=self.evict,
-            announce=self.said.append,
             longest_soft_grace_s=20,
             now=lambda: datetime.fromtimestamp(3, UTC),
         )
+
+    def warn(self, reason: str, message: str) -> None:
+        """As the node's object."""
+        assert reason == "EvictionThresholdMet"
+        self.said.append(message)
 
     async def fresh(self) -> Sample:
         return self.sample
 
     def evict(self, uid: str, message: str, *, grace_s: int) -> bool:
         self.graces_s.append(grace_s)
-        return self.world.keeper.evict(uid, message, grace_s=grace_s)
+        return self.world.workers.evict(uid, message, grace_s=grace_s)
 
     def failed(self) -> list[str]:
         pods = self.world.registry.pods()
@@ -127,7 +133,7 @@ async def test_one_pod_goes_at_a_time_the_greediest_first(api_world: PodWorld) -
     assert conditions["DisruptionTarget"].status == "True"
     assert conditions["DisruptionTarget"].reason == "TerminationByNodeAgent"
     assert shortage.said == ["Attempting to reclaim memory"]
-    counts = api_world.registry.counts
+    counts = api_world.counts
     assert counts.evictions == {"memory.available": 1}
     ages = observed(counts.timings, pods_counts.EVICTION_STATS_AGE)
     assert ages == {("memory.available",): (1, 3)}

@@ -13,7 +13,9 @@ import pytest_asyncio
 
 from nodeagent.node.rules.ending_order import Group
 from nodeagent.node.shutdown import ShutdownGuard
+from nodeagent.node.status_loop import OwnNode
 from orch.component.process import loops
+from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import pod
 from tests.fakes.podworld import FakeSource, PodWorld, named
@@ -66,6 +68,27 @@ class FakeManager:
             return False
 
 
+class Changes(asyncio.Event):
+    """Notes the guard's problems whenever the node changed."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__()
+        self._scene = scene
+
+    def set(self) -> None:
+        self._scene.changes.append(self._scene.guard.problems())
+
+
+class FakeNode(OwnNode):
+    def __init__(self, scene: Scene) -> None:
+        super().__init__()
+        self.changed = Changes(scene)
+        self._scene = scene
+
+    def warn(self, reason: str, message: str) -> None:
+        self._scene.notes.append(reason)
+
+
 class Scene:
     def __init__(self, directory: Path) -> None:
         self.world = PodWorld(directory)
@@ -74,6 +97,7 @@ class Scene:
         self.manager = FakeManager()
         self.notes: list[str] = []
         self.changes: list[tuple[str, ...]] = []
+        self.node = FakeNode(self)
         self.guard = self.another([Group(0, 20), Group(SYSTEM, 10)])
         self.task: asyncio.Task[None] | None = None
 
@@ -81,10 +105,10 @@ class Scene:
         return ShutdownGuard(
             groups,
             self.world.registry,
+            self.world.workers,
+            self.node,
+            root_dir=self.world.settings.root_dir,
             manager=lambda: self.manager,
-            end=self.world.keeper.end,
-            changed=lambda: self.changes.append(self.guard.problems()),
-            note=lambda reason, _text: self.notes.append(reason),
         )
 
     async def start(self, *pods: Pod) -> None:
@@ -131,7 +155,7 @@ async def test_pods_end_group_by_group_and_then_the_machine_may_go(scene: Scene)
     assert status.reason == "Terminated"
     assert status.message == "Pod was terminated in response to imminent node shutdown."
     state = json.loads(
-        (Path(scene.world.registry.settings.root_dir) / "graceful_node_shutdown_state").read_text()
+        (Path(scene.world.settings.root_dir) / "graceful_node_shutdown_state").read_text()
     )
     assert state["endTime"] >= state["startTime"] > 0
     heir = scene.another([Group(0, 20)])
@@ -151,14 +175,18 @@ async def test_a_pod_that_does_not_end_keeps_the_machine_no_longer_than_its_grou
 
 
 async def test_no_pod_is_taken_meanwhile_and_a_shutdown_can_be_called_off(scene: Scene) -> None:
+    scene.world.node = Node.from_wire({"status": {"allocatable": {"pods": "110"}}})
     await scene.start()
     scene.manager.signals.put_nowait(True)
     await scene.world.until(scene.manager.released)
-    assert scene.world.registry.closed == "NodeShutdown"
+    scene.world.source.set(prior("late", 0))
+    await scene.world.until(lambda: scene.phases() == {"late": "Failed"})
+    assert scene.world.status("late").status.reason == "NodeShutdown"
     scene.manager.signals.put_nowait(False)
     await scene.world.until(lambda: len(scene.manager.held) == 2)
-    assert scene.world.registry.closed == ""
     assert scene.guard.problems() == ()
+    scene.world.source.set(prior("later", 0))
+    await scene.world.until(lambda: scene.phases() == {"later": "Running"})
 
 
 async def test_a_bus_that_is_lost_is_dialled_again_and_each_loss_is_said(

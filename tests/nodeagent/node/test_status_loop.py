@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nodeagent.node.rules.facts import NodeFacts
-from nodeagent.node.status_loop import StatusLoop, StatusTimes
+from nodeagent.node.status_loop import OwnNode, StatusLoop, StatusTimes
 from nodeagent.runtime.verdict import RuntimeHealth
 from orch.client.events import EventRecorder
 from orch.client.transport import TransportError
@@ -39,7 +39,7 @@ class Reported:
             node.settings(),
             self.collect,
             times=StatusTimes(now=self.now, rand=lambda: rand),
-            events=events,
+            own=OwnNode(events),
             settled=settled.wait if settled else None,  # type: ignore[arg-type]
         )
         self.events = events

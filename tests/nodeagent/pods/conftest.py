@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tests.conftest_runtime import real_runtime as real_runtime
 from tests.fakes.podworld import PodWorld
 
 

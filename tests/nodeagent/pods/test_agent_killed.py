@@ -167,18 +167,18 @@ HOST_STEPS = [
     ("cgroups", "ensure", 0),
     *(("volumes", "bind_sub_paths", n) for n in range(2)),
     *(("messages", "mount", n) for n in range(3)),
-    *(("observer", "refresh", n) for n in range(7)),
+    *(("pleg", "refresh", n) for n in range(7)),
 ]
 HOST_REMOVALS = [
     ("volumes", "remove"),
     ("cgroups", "remove"),
-    ("observer", "refresh"),
+    ("pleg", "refresh"),
 ]
 
 
 def die_in(world: PodWorld, part: str, method: str, number: int, *, done: bool) -> asyncio.Event:
     """The agent's `number`th such step hangs, before it began or after it is done."""
-    owner = getattr(world.keeper._services, part)
+    owner = getattr(world.workers._services, part)
     original = getattr(owner, method)
     died = asyncio.Event()
     left = number
@@ -263,6 +263,7 @@ async def test_a_start_broken_off_of_a_pod_nobody_wants_any_more_leaves_nothing(
     await heir.stop()
 
 
+@pytest.mark.slow
 async def test_a_thousand_churned_pods_leave_nothing(world: PodWorld) -> None:
     await world.start()
     for round_ in range(50):
@@ -272,10 +273,10 @@ async def test_a_thousand_churned_pods_leave_nothing(world: PodWorld) -> None:
         await asyncio.sleep(1)
     world.source.set()
     await world.until(lambda: not world.traces(), within_s=120)
-    assert not world.keeper._workers
+    assert not world.workers._workers
     assert not world.registry._statuses
-    observer = world.keeper._services.observer
+    pleg = world.workers._services.pleg
     await asyncio.sleep(15)
-    assert not observer._details
-    assert not observer._sandbox_of
-    assert not observer._merged
+    assert not pleg._details
+    assert not pleg._sandbox_of
+    assert not pleg._merged

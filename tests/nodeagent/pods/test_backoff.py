@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nodeagent.pods.backoff import StepFailed, Troubles
+from nodeagent.pods.backoff import StepBackoffs, StepFailed
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld, changed
 
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.looptime
 
 
 def test_a_failure_is_known_until_the_step_succeeds() -> None:
-    troubles = Troubles()
-    troubles.note(StepFailed("app", "CreateContainerError", "no"), 0.0)
-    assert troubles.active(1.0)["app"].remaining_s == 9.0
-    assert troubles.active(100.0)["app"].remaining_s == 0.0, "it may be tried, and is shown still"
-    troubles.clear("app")
-    assert not troubles.active(100.0)
+    backoffs = StepBackoffs()
+    backoffs.note(StepFailed("app", "CreateContainerError", "no"), 0.0)
+    assert backoffs.active(1.0)["app"].remaining_s == 9.0
+    assert backoffs.active(100.0)["app"].remaining_s == 0.0, "it may be tried, and is shown still"
+    backoffs.clear("app")
+    assert not backoffs.active(100.0)
 
 
 async def test_the_waiting_reason_stays_while_a_failed_step_is_tried_again(

@@ -57,7 +57,7 @@ async def test_a_start_is_timed_with_and_without_its_pulls(world: PodWorld) -> N
     await asyncio.sleep(7)
     hold.release()
     await world.until(lambda: world.status().status.phase == "Running")
-    held = world.registry.counts.timings
+    held = world.counts.timings
     whole, own = (observed(held, one)[()] for one in (counts.POD_START_TOTAL, counts.POD_START_SLI))
     assert (whole.count, own.count) == (1, 1)
     assert whole.total_s - own.total_s == pytest.approx(7, abs=0.1)
@@ -82,7 +82,7 @@ async def test_a_start_counts_from_the_pods_creation_and_without_its_init_contai
     await asyncio.sleep(5)
     world.runtime.exit(world.running()["i"])
     await world.until(lambda: world.status().status.phase == "Running")
-    held = world.registry.counts.timings
+    held = world.counts.timings
     seen_s, total_s, own_s = (
         observed(held, one)[()].total_s
         for one in (counts.POD_START, counts.POD_START_TOTAL, counts.POD_START_SLI)
@@ -99,7 +99,7 @@ async def test_work_on_a_pod_that_waits_for_the_runtime_begins_late(world: PodWo
     await asyncio.sleep(3)
     hold.release()
     await world.until(lambda: world.status().status.phase == "Running")
-    begun = observed(world.registry.counts.timings, counts.WORKER_START)[()]
+    begun = observed(world.counts.timings, counts.WORKER_START)[()]
     assert begun.count == 1
     assert begun.total_s == pytest.approx(3, abs=0.2)
 
@@ -113,7 +113,7 @@ async def test_a_pod_found_running_was_not_started_here(world: PodWorld) -> None
     await heir.start(pod())
     await heir.until(lambda: heir.status().status.phase == "Running")
     await asyncio.sleep(5)
-    assert observed(heir.registry.counts.timings, counts.POD_START) == {}
+    assert observed(heir.counts.timings, counts.POD_START) == {}
 
 
 @pytest.mark.looptime

@@ -29,7 +29,7 @@ async def test_one_added_to_a_running_pod_starts_and_touches_no_other(world: Pod
     [status] = world.status().status.ephemeralContainerStatuses or []
     assert status.name == "debug"
     assert status.state and status.state.running
-    assert world.registry.counts.started_containers["ephemeral_container"] == 1
+    assert world.counts.started_containers["ephemeral_container"] == 1
 
 
 async def test_one_that_ended_is_not_started_again(world: PodWorld) -> None:

@@ -97,11 +97,11 @@ def test_a_pod_keeps_to_its_bounds_or_is_told_which_one_it_broke(
 @pytest.mark.looptime
 async def test_a_pod_that_uses_too_much_fails_and_stays_so(world: PodWorld) -> None:
     samples = [Sample(0, pods=(used(volume=2 * MIB),))]
-    evicted: list[bool] = []
     storage = LocalStorage(
         world.registry,
+        world.counts,
         lambda: samples[-1],
-        lambda uid, message: evicted.append(world.keeper.evict(uid, message)),
+        world.workers.evict,
     )
     await world.start(limited("1Mi", terminationGracePeriodSeconds=600))
     await world.until(lambda: "app" in world.running())
@@ -113,7 +113,7 @@ async def test_a_pod_that_uses_too_much_fails_and_stays_so(world: PodWorld) -> N
     assert status.message == 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '
     assert "Evicted" in world.reasons()
     await storage.step()
-    assert evicted == [True], "what is over is not evicted again"
+    assert world.counts.evictions == {"ephemeral-storage": 1}, "what is over is not evicted again"
     world.source.set(limited("1Mi", metadata={"labels": {"later": "yes"}}))
     await asyncio.sleep(60)
     assert not world.running()
@@ -126,7 +126,12 @@ async def test_a_pod_that_uses_too_much_fails_and_stays_so(world: PodWorld) -> N
 async def test_a_bound_that_a_pod_gets_later_counts_from_the_next_look_on(world: PodWorld) -> None:
     told: list[str] = []
     sample = Sample(0, pods=(used(volume=2 * MIB),))
-    storage = LocalStorage(world.registry, lambda: sample, lambda uid, _message: told.append(uid))
+
+    def evict(uid: str, _message: str) -> bool:
+        told.append(uid)
+        return True
+
+    storage = LocalStorage(world.registry, world.counts, lambda: sample, evict)
     await world.start(limited())
     await world.until(lambda: "app" in world.running())
     await storage.step()
@@ -154,5 +159,5 @@ def test_a_pod_without_bounds_is_known_as_such() -> None:
 @pytest.mark.looptime
 async def test_a_pod_nobody_works_on_cannot_be_evicted(world: PodWorld) -> None:
     await world.start(pod())
-    assert not world.keeper.evict("unknown", "too much")
-    await LocalStorage(world.registry, lambda: None, lambda _uid, _message: None).step()
+    assert not world.workers.evict("unknown", "too much")
+    await LocalStorage(world.registry, world.counts, lambda: None, world.workers.evict).step()

@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 
 from nodeagent.pods.actions import StartContainer
-from nodeagent.pods.pleg import Observer
+from nodeagent.pods.counts import PodCounts
+from nodeagent.pods.pleg import Pleg
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.spec import ContainerContext, PodSettings
@@ -43,11 +44,12 @@ class Observed:
         self.registry = PodRegistry(SETTINGS)
         self.changes: list[str] = []
         self.registry.on_view(self.changes.append)
-        self.observer = Observer(self.runtime, self.registry)
+        self.counts = PodCounts()
+        self.pleg = Pleg(self.runtime, self.registry, self.counts, SETTINGS.node_name)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._task = loops.spawn(self.observer.run(), name="observer")
+        self._task = loops.spawn(self.pleg.run(), name="pleg")
         await asyncio.sleep(0.5)
 
     async def stop(self) -> None:
@@ -96,15 +98,15 @@ def other() -> Pod:
 
 async def test_nothing_is_kept_of_a_pod_that_is_not_listed(tmp_path: Path) -> None:
     world = PodWorld(tmp_path)
-    observer = world.keeper._services.observer
-    observer._held("gone-before-its-details-were-read")
-    await observer.relist()
-    assert not observer._details
+    pleg = world.workers._services.pleg
+    pleg._held("gone-before-its-details-were-read")
+    await pleg.relist()
+    assert not pleg._details
 
 
 async def test_pods_are_found_with_the_sandbox_of_each_container(observed: Observed) -> None:
     await observed.container(pod())
-    assert not observed.observer.listed
+    assert not observed.registry.listed
     await observed.start()
     view = observed.registry.view(UID)
     assert (view.namespace, view.name) == ("default", "web")
@@ -150,9 +152,9 @@ async def test_a_list_that_says_nothing_new_is_not_compared_again_in_whatever_or
     await observed.start()
     await asyncio.sleep(5)
     compared = []
-    compare = observed.observer._compare
+    compare = observed.pleg._compare
     monkeypatch.setattr(
-        observed.observer,
+        observed.pleg,
         "_compare",
         lambda uid, *more: (compared.append(uid), compare(uid, *more)),
     )
@@ -172,7 +174,7 @@ async def test_a_list_that_says_nothing_new_brings_back_what_was_dropped_meanwhi
     observed.runtime.fail(
         "container_detail", RuntimeNotFound("container_detail", "not now"), times=1
     )
-    await observed.observer.refresh(UID, containers=[made])
+    await observed.pleg.refresh(UID, containers=[made])
     assert observed.state() is None
     await asyncio.sleep(12)
     assert observed.state() is ContainerState.RUNNING
@@ -183,7 +185,7 @@ async def test_a_listing_that_began_before_a_step_does_not_undo_it(observed: Obs
     hold = observed.runtime.hold("list_containers")
     await hold.reached.wait()
     sandbox_id, _ = await observed.sandbox(pod())
-    await observed.observer.refresh(UID, sandboxes=[sandbox_id])
+    await observed.pleg.refresh(UID, sandboxes=[sandbox_id])
     listing = observed.runtime.list_sandboxes
     hold.release()
     await asyncio.sleep(0.01)
@@ -197,14 +199,14 @@ async def test_a_slow_detail_holds_up_its_own_pod_only(observed: Observed) -> No
     hold = observed.runtime.hold("sandbox_detail")
     await observed.container(other())
     await asyncio.sleep(2)
-    assert not observed.observer.settled(OTHER)
-    assert observed.observer.settled(UID)
+    assert not observed.registry.settled(OTHER)
+    assert observed.registry.settled(UID)
     observed.runtime.exit(next(iter(observed.runtime.containers)))
     await asyncio.sleep(2)
     assert observed.state() is ContainerState.EXITED
     hold.release()
     await asyncio.sleep(2)
-    assert observed.observer.settled(OTHER)
+    assert observed.registry.settled(OTHER)
 
 
 async def test_a_pod_whose_details_cannot_be_read_is_not_settled(observed: Observed) -> None:
@@ -212,9 +214,9 @@ async def test_a_pod_whose_details_cannot_be_read_is_not_settled(observed: Obser
     await observed.container(pod())
     await observed.start()
     await asyncio.sleep(1)
-    assert not observed.observer.settled(UID)
+    assert not observed.registry.settled(UID)
     await asyncio.sleep(5)
-    assert observed.observer.settled(UID)
+    assert observed.registry.settled(UID)
     assert observed.state() is ContainerState.RUNNING
 
 
@@ -236,10 +238,10 @@ async def test_what_was_read_before_an_answer_failed_is_shown_once_the_rest_is_k
     observed.runtime.containers[second].turn(ContainerState.UNKNOWN)
     observed.runtime.exit(first)
     await asyncio.sleep(3)
-    assert not observed.observer.settled(UID)
+    assert not observed.registry.settled(UID)
     observed.runtime.containers[second].turn(ContainerState.RUNNING)  # as it was known before
     await asyncio.sleep(12)
-    assert observed.observer.settled(UID)
+    assert observed.registry.settled(UID)
     states = {
         one.container.id: one.container.state for one in observed.registry.view(UID).containers
     }
@@ -254,7 +256,7 @@ async def test_a_runtime_away_and_back_is_said_once_each(
     await observed.start()
     observed.runtime.fail("list_sandboxes", RuntimeUnavailable("list_sandboxes", "refused"))
     await asyncio.sleep(30)
-    assert observed.observer.error == "refused"
+    assert observed.pleg.error == "refused"
     assert observed.state() is ContainerState.RUNNING, "what was known stays"
     observed.runtime.heal("list_sandboxes")
     await asyncio.sleep(2)
@@ -266,7 +268,7 @@ async def test_a_runtime_away_and_back_is_said_once_each(
 async def test_a_runtime_that_lists_nothing_for_three_minutes_is_a_problem_of_the_node(
     observed: Observed, last_listed_s: float
 ) -> None:
-    assert observed.observer.problems() == (), "it has not begun"
+    assert observed.pleg.problems() == (), "it has not begun"
     refused = RuntimeUnavailable("list_sandboxes", "refused")
     if not last_listed_s:
         observed.runtime.fail("list_sandboxes", refused)
@@ -274,15 +276,15 @@ async def test_a_runtime_that_lists_nothing_for_three_minutes_is_a_problem_of_th
     await asyncio.sleep(last_listed_s)
     observed.runtime.fail("list_sandboxes", refused)
     await asyncio.sleep(165)
-    assert observed.observer.problems() == ()
+    assert observed.pleg.problems() == ()
     await asyncio.sleep(20)
-    assert observed.observer.problems() == (
+    assert observed.pleg.problems() == (
         "PLEG is not healthy: the container runtime has not listed its pods for over 180 s: "
         "refused",
     )
     observed.runtime.heal("list_sandboxes")
     await asyncio.sleep(2)
-    assert observed.observer.problems() == ()
+    assert observed.pleg.problems() == ()
 
 
 async def waiting_for(observed: Observed, call: Callable[[], Awaitable[None]]) -> float:
@@ -297,7 +299,7 @@ async def test_waiting_for_a_listing_means_one_that_begins_later(observed: Obser
     hold = observed.runtime.hold("list_containers")
     await hold.reached.wait()
     await observed.container(pod())
-    waiting = loops.spawn(observed.observer.after_listing(UID), name="waiting")
+    waiting = loops.spawn(observed.pleg.after_listing(UID), name="waiting")
     hold.release()
     await waiting
     assert observed.state() is ContainerState.RUNNING
@@ -307,7 +309,7 @@ async def test_removed_ids_do_not_come_back_from_an_older_listing(observed: Obse
     made = await observed.container(pod())
     await observed.start()
     await observed.runtime.remove_container(made)
-    observed.observer.forget(UID, made)
+    observed.pleg.forget(UID, made)
     assert observed.state() is None
     await asyncio.sleep(3)
     assert observed.state() is None

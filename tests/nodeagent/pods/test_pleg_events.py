@@ -1,4 +1,4 @@
-"""What the observer makes of the runtime's own events, and of a runtime that tells none."""
+"""What the PLEG makes of the runtime's own events, and of a runtime that tells none."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ async def test_what_the_runtime_tells_is_seen_at_once(observed: Observed) -> Non
 async def test_what_happens_at_once_costs_one_listing(observed: Observed) -> None:
     made = [await observed.container(pod()), await observed.container(other())]
     await told(observed)
-    passed_over = observed.registry.counts.discarded_events
+    passed_over = observed.counts.discarded_events
     for one in made:
         observed.runtime.exit(one)
     await asyncio.sleep(1)
     assert len(observed.runtime.called("list_containers")) == 1
-    assert observed.registry.counts.discarded_events == passed_over
+    assert observed.counts.discarded_events == passed_over
 
 
 async def test_what_a_worker_has_read_itself_costs_no_listing(observed: Observed) -> None:
     made = await observed.container(pod())
     await told(observed)
     await observed.runtime.stop_container(made, timeout_s=1)
-    await observed.observer.refresh(UID, containers=[made])
+    await observed.pleg.refresh(UID, containers=[made])
     await observed.runtime.remove_container(made)
-    observed.observer.forget(UID, made)
+    observed.pleg.forget(UID, made)
     await asyncio.sleep(1)
     assert observed.runtime.called("list_containers") == []
-    assert observed.registry.counts.discarded_events > 0
+    assert observed.counts.discarded_events > 0
 
 
 async def test_what_the_runtime_fails_to_tell_is_found_by_the_next_listing(
@@ -118,7 +118,7 @@ async def test_a_runtime_that_failed_to_answer_is_asked_again_every_second(
     down = RuntimeUnavailable("list_sandboxes", "refused")
     observed.runtime.fail("list_sandboxes", down, times=5)
     await asyncio.sleep(15)
-    assert observed.observer.error == ""
+    assert observed.pleg.error == ""
     assert len(observed.runtime.called("list_sandboxes")) >= 6
 
 

@@ -221,7 +221,7 @@ async def test_remove_all_takes_every_pod_and_the_cgroup_along(world: PodWorld) 
     await world.start(pod(), named(pod("b"), "other", OTHER_UID))
     await world.until(lambda: len(world.running()) == 2)
     await world.stop()
-    await world.keeper.remove_all(30)
+    await world.workers.remove_all(30)
     assert not world.traces()
     assert not list(world.directory.glob("cgroup/*/orchpods"))
 
@@ -234,7 +234,7 @@ async def test_remove_all_gives_up_in_time_and_names_what_is_left(
     await world.stop()
     world.runtime.hold("stop_container")
     began_s = asyncio.get_running_loop().time()
-    await world.keeper.remove_all(10)
+    await world.workers.remove_all(10)
     assert asyncio.get_running_loop().time() - began_s == pytest.approx(10, abs=1)
     assert "pods not removed within 10 s: default/web" in caplog.text
 

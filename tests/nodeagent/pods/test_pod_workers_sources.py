@@ -1,4 +1,4 @@
-"""What the keeper concludes from sources that are read while it looks."""
+"""Which pods are removed while their sources are still being read."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ async def test_a_source_read_during_a_look_at_the_pods_removes_none(
     heir = world.successor()
     heir.source = late = FakeSource(ready=False)
     heir.use(late)
-    services = heir.keeper._services
     real = heir.registry.set_desired
 
-    def read_meanwhile(pods: Iterable[Pod]) -> None:
-        real(pods)
+    def read_meanwhile(pods: Iterable[Pod], *, complete: bool) -> None:
+        real(pods, complete=complete)
         late._pods, late.ready = [pod()], True
 
     with monkeypatch.context() as patched:
         patched.setattr(heir.registry, "set_desired", read_meanwhile)
-        patched.setattr(services.observer, "_ended", 1)
-        await heir.keeper._reconcile()
-    assert not heir.keeper._workers
+        patched.setattr(heir.registry, "listed", True)
+        await heir.workers._reconcile()
+    assert not heir.workers._workers
     await heir.start(pod())
     await asyncio.sleep(30)
     assert heir.running() == before

@@ -76,9 +76,7 @@ async def one_round(agent: Agent, number: int) -> None:
         await agent.until(lambda name=name: agent.status(name).phase == "Running", within_s=120)
     for path in paths:
         path.unlink()
-    async with asyncio.timeout(120):
-        while await agent.traces():
-            await asyncio.sleep(0.2)
+    await agent.gone(within_s=120)
 
 
 async def churn(tmp_path: Path, runtime: RealRuntime, rounds: int) -> None:
@@ -94,13 +92,13 @@ async def churn(tmp_path: Path, runtime: RealRuntime, rounds: int) -> None:
     assert sum(more.values()) <= _FEW, f"open besides what was: {more}"
     await settle(lambda: len(processes_of(runtime)) <= len(before))
     assert len(kernel_mounts.mounts_below("/")) <= mounts_before
-    services = agent.keeper._services
-    observer = services.observer
-    await settle(lambda: not observer._details and not observer._sandbox_of)
-    assert not agent.keeper._workers
+    services = agent.workers._services
+    pleg = services.pleg
+    await settle(lambda: not pleg._details and not pleg._sandbox_of)
+    assert not agent.workers._workers
     assert not agent.registry._statuses
-    assert not services.vitals._watched
-    assert not services.vitals._recalled
+    assert not services.health._watched
+    assert not services.health._recalled
     assert not services.messages._known
     await agent.close()
     assert agent.cgroups() == []
@@ -158,9 +156,7 @@ async def test_a_start_that_an_agents_end_broke_off_is_finished_by_the_next(
     mine = [row for row in rows if row.labels.get("orch.io/node.name") == heir.node]
     assert len(mine) == 1, "nothing was made twice"
     (tmp_path / "manifests" / "web.json").unlink()
-    async with asyncio.timeout(60):
-        while await heir.traces():
-            await asyncio.sleep(0.2)
+    await heir.gone()
     await heir.close()
 
 
@@ -179,7 +175,5 @@ async def test_a_removal_that_an_agents_end_broke_off_is_finished_by_the_next(
     await dying.close()
     heir = Agent(tmp_path, real_runtime.endpoint)
     heir.start()
-    async with asyncio.timeout(60):
-        while await heir.traces():
-            await asyncio.sleep(0.2)
+    await heir.gone()
     await heir.close()

@@ -1,10 +1,13 @@
-"""What there is to measure, kept for as long as nothing changes."""
+"""What the registry tells of pods: what there is to measure, what may have processes."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.fakes.pods import pod
+from nodeagent.pods.registry import PodRegistry
+from nodeagent.pods.spec.spec import PodSettings
+from nodeagent.runtime.base import ContainerState
+from tests.fakes.pods import UID, exited, instance, pod, seen
 from tests.fakes.podworld import PodWorld
 
 pytestmark = pytest.mark.looptime
@@ -22,3 +25,20 @@ async def test_the_targets_of_a_pod_at_rest_are_made_once(world: PodWorld) -> No
     world.source.set()
     await world.until(lambda: not world.traces())
     assert world.registry.targets() == []
+
+
+def test_containers_of_unknown_state_are_told_apart_from_those_that_run() -> None:
+    registry = PodRegistry(PodSettings("n1", "/root-dir", "/logs"))
+    lost = instance("lost", state=ContainerState.UNKNOWN)
+    registry.set_view(seen(instance("app"), lost, exited("ended")))
+
+    assert {one.name for one in registry.active_containers(only_unknown=False)} == {"app", "lost"}
+    assert [one.name for one in registry.active_containers(only_unknown=True)] == ["lost"]
+
+
+def test_which_pods_live_is_unknown_until_every_source_was_read() -> None:
+    registry = PodRegistry(PodSettings("n1", "/root-dir", "/logs"))
+    registry.set_desired([pod()], complete=False)
+    assert registry.live_uids() is None
+    registry.set_desired([pod()])
+    assert registry.live_uids() == {UID}

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from nodeagent.pods import status_sync
+from nodeagent.pods.counts import Timings
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.mirror import mirror_of
 from nodeagent.pods.sources.source import ApiSource
@@ -41,7 +42,7 @@ class Reporter:
         self.api = FakeApi()
         self.registry = PodRegistry(SETTINGS)
         self.source = ApiSource(self.api, "node1")  # type: ignore[arg-type]
-        self.sync = StatusSync(self.api, self.registry, self.source)  # type: ignore[arg-type]
+        self.sync = StatusSync(self.api, self.registry, self.source, Timings())  # type: ignore[arg-type]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:

@@ -74,7 +74,7 @@ async def test_who_stops_listening_stops_the_stream(server: CriServer, runtime: 
     waiting = await listener(server, runtime)
     await loops.cancel(waiting)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while server.runtime.listeners:
             await asyncio.sleep(0.01)
     assert await runtime.version()

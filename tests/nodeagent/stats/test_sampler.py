@@ -221,3 +221,11 @@ async def test_a_host_without_pressure_says_so_once_and_samples_the_rest(
     await sampler.sample()
     assert len([r for r in caplog.records if "pressure" in r.message]) == 6
     await sampler.close()
+
+
+async def test_the_memory_of_a_container_is_that_of_the_last_reading(sampler: Sampler) -> None:
+    container = POD.containers[0]
+    assert sampler.working_set_bytes(container.id) == 0
+    await sampler.sample()
+    assert sampler.working_set_bytes(container.id) > 0
+    assert sampler.working_set_bytes("absent") == 0

@@ -33,6 +33,8 @@ from nodeagent.stats.summary import build_summary
 from tests.fakes import hosts
 from tests.fakes.hosts import LAYOUTS, POD, Clock
 
+pytestmark = pytest.mark.slow
+
 ABSURD = [
     b"",
     b"\n",

@@ -12,13 +12,14 @@ from nodeagent.config import options
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.load import load_config
 from nodeagent.runtime.cri import CriRuntime
-from nodeagent.wiring import agent, stats
+from nodeagent.wiring import agent
 from nodeagent.wiring.agent import Parts
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from orch.component.diagnostics.health import CheckFailed
 from orch.component.diagnostics.zpages import ZPages
 from orch.component.flags.features import Features
 from orch.component.flags.stability import MetricPolicy
+from orch.component.process import system
 from orch.component.process.daemon import SetupError
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
 
@@ -31,7 +32,7 @@ Build = Callable[..., Parts]
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     """A function flags → parts."""
-    monkeypatch.setattr(stats, "raise_open_files", lambda wanted: wanted)
+    monkeypatch.setattr(system, "raise_open_files", lambda wanted: wanted)
 
     def build(*flags: str) -> Parts:
         given = options.parse(
@@ -57,10 +58,10 @@ def kubeconfig(tmp_path: Path) -> str:
 
 async def test_alone_it_measures_and_says_what_it_goes_without(build: Build) -> None:
     built = build()
-    assert built.node_name == "node-1"
-    assert (built.runtime, built.keeper, built.checkpoints) == (None, None, None)
-    assert (built.lease, built.events, built.transports) == (None, None, ())
-    assert (built.measuring.disks, built.measuring.stats, built.triggers) == (None, None, None)
+    assert built.base.node_name == "node-1"
+    assert (built.base.runtime, built.pods, built.checkpoints) == (None, None, None)
+    assert (built.lease, built.base.clients, built.triggers) == (None, None, None)
+    assert (built.measuring.runtime_disks, built.measuring.runtime_stats) == (None, None)
     assert [what.partition(":")[0] for what in built.missing[:2]] == [
         "standalone",
         "no container runtime",
@@ -72,9 +73,9 @@ async def test_alone_it_measures_and_says_what_it_goes_without(build: Build) -> 
 
 async def test_with_a_runtime_it_keeps_pods_and_makes_checkpoints(build: Build) -> None:
     built = build(RUNTIME)
-    assert isinstance(built.runtime, CriRuntime)
-    assert built.keeper and built.checkpoints and built.measuring.disks
-    assert built.measuring.stats is None  # an alpha feature
+    assert isinstance(built.base.runtime, CriRuntime)
+    assert built.pods and built.checkpoints and built.measuring.runtime_disks
+    assert built.measuring.runtime_stats is None  # an alpha feature
     assert not any("runtime" in what for what in built.missing)
     await built.close()
 
@@ -84,7 +85,7 @@ async def test_features_add_and_remove_parts(build: Build) -> None:
         RUNTIME, "--feature-gates=ContainerCheckpoint=false,PodAndContainerStatsFromCRI=true"
     )
     assert built.checkpoints is None
-    assert built.measuring.stats
+    assert built.measuring.runtime_stats
     await built.close()
 
 
@@ -107,9 +108,9 @@ async def test_with_an_api_the_lease_has_a_connection_of_its_own(
     build: Build, kubeconfig: str
 ) -> None:
     built = build(kubeconfig)
-    assert built.lease and built.events
-    assert len({id(transport) for transport in built.transports}) == 2
-    assert built.keeper is None  # an API alone runs no pods
+    assert built.lease and built.base.clients
+    assert built.base.clients.general.transport is not built.base.clients.lease.transport
+    assert built.pods is None  # an API alone runs no pods
     assert not any("standalone" in what for what in built.missing)
     await built.close()
 
@@ -173,7 +174,7 @@ async def test_alone_there_is_nothing_to_register_with(build: Build) -> None:
 async def test_the_handlers_get_the_same_objects(build: Build) -> None:
     built = build(RUNTIME)
     services = built.services(None, MetricPolicy(), ZPages("nodeagent", {}))
-    assert services.registry is built.registry
+    assert services.registry is built.base.registry
     assert built.checkpoints
     assert services.checkpoints is built.checkpoints.service
     assert services.health is built.health and services.slis is built.slis
@@ -187,7 +188,7 @@ async def test_the_handlers_get_the_same_objects(build: Build) -> None:
 async def test_no_more_kernel_files_are_kept_than_leave_room_to_serve(
     build: Build, monkeypatch: pytest.MonkeyPatch, allowed: int, budget: int
 ) -> None:
-    monkeypatch.setattr(stats, "raise_open_files", lambda wanted: allowed)
+    monkeypatch.setattr(system, "raise_open_files", lambda wanted: allowed)
     built = build()
     assert built.measuring.sampler.reader._cgroups.shared.fds_left == budget
     await built.close()

@@ -1,44 +1,36 @@
-"""What keeps pods, by what there is: a runtime, an API, manifests in a file or at an address."""
+"""The parts that keep pods, by what there is: a runtime, an API, manifests in files or at a URL."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.pods.pod_workers import PodKeeper
-from nodeagent.pods.registry import PodRegistry
-from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.wiring import pods
-from orch.client.events import EventRecorder
+from nodeagent.wiring.base import Base
+from nodeagent.wiring.pods import Pods
 from tests.fakes.api import FakeApi
 from tests.fakes.runtime import FakeRuntime
+from tests.nodeagent.wiring.conftest import BuildBase
+
+pytestmark = pytest.mark.may_block  # the machine's facts are read before anything is served
 
 STATIC = {"staticPodPath": "/manifests", "staticPodURL": "https://pods.example/all"}
+NO_SAMPLER: Any = None
 
 
-def keeper(
-    root: Path, *, runtime: FakeRuntime | None, api: FakeApi | None = None, **config: Any
-) -> PodKeeper | None:
-    return pods.build_keeper(
-        NodeAgentConfiguration(**config),
-        PodRegistry(PodSettings("n1", str(root), str(root / "logs"))),
-        runtime,
-        api,  # type: ignore[arg-type]
-        EventRecorder(None, "nodeagent", host="n1"),
-        node=lambda: None,
-    )
+def build(base: Base) -> Pods | None:
+    source = pods.build_api_source(base)
+    return pods.build_pods(base, NO_SAMPLER, source, pods.build_events(base, source), None)
 
 
-def sources(made: PodKeeper | None) -> list[str]:
+def sources(made: Pods | None) -> list[str]:
     assert made
-    return [source.name for source in made._sources]
+    return [source.name for source in made.workers._sources]
 
 
-def test_without_a_runtime_nothing_keeps_pods(tmp_path: Path) -> None:
-    assert keeper(tmp_path, runtime=None, api=FakeApi(), **STATIC) is None
+async def test_without_a_runtime_nothing_keeps_pods(base: BuildBase) -> None:
+    assert build(base(api=FakeApi(), **STATIC)) is None
 
 
 @pytest.mark.parametrize(
@@ -50,29 +42,24 @@ def test_without_a_runtime_nothing_keeps_pods(tmp_path: Path) -> None:
         (STATIC, ["file", "http"]),
     ],
 )
-@pytest.mark.parametrize("with_api", [False, True])
-def test_pods_come_from_where_the_configuration_says_and_from_the_api(
-    tmp_path: Path, config: dict[str, str], expected: list[str], with_api: bool
+async def test_pods_come_from_where_the_configuration_says_and_from_the_api(
+    base: BuildBase, config: dict[str, str], expected: list[str]
 ) -> None:
-    made = keeper(tmp_path, runtime=FakeRuntime(), api=FakeApi() if with_api else None, **config)
-    assert sources(made) == [*expected, "api"] if with_api else sources(made) == expected
+    assert sources(build(base(FakeRuntime(), **config))) == expected
+    assert sources(build(base(FakeRuntime(), FakeApi(), **config))) == [*expected, "api"]
 
 
-def test_only_an_api_is_told_statuses_and_given_mirrors(tmp_path: Path) -> None:
-    alone = keeper(tmp_path, runtime=FakeRuntime())
-    with_api = keeper(tmp_path, runtime=FakeRuntime(), api=FakeApi())
+async def test_only_an_api_is_told_statuses_and_given_mirrors(base: BuildBase) -> None:
+    alone, with_api = build(base(FakeRuntime())), build(base(FakeRuntime(), FakeApi()))
     assert alone and with_api
-    own = [loop.__qualname__ for loop in alone._further]  # type: ignore[attr-defined]
-    assert own == ["LogRotation.run", "LocalStorage.run", "ImageCollection.run"]
-    told = [loop.__qualname__ for loop in with_api._further]  # type: ignore[attr-defined]
-    assert told == [*own, "StatusSync.run", "MirrorPods.run"]
+    assert (alone.statuses, alone.mirrors) == (None, None)
+    assert with_api.statuses and with_api.mirrors
 
 
-def test_logs_are_bounded_as_configured() -> None:
-    config = NodeAgentConfiguration(
-        containerLogMaxSize="1Mi",
-        containerLogMaxFiles=3,
-        containerLogMonitorInterval="30s",  # type: ignore[arg-type]
+async def test_logs_are_bounded_as_configured(base: BuildBase) -> None:
+    bounds = pods._log_bounds(
+        base(
+            containerLogMaxSize="1Mi", containerLogMaxFiles=3, containerLogMonitorInterval="30s"
+        ).config
     )
-    bounds = pods._log_bounds(config)
     assert (bounds.max_bytes, bounds.max_files, bounds.interval_s) == (1024**2, 3, 30.0)

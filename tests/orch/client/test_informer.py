@@ -102,7 +102,7 @@ class Watcher:
         return {key: obj.metadata.label("l") for key, obj in self.informer.objects().items()}
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not condition():
                 await asyncio.sleep(0.001)
 

@@ -288,6 +288,6 @@ async def test_closing_a_watch_closes_its_connection(
     transport = Transport(ClientConfig(server=str((await aiohttp_server(app)).make_url("/"))[:-1]))
     async with aclosing(ApiClient(transport).watch(Node, resource_version="1")) as events:
         await anext(events)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await closed.wait()
     await transport.close()

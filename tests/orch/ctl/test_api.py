@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from orch.client.kubeconfig import ClientConfig, write_kubeconfig
 from tests.fakes.http_api import Answer, HttpApi
 from tests.orch.ctl.conftest import Orchctl
 
@@ -55,7 +58,7 @@ async def test_an_answer_that_is_no_object_is_an_error(orchctl: Orchctl, api: Ht
     api.answers[NODES] = Answer("hello")
     result = await orchctl("get", "nodes")
     assert result.code == 1
-    assert "did not answer with a JSON object" in result.err
+    assert "answered what is not JSON" in result.err
 
 
 async def test_words_that_are_not_utf_8_do_not_break_the_command(orchctl: Orchctl) -> None:
@@ -87,7 +90,38 @@ async def test_a_missing_object_brings_up_one_called_nearly_so(
 ) -> None:
     api.put("/api/v1/nodes/worker-1", {"metadata": {"name": "worker-1"}})
     result = await orchctl("get", "node", name)
-    assert result.err.startswith(f'error: nodes "{name}" not found{hint} (NotFound); see what')
+    assert result.err.startswith(f'error: nodes "{name}" not found{hint} (NotFound); ')
     api.answers["GET", "/api/v1/nodes"] = Answer("", 403)
     result = await orchctl("get", "node", name)
-    assert result.err.startswith(f'error: nodes "{name}" not found (NotFound); see what')
+    assert result.err.startswith(f'error: nodes "{name}" not found (NotFound); ')
+
+
+async def test_the_context_s_namespace_is_used_when_none_is_named(
+    orchctl: Orchctl, api: HttpApi, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "config")
+    write_kubeconfig(path, ClientConfig(api.url, namespace="team"))
+    await orchctl("get", "pods", "--kubeconfig", path)
+    assert api.requests[-1].path == "/api/v1/namespaces/team/pods"
+    await orchctl("get", "pods", "--kubeconfig", path, "-n", "other")
+    assert api.requests[-1].path == "/api/v1/namespaces/other/pods"
+
+
+async def test_without_any_the_namespace_is_default(orchctl: Orchctl, api: HttpApi) -> None:
+    await orchctl("get", "pods")
+    assert api.requests[-1].path == "/api/v1/namespaces/default/pods"
+
+
+async def test_requests_carry_identity_and_impersonation(orchctl: Orchctl, api: HttpApi) -> None:
+    await orchctl("get", "nodes", "--token", "t", "--as", "ann", "--as-group", "ops")
+    headers = api.requests[-1].headers
+    assert headers["User-Agent"] == "orchctl"
+    assert headers["Authorization"] == "Bearer t"
+    assert headers["Impersonate-User"] == "ann"
+    assert headers["Impersonate-Group"] == "ops"
+
+
+async def test_the_key_of_an_extra_value_arrives_escaped(orchctl: Orchctl, api: HttpApi) -> None:
+    words = ("--as", "ann", "--as-user-extra", "example.org/scope=read write")
+    assert (await orchctl("get", "nodes", *words)).code == 0
+    assert api.requests[-1].headers["Impersonate-Extra-example.org%2Fscope"] == "read write"

@@ -23,7 +23,9 @@ def test_dry_runs_are_marked(dry_run: str, word: str) -> None:
 
 def test_writes_name_their_manager_and_their_strictness() -> None:
     assert changes.parameters(_args()) == {"fieldManager": "me"}
-    assert changes.parameters(_args("server"), strict=True) == {
+    args = _args("server")
+    args.validate = "strict"
+    assert changes.parameters(args) == {
         "fieldManager": "me",
         "fieldValidation": "Strict",
         "dryRun": "All",

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from orch.ctl import commands, main, parsing
-from orch.ctl.commands import Entry
+from orch.ctl import command_table, main
+from orch.ctl.command_table import Entry
 from tests.fakes.http_api import HttpApi
 from tests.orch.ctl.conftest import Orchctl, run_command
 
@@ -26,11 +26,11 @@ def test_words_that_do_not_fit_are_said_before_a_server_is_looked_for() -> None:
     for words, text in (
         (("top",), "orchctl: error: there is no command 'top': did you mean 'node top'?; see"),
         (("apply", "--server-side", "-f", "x"), "orchctl apply: error: server-side apply is not"),
-        (("cordon",), "error: say which nodes: either NODE or -l SELECTOR\n"),
-        (("drain", "n1", "-l", "a=b"), "error: say which nodes: either NODE or -l SELECTOR\n"),
-        (("uncordon", "pods/x"), "error: 'pods/x' is no node: name nodes only\n"),
-        (("create", "namspace", "x"), "error: there is no 'create namspace': did you mean"),
-        (("create",), "error: say what to create: -f FILE, or one of namespace, "),
+        (("cordon",), "error: name the nodes: either NODE or -l SELECTOR\n"),
+        (("drain", "n1", "-l", "a=b"), "error: name the nodes: either NODE or -l SELECTOR\n"),
+        (("uncordon", "pods/x"), "error: 'pods/x' is not a node: name nodes only\n"),
+        (("create", "namespace", "x"), "error: there is no 'create namespace' here: give the"),
+        (("create",), "error: nothing to create: give the objects with -f FILE"),
     ):
         result = run_command(*words)
         assert (result.code, result.err.count("\n")) == (2, 1)
@@ -43,15 +43,18 @@ def test_words_that_do_not_fit_are_said_before_a_server_is_looked_for() -> None:
         ((), "the following arguments are required: COMMAND"),
         (("frobnicate",), "there is no command 'frobnicate'; see"),
         (("gte",), "there is no command 'gte': did you mean 'get'?"),
-        (("auth", "whomai"), "there is no command 'whomai': did you mean 'whoami'?"),
+        (("auth", "cani"), "there is no command 'cani': did you mean 'can-i'?"),
         (("auth",), "orchctl auth: error: the following arguments are required: COMMAND"),
-        (("taint",), "orchctl taint: error: the following arguments are required: TYPE[/NAME]"),
-        (("patch", "--type", "stategic"), "'stategic' is none of json, merge, strategic: did you"),
+        (("wait", "pods"), "orchctl wait: error: the following arguments are required: --for"),
+        (
+            ("patch", "--type", "stategic"),
+            "invalid choice: 'stategic' (choose from",
+        ),
         (("get", "pods", "--outptu", "yaml"), "unrecognized arguments: --outptu: did you mean "),
         (("get", "pods", "--tokne=secret"), "unrecognized arguments: --tokne: did you mean "),
         (("get", "pods", "--watch=maybe"), "--watch: takes true, false or nothing, not 'maybe'"),
-        (("get", "pods", "-o", "xml"), "'xml' is no form: use json, yaml"),
-        (("get", "pods", "-o", "jsn"), "'jsn' is no form: did you mean 'json'?"),
+        (("get", "pods", "-o", "xml"), "'xml' is not a format: use json, yaml"),
+        (("get", "pods", "-o", "jsn"), "'jsn' is not a format: did you mean 'json'?"),
         (("get", "pods", "--request-timeout", "soon"), "'soon' is not a duration"),
     ],
 )
@@ -64,7 +67,7 @@ def test_usage_errors_are_one_line_and_exit_code_2(words: tuple[str, ...], text:
     assert result.err.count("\n") == 1
 
 
-WALKED = [pytest.param(*pair, id=" ".join(pair[0])) for pair in commands.walk()]
+WALKED = [pytest.param(*pair, id=" ".join(pair[0])) for pair in command_table.walk()]
 
 
 @pytest.mark.parametrize(("words", "entry"), WALKED)
@@ -73,8 +76,6 @@ def test_every_command_explains_itself(words: tuple[str, ...], entry: Entry) -> 
     assert result.code == 0
     assert f"usage: orchctl {' '.join(words)}" in result.out
     assert entry.text in result.out
-    usage = parsing.command_parser(" ".join(words), "", entry.load()).whole_usage()
-    assert result.out.startswith(f"usage: {usage}\n")
     assert "--kubeconfig" in result.out
     assert f"examples:\n  orchctl {' '.join(words)}" in result.out
 
@@ -84,7 +85,7 @@ def test_every_example_is_a_command_line(words: tuple[str, ...], entry: Entry) -
     for line in entry.load().EXAMPLES.strip().splitlines():
         typed = shlex.split(line.partition(" | ")[0].partition(" > ")[0])
         assert typed[0] == "orchctl"
-        _, command = main._parse(typed[1:])
+        command, _ = main.parse(typed[1:])
         assert callable(command.run)
 
 
@@ -92,16 +93,16 @@ def test_every_example_is_a_command_line(words: tuple[str, ...], entry: Entry) -
 def test_a_group_lists_its_commands(word: str) -> None:
     result = run_command(word, "--help")
     assert result.code == 0
-    for lower, entry in commands.COMMANDS[word].below.items():
+    for lower, entry in command_table.COMMANDS[word].below.items():
         assert f"  {lower:15} {entry.text}" in result.out
-    own = bool(commands.COMMANDS[word].module)  # a command itself has examples of its own
+    own = bool(command_table.COMMANDS[word].module)  # a command itself has examples of its own
     told = "examples:" if own else f"'orchctl {word} COMMAND --help' shows examples"
     assert told in result.out
 
 
 def test_the_help_lists_every_command() -> None:
     result = run_command("--help")
-    assert all(command in result.out for command in commands.COMMANDS)
+    assert all(command in result.out for command in command_table.COMMANDS)
     assert "Exit codes: 0 done, 1 failed" in result.out
 
 
@@ -120,9 +121,9 @@ async def test_options_may_stand_before_and_after_the_command(
 @pytest.mark.parametrize(
     ("words", "prog"),
     [
-        (("create", "-n", "shop", "cm"), "orchctl create configmap: error:"),
-        (("create", "--context=c", "sa"), "orchctl create serviceaccount: error:"),
-        (("create", "cm", "-n", "shop"), "orchctl create configmap: error:"),
+        (("create", "-n", "shop", "token"), "orchctl create token: error:"),
+        (("create", "--context=c", "token"), "orchctl create token: error:"),
+        (("create", "token", "-n", "shop"), "orchctl create token: error:"),
         (("config", "--kubeconfig", "x", "use"), "orchctl config use-context: error:"),
         (("checkpoint", "-c", "list"), "orchctl checkpoint: error:"),
     ],
@@ -132,18 +133,6 @@ def test_options_may_stand_between_the_words_of_a_command(
 ) -> None:
     result = run_command(*words)
     assert (result.code, result.err.startswith(prog)) == (2, True), result.err
-
-
-async def test_an_option_after_the_command_wins(orchctl: Orchctl, api: HttpApi) -> None:
-    await orchctl("-n", "x", "get", "pods", "-n", "y")
-    assert api.requests[-1].path == "/api/v1/namespaces/y/pods"
-
-
-def test_a_failure_is_one_line_and_exit_code_1() -> None:
-    result = run_command("get", "pods", "-s", "http://127.0.0.1:1")
-    assert (result.code, result.out) == (1, "")
-    assert result.err.startswith("error: cannot reach http://127.0.0.1:1: connection refused; ")
-    assert result.err.count("\n") == 1
 
 
 def test_the_client_version_needs_no_network_code_and_little_time() -> None:

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from orch.client.kubeconfig import ClientConfig, write_kubeconfig
-from orch.ctl import options
+from orch.ctl import main, options
 from orch.ctl.failures import CommandFailed, WrongUsage
 
 
 def _args(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    options.add_to(parser, defaults=True)
-    return parser.parse_args(words)
+    _, args = main.parse(["get", *words])
+    return args
 
 
 @pytest.fixture

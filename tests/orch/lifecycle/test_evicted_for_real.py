@@ -20,6 +20,8 @@ from orch.wire.records.pods import Container, Pod, PodSpec, Toleration
 from tests.orch.lifecycle.test_main import World, is_ready, until
 from tests.orch.server.harness import Api, make_pki
 
+pytestmark = pytest.mark.slow
+
 NODES = {"n1": "n1", "n2": "n2", "n3": "admin"}  # and whose identity its agent has
 TOLERATED_S = 3
 

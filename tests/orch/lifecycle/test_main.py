@@ -34,6 +34,8 @@ from tests.fakes import node as facts
 from tests.orch.component.diagnostics.test_zpages_of_programs import FRAMEWORK
 from tests.orch.server.harness import Api, Pki, make_pki
 
+pytestmark = pytest.mark.slow
+
 FAST = (
     "--node-monitor-period=200ms",
     "--node-monitor-grace-period=2s",

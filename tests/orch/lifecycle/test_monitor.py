@@ -1,6 +1,7 @@
 """The monitor against a fake API server: what it decides is done, if it can see enough to judge."""
 
 import asyncio
+import copy
 import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from orch.wire.records.core import Event, Node
 from orch.wire.records.pods import Pod, PodCondition
 from tests.fakes import cluster
 from tests.fakes.api import FakeApi
+from tests.fakes.apistore import Change
 
 pytestmark = pytest.mark.looptime
 
@@ -223,7 +225,12 @@ async def test_a_node_the_view_misses_is_asked_for_before_its_pods_are_removed(
     watched.start("n1", "n2")
     watched.api.store.put(cluster.pod("p1", "n1"))
     await asyncio.sleep(31)
-    watched.monitor._nodes._objects.pop("n1")  # as a watch that lost an event
+    store = watched.api.store
+    store.version += 1  # a watch shows a deletion that never happened
+    data = copy.deepcopy(store.data[Node, "n1"])
+    data["metadata"]["resourceVersion"] = str(store.version)
+    store.history.append(Change(store.version, "DELETED", Node, data))
+    store.nudge()
     await asyncio.sleep(60)
     assert watched.api.store.peek(Pod, "p1", "ns") is not None
 
@@ -252,7 +259,7 @@ async def test_refusals_are_counted_said_once_and_outlived(
     await asyncio.sleep(80)
     assert watched.ready("n1") == "Unknown"
     assert watched.metric("node_collector_action_failures") == 3
-    silent = "node n1 is silent: its conditions are Unknown from now on"
+    silent = "node n1 is silent: its conditions are now Unknown"
     assert ("orch.lifecycle.apply", logging.WARNING, silent) in caplog.record_tuples
     said = [text for name, _, text in caplog.record_tuples if name == "orch.lifecycle.monitor"]
     assert said[-2:] == [

@@ -143,4 +143,4 @@ History.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestHistory = pytest.mark.timeout(300)(History.TestCase)
+TestHistory = pytest.mark.slow(pytest.mark.timeout(300)(History.TestCase))

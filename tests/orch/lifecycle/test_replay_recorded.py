@@ -22,6 +22,8 @@ from tests.orch.lifecycle.histories import Look
 from tests.orch.lifecycle.test_replay_resumed import end
 from tests.orch.lifecycle.triggermodel import KEYS, Model, words
 
+pytestmark = pytest.mark.slow
+
 STALE_S, GRACE_S, STARTUP_S = 15.0, 50.0, 60.0
 BY_CONTROLLER = ("NodeStatusUnknown", "NodeStatusNeverUpdated")
 TICK_S, SETTLED_S = 15.0, 900.0

@@ -102,6 +102,7 @@ def end(cluster: Cluster, last: dict[str, str]) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(

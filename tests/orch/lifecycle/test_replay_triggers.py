@@ -102,4 +102,4 @@ Triggers.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestTriggers = pytest.mark.timeout(300)(Triggers.TestCase)
+TestTriggers = pytest.mark.slow(pytest.mark.timeout(300)(Triggers.TestCase))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orch.component.process import clock
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.create import create
 from orch.server.objects.options import WriteOptions
 from orch.server.storage.group_commit import GroupCommitStorage
@@ -38,7 +38,7 @@ async def backend(medium: FakeMedium) -> AsyncIterator[Backend]:
         new_uid=lambda: f"uid-{next(numbers)}",
         new_suffix=lambda: "abcde",
     )
-    target = Target(namespaces.STRATEGY, Identity("admin"), name="default")
+    target = ObjectTarget(namespaces.STRATEGY, Identity("admin"), name="default")
     await create(backend, target, {"metadata": {"name": "default"}}, WriteOptions())
     yield backend
     await storage.close()

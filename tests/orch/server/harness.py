@@ -29,6 +29,7 @@ USERS = {
 }
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
+TURN_S = 20.0
 HEALTH_S = 0.2  # sooner than the server itself looks whether storage works
 LEASES = "/apis/coordination.orch.io/v1/namespaces/orch-node-lease/leases"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -96,7 +97,7 @@ class Api:
         server = Server(parsed)
         await server.open()
         health = loops.Periodic("health", server.storage_health.look, interval_s=HEALTH_S)
-        running = (*server.followers(), health)
+        running = (*server.informers(), health)
         following = [loops.spawn(one.run(), name=one.name) for one in running]
         context = server_context(
             pki.server.cert_file, pki.server.key_file, client_ca_file=pki.ca_file
@@ -138,14 +139,28 @@ class Api:
 
     def session(self, user: str | None) -> aiohttp.ClientSession:
         if user not in self._sessions:
-            context = ssl.create_default_context(cafile=self.pki.ca_file)
-            if user is not None:
-                pair = self.pki.users[user]
-                context.load_cert_chain(pair.cert_file, pair.key_file)
             self._sessions[user] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=context)
+                connector=aiohttp.TCPConnector(ssl=self.context(user))
             )
         return self._sessions[user]
+
+    def context(self, user: str | None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.pki.ca_file)
+        if user is not None:
+            pair = self.pki.users[user]
+            context.load_cert_chain(pair.cert_file, pair.key_file)
+        return context
+
+    async def turn(self, name: str) -> None:
+        """One step of a loop of the server."""
+        (loop,) = [one for one in self.server.loops() if one.name == name]
+        assert isinstance(loop, loops.Periodic)
+        task = loops.spawn(loop.run(), name=name)
+        async with asyncio.timeout(TURN_S):
+            while not loop.beats:
+                assert not task.done(), task
+                await asyncio.sleep(0.005)
+        await loops.cancel(task)
 
 
 def pod(name: str = "p1", node: str | None = None, **metadata: Any) -> dict[str, Any]:

@@ -191,7 +191,7 @@ async def test_bytes_in_a_path_that_are_no_text_are_not_found(api: Api) -> None:
     reader, writer = await asyncio.open_connection(
         "127.0.0.1",
         api.port,
-        ssl=api.session("admin").connector._ssl,  # type: ignore[union-attr]
+        ssl=api.context("admin"),
     )
     writer.write(b"GET /api/v1/nodes/\xff\xfe HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     async with asyncio.timeout(20):

@@ -183,12 +183,12 @@ def test_the_limit_of_open_files_is_raised_as_far_as_allowed(
 ) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
-    main._raise_file_limit(1000)
+    main.raise_file_limit(1000)
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 1256
-    main._raise_file_limit(10)
+    main.raise_file_limit(10)
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 1256
     if hard != resource.RLIM_INFINITY:
-        main._raise_file_limit(hard)
+        main.raise_file_limit(hard)
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
         assert "the limit is" in caplog.text
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from orch.component.http import httpd
+from orch.server.request.attributes import parse_request
+from orch.wire.records.authentication import Identity
 from tests.orch.server.harness import LEASES, NODES, PODS, Api, Pki, lease, node, pod
+
+SOMEBODY = Identity("somebody")
+READ = parse_request("GET", NODES, {})
+WRITE = parse_request("POST", NODES, {})
 
 
 @pytest.mark.parametrize("path", [NODES, PODS, "/api", "/metrics", "/nothing"])
@@ -110,11 +116,14 @@ async def test_the_controller_may_do_its_work_and_no_more(api: Api) -> None:
     assert (await api.call("DELETE", f"{NODES}/n1", user="controller")).status == 403
 
 
-async def test_too_many_requests_are_asked_to_come_back(api: Api, monkeypatch) -> None:
-    monkeypatch.setitem(api.server.inflight._limits, "readOnly", 0)
-    refused = await api.call("GET", "/api", user="stranger")
-    assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
-    assert (await api.call("GET", NODES)).status == 200  # the privileged group is not held up
+async def test_too_many_requests_are_asked_to_come_back(server_pki: Pki, tmp_path: Path) -> None:
+    api = await Api.start(server_pki, tmp_path / "data", "--max-requests-inflight=1")
+    with api.server.inflight.admit(SOMEBODY, READ):
+        refused = await api.call("GET", "/api", user="stranger")
+        assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
+        assert (await api.call("GET", NODES)).status == 200  # the privileged group is not held up
+    assert (await api.call("GET", "/api", user="stranger")).status == 200
+    await api.stop()
 
 
 async def test_a_request_that_takes_too_long_is_ended(server_pki: Pki, tmp_path: Path) -> None:
@@ -139,8 +148,13 @@ async def test_the_bounds_on_requests_can_be_set_and_lifted(
 ) -> None:
     bounds = ("--max-requests-inflight=7", "--max-mutating-requests-inflight=0")
     api = await Api.start(server_pki, tmp_path / "data", *bounds)
-    assert api.server.inflight._limits == {"readOnly": 7, "mutating": sys.maxsize}
-    assert (await api.call("POST", NODES, node("n1"))).status == 201
+    with contextlib.ExitStack() as stack:
+        for _ in range(7):
+            stack.enter_context(api.server.inflight.admit(SOMEBODY, READ))
+        for _ in range(1000):
+            stack.enter_context(api.server.inflight.admit(SOMEBODY, WRITE))
+        assert (await api.call("GET", "/api", user="stranger")).status == 429
+        assert (await api.call("POST", f"{PODS}", {}, user="stranger")).status == 403
     await api.stop()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -31,9 +30,9 @@ async def test_a_storage_that_cannot_write_is_unhealthy_and_answers_500(
     await api.call("POST", NODES, node("n1"))
 
     def full(*_: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+        raise StorageFailed("database or disk is full")
 
-    monkeypatch.setattr(sqlite, "_write", full)
+    monkeypatch.setattr(sqlite.SqliteMedium, "commit", full)
     failed = await api.call("POST", NODES, node("n2"))
     assert (failed.status, failed.json["reason"]) == (500, "InternalError")
     assert "disk is full" in failed.json["message"]
@@ -78,7 +77,7 @@ async def test_a_restart_serves_the_same_objects(server_pki: Pki, tmp_path: Path
 async def test_a_file_in_use_is_a_setup_error(
     api: Api, server_pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(sqlite, "LOCK_WAIT_S", 0.05)
     parsed = flags.parse(
         ["--tls-cert-file=c", "--tls-private-key-file=k", f"--data-dir={tmp_path / 'data'}"]
     )

@@ -13,6 +13,8 @@ import pytest
 from tests.orch.server.harness import LEASES, MERGE, NODES, Api, Pki, lease, node
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def etcd() -> Iterator[EtcdServer]:

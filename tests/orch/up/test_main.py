@@ -16,6 +16,8 @@ from orch.component.process.system import describe_process
 from orch.up.layout import Layout
 from tests.fakes.programs import PATIENCE_S, gone
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.node.rules import conditions
-from nodeagent.node.rules.conditions import Verdict
+from nodeagent.node.rules.conditions import ConditionValue
 from nodeagent.node.rules.facts import NodeFacts
 from nodeagent.node.rules.pressure import Amount, PressureState, Threshold
 from nodeagent.runtime.base import RuntimeCondition
@@ -22,7 +22,7 @@ NETWORK_TEXT = (
 )
 
 
-def judged(facts: NodeFacts, state: PressureState | None = None) -> tuple[Verdict, ...]:
+def judged(facts: NodeFacts, state: PressureState | None = None) -> tuple[ConditionValue, ...]:
     return conditions.judge(facts, state or PressureState(), AMOUNTS, transition_s=300)
 
 
@@ -56,7 +56,7 @@ def test_pressure_is_reported_with_its_reason(
 ) -> None:
     state = PressureState({Threshold(signal, Amount(1)): 90.0}, {kind: 90.0})
     bad = [v for v in judged(node.facts(), state) if v.type != "Ready" and v.status == "True"]
-    assert bad == [Verdict(kind, "True", reason, message, event)]
+    assert bad == [ConditionValue(kind, "True", reason, message, event)]
 
 
 READY_CASES = {
@@ -85,24 +85,24 @@ READY_CASES = {
 def test_a_node_is_not_ready_because_of(case: str) -> None:
     changes, message = READY_CASES[case]
     ready = judged(node.facts(**changes))[-1]
-    assert ready == Verdict("Ready", "False", "NodeAgentNotReady", message, "NodeNotReady")
+    assert ready == ConditionValue("Ready", "False", "NodeAgentNotReady", message, "NodeNotReady")
 
 
 def test_a_node_without_measured_capacity_is_not_ready() -> None:
-    ready = conditions.ready_verdict(node.facts(), {"pods": 110})
+    ready = conditions.ready_value(node.facts(), {"pods": 110})
     assert ready.message == ("missing node capacity for resources: cpu, memory, ephemeral-storage")
 
 
 def test_the_network_follows_the_runtime_and_is_left_out_while_unknown() -> None:
-    missing = conditions.network_verdict(node.facts(runtime=node.runtime(conditions=NO_CNI)))
+    missing = conditions.network_value(node.facts(runtime=node.runtime(conditions=NO_CNI)))
     assert missing is not None
     assert (missing.status, missing.message) == ("True", NETWORK_TEXT)
-    assert conditions.network_verdict(node.facts(runtime=RuntimeHealth())) is None
+    assert conditions.network_value(node.facts(runtime=RuntimeHealth())) is None
 
 
 def test_the_transition_time_moves_only_with_the_status() -> None:
-    verdicts = judged(node.facts())
-    first = conditions.stamped(verdicts, None, "T1")
+    values = judged(node.facts())
+    first = conditions.stamped(values, None, "T1")
     assert {(c.lastHeartbeatTime, c.lastTransitionTime) for c in first} == {("T1", "T1")}
     down = judged(node.facts(problems=("node is shutting down",)))
     second = conditions.stamped(down, first, "T2")
@@ -119,13 +119,13 @@ def test_conditions_of_others_are_kept() -> None:
 
 
 def test_events_are_due_for_changes_for_first_pressure_reports_and_not_for_a_first_ready() -> None:
-    verdicts = judged(node.facts())
-    assert [v.event for v in conditions.transitions(verdicts, None)] == [
+    values = judged(node.facts())
+    assert [v.event for v in conditions.transitions(values, None)] == [
         "NodeHasSufficientMemory",
         "NodeHasNoDiskPressure",
         "NodeHasSufficientPID",
     ]
-    before = conditions.stamped(verdicts, None, "T1")
-    assert conditions.transitions(verdicts, before) == []
+    before = conditions.stamped(values, None, "T1")
+    assert conditions.transitions(values, before) == []
     down = judged(node.facts(problems=("node is shutting down",)))
     assert [v.event for v in conditions.transitions(down, before)] == ["NodeNotReady"]

@@ -15,7 +15,7 @@ def registered(facts: NodeFacts, **settings: object) -> Node:
 
 def reported(facts: NodeFacts, before: NodeStatus, now: str = "T2") -> NodeStatus:
     settings: NodeSettings = node.settings()
-    said = status.verdicts(settings, facts, PressureState())
+    said = status.condition_values(settings, facts, PressureState())
     return status.node_status(settings, facts, said, before, now)
 
 

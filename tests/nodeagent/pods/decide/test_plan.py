@@ -13,9 +13,9 @@ from nodeagent.pods.actions import (
     RemoveContainer,
     RemoveSandbox,
     StartContainer,
+    StepBackoff,
     StopContainers,
     StopSandbox,
-    Trouble,
 )
 from nodeagent.pods.decide import plan, restarts
 from nodeagent.pods.observed import ObservedPod
@@ -261,16 +261,16 @@ def test_one_container_in_back_off_does_not_keep_the_next_from_starting() -> Non
 
 
 def test_a_failed_step_is_not_planned_again_while_it_is_in_trouble() -> None:
-    trouble = Trouble("ErrImagePull", "no such image", 7.5)
-    decided = plan.next_step(pod(), seen(sandbox()), {"app": trouble}, NOW_NS)
+    backoff = StepBackoff("ErrImagePull", "no such image", 7.5)
+    decided = plan.next_step(pod(), seen(sandbox()), {"app": backoff}, NOW_NS)
     assert decided.action is None
     assert decided.wake_in_s == 7.5
     assert decided.waiting["app"].reason == "ErrImagePull"
 
 
 def test_a_sandbox_in_trouble_is_shown_on_every_container() -> None:
-    trouble = Trouble("FailedCreatePodSandBox", "no network", 2.0)
-    decided = plan.next_step(pod(*TWO), seen(), {plan.SANDBOX: trouble}, NOW_NS)
+    backoff = StepBackoff("FailedCreatePodSandBox", "no network", 2.0)
+    decided = plan.next_step(pod(*TWO), seen(), {plan.SANDBOX: backoff}, NOW_NS)
     assert decided.action is None
     assert decided.wake_in_s == 2.0
     assert {w.reason for w in decided.waiting.values()} == {"ContainerCreating"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods.actions import Signs, Trouble
+from nodeagent.pods.actions import ProbeResults, StepBackoff
 from nodeagent.pods.decide import plan
 from nodeagent.pods.decide.conditions import find_condition
 from nodeagent.pods.decide.status import Facts, pod_status
@@ -26,11 +26,11 @@ SIDE_RECORD = Container.from_wire(SIDE)
 def status_of(
     wanted: Pod,
     held: ObservedPod,
-    troubles: dict[str, Trouble] | None = None,
+    backoffs: dict[str, StepBackoff] | None = None,
     previous: PodStatus | None = None,
     **facts: Any,
 ) -> PodStatus:
-    decided = plan.next_step(wanted, held, troubles or {}, T0_NS + SECOND_NS)
+    decided = plan.next_step(wanted, held, backoffs or {}, T0_NS + SECOND_NS)
     return pod_status(wanted, held, Facts(now=NOW, plan=decided, **facts), previous)
 
 
@@ -126,8 +126,8 @@ def test_a_crash_looping_container_shows_its_wait_and_its_end() -> None:
 
 
 def test_a_trouble_is_the_reason_a_container_waits() -> None:
-    trouble = {"app": Trouble("ErrImagePull", "no such image", 5)}
-    [shown] = status_of(pod(), seen(sandbox()), trouble).containerStatuses or []
+    backoff = {"app": StepBackoff("ErrImagePull", "no such image", 5)}
+    [shown] = status_of(pod(), seen(sandbox()), backoff).containerStatuses or []
     assert shown.state and shown.state.waiting
     assert shown.state.waiting.to_wire() == {"reason": "ErrImagePull", "message": "no such image"}
 
@@ -150,8 +150,8 @@ def test_a_container_of_unknown_state_is_not_called_running() -> None:
 
 def test_probes_decide_over_ready_and_started() -> None:
     held = seen(sandbox(), instance("a"), instance("b"))
-    signs = Signs(unready=frozenset({"a0"}), unstarted=frozenset({"b0"}))
-    status = status_of(pod("a", "b"), held, signs=signs)
+    probed = ProbeResults(unready=frozenset({"a0"}), unstarted=frozenset({"b0"}))
+    status = status_of(pod("a", "b"), held, probed=probed)
     a, b = status.containerStatuses or []
     assert (a.ready, a.started) == (False, True)
     assert (b.ready, b.started) == (False, False)

@@ -79,7 +79,7 @@ async def test_a_nearly_full_disk_is_freed_of_what_nobody_uses(
     later = container_data("later", image="localhost/wanted:1")
     await world.start(pod("here", later, volumes=[volume]))
     await world.until(lambda: "here" in world.running())
-    collection = ImageCollection(world.runtime, world.registry, ImageBounds())
+    collection = ImageCollection(world.runtime, world.registry, world.counts, ImageBounds())
     await collection.step()
     assert not world.runtime.called("remove_image"), "none before it is known for two minutes"
     await asyncio.sleep(130)
@@ -87,7 +87,7 @@ async def test_a_nearly_full_disk_is_freed_of_what_nobody_uses(
     gone = {fake_image(name).id for name in ("localhost/old:1", "localhost/pause:1")}
     assert set(world.runtime.called("remove_image")) <= gone
     assert fake_image("localhost/old:1").id in world.runtime.called("remove_image")
-    assert world.registry.counts.images_removed["space"] >= 1
+    assert world.counts.images_removed["space"] >= 1
 
 
 @pytest.mark.looptime
@@ -100,7 +100,9 @@ async def test_an_image_that_cannot_be_removed_keeps_no_other(
     names = ["localhost/one:1", "localhost/two:1", "localhost/three:1"]
     for name in names:
         world.runtime.images_known[name] = fake_image(name)
-    collection = ImageCollection(world.runtime, world.registry, ImageBounds(max_age_s=60))
+    collection = ImageCollection(
+        world.runtime, world.registry, world.counts, ImageBounds(max_age_s=60)
+    )
     await collection.step()
     await asyncio.sleep(130)
     world.runtime.fail("remove_image", "image is in use elsewhere", times=1)
@@ -109,7 +111,7 @@ async def test_an_image_that_cannot_be_removed_keeps_no_other(
     ids = {fake_image(name).id for name in names}
     assert ids <= set(world.runtime.called("remove_image"))
     assert "cannot be removed: image is in use elsewhere" in caplog.text
-    assert world.registry.counts.images_removed["age"] >= len(names) - 1
+    assert world.counts.images_removed["age"] >= len(names) - 1
 
 
 @pytest.mark.looptime
@@ -117,7 +119,7 @@ async def test_a_runtime_that_does_not_answer_is_said_once(
     world: PodWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.runtime.fail("images", "not now")
-    collection = ImageCollection(world.runtime, world.registry, ImageBounds())
+    collection = ImageCollection(world.runtime, world.registry, world.counts, ImageBounds())
     await collection.step()
     await collection.step()
     assert caplog.text.count("images are not looked after: not now") == 1
@@ -130,7 +132,7 @@ async def test_a_disk_that_does_not_answer_is_said(
         raise TimeoutError
 
     monkeypatch.setattr(garbage_collection, "run_in_thread", hangs)
-    await ImageCollection(world.runtime, world.registry, ImageBounds()).step()
+    await ImageCollection(world.runtime, world.registry, world.counts, ImageBounds()).step()
     assert "images are not looked after: their disk does not answer" in caplog.text
 
 
@@ -150,7 +152,9 @@ async def test_a_real_image_goes_when_its_last_pod_is_gone_and_the_runtimes_own_
 
 
 async def image_goes_with_its_pod(agent: Agent) -> None:
-    collection = ImageCollection(agent.runtime, agent.registry, ImageBounds(min_age_s=0))
+    collection = ImageCollection(
+        agent.runtime, agent.registry, agent.counts, ImageBounds(min_age_s=0)
+    )
     path = agent.put(manifest("web", {"name": "app"}))
     agent.start()
     await agent.runs("web")
@@ -164,6 +168,6 @@ async def image_goes_with_its_pod(agent: Agent) -> None:
     await collection.step()
 
     assert await agent.runtime.image(IMAGE) is None
-    assert agent.registry.counts.images_removed == {"space": 1}
+    assert agent.counts.images_removed == {"space": 1}
     made = await agent.runtime.run_sandbox(SandboxSpec("p", "n", "u", host_network=True))
     await agent.runtime.remove_sandbox(made)

@@ -227,12 +227,12 @@ async def test_a_container_being_checkpointed_may_miss_its_probes(
 ) -> None:
     await world.start(probed(liveness={"failureThreshold": 1}))
     await world.until(lambda: "app" in world.running())
-    world.registry.frozen.add(world.running()["app"])
+    world.frozen.add(world.running()["app"])
     answers.bad.add("liveness")
     await asyncio.sleep(60)
     assert shown(world).restartCount == 0
     answers.bad.clear()
-    world.registry.frozen.clear()
+    world.frozen.clear()
     await asyncio.sleep(60)
     assert shown(world).restartCount == 0
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.pods.prober.results import Verdict, VerdictFiles
+from nodeagent.pods.prober.results import KeptResult, ResultFiles
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
 
-VERDICTS = {"a" * 64: Verdict(True, True), "b" * 64: Verdict(True, False)}
+RESULTS = {"a" * 64: KeptResult(True, True), "b" * 64: KeptResult(True, False)}
 PROBES = {
     f"{kind}Probe": {"exec": {"command": [kind]}, "periodSeconds": 5, "initialDelaySeconds": 5}
     for kind in ("startup", "readiness")
@@ -20,10 +20,10 @@ PROBES = {
 
 async def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "pods" / "u").mkdir(parents=True)
-    files = VerdictFiles(str(tmp_path))
+    files = ResultFiles(str(tmp_path))
     assert await files.load("u") == {}
-    await files.save("u", VERDICTS)
-    assert await files.load("u") == VERDICTS
+    await files.save("u", RESULTS)
+    assert await files.load("u") == RESULTS
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": {}}', '"x"', "\x00"])
@@ -31,29 +31,29 @@ async def test_what_cannot_be_read_is_nothing_known(tmp_path: Path, text: str) -
     path = tmp_path / "pods" / "u"
     path.mkdir(parents=True)
     (path / "probes.json").write_text(text)
-    assert await VerdictFiles(str(tmp_path)).load("u") == {}
+    assert await ResultFiles(str(tmp_path)).load("u") == {}
 
 
 async def test_nothing_is_made_for_a_pod_that_is_gone(tmp_path: Path) -> None:
-    await VerdictFiles(str(tmp_path)).save("u", VERDICTS)
+    await ResultFiles(str(tmp_path)).save("u", RESULTS)
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_what_cannot_be_kept_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    files = VerdictFiles(str(tmp_path))
+    files = ResultFiles(str(tmp_path))
     in_the_way = tmp_path / "pods" / "u" / "probes.json"
     in_the_way.mkdir(parents=True)
-    await files.save("u", VERDICTS)
+    await files.save("u", RESULTS)
     await files.save("u", {})
     assert caplog.messages == [
         "what probes say is not kept for the next agent: cannot write "
         f"{in_the_way}: it is not a regular file and is left alone"
     ]
     in_the_way.rmdir()
-    await files.save("u", VERDICTS)
-    assert await files.load("u") == VERDICTS
+    await files.save("u", RESULTS)
+    assert await files.load("u") == RESULTS
 
 
 @pytest.mark.looptime

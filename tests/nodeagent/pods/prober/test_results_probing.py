@@ -26,7 +26,7 @@ SEQUENCES = [
 
 
 @pytest.mark.parametrize(("first", "results", "successes", "failures", "good"), SEQUENCES)
-def test_a_verdict_changes_after_enough_equal_results(
+def test_a_result_changes_after_enough_equal_results(
     first: bool | None, results: str, successes: int, failures: int, good: bool | None
 ) -> None:
     probe = Probe(successThreshold=successes, failureThreshold=failures)

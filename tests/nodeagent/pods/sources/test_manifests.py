@@ -27,7 +27,7 @@ spec:
 
 def read(text: str, node: str = "Node1", path: str = "/m/web.yaml") -> Pod:
     origin = Origin(podspec.FILE, path, node, SEEN)
-    return manifests.static_pod(parse_yaml(text, source=path), origin)
+    return manifests.static_pod(parse_yaml(text, source=path), origin).pod
 
 
 def test_a_static_pod_gets_the_defaults_of_its_node() -> None:

@@ -37,17 +37,17 @@ class Mirrors:
         self.api = FakeApi()
         settings = PodSettings(node_name="node1", root_dir="/root", pod_logs_dir="/logs")
         self.registry = PodRegistry(settings)
-        self.registry.complete = True
+        self.complete = True
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *static_pods: Pod) -> None:
         """Begin, in the test's own clock."""
-        self.registry.set_desired(static_pods)
+        self.registry.set_desired(static_pods, complete=self.complete)
         source = ApiSource(self.api, "node1")  # type: ignore[arg-type]
-        mirrors = MirrorPods(self.api, self.registry, source, "node1")  # type: ignore[arg-type]
+        self.kept = MirrorPods(self.api, self.registry, source, "node1")  # type: ignore[arg-type]
         self._tasks = [
             loops.spawn(source.run(lambda: None), name="source"),
-            loops.spawn(mirrors.run(), name="mirrors"),
+            loops.spawn(self.kept.run(), name="mirrors"),
         ]
         await asyncio.sleep(5)
 
@@ -70,7 +70,7 @@ async def test_a_static_pod_gets_a_mirror_owned_by_the_node(mirrors: Mirrors) ->
     await mirrors.start(static())
     [mirror] = await mirrors.stored()
     assert mirror.key == "default/web"
-    assert mirrors.registry.mirrors == 1
+    assert mirrors.kept.held == 1
     assert mirror.metadata.annotation("orch.io/config.mirror") == "abc"
     node = await mirrors.api.get(Node, "node1")
     [owner] = mirror.metadata.ownerReferences or []
@@ -117,7 +117,7 @@ async def test_a_mirror_that_is_made_already_is_no_trouble(
 
 async def test_no_mirror_is_deleted_before_every_source_was_read(mirrors: Mirrors) -> None:
     await mirrors.api.create(mirror_of(static(), None))
-    mirrors.registry.complete = False
+    mirrors.complete = False
     await mirrors.start()
     await asyncio.sleep(30)
     assert len(await mirrors.stored()) == 1

@@ -69,7 +69,7 @@ class Served:
 
     async def rounds(self, number: int = 3) -> list[str]:
         """The pods after some more answers."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             wanted = self.asked + number
             while self.asked < wanted:
                 await asyncio.sleep(0.01)
@@ -232,3 +232,16 @@ def test_what_is_no_web_address_is_refused_without_repeating_it(url: str) -> Non
     with pytest.raises(ValueError, match="not an address") as refused:
         UrlSource(url, "node1")
     assert "hidden" not in str(refused.value)
+
+
+async def test_a_field_that_does_nothing_is_logged(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.answer = (
+        200,
+        "kind: PodList\nitems:\n- metadata: {name: p}\n  spek: {}\n"
+        "  spec: {containers: [{name: a, image: x}]}\n",
+    )
+    served.begin()
+    assert len(await served.rounds()) == 1
+    assert "spek: there is no such field; it is ignored (did you mean spec?)" in caplog.text

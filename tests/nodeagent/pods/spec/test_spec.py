@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodeagent.pods.actions import StartContainer
-from nodeagent.pods.spec import identity, spec
+from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.spec import ContainerContext, PodSettings
 from nodeagent.runtime.base import ContainerSpec, LinuxResources, Mount, PortMapping
@@ -96,7 +96,7 @@ def test_a_container_is_labelled_hashed_and_counted() -> None:
     assert (container.name, container.attempt) == ("app", 3)
     assert container.labels["orch.io/container.name"] == "app"
     assert container.annotations == {
-        "orch.io/container.hash": identity.container_hash(wanted.spec.containers[0]),
+        "orch.io/container.hash": spec.container_hash(wanted.spec.containers[0]),
         "orch.io/container.restartCount": "3",
         "orch.io/container.backoffStep": "2",
     }
@@ -269,7 +269,7 @@ def test_a_containers_hash_does_not_see_what_is_empty() -> None:
         {"name": "app", "image": "x", "env": [], "later": None, "tty": None}
     )
     other = Container.from_wire({"name": "app", "image": "y"})
-    assert identity.container_hash(plain) == identity.container_hash(padded)
-    assert identity.container_hash(plain) != identity.container_hash(other)
+    assert spec.container_hash(plain) == spec.container_hash(padded)
+    assert spec.container_hash(plain) != spec.container_hash(other)
     # Another value here would make an upgraded agent restart every container.
-    assert identity.container_hash(plain) == "c3b2f6211e89b67d"
+    assert spec.container_hash(plain) == "c3b2f6211e89b67d"

@@ -218,7 +218,7 @@ def test_a_signal_that_another_thread_gets_wakes_the_loop() -> None:
 
     began_s = time.monotonic()
     assert daemon.run_daemon(main, name="x") == 0
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 30
 
 
 def test_freezing_empties_the_collected_generations() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orch.server.admission.node_restriction import NodeRestriction
-from orch.server.objects.backend import Target
+from orch.server.objects.backend import ObjectTarget
 from orch.server.strategy import events, nodes, pods
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -28,7 +28,7 @@ def restriction(uid: str = "1") -> NodeRestriction:
 
 def refusal(strategy, new, old=None, identity=NODE, uid="1") -> str:
     try:
-        restriction(uid).check(Target(strategy, identity), new, old)
+        restriction(uid).check(ObjectTarget(strategy, identity), new, old)
     except ApiError as error:
         assert (error.code, error.reason) == (403, "Forbidden")
         return error.message
@@ -130,7 +130,7 @@ def test_a_node_reports_only_on_its_own_pods_and_leaves_their_labels() -> None:
 
 def test_a_node_adds_no_containers_to_a_pod() -> None:
     # K:plugin/pkg/admission/noderestriction: of subresources only 'status' and 'eviction'
-    target = Target(pods.STRATEGY, NODE, "default", "p", "ephemeralcontainers")
+    target = ObjectTarget(pods.STRATEGY, NODE, "default", "p", "ephemeralcontainers")
     with pytest.raises(ApiError, match="may not add containers") as caught:
         restriction().check(target, pod(), pod())
     assert caught.value.code == 403
@@ -158,7 +158,7 @@ def test_others_and_other_kinds_are_not_its_business() -> None:
     ],
 )
 def test_a_node_deletes_only_its_own(strategy, old, text) -> None:
-    target = Target(strategy, NODE, name=old["metadata"]["name"])
+    target = ObjectTarget(strategy, NODE, name=old["metadata"]["name"])
     try:
         restriction().check_deletion(target, old)
     except ApiError as error:
@@ -167,7 +167,7 @@ def test_a_node_deletes_only_its_own(strategy, old, text) -> None:
         assert text in error.message
     else:
         assert text == ""
-    restriction().check_deletion(Target(strategy, Identity("admin")), old)
+    restriction().check_deletion(ObjectTarget(strategy, Identity("admin")), old)
 
 
 async def test_a_deletion_is_judged_by_the_pod_that_is_there_when_it_happens(api: Api) -> None:
@@ -186,7 +186,7 @@ async def test_a_deletion_is_judged_by_the_pod_that_is_there_when_it_happens(api
 
     deletion = asyncio.create_task(delete())
     async with asyncio.timeout(30):
-        while not api.server.inflight.under_way("mutating"):  # counted, then decided at once
+        while not api.server.inflight.in_flight("mutating"):  # counted, then decided at once
             await asyncio.sleep(0.01)
     assert (await api.call("POST", PODS, bound_pod("late", node="n2"))).status == 201
     rest.set()

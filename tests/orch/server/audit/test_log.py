@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from orch.component.process.daemon import SetupError
 from orch.server.audit import log as audit_log
 from orch.server.audit.log import AuditLog, Rotation
 
+PATIENCE_S = 10.0
+
 
 class Lost:
     def __init__(self) -> None:
@@ -19,6 +22,13 @@ class Lost:
 
     def one(self) -> None:
         self.count += 1
+
+    def wait(self, count: int) -> None:
+        """Until the log's thread has dropped that many lines."""
+        end_s = time.monotonic() + PATIENCE_S
+        while self.count < count:
+            assert time.monotonic() < end_s, f"{self.count} lines were dropped, not {count}"
+            time.sleep(0.001)
 
 
 def written(path: str | Path, rotation: Rotation, lines: list[bytes]) -> int:
@@ -88,10 +98,13 @@ def test_what_cannot_be_written_is_counted_said_once_and_tried_again(
 
     log.open()
     monkeypatch.setattr(audit_log.os, "write", full)
-    log._write([b"1\n", b"2\n"])
-    log._write([b"3\n"])
+    log.write(b"1\n")
+    lost.wait(1)
+    log.write(b"2\n")
+    log.write(b"3\n")
+    lost.wait(3)
     monkeypatch.setattr(audit_log.os, "write", real)
-    log._write([b"4\n"])
+    log.write(b"4\n")
     log.close()
     assert lost.count == 3
     assert path.read_bytes() == b"4\n"
@@ -101,7 +114,8 @@ def test_what_cannot_be_written_is_counted_said_once_and_tried_again(
 
 def test_a_disk_that_takes_half_a_line_keeps_none_of_it(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "audit.log"
-    log = AuditLog(str(path), Rotation(), lambda: None)
+    lost = Lost()
+    log = AuditLog(str(path), Rotation(), lost.one)
     real, room = os.write, [6]
 
     def nearly_full(descriptor: int, data: bytes) -> int:
@@ -113,10 +127,12 @@ def test_a_disk_that_takes_half_a_line_keeps_none_of_it(tmp_path: Path, monkeypa
 
     log.open()
     monkeypatch.setattr(audit_log.os, "write", nearly_full)
-    log._write([b"one\n", b"two\n"])
+    log.write(b"one\n")
+    log.write(b"two\n")
+    lost.wait(1)
     assert path.read_bytes() == b"one\n"
     room[0] = 100
-    log._write([b"three\n"])
+    log.write(b"three\n")
     log.close()
     assert path.read_bytes() == b"one\nthree\n"
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,11 @@ from orch.server.authn import credential_files
 from orch.server.authn.credential_files import Hashed, Passwords, hash_password, parse_hash
 from orch.wire.errors import ApiError
 
-CHEAP = Hashed(1, 1, 1, b"salt", bytes(32))
-
 
 def cheap(password: str) -> str:
     """An entry that costs nothing to check."""
-    return str(Hashed(1, 1, 1, b"salt", credential_files._scrypt(password, CHEAP)))
+    hashed = hashlib.scrypt(password.encode(), salt=b"salt", n=2, r=1, p=1, dklen=32)
+    return str(Hashed(1, 1, 1, b"salt", hashed))
 
 
 @pytest.fixture

@@ -59,10 +59,11 @@ class World:
             ("nodes", "", "n"): ("u3", None),
         }
         file = write(path / "sa.key", key or ec.generate_private_key(ec.SECP256R1()))
+        (self.public,), self.signing = read_public_keys([file]), read_signing_key(file)
         self.tokens = AccountTokens(
             issuer,
-            read_public_keys([file]),
-            read_signing_key(file),
+            [self.public],
+            self.signing,
             lambda *place: self.objects.get(place),
             lambda: self.now,
         )
@@ -143,7 +144,7 @@ def test_a_forged_token_is_refused(world: World, tmp_path: Path) -> None:
     kid = jwt.get_unverified_header(token)["kid"]
     (tmp_path / "forger").mkdir()
     forger = World(tmp_path / "forger")
-    public = world.tokens._keys[kid].key.public_bytes(
+    public = world.public.key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     forged = [
@@ -171,8 +172,7 @@ def test_a_forged_token_is_refused(world: World, tmp_path: Path) -> None:
 def test_claims_must_fit_together(world: World, change: dict) -> None:
     token = world.sign()
     claims = {**jwt.decode(token, options={"verify_signature": False}), **change}
-    key = world.tokens._signing_key
-    assert key is not None
+    key = world.signing
     signed = jwt.encode(claims, key.key, algorithm=key.algorithm, headers={"kid": key.id})
     with pytest.raises(TokenRefused):
         world.tokens.authenticate(signed)

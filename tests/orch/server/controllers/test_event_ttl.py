@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from orch.server.controllers.event_ttl import forget_events
+from orch.server.controllers.event_ttl import expire_events
 from orch.server.objects.backend import Backend
 from orch.server.storage.base import StorageFailed
 from tests.fakes.medium import FakeMedium
@@ -16,12 +16,12 @@ async def test_old_events_are_forgotten_and_recent_ones_kept(
     for name, seen in (("old", "2026-01-01T10:00:00Z"), ("new", "2026-01-01T11:30:00Z")):
         await made(backend, "Event", {"metadata": {"name": name}, "lastTimestamp": seen})
     later = replace(backend, now=lambda: backend.now() + timedelta(minutes=65))
-    await forget_events(backend)
+    await expire_events(backend)
     assert read(backend, place("Event", "old")) is not None  # created just now
     medium.failing = StorageFailed("disk full")
-    await forget_events(later)
+    await expire_events(later)
     medium.failing = None
-    await forget_events(later)
+    await expire_events(later)
     assert read(backend, place("Event", "old")) is None
     assert read(backend, place("Event", "new")) is None
 
@@ -31,5 +31,5 @@ async def test_an_event_without_a_time_is_read_once_and_kept(backend: Backend) -
     stored = backend.storage.get("/events/default/odd")
     stored.memo["last_seen"] = None
     later = replace(backend, now=lambda: backend.now() + timedelta(days=1))
-    await forget_events(later)
+    await expire_events(later)
     assert read(backend, place("Event", "odd")) is not None

@@ -6,16 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.server.controllers.ownership import FOREGROUND, ORPHAN, Owned, Plan, Ref, State, plan
+from orch.server.controllers.ownership import (
+    FOREGROUND,
+    ORPHAN,
+    GarbagePlan,
+    Owned,
+    OwnerState,
+    Ref,
+    plan,
+)
 
-THERE, WAITING, ORPHANING, GONE = State
+THERE, WAITING, ORPHANING, GONE = OwnerState
 
 
 def ref(uid: str, *, blocks: bool = False) -> Ref:
     return Ref("v1", "Node", uid, uid, blocks)
 
 
-def planned(states: dict[str, State], *owned: Owned) -> Plan:
+def planned(states: dict[str, OwnerState], *owned: Owned) -> GarbagePlan:
     finalizers = {WAITING: FOREGROUND, ORPHANING: ORPHAN}
     going = {
         uid: (f"/{uid}", finalizers[state]) for uid, state in states.items() if state in finalizers
@@ -44,7 +52,7 @@ def one(*owners: str, key: str = "x", blocks: bool = False) -> Owned:
     ],
 )
 def test_an_object_lives_as_long_as_an_owner_of_it(
-    states: dict[str, State], owners: tuple[str, ...], deleted: bool, let_go: set[str]
+    states: dict[str, OwnerState], owners: tuple[str, ...], deleted: bool, let_go: set[str]
 ) -> None:
     result = planned(states, one(*owners))
     assert list(result.delete) == (["x"] if deleted else [])
@@ -60,7 +68,7 @@ def test_an_object_lives_as_long_as_an_owner_of_it(
     ],
 )
 def test_an_owner_waits_for_what_blocks_it(
-    state: State, blocks: bool, released: dict[str, str]
+    state: OwnerState, blocks: bool, released: dict[str, str]
 ) -> None:
     assert planned({"a": state}, one("a", blocks=blocks)).release == released
     assert planned({"a": state}).release == {"/a": FOREGROUND if state is WAITING else ORPHAN}
@@ -75,11 +83,11 @@ def test_the_foreground_goes_on_to_what_owns_others_itself() -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from("abcd"), st.sampled_from(State)),
+    st.dictionaries(st.sampled_from("abcd"), st.sampled_from(OwnerState)),
     st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True), max_size=5),
 )
 def test_nothing_with_a_living_owner_is_deleted_and_nothing_both_ways(
-    states: dict[str, State], owners: list[list[str]]
+    states: dict[str, OwnerState], owners: list[list[str]]
 ) -> None:
     owned = [one(*uids, key=str(n), blocks=True) for n, uids in enumerate(owners)]
     result = planned(states, *owned)

@@ -12,6 +12,7 @@ import aiohttp
 import orjson
 import pytest
 
+from orch.component.http import httpd
 from orch.component.http.connection import Connection
 from orch.server.handlers import watch_stream
 from tests.orch.server.harness import LEASES, MERGE, NODES, PODS, Api, lease, node, pod
@@ -26,7 +27,7 @@ class Stream:
         self.response = response
 
     async def next(self) -> dict[str, Any]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             line = await self.response.content.readline()
         assert line, "the stream ended"
         event: dict[str, Any] = orjson.loads(line)
@@ -38,7 +39,7 @@ class Stream:
         return [(e["type"], e["object"]["metadata"]["name"]) for e in events]
 
     async def ended(self) -> bool:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return await self.response.content.readline() == b""
 
 
@@ -141,15 +142,23 @@ async def test_a_forgotten_version_is_an_error_event(api: Api) -> None:
         assert await stream.ended()
 
 
-def connection_of_watch(api: Api) -> Connection:
-    """The server's end of the one request that is under way."""
-    (found,) = [one for one in api.http._connections if one._current_request is not None]
-    return found
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    """The server's ends of all connections, if this comes before `api`."""
+    made: list[Connection] = []
+
+    class Remembered(Connection):
+        def __init__(self, *given: Any, **settings: Any) -> None:
+            super().__init__(*given, **settings)
+            made.append(self)
+
+    monkeypatch.setattr(httpd, "Connection", Remembered)
+    return made
 
 
-async def test_a_slow_client_gets_what_it_missed(api: Api) -> None:
+async def test_a_slow_client_gets_what_it_missed(connections, api: Api) -> None:
     async with watching(api, PODS) as stream:
-        connection = connection_of_watch(api)
+        (connection,) = [one for one in connections if not one.is_idle]
         connection.pause_writing()  # as the transport does while its buffer is full
         for name in ("a", "b"):
             await api.call("POST", PODS, pod(name))
@@ -159,7 +168,7 @@ async def test_a_slow_client_gets_what_it_missed(api: Api) -> None:
 
 
 async def test_more_events_than_go_into_a_write_come_in_several(api: Api, monkeypatch) -> None:
-    monkeypatch.setattr(watch_stream, "_EVENTS_PER_WRITE", 2)
+    monkeypatch.setattr(watch_stream, "EVENTS_PER_WRITE", 2)
     async with watching(api, PODS) as stream:
         await asyncio.gather(*(api.call("POST", PODS, pod(f"p{n}")) for n in range(7)))
         assert sorted(name for _, name in await stream.take(7)) == [f"p{n}" for n in range(7)]
@@ -217,11 +226,11 @@ async def test_events_of_a_busy_watch_come_in_one_chunk(api: Api, monkeypatch) -
         assert [data.count(b"\n") for data, _ in chunks] == [1, 3]
 
 
-async def test_a_client_that_falls_behind_is_told_so(api: Api) -> None:
+async def test_a_client_that_falls_behind_is_told_so(connections, api: Api) -> None:
     await api.call("POST", PODS, pod("a"))
     async with watching(api, PODS) as stream:
         assert await stream.take(1) == [("ADDED", "a")]
-        connection = connection_of_watch(api)
+        (connection,) = [one for one in connections if not one.is_idle]
         connection.pause_writing()
         for name in ("b", "c", "d"):
             await api.call("POST", PODS, pod(name))
@@ -245,7 +254,7 @@ async def raw_answer(api: Api, request: str) -> tuple[bytes, bytes]:
     context.load_cert_chain(pair.cert_file, pair.key_file)
     reader, writer = await asyncio.open_connection("127.0.0.1", api.port, ssl=context)
     writer.write(f"{request}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         headers, _, rest = (await reader.read(-1)).partition(b"\r\n\r\n")
     writer.close()
     return headers, rest
@@ -332,11 +341,11 @@ async def test_streams_end_when_the_server_stops(api: Api) -> None:
 
 
 async def test_a_client_that_left_is_noticed(api: Api, monkeypatch) -> None:
-    monkeypatch.setattr(watch_stream, "_GONE_CHECK_S", 0.02)
+    monkeypatch.setattr(watch_stream, "GONE_CHECK_S", 0.02)
     async with watching(api, PODS) as stream:
         stream.response.close()
     gauge = 'apiserver_longrunning_requests{component="apiserver",group="",resource="pods"'
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while True:
             page = (await api.call("GET", "/metrics")).text
             lines = [line for line in page.splitlines() if line.startswith(gauge)]

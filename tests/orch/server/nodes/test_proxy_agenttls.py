@@ -107,13 +107,13 @@ async def test_half_a_pair_changes_nothing_and_is_said_once(
     caplog.set_level("INFO", component_tls.__name__)
     shutil.copy(server_pki.users["monitor"].cert_file, files.cert)
     for _ in range(3):
-        await api.server._renewal.step()
+        await api.turn("node proxy certificates")
     (said,) = caplog.messages
     assert said.startswith("node proxy keeps its previous TLS files: ")
     assert str(files.cert) in said and str(files.key) in said
     assert await answer_of(api) == "admin"
     shutil.copy(server_pki.users["monitor"].key_file, files.key)
-    await api.server._renewal.step()
+    await api.turn("node proxy certificates")
     assert caplog.messages[1:] == ["node proxy uses its new client certificate"]
     assert await answer_of(api) == "prometheus"
 
@@ -125,7 +125,7 @@ async def test_agents_of_another_authority_are_not_called_any_more(
     assert await answer_of(api) == "admin"
     (tmp_path / "other").mkdir()
     shutil.copy(make_pki(tmp_path / "other", clock.utc_now()).ca_file, files.ca)
-    await api.server._renewal.step()
+    await api.turn("node proxy certificates")
     assert caplog.messages == ["node proxy uses its new node agent CA"]
     assert "certificate verify failed" in await answer_of(api)
 

@@ -69,7 +69,7 @@ async def api(server_pki: Pki, tmp_path: Path, agent: tuple[Agent, int]) -> Asyn
 
 async def refreshed(api: Api, times: int = 2) -> None:
     for _ in range(times):
-        await api.server._usage.refresh()
+        await api.turn("usage")
 
 
 async def test_usage_is_told_after_two_readings(api: Api) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.create import create
 from orch.server.objects.document import Document, decode
 from orch.server.objects.options import WriteOptions
@@ -16,10 +16,12 @@ ADMIN = Identity("admin", ("system:masters",))
 BY_KIND = {strategy.resource.kind: strategy for strategy in STRATEGIES}
 
 
-def place(kind: str, name: str = "", subresource: str = "", namespace: str = "default") -> Target:
+def place(
+    kind: str, name: str = "", subresource: str = "", namespace: str = "default"
+) -> ObjectTarget:
     strategy: Strategy = BY_KIND[kind]
     scope = namespace if strategy.resource.namespaced else ""
-    return Target(strategy, ADMIN, scope, name, subresource)
+    return ObjectTarget(strategy, ADMIN, scope, name, subresource)
 
 
 def pod(name: str = "p1", **spec: Any) -> Document:
@@ -34,6 +36,6 @@ async def made(backend: Backend, kind: str, document: Document) -> Document:
     return decode(await create(backend, place(kind), document, WriteOptions()))
 
 
-def read(backend: Backend, target: Target) -> Document | None:
+def read(backend: Backend, target: ObjectTarget) -> Document | None:
     stored = backend.storage.get(target.key)
     return None if stored is None else decode(stored)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orch.server.objects.backend import Backend, Target
+from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.create import create
 from orch.server.objects.document import decode
 from orch.server.objects.modify import modify
@@ -25,6 +25,8 @@ from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
 from orch.wire.tables import columns
 from tests.fakes.medium import FakeMedium
+
+pytestmark = pytest.mark.slow
 
 STORED = [one for one in STRATEGIES if one.resource.is_stored]
 ADMIN = Identity("admin", ("system:masters",))
@@ -110,15 +112,15 @@ async def tried(strategy: Strategy, document: dict[str, Any]) -> str:
     await storage.open()
     try:
         backend = Backend(storage)
-        default = Target(namespaces.STRATEGY, ADMIN, name="default")
+        default = ObjectTarget(namespaces.STRATEGY, ADMIN, name="default")
         await create(backend, default, {"metadata": {"name": "default"}}, WriteOptions())
         scope = "default" if strategy.resource.namespaced else ""
-        target = Target(strategy, ADMIN, scope)
+        target = ObjectTarget(strategy, ADMIN, scope)
         stored = await create(backend, target, drop_nulls(document), WriteOptions())
         made = decode(stored)
         strategy.selectable_fields(made)
         columns.layout_of(strategy.resource.kind).cells(made, backend.now())
-        one = Target(strategy, ADMIN, scope, made["metadata"]["name"])
+        one = ObjectTarget(strategy, ADMIN, scope, made["metadata"]["name"])
         await modify(backend, one, lambda current: {**current, **BODIES[made["kind"]]},
                      WriteOptions())  # fmt: skip
     except ApiError as error:

@@ -127,7 +127,7 @@ async def test_admission_sees_the_whole_object_and_can_refuse_it(
 
     before = medium.revision
     with pytest.raises(ApiError, match="no"):
-        await create(replace(backend, admit=admit), place("Pod"), pod(), PLAIN)
+        await create(replace(backend, admission={"pods": (admit,)}), place("Pod"), pod(), PLAIN)
     assert seen == [("Pod", "Always", None)]
     assert medium.revision == before
 

@@ -3,15 +3,15 @@ from __future__ import annotations
 from orch.component.process import loops
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
-from orch.server.objects.informer import Follower
+from orch.server.objects.informer import StorageInformer
 from orch.server.objects.options import DeleteOptions
-from orch.server.storage.base import Compacted, Stored
+from orch.server.storage.base import Stored
 from orch.wire.records.kinds import NODES
 from tests.orch.server.objects.places import made, place
 
 
 class Seen:
-    """What a follower told, by name."""
+    """What a informer told, by name."""
 
     def __init__(self) -> None:
         self.now: dict[str, int] = {}
@@ -34,11 +34,11 @@ async def test_it_tells_what_is_there_then_every_change_before_the_writer_goes_o
     backend: Backend,
 ) -> None:
     seen = Seen()
-    follower = Follower(backend.storage, NODES, seen.apply)
+    informer = StorageInformer(backend.storage, NODES, seen.apply)
     await node(backend, "a")
-    follower.load()
+    informer.load()
     assert set(seen.now) == {"a"}
-    task = loops.spawn(follower.run(), name="follower")
+    task = loops.spawn(informer.run(), name="informer")
     await node(backend, "b")
     assert set(seen.now) == {"a", "b"}
     await delete(backend, place("Node", "a"), DeleteOptions())
@@ -51,19 +51,14 @@ async def test_it_tells_what_is_there_then_every_change_before_the_writer_goes_o
 
 async def test_after_falling_behind_it_reads_everything_again(backend: Backend) -> None:
     seen = Seen()
-    follower = Follower(backend.storage, NODES, seen.apply)
+    informer = StorageInformer(backend.storage, NODES, seen.apply)
     await node(backend, "a")
     await node(backend, "b")
-    follower.load()
+    informer.load()
     await delete(backend, place("Node", "a"), DeleteOptions())
     await node(backend, "c")
-
-    class Behind:
-        async def changes(self) -> None:
-            raise Compacted(1, 2)
-
-    follower._watch = Behind()  # type: ignore[assignment]
-    task = loops.spawn(follower.run(), name="follower")
+    backend.storage.compact(0)
+    task = loops.spawn(informer.run(), name="informer")
     await node(backend, "d")
     assert set(seen.now) == {"b", "c", "d"}
     await loops.cancel(task)

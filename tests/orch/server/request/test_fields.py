@@ -68,9 +68,9 @@ def test_reports_are_bounded() -> None:
 
 def test_many_duplicates_are_counted_soon() -> None:
     body = b"{" + b",".join(b'"%d":1' % (number // 2) for number in range(200_000)) + b"}"
-    started_s = time.monotonic()
+    started_s = time.process_time()
     assert len(fields.duplicate_fields(body)) == 100
-    assert time.monotonic() - started_s < 5
+    assert time.process_time() - started_s < 5
 
 
 def test_what_was_stored_before_is_not_the_fault_of_a_change() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.fakes.ports import free_port
 
 _MEMORY = Path("/dev/shm")  # no test needs what it wrote to outlive the machine
 
@@ -71,15 +72,6 @@ class EtcdServer:
             process.wait()
 
 
-def free_ports() -> tuple[int, int, int]:
-    """For clients, peers and metrics."""
-    with socket.socket() as one, socket.socket() as two, socket.socket() as three:
-        for listener in (one, two, three):
-            listener.bind(("127.0.0.1", 0))
-        client, peer, metrics = (each.getsockname()[1] for each in (one, two, three))
-        return client, peer, metrics
-
-
 @contextmanager
 def running_etcd(
     *arguments: str, scheme: str = "http", on_disk: bool = False
@@ -89,7 +81,7 @@ def running_etcd(
         pytest.skip("needs etcd (Debian package etcd-server)")
     parent = str(_MEMORY) if _MEMORY.is_dir() and not on_disk else None
     with tempfile.TemporaryDirectory(prefix="etcd-", dir=parent) as name:
-        server = EtcdServer(Path(name), *free_ports(), arguments, scheme)
+        server = EtcdServer(Path(name), free_port(), free_port(), free_port(), arguments, scheme)
         server.start()
         try:
             yield server

@@ -14,6 +14,8 @@ from orch.server.storage.base import Compacted
 from orch.server.storage.sqlite import SqliteStorage
 from tests.orch.server.storage import crashwriter
 
+pytestmark = pytest.mark.slow
+
 LONGEST_S = 0.3  # of a writer's life after its first answer
 
 

@@ -13,6 +13,8 @@ from orch.server.storage.base import (
 from orch.server.storage.etcd import EtcdAccess, EtcdClient
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
 
+pytestmark = pytest.mark.real
+
 
 def client_of(*servers: str, **access: object) -> tuple[EtcdClient, list[tuple[str, bool]]]:
     """The client, opened, and its calls so far."""

@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import pytest
 
 from orch.server.storage import base, etcd_storage
-from orch.server.storage.etcd import EtcdAccess, EtcdClient, EtcdEvent
+from orch.server.storage.etcd import EtcdAccess, EtcdClient
 from orch.server.storage.etcd_storage import EtcdStorage
+from orch.server.storage.mirror import Mirror
 from tests.fakes.link import Link
 from tests.orch.server.storage.contract import Make, StorageContract
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
+
+pytestmark = pytest.mark.real
 
 NUMBERS = itertools.count()
 
@@ -128,7 +131,7 @@ async def test_a_revision_far_ahead_is_not_reached(pair, monkeypatch) -> None:
 
 
 async def test_many_objects_are_read_page_by_page_at_start(make: Make, monkeypatch) -> None:
-    monkeypatch.setattr(etcd_storage, "_PAGE", 7)
+    monkeypatch.setattr(etcd_storage, "PAGE_SIZE", 7)
     storage = make()
     await storage.open()
     keys = [f"/pods/a/{number:03}" for number in range(50)]
@@ -145,15 +148,15 @@ async def test_a_defect_in_following_etcd_is_logged_and_outlived(
 ) -> None:
     storage = make()
     await storage.open()
-    apply, calls = storage._apply, []
+    apply, calls = Mirror.apply, []
 
-    def fails_once(events: Sequence[EtcdEvent]) -> None:
-        calls.append(events)
+    def fails_once(mirror: Mirror, changes: Sequence[base.Change]) -> None:
+        calls.append(changes)
         if len(calls) == 1:
             raise ZeroDivisionError("a defect")
-        apply(events)
+        apply(mirror, changes)
 
-    monkeypatch.setattr(storage, "_apply", fails_once)
+    monkeypatch.setattr(Mirror, "apply", fails_once)
     kept = await storage.create("/pods/a/x", b"1")
     assert storage.list("/pods/").items == [kept]
     assert "following etcd failed unexpectedly" in caplog.text

@@ -6,13 +6,13 @@ import pytest
 
 from orch.component.process import loops
 from orch.server.storage.base import StorageFailed
-from orch.server.storage.etcd_storage import Newest, Waiting
+from orch.server.storage.etcd_storage import Newest, RevisionWaiters
 
 pytestmark = pytest.mark.looptime
 
 
 async def test_those_wait_whose_revision_was_not_reached() -> None:
-    waiting = Waiting()
+    waiting = RevisionWaiters()
     tasks = {n: loops.spawn(waiting.until(n), name=str(n)) for n in (5, 3, 9, 3)}
     await asyncio.sleep(0)
     waiting.reached(5)
@@ -24,7 +24,7 @@ async def test_those_wait_whose_revision_was_not_reached() -> None:
 
 
 async def test_who_left_is_no_trouble() -> None:
-    waiting = Waiting()
+    waiting = RevisionWaiters()
     left = loops.spawn(waiting.until(1), name="left")
     await asyncio.sleep(0)
     await loops.cancel(left)

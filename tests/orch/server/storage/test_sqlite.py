@@ -33,7 +33,7 @@ async def test_only_the_owner_can_read_the_files(path: Path) -> None:
 
 
 async def test_a_second_server_on_the_file_is_refused(path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(sqlite, "_LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(sqlite, "LOCK_WAIT_S", 0.05)
     storage = SqliteStorage(path)
     await storage.open()
     with pytest.raises(base.StorageFailed, match="another process has it open"):
@@ -73,10 +73,14 @@ async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         await SqliteStorage(tmp_path / "file" / "state.db").open()
 
 
-async def test_commits_are_synced_in_full(path: Path) -> None:
+async def test_commits_are_synced_in_full(path: Path, monkeypatch) -> None:
+    connect, made = sqlite3.connect, []
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *a, **k: made.append(connect(*a, **k)) or made[0]
+    )
     medium = sqlite.SqliteMedium(path)
     medium.open()
-    assert medium._connection is not None
-    assert medium._connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert medium._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    (connection,) = made
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     medium.close()

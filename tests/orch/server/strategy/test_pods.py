@@ -139,7 +139,7 @@ def test_tolerations_are_not_taken_away() -> None:
     assert [c.field for c in STRATEGY.validate(new, old)] == ["spec.tolerations"]
 
 
-EPHEMERAL = STRATEGY.of_part("ephemeralcontainers")
+EPHEMERAL = STRATEGY.parts["ephemeralcontainers"]
 DEBUG = {"name": "debug", "image": "i", "targetContainerName": "c"}
 
 

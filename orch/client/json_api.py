@@ -1,0 +1,132 @@
+"""An API server's objects as JSON data, of any kind: one record, all pages of a list, a watch.
+
+For programs that show and send objects they need not understand; `resources` has the typed records.
+A refusal of the server is an ApiError, no usable answer a TransportError; nothing is retried here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any
+
+import orjson
+
+from orch.client import answers
+from orch.client.transport import Response, Stream, Transport, given
+from orch.wire import raw
+from orch.wire.errors import ApiError
+
+JSON = "application/json"
+PAGE = "500"  # objects per answer, as other clients ask
+
+Params = Mapping[str, str]
+
+
+class JsonApi:
+    """Requests to one API server; parameters with an empty value are left out."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def get(
+        self, path: str, params: Params | None = None, *, accept: str = JSON
+    ) -> dict[str, Any]:
+        return self._record(await self.call("GET", path, params=params, accept=accept))
+
+    async def find(self, path: str) -> dict[str, Any] | None:
+        """One object by its path; None when there is none."""
+        try:
+            return await self.get(path)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def items(self, path: str, **params: str) -> list[Mapping[str, Any]]:
+        """The objects of a collection, all its pages."""
+        return raw.records(await self.pages(path, {**params, "limit": PAGE}), "items")
+
+    async def pages(self, path: str, params: Params, *, accept: str = JSON) -> dict[str, Any]:
+        """A list or a Table, with the items or rows of every page."""
+        whole = page = await self.get(path, params, accept=accept)
+        while token := raw.text(page, "metadata", "continue"):
+            page = await self.get(path, {**params, "continue": token}, accept=accept)
+            for member in ("rows", "items"):
+                whole[member] = (whole.get(member) or []) + (page.get(member) or [])
+        return whole
+
+    async def watch(
+        self, path: str, params: Params, *, accept: str = JSON
+    ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+        """(type, object) of each change until the server ends the watch; close it (`aclosing`).
+
+        An ERROR event is raised as its ApiError: code 410 asks for a new list.
+        """
+        wanted = {**params, "watch": "true", "allowWatchBookmarks": "true"}
+        async with self.stream(path, wanted, accept=accept) as lines:
+            async for line in lines:
+                if line.strip():
+                    event = orjson.loads(line)
+                    if event["type"] == "ERROR":
+                        raise ApiError.from_status(event["object"], code=500)
+                    yield event["type"], event["object"]
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        *,
+        params: Params | None = None,
+        content_type: str = JSON,
+    ) -> dict[str, Any]:
+        """Send JSON data, return the record in the answer; TypeError for what JSON cannot hold."""
+        answer = await self.call(
+            method, path, params=params, body=orjson.dumps(body), content_type=content_type
+        )
+        return self._record(answer)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        accept: str = JSON,
+    ) -> Response:
+        """One request; an answer of 300 and above is raised as ApiError."""
+        query = given(**params or {})
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
+        answer = await self.transport.request(
+            method, path, params=query, body=body, content_type=content_type, accept=accept
+        )
+        self.answered(method, path, query, answer, loop.time() - begin_s)
+        if answer.status >= 300:
+            raise answers.refusal(answer)
+        return answer
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, params: Params | None = None, *, accept: str = JSON
+    ) -> AsyncIterator[Stream]:
+        """A GET whose answer is read as it arrives; a refusal is raised as ApiError."""
+        query = given(**params or {})
+        async with self.transport.stream("GET", path, params=query, accept=accept) as stream:
+            self.answered("GET", path, query, stream)
+            if stream.status >= 300:
+                body = await stream.read()
+                raise answers.refusal(Response(stream.status, body, stream.headers))
+            yield stream
+
+    def answered(
+        self, method: str, path: str, query: Params, answer: Response | Stream, took_s: float = 0.0
+    ) -> None:
+        """Called with each answer, also a refusal; `took_s` is 0 while it still arrives."""
+
+    def _record(self, answer: Response) -> dict[str, Any]:
+        return answers.json_object(answer, self.transport.config.server)

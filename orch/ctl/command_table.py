@@ -1,0 +1,100 @@
+"""The table of commands: its words, the module that holds it, and one line on what it does.
+
+`main` imports only the module of the command that runs; completion and the manual page read all of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+if TYPE_CHECKING:
+    import argparse
+
+
+class Command(Protocol):
+    """A command: a module, or a `Verb` where a module holds several."""
+
+    EXAMPLES: str
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None: ...
+    @staticmethod
+    def run(args: argparse.Namespace) -> int: ...
+
+
+class Verb(NamedTuple):
+    """One of several commands of a module."""
+
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    EXAMPLES: str
+
+
+class Entry(NamedTuple):
+    """A command, or with `below` a word that others follow; `verb` names it in its module."""
+
+    module: str
+    text: str
+    verb: str = ""
+    below: Mapping[str, Entry] = MappingProxyType({})
+
+    def load(self) -> Command:
+        """Import the module; the command is the module itself, or its `verb`."""
+        module = import_module(f"orch.ctl.{self.module}")
+        return cast("Command", getattr(module, self.verb) if self.verb else module)
+
+
+_AUTH = {"can-i": Entry("settings.auth", "check whether an action is allowed, or list what is")}
+_CHECKPOINT = {"list": Entry("nodes.checkpoint", "list the archives on nodes", "LIST")}
+_CONFIG = {
+    "view": Entry("settings.config", "show the kubeconfig in use, without its secrets", "VIEW"),
+    "get-contexts": Entry("settings.config", "list the contexts", "GET_CONTEXTS"),
+    "use-context": Entry("settings.config", "switch to another context", "USE_CONTEXT"),
+}
+_CREATE = {"token": Entry("objects.create", "print a token for a service account", "TOKEN")}
+_NODE = {
+    "top": Entry("nodes.top", "live table of nodes, pods and containers: CPU, memory, pressure"),
+    "summary": Entry("nodes.node", "usage and pressure of a node and its pods", "SUMMARY"),
+    "statusz": Entry("nodes.node", "build and uptime of the agent", "STATUSZ"),
+    "flagz": Entry("nodes.node", "the flags the agent was started with", "FLAGZ"),
+    "configz": Entry("nodes.node", "the configuration the agent runs with", "CONFIGZ"),
+    "healthz": Entry("nodes.node", "whether the agent is healthy", "HEALTHZ"),
+}
+ALIASES = {"use": "use-context"}  # of the words that follow another
+COMMANDS: Mapping[str, Entry] = {
+    "get": Entry("objects.get", "show objects"),
+    "describe": Entry("describe.describe", "show objects in detail, with their events"),
+    "events": Entry("objects.events", "show recent events"),
+    "logs": Entry("objects.logs", "show the output of a container"),
+    "create": Entry("objects.create", "create objects from files", "FILES", _CREATE),
+    "apply": Entry("objects.apply", "create objects from files, or change them to match"),
+    "delete": Entry("objects.delete", "delete objects"),
+    "patch": Entry("objects.patch", "change fields of an object"),
+    "wait": Entry("objects.wait", "wait until objects reach a state"),
+    "cordon": Entry("nodes.drain", "mark nodes as unschedulable", "CORDON"),
+    "uncordon": Entry("nodes.drain", "mark nodes as schedulable", "UNCORDON"),
+    "drain": Entry("nodes.drain", "evict the pods of nodes before maintenance", "DRAIN"),
+    "node": Entry("", "ask a node's agent: its usage, its health, its settings", "", _NODE),
+    "checkpoint": Entry(
+        "nodes.checkpoint", "write a running container's state to an archive on its node",
+        "CHECKPOINT", _CHECKPOINT,
+    ),
+    "auth": Entry("", "check what is allowed", "", _AUTH),
+    "config": Entry("", "show the kubeconfig and switch contexts", "", _CONFIG),
+    "metrics": Entry("nodes.metrics", "list the promised metrics, their tiers and programs"),
+    "version": Entry("settings.version", "show the versions of this command and the server"),
+    "completion": Entry("settings.completion", "print the completion script of a shell"),
+}  # fmt: skip
+
+
+def walk() -> Iterator[tuple[tuple[str, ...], Entry]]:
+    """Every command that can be run, by its words."""
+    for word, entry in COMMANDS.items():
+        if entry.module:
+            yield (word,), entry
+        for lower, below in entry.below.items():
+            yield (word, lower), below

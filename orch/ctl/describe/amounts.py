@@ -1,0 +1,80 @@
+"""Quantities in canonical form, and the sums that pods request of a node; pure.
+
+The sums are those of kubectl `pkg/util/resource`. Amounts of bytes are written with binary suffixes
+where they are exact, all others in thousandths at most: `2k`, `250m`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from orch.wire import raw
+from orch.wire.quantity import format_bytes, format_milli, to_milli
+
+Part = Literal["requests", "limits"]
+Record = Mapping[str, Any]
+Amounts = Counter[str]  # thousandths by resource
+PARTS: tuple[Part, ...] = ("requests", "limits")
+_OF_BYTES = ("memory", "ephemeral-storage", "hugepages-")
+
+
+def canonical(quantity: Any) -> str:
+    """`0.5` is `500m`, `2048Ki` is `2Mi`; what is not a quantity stays as it came."""
+    try:
+        milli = to_milli(quantity)
+    except ValueError:
+        return str(quantity)
+    return text("memory", milli) if str(quantity).endswith("i") else format_milli(milli)
+
+
+def text(name: str, milli: int) -> str:
+    """An amount of a resource."""
+    if name.startswith(_OF_BYTES) and milli % 1000 == 0:
+        return format_bytes(milli // 1000)
+    return format_milli(milli)
+
+
+def read(quantities: Record) -> Amounts:
+    """The amounts of a resource list; what is not a quantity counts as missing."""
+    found: Amounts = Counter()
+    for name, quantity in quantities.items():
+        try:
+            found[name] = to_milli(quantity)
+        except ValueError:
+            continue  # the API server accepts none of these
+    return found
+
+
+def of_pods(pods: Iterable[Record], part: Part) -> Amounts:
+    """The sum over pods."""
+    total: Amounts = Counter()
+    for pod in pods:
+        total.update(of_pod(pod, part))
+    return total
+
+
+def of_pod(pod: Record, part: Part) -> Amounts:
+    """The sum of a pod's containers, or its largest init container where that is more.
+
+    Sidecars count beside the containers and beside the init containers after them.
+    """
+    total: Amounts = Counter()
+    for container in raw.records(pod, "spec", "containers"):
+        total.update(read(raw.mapping(container, "resources", part)))
+    sidecars: Amounts = Counter()
+    largest: Amounts = Counter()
+    for container in raw.records(pod, "spec", "initContainers"):
+        needed = read(raw.mapping(container, "resources", part))
+        if raw.text(container, "restartPolicy") == "Always":
+            total.update(needed)
+            sidecars.update(needed)
+            largest |= sidecars
+        else:
+            largest |= needed + sidecars
+    total |= largest
+    overhead = read(raw.mapping(pod, "spec", "overhead"))
+    limited = {name: milli for name, milli in overhead.items() if total[name]}
+    total.update(overhead if part == "requests" else limited)
+    return total

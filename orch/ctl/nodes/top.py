@@ -1,0 +1,202 @@
+"""`orchctl node top`: live table of what nodes, pods and containers use.
+
+With --once, or without a terminal, it prints one table. Colours appear on a terminal only, and
+never when NO_COLOR is set (no-color.org).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orch.client.transport import TransportError
+from orch.ctl import api, failures, selection
+from orch.ctl.api import Api
+from orch.ctl.failures import CommandFailed
+from orch.ctl.nodes import usage
+from orch.ctl.nodes.usage import History, Row
+from orch.ctl.options import seconds
+from orch.ctl.output import printing
+from orch.wire import raw
+from orch.wire.errors import ApiError
+
+EXAMPLES = """
+orchctl node top
+orchctl node top worker-1 --pressure --containers
+orchctl node top --once --sort-by memory
+"""
+_INTERVAL_S = 2.0
+_HEADER = ("NODE/POD/CONTAINER", "CPU(cores)", "CPU(%)", "MEMORY", "MEMORY(%)")
+_SORTS = ("name", "cpu", "memory", "pressure")
+_HIGH, _RAISED = 40.0, 10.0  # per cent of time stalled: alerting, and worth a look
+_RED, _YELLOW, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[0m"
+_BEGIN, _END, _HOME = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[J"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes")
+    parser.add_argument("-l", "--selector", default="", help="only nodes with these labels")
+    parser.add_argument("--pressure", action="store_true", help="show stalled time as sparklines")
+    parser.add_argument("--containers", action="store_true", help="show a row per container")
+    parser.add_argument("--no-pods", action="store_true", help="only the nodes")
+    parser.add_argument("--sort-by", choices=_SORTS, default="name", help="sort pods by")
+    parser.add_argument("--once", action="store_true", help="print one table, no live view")
+    parser.add_argument("--no-headers", action="store_true", help="only the rows")
+    parser.add_argument("--interval", type=seconds, default=_INTERVAL_S, help="refresh every …")
+
+
+def run(args: argparse.Namespace) -> int:
+    return api.run(args, _top)
+
+
+async def _top(api: Api, args: argparse.Namespace) -> int:
+    history = History()
+    if args.once or not sys.stdout.isatty():
+        lines, code = await _refresh(api, args, history)
+        print("\n".join(lines))
+        return code
+    ended = _ending()
+    print(_BEGIN, end="")
+    try:
+        while True:
+            size = shutil.get_terminal_size()
+            lines, _ = await _refresh(api, args, history, width=size.columns)
+            print(_HOME + "\n".join(lines[: size.lines - 1]), flush=True)
+            await asyncio.sleep(max(args.interval, 0.1))
+    except asyncio.CancelledError:
+        if not ended:
+            raise
+        return 128 + ended[0]
+    finally:
+        print(_END, end="", flush=True)
+
+
+def _ending() -> list[int]:
+    """Cancel this task on SIGTERM and SIGHUP, so that the terminal's screen is restored.
+
+    The list is empty until then, and holds the signal afterwards.
+    """
+    ended: list[int] = []
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+
+    def end(number: int) -> None:
+        ended.append(number)
+        if task is not None:
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    return ended
+
+
+async def _refresh(
+    api: Api, args: argparse.Namespace, history: History, width: int | None = None
+) -> tuple[list[str], int]:
+    """The lines of one refresh, and the exit code: 1 when a node could not be asked."""
+    nodes = await _nodes(api, args)
+    answers = await asyncio.gather(*(_ask(api, node) for node in nodes))
+    found = [row for rows, _ in answers for row in rows]
+    errors = [error for _, error in answers if error]
+    history.add(found)
+    lines, code = _lines(found, args, history, width), failures.FAILED if errors else 0
+    if sys.stdout.isatty():
+        return [*lines, *(error[:width] for error in errors)], code
+    for error in errors:
+        printing.note(f"error: {error}")
+    return lines, code
+
+
+async def _nodes(api: Api, args: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
+    if args.nodes:
+        paths = [selection.node_path(selection.node_name(name)) for name in args.nodes]
+        return [await api.read(path) for path in paths]
+    found = await api.items("/api/v1/nodes", labelSelector=args.selector)
+    if not found:
+        raise CommandFailed("there are no nodes to show")
+    return found
+
+
+async def _ask(api: Api, node: Mapping[str, Any]) -> tuple[list[Row], str]:
+    """A node's rows, and the error when there are none."""
+    name = raw.text(node, "metadata", "name")
+    try:
+        summary = await api.get(selection.node_path(name, "stats/summary"))
+    except (ApiError, TransportError) as error:
+        return [], f"{name}: {failures.explain(error)}"
+    return usage.rows(name, summary, raw.mapping(node, "status", "capacity")), ""
+
+
+def _lines(
+    found: Sequence[Row], args: argparse.Namespace, history: History, width: int | None
+) -> list[str]:
+    """Header and rows, cut to the terminal's width so that each takes one line."""
+    pressures = usage.RESOURCES if args.pressure else ()
+    header = [*_HEADER, *(f"{resource.upper()} SOME/FULL(%)" for resource in pressures)]
+    rows = [] if args.no_headers else [header]
+    depth = 0 if args.no_pods else 2 if args.containers else 1
+    shown = [row for row in _ordered(found, args.sort_by) if row.depth <= depth]
+    rows += [_cells(row, args, history) for row in shown]
+    lines = [line[:width] for line in printing.columns(rows)]
+    head = len(lines) - len(shown)
+    return [*lines[:head], *map(_painted, lines[head:], shown)]
+
+
+def _painted(line: str, row: Row) -> str:
+    """The line in the colour of its pressure, where colours are wanted."""
+    stalled = row.stalled()
+    if stalled < _RAISED or not sys.stdout.isatty():
+        return line
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return line
+    return f"{_RED if stalled >= _HIGH else _YELLOW}{line}{_PLAIN}"
+
+
+def _cells(row: Row, args: argparse.Namespace, history: History) -> list[str]:
+    cells = [
+        "  " * row.depth + row.key[-1],
+        usage.cores_text(row.cpu_nano),
+        _percent(row.cpu_percent),
+        usage.size_text(row.memory_bytes),
+        _percent(row.memory_percent),
+    ]
+    if args.pressure:
+        cells += [_pressure(row, resource, history) for resource in usage.RESOURCES]
+    return cells
+
+
+def _percent(share: float | None) -> str:
+    return usage.MISSING if share is None else f"{share:.0f}%"
+
+
+def _pressure(row: Row, resource: str, history: History) -> str:
+    """`0.5 ▁▂▃ 0.0 ▁▁▁`: some, then full, each with its sparkline."""
+    parts = [
+        f"{values[-1]:.1f} {usage.sparkline(values)}"
+        for kind in ("some", "full")
+        for values in [history.of(row, resource, kind)]
+        if values
+    ]
+    return " ".join(parts) or usage.MISSING
+
+
+def _ordered(found: Sequence[Row], by: str) -> list[Row]:
+    """Each node's pods in the wanted order, containers below their pod."""
+    weights = {
+        row.key: -{
+            "name": 0.0,
+            "cpu": float(row.cpu_nano or 0),
+            "memory": float(row.memory_bytes or 0),
+            "pressure": row.stalled(),
+        }[by]
+        for row in found
+    }
+    return sorted(
+        found,
+        key=lambda row: [(weights[row.key[:n]], row.key[:n]) for n in range(1, len(row.key) + 1)],
+    )

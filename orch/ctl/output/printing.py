@@ -1,0 +1,193 @@
+"""Text for standard output: aligned columns, the server's tables, YAML and JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from orch.component.process.clock import utc_now
+from orch.component.terminal import visible
+from orch.ctl.discovery import Resource
+from orch.ctl.failures import WrongUsage
+from orch.ctl.output import jsonpath
+from orch.ctl.selection import Selected
+from orch.wire import raw
+from orch.wire.quantity import to_milli
+from orch.wire.tables.tables import table_of
+
+T = TypeVar("T")
+_PADDING = 3
+_MIN_WIDTH = 6  # of a column with its padding
+
+
+def columns(rows: Iterable[Sequence[str]], widths: list[int] | None = None) -> list[str]:
+    """Rows aligned in columns, without blanks at the end of a line.
+
+    `widths` are those of the lines before; they are updated, so that the rows of a table that
+    arrives piece by piece stay aligned.
+    """
+    shown = [[visible(cell) for cell in row] for row in rows]
+    needed = [max(_MIN_WIDTH, max(map(len, c)) + _PADDING) for c in zip(*shown, strict=True)]
+    if widths:
+        needed = [max(pair) for pair in zip(widths, needed, strict=True)]
+    if widths is not None:
+        widths[:] = needed
+    return [
+        "".join(cell.ljust(width) for cell, width in zip(row, needed, strict=True)).rstrip()
+        for row in shown
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """Which parts of a Table to show; `prefix` stands before each name (`pod/`)."""
+
+    wide: bool = False
+    namespaces: bool = False
+    headers: bool = True
+    prefix: str = ""
+    label_columns: tuple[str, ...] = ()
+    labels: bool = False
+
+
+def table_rows(table: Mapping[str, Any], options: TableOptions) -> list[list[str]]:
+    """The cells of a Table, below its header unless the options leave that out."""
+    definitions = raw.records(table, "columnDefinitions")
+    kept = [n for n, c in enumerate(definitions) if options.wide or not raw.number(c, "priority")]
+    rows = []
+    if options.headers:
+        names = [raw.text(definitions[n], "name").upper() for n in kept]
+        keys = [key.rpartition("/")[2].upper() for key in options.label_columns]
+        every = ["LABELS"] if options.labels else []
+        rows.append([*(["NAMESPACE"] if options.namespaces else []), *names, *keys, *every])
+    for record in raw.records(table, "rows"):
+        cells = raw.value(record, "cells") or []
+        shown = [
+            (options.prefix if raw.text(definitions[n], "format") == "name" else "")
+            + _cell(cells, n)
+            for n in kept
+        ]
+        rows.append(_extended(shown, raw.mapping(record, "object", "metadata"), options))
+    return rows
+
+
+def _extended(shown: list[str], metadata: Mapping[str, Any], options: TableOptions) -> list[str]:
+    labels = raw.mapping(metadata, "labels")
+    row = [raw.text(metadata, "namespace")] if options.namespaces else []
+    row += [*shown, *(str(labels.get(key, "")) for key in options.label_columns)]
+    if options.labels:
+        row.append(",".join(f"{k}={v}" for k, v in sorted(labels.items())) or "<none>")
+    return row
+
+
+def _cell(cells: Sequence[Any], number: int) -> str:
+    """A cell as text; the first of several lines, as other clients show them."""
+    value = cells[number] if number < len(cells) else None
+    first, *more = str("<none>" if value is None else value).splitlines() or [""]
+    return f"{first}..." if more else first
+
+
+def as_table(answer: Mapping[str, Any], one: Selected) -> dict[str, Any]:
+    """The server's Table; one made here when the server sent plain objects."""
+    if answer.get("kind") == "Table":
+        return {**answer, "rows": answer.get("rows") or []}
+    objects = [answer] if one.name else raw.records(answer, "items")
+    metadata = raw.mapping(answer, "metadata")
+    return table_of(one.resource.kind, objects, utc_now(), list_metadata=metadata)
+
+
+def table_options(resource: Resource, args: argparse.Namespace, *, several: bool) -> TableOptions:
+    """How the options of `get` want the table of a type to look."""
+    return TableOptions(
+        wide=args.output.name == "wide",
+        namespaces=args.all_namespaces and resource.namespaced,
+        headers=not args.no_headers,
+        prefix=f"{resource.label()}/" if several or args.show_kind else "",
+        label_columns=tuple(key for text in args.label_columns for key in text.split(",") if key),
+        labels=args.show_labels,
+    )
+
+
+def items_of(answer: Mapping[str, Any], one: Selected) -> list[dict[str, Any]]:
+    """The objects of an answer, each with its apiVersion and kind, which lists leave out."""
+    if one.name:
+        return [dict(answer)]
+    kind = {"apiVersion": one.resource.api_version, "kind": one.resource.kind}
+    return [{**kind, **item} for item in raw.records(answer, "items")]
+
+
+def report_nothing(found: Sequence[Selected]) -> None:
+    """Say on standard error that there was nothing to show."""
+    namespace = next((one.namespace for one in found if one.namespace), "")
+    note(f"No resources found{f' in {namespace} namespace.' if namespace else ''}")
+
+
+def sort_by_path(items: Iterable[T], path: str, *, record_of: Callable[[T], Any]) -> list[T]:
+    """The items by the first value at a JSONPath of their records; those without a value first.
+
+    Numbers and quantities are ordered by their amount, everything else as text.
+    """
+    try:
+        nodes = jsonpath.relaxed(path)
+    except jsonpath.JsonPathError as error:
+        raise WrongUsage(f"--sort-by: {error}") from None
+    return sorted(items, key=lambda item: _sort_key(nodes, record_of(item)))
+
+
+def _sort_key(nodes: tuple[jsonpath.Node, ...], record: Any) -> tuple[int, float, str]:
+    try:
+        value = next(iter(jsonpath.values(nodes, record)), None)
+    except jsonpath.JsonPathError:
+        value = None
+    if value is None:
+        return (0, 0.0, "")
+    if isinstance(value, int | float):
+        return (1, float(value), "")
+    if not isinstance(value, str):
+        return (3, 0.0, jsonpath.text(value))
+    try:
+        return (1, to_milli(value) / 1000, "")
+    except ValueError:
+        return (2, 0.0, value)
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=4, ensure_ascii=False, sort_keys=True)
+
+
+def as_yaml(value: Any) -> str:
+    from orch.component import yaml_file  # slow to import, and only needed when asked for
+
+    return yaml_file.dump(value)
+
+
+def go_text(value: Any) -> str:
+    """A value as Go's `%v` writes it, which kubectl's texts contain."""
+    if isinstance(value, Mapping):
+        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_text, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "<nil>" if value is None else str(value)
+
+
+def unmanaged(record: Mapping[str, Any]) -> dict[str, Any]:
+    """An object without the record of who set which field."""
+    metadata = {k: v for k, v in raw.mapping(record, "metadata").items() if k != "managedFields"}
+    return {**record, "metadata": metadata} if "metadata" in record else dict(record)
+
+
+def list_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several objects as one `List`."""
+    metadata = {"resourceVersion": ""}
+    return {"apiVersion": "v1", "items": list(records), "kind": "List", "metadata": metadata}
+
+
+def note(text: str) -> None:
+    """A line for people on standard error: standard output is for what scripts read."""
+    print(visible(text), file=sys.stderr)

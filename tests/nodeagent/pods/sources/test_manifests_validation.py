@@ -1,0 +1,89 @@
+"""What a static pod is asked beyond what `orch.wire.podrules` asks of every pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeagent.pods.sources import manifests
+from tests.fakes.pods import container_data, pod
+
+VOLUMES = [{"name": "v", "emptyDir": {}}]
+
+
+def problems(metadata: dict[str, Any] | None = None, **spec: Any) -> list[tuple[str, str]]:
+    containers = spec.pop("containers", [container_data("app")])
+    made = pod(*containers, metadata=metadata or {}, **spec)
+    if not containers:
+        made.spec.containers.clear()
+    return list(manifests.problems(made))
+
+
+def test_an_ordinary_pod_has_no_problem() -> None:
+    full = container_data(
+        "app",
+        imagePullPolicy="Always",
+        ports=[{"containerPort": 65535, "hostPort": 0, "protocol": "UDP"}],
+        resources={"limits": {"cpu": "1", "memory": 5}, "requests": {"cpu": "0"}},
+        volumeMounts=[{"name": "v", "mountPath": "/v", "subPath": "a..b/c"}],
+        env=[{"name": "A", "value": "="}],
+    )
+    init = container_data("init")
+    assert problems(containers=[full], initContainers=[init], volumes=VOLUMES,
+                    terminationGracePeriodSeconds=0) == []  # fmt: skip
+
+
+def mount(**fields: str) -> dict[str, Any]:
+    return {"volumeMounts": [{"name": "v", "mountPath": "/v", **fields}]}
+
+
+APP = "spec.containers[0]"
+CONTAINERS: list[tuple[dict[str, Any], str, str]] = [
+    ({"image": " "}, "image", "Required value"),
+    (mount(name="none"), "volumeMounts[0].name", 'Not found: "none"'),
+    (mount(mountPath="v"), "volumeMounts[0].mountPath", "must be an absolute path"),
+    (mount(mountPath="/a:b"), "volumeMounts[0].mountPath", "without ':'"),
+    (mount(subPath="/a"), "volumeMounts[0].subPath", "must be relative"),
+    (mount(subPath="a/../../b"), "volumeMounts[0].subPath", "without '..'"),
+]
+
+
+@pytest.mark.parametrize(("fields", "place", "text"), CONTAINERS)
+def test_a_containers_mistake_is_named_with_its_place(
+    fields: dict[str, Any], place: str, text: str
+) -> None:
+    [(path, message)] = problems(containers=[container_data("app", **fields)], volumes=VOLUMES)
+    assert path == f"{APP}.{place}"
+    assert text in message
+
+
+PODS: list[tuple[dict[str, Any], str, str]] = [
+    ({"metadata": {"name": "Web"}}, "metadata.name", "'Web'"),
+    ({"metadata": {"namespace": "a/b"}}, "metadata.namespace", "'a/b'"),
+    ({"metadata": {"uid": "../etc"}}, "metadata.uid", "'../etc' is not a uid"),
+    ({"containers": []}, "spec.containers", "Required value"),
+    ({"initContainers": [container_data("app")]}, f"{APP}.name", 'Duplicate value: "app"'),
+    ({"nodeName": "Node1", "dnsPolicy": "None such"}, "", ""),
+    ({"serviceAccountName": "robot"}, "spec.serviceAccountName", "refer to a ServiceAccount"),
+    (
+        {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
+        "spec.volumes[0]",
+        "cannot refer to a Secret",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "place", "text"), PODS)
+def test_a_pods_mistake_is_named_with_its_place(
+    fields: dict[str, Any], place: str, text: str
+) -> None:
+    found = problems(**fields) or [("", "")]
+    assert [path for path, _ in found] == [place]
+    assert text in found[0][1]
+
+
+def test_every_mistake_is_told_in_the_order_of_the_fields() -> None:
+    found = problems({"name": "Web"}, containers=[container_data("app", image="")],
+                     volumes=[*VOLUMES, *VOLUMES])  # fmt: skip
+    assert [path for path, _ in found] == ["metadata.name", "spec.volumes[1].name", f"{APP}.image"]

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from tests.fakes.http_api import Answer, HttpApi
+from tests.orch.ctl.conftest import Orchctl
+from tests.orch.ctl.nodes.test_usage import summary
+
+PAGE = "/api/v1/nodes/n1/proxy/stats/summary"
+
+
+@pytest.fixture(autouse=True)
+def _node(api: HttpApi) -> None:
+    capacity = {"cpu": "1", "memory": "4Mi"}
+    metadata = {"name": "n1", "labels": {"a": "b"}}
+    api.put("/api/v1/nodes/n1", {"metadata": metadata, "status": {"capacity": capacity}})
+    api.answers["GET", PAGE] = Answer(summary())
+
+
+async def test_one_table_is_printed_where_nobody_watches(orchctl: Orchctl) -> None:
+    result = await orchctl("node", "top")
+    assert (result.code, result.err) == (0, "")
+    assert result.lines == [
+        "NODE/POD/CONTAINER   CPU(cores)   CPU(%)   MEMORY   MEMORY(%)",
+        "n1                   0.500        50%      1.0Mi    25%",
+        "  d/db               -            -        -        -",
+        "  d/web              0.500        50%      1.0Mi    25%",
+    ]
+
+
+async def test_pressure_and_containers_on_demand(orchctl: Orchctl) -> None:
+    result = await orchctl("node", "top", "n1", "--pressure", "--containers", "--once")
+    assert result.lines[0].endswith("CPU SOME/FULL(%)   MEMORY SOME/FULL(%)   IO SOME/FULL(%)")
+    assert result.lines[1].split()[5:] == ["3.0", "▂▂▂", "3.0", "▂▂▂", "-", "-"]
+    assert [line.split()[0] for line in result.lines[1:]] == ["n1", "d/db", "d/web", "a", "b"]
+
+
+async def test_the_pods_may_be_ordered_or_left_out(orchctl: Orchctl) -> None:
+    for by in ("cpu", "memory", "pressure"):
+        result = await orchctl("node", "top", "--sort-by", by, "--containers", "--no-headers")
+        names = [line.split()[0] for line in result.lines]
+        assert names == ["n1", "d/web", "a", "b", "d/db"]
+    assert len((await orchctl("node", "top", "--no-pods")).lines) == 2
+
+
+async def test_a_node_that_does_not_answer_is_named_and_the_others_shown(
+    orchctl: Orchctl, api: HttpApi
+) -> None:
+    api.put("/api/v1/nodes/n2", {"metadata": {"name": "n2"}})
+    api.answers["GET", "/api/v1/nodes/n2/proxy/stats/summary"] = Answer("gone", 503)
+    result = await orchctl("node", "top")
+    assert (result.code, len(result.lines)) == (1, 4)
+    assert result.err.startswith("error: n2: the server answered 503: gone (ServiceUnavailable)")
+
+
+async def test_no_nodes_are_said(orchctl: Orchctl) -> None:
+    result = await orchctl("node", "top", "-l", "a=c")
+    assert (result.code, "there are no nodes" in result.err) == (1, True)
+
+
+async def test_a_terminal_is_drawn_anew_until_interrupted(api: HttpApi) -> None:
+    api.answers["GET", PAGE] = [Answer(summary(45.0)) for _ in range(200)]
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 78, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orch.ctl.main", "-s", api.url, "node", "top", "--pressure",
+         "--interval", "100ms"],
+        stdout=slave, stderr=subprocess.PIPE, env={**environment, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(slave)
+    try:
+        shown = await asyncio.wait_for(asyncio.to_thread(_read_until, master, 3), 30)
+        process.terminate()
+        rest = await asyncio.wait_for(asyncio.to_thread(_read_all, master), 30)
+        code = await asyncio.to_thread(process.wait, 10)
+        said = process.stderr.read() if process.stderr else b""
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.wait, 10)
+        if process.stderr:
+            process.stderr.close()
+        os.close(master)
+    assert rest.endswith("\x1b[?25h\x1b[?1049l")  # told to end, it gives the screen back
+    assert (code, said) == (128 + signal.SIGTERM, b"")
+    assert shown.startswith("\x1b[?1049h\x1b[?25l\x1b[H\x1b[J")
+    assert "\x1b[31mn1" in shown  # stalled for 45 %: red
+    assert "▂▂██" in shown  # the sparkline has grown
+    drawn = re.sub(r"\x1b(\[[0-9;?]*[a-zA-Z]?)?", "", shown)  # the last may be cut off
+    assert max(len(line.rstrip("\r")) for line in drawn.split("\n")) == 78  # cut, not wrapped
+
+
+def _read_until(master: int, looks: int) -> str:
+    text = ""
+    while text.count("\x1b[H\x1b[J") <= looks:
+        text += os.read(master, 65536).decode(errors="replace")
+    return text
+
+
+def _read_all(master: int) -> str:
+    text = ""
+    with contextlib.suppress(OSError):  # what a terminal says whose other side is closed
+        while part := os.read(master, 65536):
+            text += part.decode(errors="replace")
+    return text
