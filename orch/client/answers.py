@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-_QUOTED_BYTES = 300  # of an answer that is not a Status: enough for a sentence
+_QUOTED_BYTES = 300  # of a body that is not a Status: enough for a sentence
 
 
 class TransportError(Exception):
@@ -79,7 +79,7 @@ class Stream:
 
 
 def json_object(answer: Response, server: str) -> dict[str, Any]:
-    """The JSON object of an answer; TransportError for anything else."""
+    """The JSON object in a response; TransportError for anything else."""
     try:
         data = orjson.loads(answer.body)
     except ValueError as error:
