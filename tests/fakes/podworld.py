@@ -58,14 +58,14 @@ class FakeSource:
         self.name = name
         self.ready = ready
         self.doubtful = False
-        self._pods = list(pods)
+        self.given = list(pods)
         self._changed: Changed | None = None
 
     def pods(self) -> Sequence[Pod]:
-        return [_from(self.name, pod) for pod in self._pods]
+        return [_from(self.name, pod) for pod in self.given]
 
     def set(self, *pods: Pod) -> None:
-        self._pods = list(pods)
+        self.given = list(pods)
         self.tell()
 
     def tell(self) -> None:
@@ -157,7 +157,7 @@ class PodWorld:
     def successor(self) -> PodWorld:
         """Another agent for the same node, as after a restart."""
         world = PodWorld(self.directory, self.runtime)
-        world.source = FakeSource(*self.source._pods)
+        world.source = FakeSource(*self.source.given)
         world.use(world.source)
         self._heirs.append(world)
         return world

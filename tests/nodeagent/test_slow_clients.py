@@ -1,6 +1,6 @@
 """Clients that connect and do not go on: the agent stays healthy for others, on both ports.
 
-A small picture of `python -m tools.bench slowclients`, which holds 11,000 of them.
+A small picture of `python -m tools.bench slow_clients`, which holds 11,000 of them.
 """
 
 from __future__ import annotations
