@@ -69,7 +69,7 @@ def test_the_course_of_heartbeats_is_drawn(tmp_path: Path) -> None:
     assert "</svg>" in (tmp_path / "course.svg").read_text()
 
 
-def test_the_drawing_has_its_place_without_being_asked_for() -> None:
+def test_the_plot_has_a_default_path() -> None:
     places = [heartbeats.scale_of(words).plot for words in ([], ["--plot", "course.png"])]
     assert [str(place) for place in places] == ["build/heartbeats-sqlite.svg", "course.png"]
 

@@ -1,8 +1,8 @@
 """5,000 Nodes and Leases under renewals, with watches and lists, and a check for lost writes.
 
 The load: 500 renewals a second over 100 connections, 17 status reports a second, 5 watches of all
-Leases, 50 of all Nodes, a list of all Nodes every 10 s. In the end every watch must have brought its
-reader to the state of a list, and every acknowledged write must be in it.
+Leases, 50 of all Nodes, a list of all Nodes every 10 s. In the end every watch must have reached the
+state of a list, and every acknowledged write must be in it.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ async def test_without_an_api_server_nothing_is_kept() -> None:
     assert recorder.dropped == 0
 
 
-def test_dropped_events_are_counted_as_they_are_when_the_page_is_asked_for() -> None:
+def test_dropped_events_are_on_the_metrics_page() -> None:
     events, registry = EventRecorder(None, "x"), Registry()
     registry.register(EventMetrics(events))
     events.dropped = 3

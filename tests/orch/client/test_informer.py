@@ -201,7 +201,7 @@ async def test_a_revision_no_longer_held_makes_it_list_again(
     assert server.lists == 2
 
 
-async def test_what_was_known_stays_readable_during_an_outage_told_once(
+async def test_known_objects_stay_readable_during_an_outage_logged_once(
     server: Server, watcher: Watcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "orch.client.informer")

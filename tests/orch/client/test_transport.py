@@ -112,7 +112,7 @@ async def asked(transport: Transport, *args: str, **kwargs: object) -> dict[str,
     return json.loads((await transport.request(*args, **kwargs)).body)  # type: ignore[arg-type, no-any-return]
 
 
-async def test_a_request_arrives_as_it_was_asked(make: MakeTransport) -> None:
+async def test_a_request_arrives_unchanged(make: MakeTransport) -> None:
     seen = await asked(
         make(),
         "PATCH",

@@ -78,7 +78,7 @@ async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 # ---- start and stop
 
 
-async def test_started_it_says_where_everything_is(cluster: Local) -> None:
+async def test_a_started_cluster_writes_where_everything_is(cluster: Local) -> None:
     await cluster.start()
     told = json.loads(cluster.layout.cluster_file.read_text())
     assert told["apiserver"] == "https://127.0.0.1:1"

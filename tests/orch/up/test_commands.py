@@ -92,7 +92,9 @@ def test_the_agent_takes_its_command_line(layout: Layout, certificates: Certific
     }
 
 
-def test_without_a_runtime_the_agent_is_told_so(layout: Layout, certificates: Certificates) -> None:
+def test_without_a_runtime_the_agent_gets_an_empty_endpoint(
+    layout: Layout, certificates: Certificates
+) -> None:
     command = commands.nodeagent(layout, PORTS, certificates, "n1", None)
     assert agent_overrides(command)["--container-runtime-endpoint"] == ""
 

@@ -197,7 +197,7 @@ async def test_the_table_is_not_refused_for_another_reason(served: Served) -> No
     ],
     ids=["handled", "malformed", "refused"],
 )
-async def test_no_answer_tells_which_software_gives_it(raw: bytes, served: Served) -> None:
+async def test_no_response_names_the_software(raw: bytes, served: Served) -> None:
     answer = (await served.send(raw)).lower()
     assert b"server:" not in answer
     assert b"aiohttp" not in answer

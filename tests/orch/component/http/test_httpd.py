@@ -183,7 +183,7 @@ async def test_tls_buffers_are_small(pki: Pki) -> None:
         assert asyncio.sslproto.SSLProtocol.max_size == 16384
 
 
-async def test_a_client_that_never_says_hello_is_closed(
+async def test_a_client_that_sends_no_hello_is_closed(
     pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limit, "HANDSHAKE_TIMEOUT_S", 0.05)
@@ -266,7 +266,7 @@ async def test_a_stop_lets_running_requests_end() -> None:
         await stopping
 
 
-async def test_a_stop_cuts_requests_that_do_not_end_and_tells_the_application_first() -> None:
+async def test_a_stop_notifies_the_application_and_then_cuts_requests_that_do_not_end() -> None:
     order = []
     arrived = asyncio.Event()
 

@@ -122,7 +122,7 @@ def test_a_main_that_is_cancelled_from_within_exits_with_1() -> None:
     assert daemon.run_daemon(lambda _: fail(asyncio.CancelledError()), name="x") == 1
 
 
-async def test_supervise_ends_every_loop_when_asked_to_stop() -> None:
+async def test_supervise_ends_every_loop_at_the_stop() -> None:
     ended = []
 
     async def loop(name: str) -> None:

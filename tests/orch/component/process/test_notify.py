@@ -62,7 +62,7 @@ def test_without_a_socket_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> No
     notifier.watchdog()
 
 
-def test_a_manager_that_does_not_listen_is_said_once_and_tried_again(
+def test_a_manager_that_does_not_listen_is_logged_once_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     socket_file = tmp_path / "notify"
@@ -83,7 +83,7 @@ def test_a_manager_that_does_not_listen_is_said_once_and_tried_again(
     ]
 
 
-def test_a_full_queue_is_said_and_never_a_wait(
+def test_a_full_queue_is_logged_and_never_waited_for(
     manager: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     notifier = Notifier.from_environment()

@@ -33,7 +33,7 @@ def test_a_cause_is_logged_once_until_the_subject_recovers(
 
 
 @pytest.mark.looptime
-async def test_a_recovery_is_logged_once_and_tells_how_long_the_outage_was(
+async def test_a_recovery_is_logged_once_with_the_duration_of_the_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     once = OnceLog(log)

@@ -119,9 +119,7 @@ def test_an_operation_that_does_not_fit_is_named(target: Any, operation: Any, te
         ([_op("test", "/a", value=1), _op("nope", "/b")], "operation 1"),
     ],
 )
-def test_a_malformed_patch_is_told_apart_from_one_that_does_not_fit(
-    operations: Any, text: str
-) -> None:
+def test_a_malformed_patch_and_a_patch_that_does_not_fit_differ(operations: Any, text: str) -> None:
     with pytest.raises(PatchError, match=text) as error:
         apply_json_patch({"a": 1}, operations)
     assert error.value.code == 400

@@ -79,7 +79,7 @@ def test_equal_documents_have_an_empty_difference(document: dict[str, Any]) -> N
     assert create_merge_patch(document, copy.deepcopy(document)) == {}
 
 
-def test_the_difference_tells_true_from_one() -> None:
+def test_the_difference_distinguishes_true_from_one() -> None:
     assert create_merge_patch({"a": True}, {"a": 1}) == {"a": 1}
 
 

@@ -88,7 +88,7 @@ PAIRS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("own", "upstream"), PAIRS)
-def test_a_record_says_the_same_under_both_names(
+def test_a_record_is_the_same_under_both_names(
     own: dict[str, Any], upstream: dict[str, Any]
 ) -> None:
     before = copy.deepcopy((own, upstream))
