@@ -48,7 +48,7 @@ def checkpoint_metrics(counts: CheckpointCounts) -> Iterator[Metric]:
         ["result"],
         [((result,), counts.results[result]) for result in _RESULTS],
     )
-    yield metrics.computed(counts.took)
+    yield metrics.computed(counts.durations)
     yield counters(
         "nodeagent_checkpoint_archives_removed",
         "Checkpoint archives removed, by the bound that was exceeded.",

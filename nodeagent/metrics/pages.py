@@ -204,7 +204,7 @@ class StatsPages:
 
     async def step(self) -> None:
         """The sampling loop's step: take a sample, and render the pages that are in demand."""
-        await self.sending.ended(within_s=MAX_PAUSE_S)
+        await self.sending.wait_idle(within_s=MAX_PAUSE_S)
         await self._sampler.step()
         self._start(self._render_ahead, "pages of the sample")
 
@@ -214,7 +214,7 @@ class StatsPages:
 
     async def _renew(self) -> None:
         """Take the next sample, and render the pages that are in demand."""
-        await self.sending.ended(within_s=MAX_PAUSE_S)
+        await self.sending.wait_idle(within_s=MAX_PAUSE_S)
         try:
             await self._sampler.sample()
         except Exception:
@@ -228,10 +228,10 @@ class StatsPages:
         if sample is None:
             return
         page_set = self._upcoming = self._page_set_of(sample)
-        pause = self.sending.courtesy(MAX_PAUSE_S)
+        pause = self.sending.thread_pause(MAX_PAUSE_S)
         if current is not None and self._age_s(current) <= 2 * self._max_age_s:
             for key, render in tuple(current.requested.items()):
-                await self.sending.ended(within_s=MAX_PAUSE_S)
+                await self.sending.wait_idle(within_s=MAX_PAUSE_S)
                 if key not in page_set.pages:
                     await asyncio.wait([self._start_page(page_set, key, render, pause)])
         self._current, self._upcoming = page_set, None

@@ -1,9 +1,9 @@
 """A virtual machine with a kernel of its own: cgroup v2, pressure stalls, containerd and CRIU.
 
-`ensure` makes kernel and disk image from packages; `virtual` boots them with QEMU. The processor is
-emulated, some ten times slower than this one: what runs inside is checked for what it does, never
-for how quickly. A boot never changes the image; emulation makes the kernel panic now and then, and
-then the machine is started again.
+`ensure` builds kernel and disk image from packages; `virtual` boots them with QEMU. The processor
+is emulated, some ten times slower than this one: tests inside check behaviour, never speed. A boot
+never changes the image. Emulation occasionally makes the kernel panic, and then the machine is
+restarted.
 """
 
 from __future__ import annotations
