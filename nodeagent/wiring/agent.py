@@ -91,7 +91,7 @@ class Parts:
 
     def _metrics(self, watchdog: Watchdog | None, policy: MetricPolicy) -> Registry:
         base = self.base
-        sources = agent_metrics.Sources(
+        sources = agent_metrics.MetricSources(
             node_name=base.node_name,
             features=base.features,
             emulated=base.options.emulated_version,
