@@ -19,7 +19,7 @@ from nodeagent.pods.counts import PodCounts, ProbeKey
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.prober import results
-from nodeagent.pods.prober.probes import Outcome, Prober, Target
+from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.pods.prober.results import KeptResult, Kind, ResultFiles, Tally
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock, loops
@@ -190,7 +190,7 @@ class ContainerHealth:
 
     async def _probe_once(self, watched: _Watched, kind: Kind, probe: Probe) -> None:
         container_id = watched.detail.container.id
-        target = Target(container_id, watched.container, watched.address)
+        target = ProbeTarget(container_id, watched.container, watched.address)
         was_frozen = self._is_frozen(container_id)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
