@@ -1,7 +1,7 @@
-"""`GET /containerLogs/{namespace}/{pod}/{container}`: a container's log, followed if asked for.
+"""`GET /containerLogs/{namespace}/{pod}/{container}`: streams a container's log, optionally live.
 
-Answers as the reference agent does: unknown names 404, a container without a log 400, and the log
-itself as text in chunks. Files are read in worker threads, one piece at a time.
+Answers as the reference agent does: 404 for unknown names, 400 for a container without a log, else
+text in chunks. Files are read in worker threads. Must not know the log format (`pods.logs.reader`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire.errors import ApiError, bad_request
-from orch.wire.podrules.containers import find_container
+from orch.wire.podrules.podspec import find_container
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ FOLLOW_INTERVAL_S = 0.25
 
 
 class ContainerLogs:
-    """The handler; `add_to` an application."""
+    """The handler, registered by `add_to`."""
 
     def __init__(self, registry: PodRegistry, *, now: Now = clock.utc_now) -> None:
         self._registry = registry
@@ -54,23 +54,23 @@ class ContainerLogs:
             await response.prepare(request)
             async for piece in self._pieces(file, options, pod, detail):
                 if request.transport is None or request.transport.is_closing():
-                    break  # the reader is gone, which writing nothing would not tell
+                    break  # the client has disconnected, which only a write would show
                 if piece:
                     await response.write(piece)
             await response.write_eof()
         except ConnectionError:
-            log.debug("the reader of the log of %s went away", pod.key)
+            log.debug("the client reading the log of %s disconnected", pod.key)
         finally:
-            file.close()  # at once: a handler that is cancelled waits for no thread any more
+            file.close()  # at once: a cancelled handler cannot wait for a thread
         return response
 
     def _instance(self, pod: Pod, container: str, options: LogOptions) -> ContainerDetail:
-        """The instance whose log is meant; ApiError when there is none."""
+        """The instance whose log is requested; ApiError when there is none."""
         name = pod.metadata.name
         if find_container(pod, container) is None:
             raise ApiError(404, "NotFound", f'container "{container}" not found in pod "{name}"')
         found = self._registry.view(pod.metadata.uid or "").instances(container)
-        found = tuple(one for one in found if one.log_path)
+        found = tuple(instance for instance in found if instance.log_path)
         if options.previous:
             if len(found) < 2:
                 raise bad_request(
@@ -87,12 +87,12 @@ class ContainerLogs:
     async def _pieces(
         self, file: LogFile, options: LogOptions, pod: Pod, detail: ContainerDetail
     ) -> AsyncIterator[bytes]:
-        """The log piece by piece; an empty one whenever it waits for more."""
+        """The log in pieces; an empty piece while waiting for more."""
         if options.tail_lines is not None:
             await asyncio.to_thread(file.seek_tail, options.tail_lines)
         shown = LogFilter(options)
         while not shown.full:
-            ended = not options.follow or not self._runs(pod, detail)
+            ended = not options.follow or not self._is_running(pod, detail)
             data = await asyncio.to_thread(file.read)
             if data:
                 yield shown.feed(data)
@@ -102,12 +102,12 @@ class ContainerLogs:
                 yield b""
                 await asyncio.sleep(FOLLOW_INTERVAL_S)
 
-    def _runs(self, pod: Pod, detail: ContainerDetail) -> bool:
+    def _is_running(self, pod: Pod, detail: ContainerDetail) -> bool:
         view = self._registry.view(pod.metadata.uid or "")
         wanted = detail.container.id
         return any(
-            one.container.id == wanted and one.container.state is ContainerState.RUNNING
-            for one in view.containers
+            other.container.id == wanted and other.container.state is ContainerState.RUNNING
+            for other in view.containers
         )
 
 

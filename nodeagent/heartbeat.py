@@ -1,8 +1,8 @@
-"""The Lease loop: the node's heartbeat, with nothing on its path but the clock and its own client.
+"""The node's heartbeat: renews its Lease, depending only on the clock and its own API client.
 
-Renews from the object last seen, without reading first; falls back to reading, and to creating,
-when that fails. It outlives its own errors and counts them. Rules and numbers are those of
-component-helpers apimachinery/lease/controller.go. The status loop is `statusloop`.
+Updates the object last seen without reading it first; when that fails, reads or creates it. Errors,
+even unexpected ones, are counted and never end the loop. Rules and numbers are those of
+component-helpers apimachinery/lease/controller.go. Must not know the node's status.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 RENEWALS_PER_DURATION = 4
 JITTER = 0.04
-IMMEDIATE_TRIES = 5
+UPDATE_ATTEMPTS = 5
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 7.0
 FAILURES = (ApiError, TransportError, TimeoutError)
 
@@ -41,9 +41,9 @@ FAILURES = (ApiError, TransportError, TimeoutError)
 class LeaseLoop:
     """Keeps the node's Lease renewed; `client` must have a transport of its own.
 
-    Read for metrics: `renewals` and `failures` (single tries), `last_renew_s` (loop time, None
-    before the first), `late_s` (how long after its planned time the last renewal came). `alive`
-    is its health: that it goes on trying, whatever the API server answers.
+    For metrics: `renewals` and `failures` (of single attempts), `last_renew_s` (loop time, None
+    before the first) and `late_s` (how long after its planned time the last renewal succeeded).
+    `alive` is the health check: the loop keeps trying, whatever the API server answers.
     """
 
     def __init__(
@@ -69,38 +69,38 @@ class LeaseLoop:
         self._timeout_s = timeout_s
         self._lease: Lease | None = None
         self._planned_s = 0.0
-        self._failed_in_row = 0
+        self._consecutive_failures = 0
         self._outage = OnceLog(log)
-        self._stirred_s: float | None = None  # loop time of the last call, or of going to sleep
+        self._active_s: float | None = None  # loop time of the last call or start of a pause
 
     def alive(self) -> None:
-        """CheckFailed when the loop has done nothing for longer than any call or pause lasts."""
-        if self._stirred_s is None:
-            return  # it has not begun
+        """CheckFailed when the loop has done nothing for longer than any call or pause takes."""
+        if self._active_s is None:
+            return  # not started
         limit_s = self.interval_s * (1 + JITTER) + LONGEST_DELAY_S + 2 * self._timeout_s
-        still_s = asyncio.get_running_loop().time() - self._stirred_s
-        if still_s > limit_s:
-            raise CheckFailed(f"the Lease loop has not stirred for {still_s:.0f} s")
+        idle_s = asyncio.get_running_loop().time() - self._active_s
+        if idle_s > limit_s:
+            raise CheckFailed(f"the Lease loop has been stuck for {idle_s:.0f} s")
 
     async def run(self) -> None:
-        """Renew for ever, each time one interval after the last renewal was done."""
+        """Renew for ever, an interval after each completed renewal."""
         loop = asyncio.get_running_loop()
         self._planned_s = loop.time()
         while True:
             try:
-                await self._round()
-            except Exception:  # the heartbeat outlives its own defects; they are in the log
+                await self._renew_or_retry()
+            except Exception:  # a defect is logged and must not stop the heartbeat
                 self.failures += 1
                 self._lease = None
                 log.exception("renewing the Lease of node %s failed unexpectedly", self._node_name)
             wait_s = self.interval_s * (1 + self._rand() * JITTER)
-            self._stirred_s = loop.time()
-            self._planned_s = self._stirred_s + wait_s
+            self._active_s = loop.time()
+            self._planned_s = self._active_s + wait_s
             await asyncio.sleep(wait_s)
 
-    async def _round(self) -> None:
-        """Return when the Lease is renewed, however long that takes."""
-        if self._lease is not None and await self._renew(self._lease):
+    async def _renew_or_retry(self) -> None:
+        """Return once the Lease is renewed, however long that takes."""
+        if self._lease is not None and await self._update(self._lease):
             return
         backoff = Backoff(FIRST_DELAY_S, 2.0, LONGEST_DELAY_S)
         while True:
@@ -109,25 +109,27 @@ class LeaseLoop:
             await asyncio.sleep(backoff.next())
 
     async def _ensure(self) -> bool:
-        """Read the Lease and renew it, or create it; False when neither succeeded."""
+        """Read the Lease and update it, or create it; False when that failed."""
         try:
             lease = await self._get()
             if lease is None:
-                return await self._create()
+                await self._create()
+                return True
         except FAILURES as error:
             await self._failed(error)
             return False
-        return await self._renew(lease)
+        return await self._update(lease)
 
-    async def _renew(self, lease: Lease) -> bool:
-        """Up to five tries at once, from the newest object known; False when all failed."""
+    async def _update(self, lease: Lease) -> bool:
+        """Up to five attempts without pause, from the newest object; False when all failed."""
         current: Lease | None = lease
-        for _ in range(IMMEDIATE_TRIES):
+        for _ in range(UPDATE_ATTEMPTS):
             try:
                 current = current or await self._get()
-                if current is None:  # deleted in the meantime
+                if current is None:  # deleted meanwhile
                     return False
-                self._succeeded(await self._try(self._client.update(await self._renewed(current))))
+                renewed = await self._with_new_time(current)
+                self._succeeded(await self._call(self._client.update(renewed)))
                 return True
             except ApiError as error:
                 await self._failed(error)
@@ -139,8 +141,8 @@ class LeaseLoop:
                 await self._failed(error)
         return False
 
-    async def _create(self) -> bool:
-        """False when the Node cannot be read: a Lease without its owner would outlive it."""
+    async def _create(self) -> None:
+        """Create the Lease, owned by the Node, so that it is deleted with it."""
         owner = await self._owner()
         meta = ObjectMeta(
             name=self._node_name, namespace=names.NODE_LEASE_NAMESPACE, ownerReferences=[owner]
@@ -150,10 +152,9 @@ class LeaseLoop:
             leaseDurationSeconds=self._duration_s,
             renewTime=times.format_micro_time(self._now()),
         )
-        self._succeeded(await self._try(self._client.create(Lease(metadata=meta, spec=spec))))
-        return True
+        self._succeeded(await self._call(self._client.create(Lease(metadata=meta, spec=spec))))
 
-    async def _renewed(self, lease: Lease) -> Lease:
+    async def _with_new_time(self, lease: Lease) -> Lease:
         lease = lease.model_copy(deep=True)
         lease.spec.leaseDurationSeconds = self._duration_s
         lease.spec.renewTime = times.format_micro_time(self._now())
@@ -161,11 +162,11 @@ class LeaseLoop:
             try:
                 lease.metadata.ownerReferences = [await self._owner()]
             except FAILURES as error:
-                log.debug("the Lease of node %s stays without owner: %s", self._node_name, error)
+                log.debug("the Lease of node %s has no owner yet: %s", self._node_name, error)
         return lease
 
     async def _owner(self) -> OwnerReference:
-        node = await self._try(self._client.get(Node, self._node_name))
+        node = await self._call(self._client.get(Node, self._node_name))
         return OwnerReference(
             apiVersion=names.CORE_VERSION,
             kind="Node",
@@ -175,7 +176,7 @@ class LeaseLoop:
 
     async def _get(self) -> Lease | None:
         try:
-            return await self._try(
+            return await self._call(
                 self._client.get(Lease, self._node_name, names.NODE_LEASE_NAMESPACE)
             )
         except ApiError as error:
@@ -183,9 +184,9 @@ class LeaseLoop:
                 return None
             raise
 
-    async def _try(self, call: Awaitable[T]) -> T:
-        """One call under the loop's own deadline, whatever the transport believes."""
-        self._stirred_s = asyncio.get_running_loop().time()
+    async def _call(self, call: Awaitable[T]) -> T:
+        """Await an API call under the loop's own deadline, independent of the transport's."""
+        self._active_s = asyncio.get_running_loop().time()
         async with asyncio.timeout(self._timeout_s):
             return await call
 
@@ -195,16 +196,16 @@ class LeaseLoop:
         self.renewals += 1
         self.last_renew_s = now_s
         self.late_s = max(0.0, now_s - self._planned_s)
-        self._failed_in_row = 0
+        self._consecutive_failures = 0
         self._outage.recovered("the Lease of node %s is renewed again", self._node_name)
 
     async def _failed(self, error: Exception) -> None:
-        """Count it; from the second failure in a row on, log each cause once and dial anew."""
+        """Count the failure; from the second in a row, log each cause once and reconnect."""
         self.failures += 1
-        self._failed_in_row += 1
-        if self._failed_in_row > 1:
+        self._consecutive_failures += 1
+        if self._consecutive_failures > 1:
             cause = str(error) or f"no answer within {self._timeout_s:g} s"
             text = "cannot renew the Lease of node %s, retrying: %s"
             self._outage.failed(text, self._node_name, cause)
             with contextlib.suppress(TimeoutError):
-                await self._try(self._client.transport.reset())
+                await self._call(self._client.transport.reset())

@@ -1,7 +1,7 @@
-"""What the agent listens with: the secure port and its TLS, the health port, the read-only one.
+"""The agent's ports: the secure one and its TLS, the health port, the optional read-only port.
 
-Certificate, key and client CA are read again when they change. The plain ports carry no secret and
-no checkpoint route: health for supervisors, and, where somebody switched it on, what only reads.
+Certificate, key and client CA are reloaded when they change. The plain ports serve no secrets and
+no checkpoints. Must not know the routes (`server`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_CONNECTIONS = 1024  # of TLS, at some 42 kB each
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """A context, and the files as they were before it was made of them."""
+    """A context, and the state of its files from before it was created."""
 
     files: TlsFiles
     context: ssl.SSLContext
@@ -32,22 +32,22 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The ports, started and stopped together; `renewal.step` keeps TLS as its files are."""
+    """The ports, started and stopped together; `renewal.step` reloads changed TLS files."""
 
     secure: HttpServer
     plain: tuple[HttpServer, ...]
     renewal: TlsRenewal
 
     async def start(self) -> int:
-        """Listen everywhere and return the secure port; SetupError names the one that is taken."""
+        """Listen on all ports and return the secure one; SetupError names a port in use."""
         port = await self.secure.start()
-        for one in self.plain:
-            await one.start()
+        for listener in self.plain:
+            await listener.start()
         return port
 
     async def stop(self) -> None:
-        for one in (self.secure, *self.plain):
-            await one.stop()
+        for listener in (self.secure, *self.plain):
+            await listener.stop()
 
 
 def build_listeners(
@@ -56,7 +56,7 @@ def build_listeners(
     services: Services,
     tls: Tls,
 ) -> Listeners:
-    """The ports that the configuration asks for; `tls` is `read_tls`'s."""
+    """The configured ports; `tls` comes from `read_tls`."""
     secure = HttpServer(
         server.secure_app(services),
         host=config.address,
@@ -70,18 +70,16 @@ def build_listeners(
 
 
 def read_tls(options: Options, config: NodeAgentConfiguration) -> Tls:
-    """What the secure port begins with; makes the agent's own certificate when it has none."""
-    if not config.tlsCertFile:
-        _make_certificate(options)
+    """The initial TLS of the secure port, self-signed unless a certificate is configured."""
+    _ensure_certificate(options, config)
     pair = certificate_files(options, config)
     files = TlsFiles(pair, config.authentication.x509.clientCAFile)
     return Tls(files, tls_context(options, config))
 
 
 def tls_context(options: Options, config: NodeAgentConfiguration) -> ssl.SSLContext:
-    """What the secure port serves with; makes the agent's own certificate when it has none."""
-    if not config.tlsCertFile:
-        _make_certificate(options)
+    """A TLS context from the present files."""
+    _ensure_certificate(options, config)
     return server_context(
         *certificate_files(options, config),
         client_ca_file=config.authentication.x509.clientCAFile or None,
@@ -91,16 +89,18 @@ def tls_context(options: Options, config: NodeAgentConfiguration) -> ssl.SSLCont
 
 
 def certificate_files(options: Options, config: NodeAgentConfiguration) -> tuple[str, str]:
-    """Certificate and key: the configured ones, or the agent's own."""
+    """Certificate and key: configured or self-signed."""
     if config.tlsCertFile:
         return config.tlsCertFile, config.tlsPrivateKeyFile
     own = Path(options.cert_dir, "nodeagent")
     return f"{own}.crt", f"{own}.key"
 
 
-def _make_certificate(options: Options) -> None:
-    """One that is there and usable is kept."""
-    from orch.component import pki  # heavy, and needed only here
+def _ensure_certificate(options: Options, config: NodeAgentConfiguration) -> None:
+    """Create the self-signed certificate, unless it is usable or another is configured."""
+    if config.tlsCertFile:
+        return
+    from orch.component import pki  # heavy
 
     hosts = [options.hostname_override or read_host_facts().hostname, "localhost", "127.0.0.1"]
     if options.node_ip:

@@ -1,7 +1,7 @@
-"""One agent per host: taking the lock file, and giving way to who else opens it.
+"""One agent per host: acquires the lock file, and hands it over on contention.
 
-With `--exit-on-lock-contention` an agent ends in order as soon as somebody opens or removes its
-lock file; the one that comes after, started the same way, waits a while for that.
+With `--exit-on-lock-contention` an agent shuts down as soon as another process opens or removes its
+lock file; its successor, started the same way, waits for that.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from orch.component.process.once_log import OnceLog
 
 log = logging.getLogger(__name__)
 
-GIVES_WAY_WITHIN_S = 60.0  # an ordered stop of the one that holds the lock
+HANDOVER_S = 60.0  # for the orderly shutdown of the holder
 _POLL_S = 0.2
 
 
 async def take_lock(path: str, *, wait: bool) -> int:
-    """The descriptor that holds the lock, -1 for the path "", which means none.
+    """The descriptor that holds the lock, -1 for the path "" (no lock).
 
-    SetupError when another agent holds it, and with `wait`, when it does so for too long.
+    SetupError when another agent holds it, with `wait` only after the time for the handover.
     """
     if not path:
         if wait:
@@ -32,16 +32,16 @@ async def take_lock(path: str, *, wait: bool) -> int:
             )
         return -1
     loop = asyncio.get_running_loop()
-    until_s = loop.time() + (GIVES_WAY_WITHIN_S if wait else 0.0)
+    deadline_s = loop.time() + (HANDOVER_S if wait else 0.0)
     waiting = OnceLog(log, logging.INFO)
     while True:
         try:
             return acquire(path, holder="node agent")
         except LockHeldError as error:
-            if loop.time() >= until_s:
+            if loop.time() >= deadline_s:
                 advice = "stop it, or give this one another --lock-file"
                 raise SetupError(f"{error}; {advice}") from None
-            waiting.failed("waiting: %s and is to give way", error)
+            waiting.failed("waiting for its shutdown: %s", error)
         except OSError as error:
             raise SetupError(
                 f"cannot use the lock file {path}: {error.strerror or error}"
@@ -50,9 +50,9 @@ async def take_lock(path: str, *, wait: bool) -> int:
 
 
 async def give_way(path: str, stop: Stop) -> None:
-    """Stop the program when somebody opens or removes the lock file; runs for ever.
+    """Stop the program when another process opens or removes the lock file; runs for ever.
 
-    The file must be open already: one's own opening would count.
+    Take the lock first: this process's own opening would count.
     """
     touched = asyncio.Event()
     watch = PathWatch(touched.set, mask=TOUCHED)

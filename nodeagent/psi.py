@@ -1,9 +1,9 @@
-"""Pressure stall information: the kernel's text → values; pure.
+"""Parses pressure stall information (PSI); pure.
 
-One file has a line `some` (at least one task stalled) and mostly a line `full` (all of them):
+A file has a line `some` (at least one task stalled) and usually a line `full` (all of them):
 `some avg10=0.12 avg60=0.05 avg300=0.01 total=4242`. Averages are percentages of wall-clock time,
-`total` is microseconds, as the kernel counts them. Source: Documentation/accounting/psi.rst.
-Named tuples, not dataclasses: thousands are made per sampling pass, at half the price.
+`total` is in microseconds. Source: Documentation/accounting/psi.rst.
+Named tuples, not dataclasses: they cost half as much, and a sampling pass creates thousands.
 """
 
 from __future__ import annotations
@@ -44,27 +44,26 @@ _NO_STALL_TEXT = (
 
 
 class _Averages(dict[bytes, float]):
-    """Text → number, remembered: float() costs more than everything else about a line.
+    """Text → number, cached: float() costs more than the rest of a line's parsing.
 
-    The kernel writes two digits after the point, which makes some ten thousand different texts.
+    The kernel writes two decimals, so there are some ten thousand different texts.
     """
 
     def __missing__(self, text: bytes) -> float:
         value = float(text)
-        if len(self) < _MOST_AVERAGES:
+        if len(self) < _MAX_AVERAGES:
             self[text] = value
         return value
 
 
-_MOST_AVERAGES = 10_001
+_MAX_AVERAGES = 10_001
 _AVERAGES = _Averages()
 
 
 def parse_pressure(text: str | bytes) -> Pressure | None:
     """The content of a `*.pressure` file; None when it holds no readable `some` line.
 
-    Unknown lines and unknown keys are ignored; a line with a malformed or missing value counts
-    as not written.
+    Unknown lines and keys are ignored, and so is a line with a malformed or missing value.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if data == _NO_STALL_TEXT:  # most cgroups, most of the time
@@ -84,7 +83,7 @@ def parse_pressure(text: str | bytes) -> Pressure | None:
 
 
 def has_no_averages(data: bytes) -> bool:
-    """Whether every average in the content of a `*.pressure` file has fallen to zero."""
+    """Whether every average in the content of a `*.pressure` file is zero."""
     return data.count(b"=0.00 ") == data.count(b"avg")
 
 
@@ -110,5 +109,5 @@ def _parse_line(text: bytes) -> PressureLine | None:
         )
     except (KeyError, ValueError):
         return None
-    is_sound = 0 <= line.total_usec <= _UINT64_MAX and all(map(math.isfinite, line[:3]))
-    return line if is_sound else None
+    is_valid = 0 <= line.total_usec <= _UINT64_MAX and all(map(math.isfinite, line[:3]))
+    return line if is_valid else None

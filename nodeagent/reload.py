@@ -1,7 +1,7 @@
-"""SIGHUP: read the configuration anew, put in force what can be, say what waits for a restart.
+"""SIGHUP: reloads the configuration, applies what can be, logs what needs a restart.
 
-A configuration that is wrong changes nothing; the log says where it is wrong, and the metrics that
-the last reload failed. TLS files are looked at as well. Serves `Type=notify-reload` units.
+An invalid configuration changes nothing; the log says where it is wrong, and a metric that the last
+reload failed. TLS files are checked as well. Supports `Type=notify-reload` units.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Reloader(Collector):
-    """`apply` puts `current` in force where it is not read anew; `renew` looks at TLS files."""
+    """`apply` passes on what is not read from `current` each time; `renew` reloads TLS files."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Reloader(Collector):
         renew: Callable[[], Awaitable[None]],
         now: Now = clock.utc_now,
     ) -> None:
-        self.successful = True  # the start was the first
+        self.successful = True  # the start counts
         self.succeeded_at_s = now().timestamp()
         self._options = options
         self._current = current
@@ -48,24 +48,24 @@ class Reloader(Collector):
         self._apply = apply
         self._renew = renew
         self._now = now
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
 
     def listen(self) -> None:
-        """Take SIGHUP from now on; before this it ends the process."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._wanted.set)
+        """Handle SIGHUP from now on; before, it ends the process."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._requested.set)
 
     async def run(self) -> None:
-        """Reload whenever SIGHUP came; signals that come meanwhile count as one more."""
+        """Reload after each SIGHUP; signals during a reload cause one more."""
         try:
             while True:
-                await self._wanted.wait()
-                self._wanted.clear()
+                await self._requested.wait()
+                self._requested.clear()
                 await self.reload()
         finally:
             asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
 
     async def reload(self) -> bool:
-        """Read and put in force; False when the configuration is wrong."""
+        """Read and apply the configuration; False when it is invalid."""
         self._notifier.reloading()
         try:
             wanted = await asyncio.to_thread(self._read)
@@ -74,7 +74,7 @@ class Reloader(Collector):
             for line in str(error).splitlines():
                 log.error("the configuration is not reloaded: %s", line)
         else:
-            self._take(wanted)
+            self._update(wanted)
         await self._renew()
         state = "running" if self.successful else "running; the last reload failed, see the log"
         self._notifier.ready(state)
@@ -98,13 +98,14 @@ class Reloader(Collector):
         Features(config.featureGates, options.emulated_version)
         return config
 
-    def _take(self, wanted: NodeAgentConfiguration) -> None:
-        taken, waiting = self._current.take(wanted)
-        if taken:
+    def _update(self, wanted: NodeAgentConfiguration) -> None:
+        applied, need_restart = self._current.update(wanted)
+        if applied:
             self._apply(self._current.value)
         self.successful = True
         self.succeeded_at_s = self._now().timestamp()
-        changed = ", ".join(map(show_path, taken)) or "nothing"
+        changed = ", ".join(map(show_path, applied)) or "nothing"
         log.info("configuration reloaded (%s): %s changed", self._current.digest, changed)
-        if waiting:
-            log.warning("these need a restart to change: %s", ", ".join(map(show_path, waiting)))
+        if need_restart:
+            fields = ", ".join(map(show_path, need_restart))
+            log.warning("these need a restart to change: %s", fields)

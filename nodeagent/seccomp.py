@@ -1,12 +1,8 @@
-"""Which seccomp profile a container runs under; pure.
+"""Selects the seccomp profile of a container: its own, its pod's, or the agent's default; pure.
 
-A container's own setting comes before its pod's; without either the agent's default decides. A
-privileged container is never confined. Sources: spec.md "Seccomp profile selection" and the
-reference agent's table (kuberuntime helpers). Whether a profile's file is there is the business of
-`seccompfile`.
-
-Stricter than the reference agent, which runs a profile type it does not know unconfined: a typing
-error in a static pod, which no API server has checked, would silently remove the protection.
+Privileged containers run unconfined. Sources: spec.md "Seccomp profile selection" and the reference
+agent's kuberuntime helpers; unlike there, an unknown profile type is an error, since a typo in a
+static pod would silently remove the protection. Must not read profile files (`profiles.file`).
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from nodeagent.runtime.base import SeccompKind, SeccompSetting
-from orch.wire.podrules.containers import places
+from orch.wire.podrules.podspec import places
 from orch.wire.records.pods import Container, Pod, SeccompProfile
 
 CONFIG_ERROR = "CreateContainerConfigError"
@@ -27,10 +23,10 @@ _RUNTIME_DEFAULT = SeccompSetting(SeccompKind.RUNTIME_DEFAULT)
 
 
 class SeccompError(Exception):
-    """A container cannot be created with the profile it asks for.
+    """A container cannot be created with the profile it specifies.
 
-    `reason` becomes its waiting reason: CONFIG_ERROR when the pod's own text is wrong, and trying
-    again cannot help; CREATE_ERROR when the node lacks what the text names.
+    `reason` becomes its waiting reason: CONFIG_ERROR when the pod is invalid and retrying cannot
+    help; CREATE_ERROR when the node lacks the profile.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -41,7 +37,7 @@ class SeccompError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The profile of a container, and which field decided it."""
+    """The profile of a container, and the field that decided it."""
 
     setting: SeccompSetting
     source: str  # "spec.containers[0].securityContext.seccompProfile", "seccompDefault", …
@@ -50,19 +46,19 @@ class Resolution:
 def resolve(
     pod: Pod, container: Container, *, seccomp_default: bool, seccomp_root: str
 ) -> Resolution:
-    """The setting to give the runtime for `container` of `pod`, and where it comes from.
+    """The runtime's setting for `container` of `pod`, and its origin.
 
-    `seccomp_default` is the agent's setting: RuntimeDefault instead of Unconfined where nothing is
-    said. `seccomp_root` is the absolute directory of Localhost profiles. SeccompError with
-    CONFIG_ERROR when the profile that applies is not well formed; its text names the field.
+    `seccomp_default` is the agent's setting: RuntimeDefault instead of Unconfined by default.
+    `seccomp_root` is the absolute directory of Localhost profiles. SeccompError with CONFIG_ERROR,
+    naming the field, when the profile is malformed.
     """
-    context, whole = container.securityContext, pod.spec.securityContext
+    context, pod_context = container.securityContext, pod.spec.securityContext
     place = _place_of(pod, container)
     if context and context.privileged:
         return Resolution(_UNCONFINED, f"{place}.securityContext.privileged")
     for profile, field in (
         (context and context.seccompProfile, f"{place}.securityContext.seccompProfile"),
-        (whole and whole.seccompProfile, "spec.securityContext.seccompProfile"),
+        (pod_context and pod_context.seccompProfile, "spec.securityContext.seccompProfile"),
     ):
         if profile:
             return Resolution(_setting_at(profile, seccomp_root, field), field)
@@ -73,7 +69,7 @@ def resolve(
 
 def _place_of(pod: Pod, container: Container) -> str:
     return next(
-        (place for place, one in places(pod) if one.name == container.name),
+        (place for place, other in places(pod) if other.name == container.name),
         f"container {container.name}",
     )
 
@@ -95,7 +91,7 @@ def _setting(profile: SeccompProfile, seccomp_root: str) -> SeccompSetting:
         return _UNCONFINED
     raise SeccompError(
         CONFIG_ERROR,
-        f"seccompProfile type {profile.type!r} is not known; "
+        f"seccompProfile type {profile.type!r} is unknown; "
         "use RuntimeDefault, Unconfined or Localhost",
     )
 

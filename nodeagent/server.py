@@ -1,7 +1,7 @@
 """The agent's HTTP surface: routes, and handlers that parse, call and respond.
 
-Everything behind the secure port is decided by `auth` before a handler runs; the plain health port
-serves /healthz and nothing else. Bodies of errors are text, as the reference agent's are.
+On the secure port `auth` decides before a handler runs; the plain health port serves /healthz only.
+Error bodies are plain text, as the reference agent's are. Must not know how an answer is computed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TEXT_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the handlers call; built by main."""
+    """What the handlers call."""
 
     access: Access
     config: Callable[[], NodeAgentConfiguration]
@@ -56,12 +56,12 @@ class Services:
 
 
 def secure_app(services: Services) -> web.Application:
-    """The application behind TLS; a request without the right never reaches a handler."""
+    """The application behind TLS; unauthorized requests never reach a handler."""
     guard = _guard(services.access)
     counted = services.http.middleware("readwrite")
     app = web.Application(middlewares=[counted, text_errors, guard], client_max_size=MAX_BODY_BYTES)
     handlers = _Handlers(services)
-    _add_readable(app, handlers)
+    _add_read_only_routes(app, handlers)
     app.router.add_post("/stats/summary", handlers.summary)
     app.router.add_delete("/metrics/slis", handlers.reset_slis)
     app.router.add_get("/runningpods/", handlers.running_pods)
@@ -76,10 +76,10 @@ def secure_app(services: Services) -> web.Application:
 
 
 def read_only_app(services: Services) -> web.Application:
-    """The plain port without authentication, off by default: what only reads, and no settings."""
+    """The plain port without authentication, off by default: read-only and no configuration."""
     counted = services.http.middleware("readonly")
     app = web.Application(middlewares=[counted, text_errors], client_max_size=MAX_BODY_BYTES)
-    _add_readable(app, _Handlers(services))
+    _add_read_only_routes(app, _Handlers(services))
     add_health_routes(app, services.health)
     return app
 
@@ -100,7 +100,7 @@ def add_health_routes(
         app.router.add_get(f"/{endpoint}/{{check}}", handler)
 
 
-def _add_readable(app: web.Application, handlers: _Handlers) -> None:
+def _add_read_only_routes(app: web.Application, handlers: _Handlers) -> None:
     app.router.add_get("/stats/summary", handlers.summary)
     app.router.add_get("/metrics", handlers.metrics)
     app.router.add_get("/metrics/resource", handlers.resource_metrics)
@@ -111,14 +111,14 @@ def _add_readable(app: web.Application, handlers: _Handlers) -> None:
 
 
 def _guard(access: Access) -> Any:
-    """The middleware that decides before any handler, known path or not."""
+    """The middleware that authorizes every request, even for unknown paths."""
 
     @web.middleware
-    async def decide(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
         await access.check(request)
         return await handler(request)
 
-    return decide
+    return authorize
 
 
 class _Handlers:
@@ -127,7 +127,7 @@ class _Handlers:
 
     async def summary(self, request: web.Request) -> web.Response:
         only = request.query.getall("only_cpu_and_memory", [])
-        if request.method == "POST":  # its body and its query are one form
+        if request.method == "POST":  # body and query form the parameters
             only = [*(await _form(request)).getall("only_cpu_and_memory", []), *only]
         body = await self._services.pages.summary(
             only_cpu_and_memory=only == ["true"], accept_encoding=_encoding(request)
@@ -174,7 +174,7 @@ class _Handlers:
     async def checkpoints(self, request: web.Request) -> web.Response:
         service = self._services.checkpoints
         assert service is not None  # noqa: S101 — the route exists only with the service
-        return _json({"kind": "CheckpointList", "items": await service.listing()})
+        return _json({"kind": "CheckpointList", "items": await service.list_archives()})
 
     async def checkpoint(self, request: web.Request) -> web.Response:
         service = self._services.checkpoints
@@ -189,14 +189,14 @@ class _Handlers:
 
 
 async def _form(request: web.Request) -> Any:
-    """The fields of the body, none of one that is no form; ApiError 500 for what cannot be parsed.
+    """The fields of a form; bodies of other types are ignored, as in the reference agent.
 
-    Bodies of other types are ignored, as the reference does.
+    ApiError 500 when the form cannot be parsed.
     """
     if request.content_type not in _FORM_TYPES:
         named = request.headers.get("Content-Type", "").partition(";")[0]
-        if named.count("/") > 1:  # no media type at all
-            raise _no_form(f"content type {named!r}")
+        if named.count("/") > 1:  # not a media type
+            raise _bad_form(f"content type {named!r}")
         return MultiDict()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
@@ -204,11 +204,11 @@ async def _form(request: web.Request) -> Any:
     except TimeoutError:
         message = f"the request body did not arrive within {BODY_TIMEOUT_S:g} s"
         raise ApiError(408, "Timeout", message) from None
-    except (ValueError, LookupError) as error:  # no such charset, or bytes that are not of it
-        raise _no_form(str(error)) from None
+    except (ValueError, LookupError) as error:  # unknown charset, or bytes that do not fit it
+        raise _bad_form(str(error)) from None
 
 
-def _no_form(why: str) -> ApiError:
+def _bad_form(why: str) -> ApiError:
     return ApiError(500, "InternalError", f"parse form failed: {why}")
 
 

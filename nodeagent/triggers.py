@@ -1,11 +1,8 @@
-"""Kernel pressure triggers: be told the moment a node, a pod or a container stalls.
+"""Kernel pressure triggers: reports stalls of the node, a pod or a container as they happen.
 
-A rule names resource, level, threshold and window; the kernel wakes us when tasks of a cgroup were
-stalled for longer than the threshold within the window, at most once per window. Each place gets
-a descriptor of its own. Feature gate NodeAgentPSITriggers.
-Source: Documentation/accounting/psi.rst.
-
-Telling of a stall that a pressure trigger reported: a log line, and an event on what stalled.
+The kernel wakes us, at most once per window, when the tasks of a cgroup were stalled for longer
+than the threshold within the window. A stall becomes a log line and an event on the object. Feature
+gate NodeAgentPSITriggers. Source: Documentation/accounting/psi.rst.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ class TriggerRule:
     window_s: float
 
     def text(self) -> bytes:
-        """What is written to the pressure file; the kernel wants the final NUL."""
+        """The text for the pressure file; the kernel requires the final NUL."""
         threshold, window = (
             round(value * _USEC_PER_S) for value in (self.threshold_s, self.window_s)
         )
@@ -70,7 +67,7 @@ class TriggerRule:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """What stalled: empty texts for the node, an empty container for a whole pod."""
+    """The stalled object: "" for the node's names, and for the container of a whole pod."""
 
     rule: TriggerRule
     namespace: str = ""
@@ -79,23 +76,28 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Target:
     stall: Stall
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Armed:
-    """The kernel's descriptor inside an epoll of its own: see `_watch`."""
+class Trigger:
+    """The kernel's descriptor inside an epoll of its own; `_watch` says why."""
 
     fd: int
     epoll: select.epoll
 
+    def close(self) -> None:
+        self.epoll.close()
+        os.close(self.fd)
+
 
 class PressureTriggers:
-    """`step` arms what is new and lets go of what is gone; `counts` is by resource, level, scope.
+    """`step` arms triggers for new cgroups and closes those of removed ones.
 
-    `pods` gives the latest samples, `cgroups` is the root of the version 2 tree, None without one.
+    `counts` is by resource, level, scope. `pods` returns the latest samples, `cgroups` is the root
+    of the cgroup v2 tree, None without one. `arm` writes a text to a pressure file.
     """
 
     def __init__(
@@ -103,100 +105,103 @@ class PressureTriggers:
         rules: Sequence[TriggerRule],
         *,
         pods: Callable[[], Sequence[PodSample]],
-        tell: Callable[[Stall], None],
+        report: Callable[[Stall], None],
         cgroups: str | None,
         proc_root: str = "/proc",
+        arm: Callable[[str, bytes], Trigger] | None = None,
     ) -> None:
         self.counts: Counter[tuple[str, str, str]] = Counter()
         self._rules = rules
         self._pods = pods
-        self._tell = tell
+        self._report = report
         self._cgroups = cgroups
         self._proc_root = proc_root
-        self._armed: dict[_Place, _Armed] = {}
+        self._arm = arm or arm_trigger
+        self._armed: dict[_Target, Trigger] = {}
         self._unarmed = OnceLog(log)  # by rule
 
     async def run(self) -> None:
         await Periodic("pressure triggers", self.step, interval_s=_STEP_S).run()
 
     async def step(self) -> None:
-        """Arm and disarm so that every place that is measured is watched."""
-        wanted = set(self._places())
+        """Arm and disarm so that every sampled cgroup is watched."""
+        wanted = set(self._targets())
         for gone in self._armed.keys() - wanted:
             self._disarm(gone)
-        new = sorted(wanted - self._armed.keys(), key=lambda place: place.path)
+        new = sorted(wanted - self._armed.keys(), key=lambda target: target.path)
         if new:
             armed = await asyncio.to_thread(self._arm_all, new)
-            for place, trigger in armed:
-                self._armed[place] = trigger
-                self._watch(place, trigger)
+            for target, trigger in armed:
+                self._armed[target] = trigger
+                self._watch(target, trigger)
 
     def close(self) -> None:
-        """Let go of every trigger."""
-        for place in tuple(self._armed):
-            self._disarm(place)
+        """Close all triggers."""
+        for target in tuple(self._armed):
+            self._disarm(target)
 
-    def _places(self) -> Iterator[_Place]:
+    def _targets(self) -> Iterator[_Target]:
         for rule in self._rules:
             file = f"{rule.resource}.pressure"
             if rule.scope == NODE:
-                yield _Place(Stall(rule), f"{self._proc_root}/pressure/{rule.resource}")
+                yield _Target(Stall(rule), f"{self._proc_root}/pressure/{rule.resource}")
                 continue
             for pod in self._pods() if self._cgroups else ():
                 names = (pod.target.namespace, pod.target.name)
                 if rule.scope == POD and pod.cgroup:
-                    yield _Place(Stall(rule, *names), f"{self._cgroups}{pod.path}/{file}")
-                for one in pod.containers if rule.scope == CONTAINER else ():
-                    if one.cgroup:
-                        stall = Stall(rule, *names, one.target.name)
-                        yield _Place(stall, f"{self._cgroups}{one.path}/{file}")
+                    yield _Target(Stall(rule, *names), f"{self._cgroups}{pod.path}/{file}")
+                for container in pod.containers if rule.scope == CONTAINER else ():
+                    if container.cgroup:
+                        stall = Stall(rule, *names, container.target.name)
+                        yield _Target(stall, f"{self._cgroups}{container.path}/{file}")
 
-    def _arm_all(self, places: Sequence[_Place]) -> list[tuple[_Place, _Armed]]:
+    def _arm_all(self, targets: Sequence[_Target]) -> list[tuple[_Target, Trigger]]:
         armed = []
-        for place in places:
+        for target in targets:
             try:
-                armed.append((place, _arm(place)))
+                armed.append((target, self._arm(target.path, target.stall.rule.text())))
             except OSError as error:
-                self._complain(place, error)
+                self._log_failure(target, error)
         return armed
 
-    def _complain(self, place: _Place, error: OSError) -> None:
-        """Once per rule and reason; a cgroup that went meanwhile is nothing to complain of."""
-        rule = place.stall.rule
+    def _log_failure(self, target: _Target, error: OSError) -> None:
+        """Once per rule and reason; not for a cgroup removed meanwhile."""
+        rule = target.stall.rule
         is_gone = error.errno in (errno.ENOENT, errno.ENODEV) and rule.scope != NODE
         if is_gone:
             return
         reason = _REASONS.get(error.errno or 0, str(error))
         text = "no trigger for %s at %s: %s"
-        self._unarmed.failed(text, rule, place.path, reason, subject=rule, cause=error.errno)
+        self._unarmed.failed(text, rule, target.path, reason, subject=rule, cause=error.errno)
 
-    def _watch(self, place: _Place, trigger: _Armed) -> None:
+    def _watch(self, target: _Target, trigger: Trigger) -> None:
         # The pressure file always polls as readable, so the loop cannot watch it itself. The inner
-        # epoll asks for POLLPRI only. Looking takes the event away: being called is the event.
+        # epoll waits for POLLPRI only, and becomes readable when the trigger fires. Reading it
+        # clears the event, so that being called is the only sign.
         loop = asyncio.get_running_loop()
-        loop.add_reader(trigger.epoll.fileno(), self._fired, place)
+        loop.add_reader(trigger.epoll.fileno(), self._fired, target)
 
-    def _fired(self, place: _Place) -> None:
-        trigger = self._armed[place]
+    def _fired(self, target: _Target) -> None:
+        trigger = self._armed[target]
         if any(event & select.EPOLLERR for _, event in trigger.epoll.poll(0)):
-            self._disarm(place)  # the cgroup is gone
+            self._disarm(target)  # the cgroup is gone
             return
-        rule = place.stall.rule
+        rule = target.stall.rule
         self.counts[rule.resource, rule.level, rule.scope] += 1
-        self._tell(place.stall)
+        self._report(target.stall)
 
-    def _disarm(self, place: _Place) -> None:
-        trigger = self._armed.pop(place)
+    def _disarm(self, target: _Target) -> None:
+        trigger = self._armed.pop(target)
         asyncio.get_running_loop().remove_reader(trigger.epoll.fileno())
-        _release(trigger)
+        trigger.close()
 
 
-def _arm(place: _Place) -> _Armed:
-    """OSError when the kernel does not want it."""
-    fd = os.open(place.path, _FLAGS)
+def arm_trigger(path: str, text: bytes) -> Trigger:
+    """Write a trigger to a pressure file; OSError when the kernel refuses it."""
+    fd = os.open(path, _FLAGS)
     try:
-        os.write(fd, place.stall.rule.text())
-        return _Armed(fd, _epoll_of(fd))
+        os.write(fd, text)
+        return Trigger(fd, _epoll_of(fd))
     except OSError:
         os.close(fd)
         raise
@@ -212,16 +217,11 @@ def _epoll_of(fd: int) -> select.epoll:
     return epoll
 
 
-def _release(trigger: _Armed) -> None:
-    trigger.epoll.close()
-    os.close(trigger.fd)
-
-
 REASON = "PressureStall"
 
 
 class Recorder(Protocol):
-    """Where events go; `orch.client.events.EventRecorder` is one."""
+    """Records events; `orch.client.events.EventRecorder` implements it."""
 
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None: ...  # noqa: A002
 
@@ -234,27 +234,27 @@ def pressure_triggers(
     registry: PodRegistry,
     recorder: Recorder | None,
 ) -> PressureTriggers:
-    """The triggers of the configuration, told as log lines and events."""
+    """The configured triggers."""
     rules = [
-        TriggerRule(one.resource, one.level, one.scope, one.threshold, one.window)
-        for one in config.psiTriggers
+        TriggerRule(rule.resource, rule.level, rule.scope, rule.threshold, rule.window)
+        for rule in config.psiTriggers
     ]
     return PressureTriggers(
         rules,
         pods=lambda: sampler.latest.pods if sampler.latest else (),
-        tell=stall_teller(node_name, registry, recorder),
+        report=stall_reporter(node_name, registry, recorder),
         cgroups=sampler.reader.layout.unified,
     )
 
 
-def stall_teller(
+def stall_reporter(
     node_name: str, registry: PodRegistry, recorder: Recorder | None
 ) -> Callable[[Stall], None]:
-    """A function that logs a stall and notes it on its node or pod."""
+    """A function that logs a stall and records an event on its node or pod."""
     # Events about a node carry its name as uid, so that `describe node` finds them.
     node = Node(metadata=ObjectMeta(name=node_name, uid=node_name))
 
-    def tell(stall: Stall) -> None:
+    def report(stall: Stall) -> None:
         what = _name_of(stall)
         log.warning("%s of %s", stall.rule, what)
         if recorder is None:
@@ -263,7 +263,7 @@ def stall_teller(
         if obj is not None:
             recorder.note(obj, "Warning", REASON, f"{stall.rule} of {what}")
 
-    return tell
+    return report
 
 
 def _name_of(stall: Stall) -> str:

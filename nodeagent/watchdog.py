@@ -1,8 +1,8 @@
-"""Keep-alives to systemd, sent only while the agent is alive inside.
+"""Keep-alives to systemd, sent only while the agent's own checks succeed.
 
-Every tick runs the given checks side by side, each with its own deadline; one that fails or stalls
-withholds this keep-alive and is named in the log, in STATUS and in `skipped`. A dead API server or
-runtime is no reason to be killed: the checks given here must not depend on either.
+Each tick runs the checks concurrently with a deadline; a failing or hanging check withholds the
+keep-alive and is named in the log, in STATUS and in `skipped`. Checks must not depend on the API
+server or the runtime: their outage is no reason to restart the agent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Watchdog:
             self._notifier.watchdog()
 
     async def _failure(self, check: Check) -> str:
-        """Why the check failed, or the empty string."""
+        """Why the check failed, or ""."""
         try:
             async with asyncio.timeout(self._deadline_s):
                 await check()
@@ -57,14 +57,13 @@ class Watchdog:
         return ""
 
     def _report(self, failing: Mapping[str, str]) -> None:
-        now_failing = frozenset(failing)
-        if now_failing == self._failing:
+        if failing.keys() == self._failing:
             return
-        self._failing = now_failing
+        self._failing = frozenset(failing)
         if failing:
-            told = "; ".join(f"{name}: {why}" for name, why in failing.items())
-            log.error("withholding the watchdog keep-alive: %s", told)
-            self._notifier.status(f"unhealthy: {told}")
+            text = "; ".join(f"{name}: {why}" for name, why in failing.items())
+            log.error("withholding the watchdog keep-alive: %s", text)
+            self._notifier.status(f"unhealthy: {text}")
         else:
-            log.info("the watchdog keep-alive goes out again")
+            log.info("the watchdog keep-alive is sent again")
             self._notifier.status("healthy")

@@ -1,11 +1,8 @@
-"""What the store may hold, and what has to go when it holds more; pure.
+"""The store's limits (configuration section `checkpoint`) and which archives exceed them; pure.
 
-The oldest unpinned archives go first, bound by bound: age, pods that are gone, number per
-container, per pod and per namespace, bytes in all, and last the free space of the file system.
-Pinned archives count but never go. An archive whose owner is not known (no manifest) is counted
-where its name tells enough.
-
-The configuration's `checkpoint` section as the store's bounds.
+The oldest unpinned archives are removed first, limit by limit: age, deleted pods, number per
+container, pod and namespace, total bytes, and last the free space of the file system. Pinned
+archives count but are never removed. Archives without a manifest count where their name suffices.
 """
 
 from __future__ import annotations
@@ -14,10 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from nodeagent.archives import encryption
-from nodeagent.archives import manifest as archives_manifest
-from nodeagent.archives.encryption import Encryption
-from nodeagent.archives.manifest import Manifest
+from nodeagent.archives.manifest import Manifest, owner_of
 from nodeagent.config.types import CheckpointPolicy
 from nodeagent.node.rules.pressure import Amount, parse_amount
 
@@ -30,7 +24,7 @@ REASONS = (AGE, POD_GONE, PER_CONTAINER, PER_POD, PER_NAMESPACE, TOTAL_BYTES, FR
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A file of the store; `manifest` is None when there is none that can be read."""
+    """A file of the store; `manifest` is None when it is missing or unreadable."""
 
     name: str
     size_bytes: int
@@ -39,7 +33,7 @@ class Archive:
     manifest: Manifest | None = None
 
     def container_key(self) -> Hashable:
-        return archives_manifest.owner_of(self.name)
+        return owner_of(self.name)
 
     def pod_key(self) -> Hashable:
         """None when not known."""
@@ -53,7 +47,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """0 (and `NO_BOUND`) means "no bound"; `pod_gone_s` None: archives outlive their pods."""
+    """0 (and `NO_BOUND`) means unlimited; `pod_gone_s` None: archives outlive their pods."""
 
     per_container: int = 0
     per_pod: int = 0
@@ -79,40 +73,42 @@ class Removal:
     why: str  # for people
 
 
-def removals(
+def select_removals(
     archives: Collection[Archive],
     bounds: Bounds,
     space: Space,
     now: datetime,
     *,
-    kept: Collection[str] = (),
+    protected: Collection[str] = (),
     need_bytes: int = 0,
 ) -> tuple[Removal, ...]:
-    """The archives that have to go, in the order in which they were chosen, and why.
+    """The archives to remove, in order, and why.
 
-    `kept` names those that stay whatever happens: the newest, just made. `need_bytes` are to be
-    written to the file system soon.
+    `protected` names archives that are never removed: those just created. `need_bytes` are about
+    to be written to the file system.
     """
-    chosen = _Choice(archives, kept)
-    chosen.take(AGE, lambda a: _too_old(a, bounds, now))
-    chosen.take(POD_GONE, lambda a: _pod_gone(a, bounds, now))
-    chosen.count(PER_CONTAINER, bounds.per_container, "container", Archive.container_key)
-    chosen.count(PER_POD, bounds.per_pod, "pod", Archive.pod_key)
-    chosen.count(PER_NAMESPACE, bounds.per_namespace, "namespace", Archive.namespace_key)
-    limit = bounds.total.of(space.capacity_bytes)
-    if limit:
-        over = chosen.left_bytes - limit
-        chosen.free(TOTAL_BYTES, over, f"all archives together may take {limit} bytes")
+    selection = _Selection(archives, protected)
+    selection.add_expired(AGE, lambda a: _too_old(a, bounds, now))
+    selection.add_expired(POD_GONE, lambda a: _pod_gone(a, bounds, now))
+    for reason, limit, owner, key in (
+        (PER_CONTAINER, bounds.per_container, "container", Archive.container_key),
+        (PER_POD, bounds.per_pod, "pod", Archive.pod_key),
+        (PER_NAMESPACE, bounds.per_namespace, "namespace", Archive.namespace_key),
+    ):
+        selection.add_surplus(reason, limit, owner, key)
+    if limit := bounds.total.of(space.capacity_bytes):
+        excess = selection.left_bytes - limit
+        selection.add_oldest(TOTAL_BYTES, excess, f"all archives together may take {limit} bytes")
     floor = bounds.min_free.of(space.capacity_bytes)
-    short = floor + need_bytes - space.free_bytes - chosen.removed_bytes
-    chosen.free(FREE_SPACE, short, f"{floor} bytes of the file system have to stay free")
-    return tuple(chosen.removals)
+    missing = floor + need_bytes - space.free_bytes - selection.removed_bytes
+    selection.add_oldest(FREE_SPACE, missing, f"{floor} bytes of the file system must stay free")
+    return tuple(selection.removals)
 
 
-def after(
+def apply_removals(
     archives: Collection[Archive], space: Space, removed: Collection[Removal]
 ) -> tuple[list[Archive], Space]:
-    """What is left, and the space there is, once these are removed."""
+    """The archives and the space that remain after the removals."""
     gone = {removal.archive.name for removal in removed}
     freed_bytes = sum(removal.archive.size_bytes for removal in removed)
     left = [archive for archive in archives if archive.name not in gone]
@@ -127,9 +123,9 @@ def refusal(
     *,
     need_bytes: int,
 ) -> str:
-    """Why there is no room for an archive like `new` (its size is a guess); "" when there is.
+    """Why there is no room for an archive like `new`, of estimated size; "" when there is.
 
-    Asked of what is left after what can go is gone. `need_bytes` are written to make it.
+    `archives` and `space` are those after removals. Creating the archive writes `need_bytes`.
     """
     pinned = [archive for archive in archives if archive.pinned]
     for limit, field, key in (
@@ -138,49 +134,49 @@ def refusal(
         (bounds.per_namespace, "maxPerNamespace", Archive.namespace_key),
     ):
         same = sum(1 for archive in pinned if key(archive) == key(new))
-        whose = field.removeprefix("maxPer").lower()
+        owner = field.removeprefix("maxPer").lower()
         if limit and same >= limit:
             return (
-                f"{same} archives of the {whose} are pinned, as many as there may be "
-                f"(checkpoint.{field}); unpin one"
+                f"{same} archives of the {owner} are pinned, the limit of checkpoint.{field}; "
+                "unpin one"
             )
     limit = bounds.total.of(space.capacity_bytes)
     over = sum(archive.size_bytes for archive in pinned) + new.size_bytes - limit
     if limit and over > 0:
         return (
-            f"the archive may take {new.size_bytes} bytes, {over} more than the store has room "
-            f"for beside what is pinned (checkpoint.maxTotal is {limit})"
+            f"the archive may take {new.size_bytes} bytes, {over} more than fit beside the pinned "
+            f"archives (checkpoint.maxTotal is {limit})"
         )
     missing = missing_bytes(bounds, space, need_bytes)
     if missing:
         floor = bounds.min_free.of(space.capacity_bytes)
         return (
-            f"making the archive may take {need_bytes} bytes and {space.free_bytes} are free; "
+            f"creating the archive may take {need_bytes} bytes and {space.free_bytes} are free; "
             f"{missing} more are needed to leave {floor} free (checkpoint.minFree)"
         )
     return ""
 
 
 def missing_bytes(bounds: Bounds, space: Space, need_bytes: int) -> int:
-    """How many bytes are missing for `need_bytes` more above the floor; 0 when none."""
+    """How many bytes must be freed before `need_bytes` fit above the floor."""
     floor = bounds.min_free.of(space.capacity_bytes)
     return max(0, floor + need_bytes - space.free_bytes)
 
 
 def excess_bytes(archives: Collection[Archive], bounds: Bounds, space: Space) -> int:
-    """By how much the store is too large for its file system; what the node's pressure shows."""
+    """By how much the store exceeds its limits; above 0 the node reports disk pressure."""
     used = sum(archive.size_bytes for archive in archives)
     limit = bounds.total.of(space.capacity_bytes)
     short = min(used, missing_bytes(bounds, space, 0))
     return max(0, used - limit if limit else 0, short)
 
 
-class _Choice:
-    """The archives left, oldest first, and those chosen to go."""
+class _Selection:
+    """The archives left, oldest first, and those selected for removal."""
 
-    def __init__(self, archives: Collection[Archive], kept: Collection[str]) -> None:
+    def __init__(self, archives: Collection[Archive], protected: Collection[str]) -> None:
         self._left = sorted(archives, key=lambda archive: (archive.created, archive.name))
-        self._kept = kept
+        self._protected = protected
         self.removals: list[Removal] = []
 
     @property
@@ -191,38 +187,37 @@ class _Choice:
     def removed_bytes(self) -> int:
         return sum(removal.archive.size_bytes for removal in self.removals)
 
-    def take(self, reason: str, why: Callable[[Archive], str]) -> None:
-        """Take every archive for which `why` has an answer."""
+    def add_expired(self, reason: str, why: Callable[[Archive], str]) -> None:
+        """Select every archive for which `why` returns a text."""
         for archive in self._removable(self._left):
             if text := why(archive):
-                self._remove(archive, reason, text)
+                self._add(archive, reason, text)
 
-    def count(
-        self, reason: str, limit: int, whose: str, key: Callable[[Archive], Hashable]
+    def add_surplus(
+        self, reason: str, limit: int, owner: str, key: Callable[[Archive], Hashable]
     ) -> None:
-        """Take the oldest of every group that has more than `limit` members; None is no group."""
+        """Select the oldest of every owner with more than `limit`; unknown owners are skipped."""
         groups: dict[Hashable, list[Archive]] = {}
         for archive in self._left:
-            groups.setdefault(key(archive), []).append(archive)
-        groups.pop(None, None)
-        groups.pop("", None)
-        for members in groups.values() if limit else ():
-            why = f"the {whose} has {len(members)} archives and may have {limit}"
+            if limit and (owned_by := key(archive)):
+                groups.setdefault(owned_by, []).append(archive)
+        for members in groups.values():
+            why = f"the {owner} has {len(members)} archives and may have {limit}"
             for archive in self._removable(members)[: max(0, len(members) - limit)]:
-                self._remove(archive, reason, why)
+                self._add(archive, reason, why)
 
-    def free(self, reason: str, over_bytes: int, why: str) -> None:
-        """Take the oldest until `over_bytes` are gone."""
+    def add_oldest(self, reason: str, excess_bytes: int, why: str) -> None:
+        """Select the oldest archives until `excess_bytes` are freed."""
         for archive in self._removable(self._left):
-            if over_bytes <= 0:
+            if excess_bytes <= 0:
                 return
-            self._remove(archive, reason, why)
-            over_bytes -= archive.size_bytes
+            self._add(archive, reason, why)
+            excess_bytes -= archive.size_bytes
 
     def _removable(self, archives: Sequence[Archive]) -> list[Archive]:
-        return [a for a in archives if not a.pinned and a.name not in self._kept]
+        return [a for a in archives if not a.pinned and a.name not in self._protected]
 
-    def _remove(self, archive: Archive, reason: str, why: str) -> None:
+    def _add(self, archive: Archive, reason: str, why: str) -> None:
         self._left.remove(archive)
         self.removals.append(Removal(archive, reason, why))
 
@@ -241,7 +236,9 @@ def _pod_gone(archive: Archive, bounds: Bounds, now: datetime) -> str:
     gone_s = (now - since).total_seconds()
     if gone_s < bounds.pod_gone_s:
         return ""
-    return f"its pod has been gone for {gone_s:.0f} s; archives stay {bounds.pod_gone_s:.0f} s"
+    return (
+        f"its pod has been gone for {gone_s:.0f} s; archives are kept for {bounds.pod_gone_s:.0f} s"
+    )
 
 
 def bounds_of(policy: CheckpointPolicy) -> Bounds:
@@ -256,12 +253,6 @@ def bounds_of(policy: CheckpointPolicy) -> Bounds:
     )
 
 
-def encryption_of(policy: CheckpointPolicy) -> Encryption | None:
-    """EncryptionError names what is wrong with the recipients."""
-    wanted = policy.encryption
-    return encryption.configured(wanted.recipients, wanted.recipientsFile)
-
-
 def _pod_gone_s(policy: CheckpointPolicy) -> float | None:
-    """None: archives of deleted pods stay like any other."""
+    """None: archives of deleted pods are kept like any other."""
     return {"Keep": None, "Expire": policy.deletedPodsMaxAge, "Delete": 0.0}[policy.deletedPods]

@@ -1,7 +1,7 @@
-"""The store's directory: `<root>/checkpoints`, private to the agent's user, opened without trust.
+"""The store's directory `<root>/checkpoints`: private to the agent's user, opened without trust.
 
-Everything in it is named relative to the open directory, so that nothing that is put in its place
-meanwhile is followed. Blocking I/O.
+Files are opened relative to the open directory, so that nothing put in its place meanwhile is
+followed. Must not know what the files mean. Blocking I/O.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ class StoreError(Exception):
 
 
 @contextlib.contextmanager
-def opened(path: Path, *, make: bool = True) -> Iterator[int]:
-    """The open directory, which must be ours alone; `make` it where it is missing.
+def opened(path: Path, *, create: bool = True) -> Iterator[int]:
+    """A descriptor of the directory, made private; `create` it when it is missing.
 
-    StoreError when it is something else, or somebody else's. FileNotFoundError without `make`.
+    StoreError when it is no directory or belongs to another user. FileNotFoundError without
+    `create`.
     """
-    if make:
+    if create:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=MODE_DIRECTORY)
@@ -46,7 +47,7 @@ def opened(path: Path, *, make: bool = True) -> Iterator[int]:
 
 
 def open_file(directory: int, name: str) -> int:
-    """A descriptor for reading; never of what a link points to, never waiting for a pipe."""
+    """A descriptor for reading; does not follow links and does not block on a pipe."""
     return os.open(name, _OPEN_FILE, dir_fd=directory)
 
 
@@ -57,7 +58,7 @@ def create_file(directory: int, name: str, *, exclusive: bool = False) -> int:
 
 
 def read_small(directory: int, name: str) -> bytes | None:
-    """The first 64 KiB of a file; None when there is no plain file of that name."""
+    """The first 64 KiB of a regular file; None when there is none of that name."""
     try:
         descriptor = open_file(directory, name)
     except OSError:
@@ -76,7 +77,7 @@ def remove(directory: int, name: str) -> None:
 
 
 def link(directory: int, source: str, target: str) -> None:
-    """A second name for a file; FileExistsError when it is taken, by whatever."""
+    """Add a second name for a file; FileExistsError when something has that name."""
     os.link(source, target, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
 
 

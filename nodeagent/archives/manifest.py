@@ -1,13 +1,8 @@
-"""The manifest beside every archive: what it is a checkpoint of, its size and its digest; pure.
+"""The manifest beside every archive (origin, size, digest) and the names of all files; pure.
 
-One JSON object. The reader takes what an older agent or a hand left out for "not known"; a manifest
-that cannot be read costs an archive its origin, never itself.
-
-What the files of the checkpoint store are called; pure.
-
-An archive is `checkpoint-<pod>_<namespace>-<container>-<local time, RFC 3339 to the second>.tar`,
-with `.age` behind it when it is encrypted. Beside it lie its manifest and, when it is pinned, an
-empty file; both carry its whole name. What is not finished has a hidden name.
+A manifest is one JSON object; a missing field means "not known". An archive is named
+`checkpoint-<pod>_<namespace>-<container>-<local time, RFC 3339 to the second>.tar`, plus `.age`
+when encrypted; its manifest and, when it is pinned, an empty file add a suffix to its whole name.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ _FORMAT = 1
 class Manifest:
     """`created` and `pod_gone_since` are RFC 3339, "" when not known; `encryption` is "" or "age".
 
-    `sha256` is of the file as it lies there: of the encrypted one where it is encrypted.
+    `sha256` is the digest of the file as stored, encrypted or not.
     """
 
     name: str
@@ -50,11 +45,11 @@ class Manifest:
 
     @property
     def gone_since(self) -> datetime | None:
-        """When the pod was first seen to be gone; None while it is there or nobody looked."""
+        """When the pod was first seen to be gone; None while it exists or is not checked."""
         return _time(self.pod_gone_since)
 
     def with_gone_since(self, moment: datetime | None) -> Manifest:
-        """The same with another `gone_since`."""
+        """A copy with another `gone_since`."""
         return replace(self, pod_gone_since=times.format_time(moment) if moment else "")
 
     def to_json(self) -> bytes:
@@ -63,17 +58,17 @@ class Manifest:
 
 
 class ManifestError(Exception):
-    """Not a manifest; the text says why."""
+    """The text is not a manifest; the message says why."""
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """ManifestError when it is no JSON object or a field is of another type."""
+    """ManifestError when it is not a JSON object or a field has another type."""
     try:
         record = json.loads(text)
     except ValueError as error:
-        raise ManifestError(f"it is no JSON: {error}") from None
+        raise ManifestError(f"it is not JSON: {error}") from None
     if not isinstance(record, dict):
-        raise ManifestError("it is no JSON object")
+        raise ManifestError("it is not a JSON object")
     return Manifest(
         **{name: _field(record, name, int if name == "size_bytes" else str) for name in _FIELDS}
     )
@@ -105,13 +100,13 @@ _SPECIAL = {"container_id": "containerID", "size_bytes": "size"}
 _FIELDS = tuple(Manifest.__dataclass_fields__)
 
 DIRECTORY = "checkpoints"
-MANIFEST = ".json"
-PIN = ".keep"
-ENCRYPTED = ".age"
+MANIFEST_SUFFIX = ".json"
+PIN_SUFFIX = ".keep"
+ENCRYPTED_SUFFIX = ".age"
 MAX_BYTES = 255  # of a file name on every Linux file system
-_LONGEST_SUFFIX = max(len(MANIFEST), len(PIN))
+_LONGEST_SUFFIX = max(len(MANIFEST_SUFFIX), len(PIN_SUFFIX))
 
-# The namespace cannot be told from the container in `web_a-b-c`: only the manifest can say.
+# `web_a-b-c` does not show where the namespace ends: only the manifest knows.
 _ARCHIVE = re.compile(
     r"checkpoint-(?P<pod>[a-z0-9.-]+)_(?P<rest>[a-z0-9-]+)-"
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-]\d\d:\d\d))\.tar(?:\.age)?"
@@ -119,7 +114,7 @@ _ARCHIVE = re.compile(
 
 
 def archive_name(namespace: str, pod: str, container: str, moment: datetime) -> str:
-    """The name of an archive made at `moment`, whose zone becomes the machine's."""
+    """The name of an archive created at `moment`, shown in the machine's time zone."""
     stamp = moment.astimezone().isoformat(timespec="seconds").replace("+00:00", "Z")
     return f"checkpoint-{pod}_{namespace}-{container}-{stamp}.tar"
 
@@ -129,19 +124,19 @@ def is_archive(name: str) -> bool:
 
 
 def pod_of(name: str) -> str:
-    """The pod that an archive's name tells; "" when it is no archive's name."""
+    """The pod in an archive's name; "" for other files."""
     found = _ARCHIVE.fullmatch(name)
     return found["pod"] if found else ""
 
 
 def owner_of(name: str) -> str:
-    """What the name tells of the container, the same for all archives of one container."""
+    """Pod, namespace and container as the name joins them, equal for archives of one container."""
     found = _ARCHIVE.fullmatch(name)
     return f"{found['pod']}_{found['rest']}" if found else ""
 
 
 def time_of(name: str) -> datetime | None:
-    """When an archive was made, in UTC; None when the name does not tell."""
+    """The time in an archive's name, in UTC; None for other files."""
     found = _ARCHIVE.fullmatch(name)
     try:
         return datetime.fromisoformat(found["time"]).astimezone(UTC) if found else None
@@ -149,6 +144,6 @@ def time_of(name: str) -> datetime | None:
         return None
 
 
-def excess_bytes(name: str) -> int:
-    """How much too long an archive's name is for a file and for those beside it; 0 if it fits."""
+def excess_name_bytes(name: str) -> int:
+    """How much an archive's name, with the longest suffix, exceeds a file name; 0 if it fits."""
     return max(0, len(name.encode()) + _LONGEST_SUFFIX - MAX_BYTES)

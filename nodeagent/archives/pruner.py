@@ -1,9 +1,8 @@
-"""Keeps the store within its bounds: before a checkpoint, soon after it, and every minute.
+"""Keeps the store within its limits: before a checkpoint, soon after it, and every minute.
 
-`bounds` decides; this does, and tells. What is pinned stays, and when the store is too large for
-its file system because of that, the node reports disk pressure. On a disk that is full nothing can
-be written down, and removing is what helps: an archive goes although that its pod is gone could not
-be noted, and one that cannot be removed keeps no other.
+`bounds` decides, this removes and reports. When pinned archives alone exceed the limits, the node
+reports disk pressure. On a full disk nothing can be recorded and removing helps: an archive is
+removed even if its manifest cannot be updated, and a failed removal does not stop the others.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from datetime import datetime
 from typing import Protocol
 
 from nodeagent.archives import bounds
-from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.archive_index import ArchiveIndex
 from nodeagent.archives.bounds import Archive, Bounds, Removal
 from nodeagent.archives.folder import StoreError
-from nodeagent.archives.reports import Reports, StoreState
+from nodeagent.archives.reports import CheckpointReports, StoreState
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.component.process.loops import Periodic
@@ -35,18 +34,18 @@ INTERVAL_S = 60.0
 class KnownPods(Protocol):
     def find(self, namespace: str, name: str) -> Pod | None: ...
     def live_uids(self) -> Collection[str] | None:
-        """Of the pods that should be here; None while not all of them are known."""
+        """Of the pods assigned to this node; None while not all of them are known."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Pruned:
-    """What went, how the store is now; what could not be noted, and what not removed, and why."""
+    """`record_error` and `removal_error` are texts, "" when everything succeeded."""
 
     removed: tuple[Removal, ...]
     state: StoreState
-    not_noted: str
-    not_removed: str
+    record_error: str
+    removal_error: str
 
 
 class Pruner:
@@ -54,20 +53,20 @@ class Pruner:
 
     def __init__(
         self,
-        shelf: Shelf,
+        index: ArchiveIndex,
         limits: Bounds,
         pods: KnownPods,
         *,
-        reports: Reports | None = None,
+        reports: CheckpointReports | None = None,
         now: Now = clock.utc_now,
     ) -> None:
-        self.reports = reports or Reports()
-        self.shelf = shelf
+        self.reports = reports or CheckpointReports()
+        self.index = index
         self._limits = limits
         self._pods = pods
         self._now = now
-        self._one_at_a_time = threading.Lock()
-        self._new: set[str] = set()  # archives made since the last step: none of them goes
+        self._pruning = threading.Lock()
+        self._new: set[str] = set()  # archives created since the last step, not to be removed
         self._outage = OnceLog(log, logging.ERROR)
         self._loop = Periodic("checkpoint store", self.step, interval_s=INTERVAL_S)
 
@@ -75,90 +74,94 @@ class Pruner:
         await self._loop.run()
 
     def excess_bytes(self) -> int | None:
-        """What the store may not hold, yet does; None until it was looked at."""
+        """By how much the store exceeds its limits; None before the first pruning."""
         state = self.reports.counts.store
         return state.excess_bytes if state else None
 
     async def step(self) -> None:
-        """Look through the store once; what cannot be done is logged once, and retried."""
-        kept = set(self._new)
+        """Prune once; what fails is logged once, and retried by the next step."""
+        protected = set(self._new)
         try:
             pruned = await self._prune()
-            trouble = "; ".join(filter(None, (pruned.not_removed, pruned.not_noted)))
+            problem = "; ".join(filter(None, (pruned.removal_error, pruned.record_error)))
         except (StoreError, OSError) as error:
-            trouble = str(error)
-        if trouble:
-            text = "the checkpoint store cannot be kept within its bounds: %s"
-            self._outage.failed(text, trouble)
+            problem = str(error)
+        if problem:
+            self._outage.failed("cannot keep the checkpoint store within its limits: %s", problem)
         else:
             self._outage.recovered()
-        self._new -= kept
+        self._new -= protected
 
     async def make_room(self, new: Archive, need_bytes: int) -> None:
-        """Make room for an archive like `new`, whose size is a guess.
+        """Make room for an archive like `new`, of estimated size.
 
-        `need_bytes` are written meanwhile. StoreError says what there is no room for, and how much
-        is missing; nothing is removed then but what has to go anyway.
+        Creating it writes `need_bytes`. StoreError says what does not fit and how much is missing;
+        then only archives that exceed the limits anyway are removed.
         """
         refused = await asyncio.to_thread(self._refusal, new, need_bytes)
         pruned = await self._prune(need_bytes=0 if refused else need_bytes)
-        if problem := refused or pruned.not_removed:
+        if problem := refused or pruned.removal_error:
             raise StoreError(problem)
 
-    def made(self, name: str) -> None:
-        """An archive was made: older ones may have to go, for which its maker need not wait."""
+    def archive_created(self, name: str) -> None:
+        """Prune soon; the request that created the archive does not wait for it."""
         self._new.add(name)
         self._loop.wake()
 
     async def _prune(self, *, need_bytes: int = 0) -> _Pruned:
-        live, before, kept = self._pods.live_uids(), self.reports.counts.store, set(self._new)
-        pruned = await asyncio.to_thread(self._prune_now, live, kept, need_bytes)
+        live, before = self._pods.live_uids(), self.reports.counts.store
+        pruned = await asyncio.to_thread(self._prune_now, live, set(self._new), need_bytes)
         self.reports.counts.store = state = pruned.state
         for removal in pruned.removed:
-            self._tell(removal)
+            self._report(removal)
         if state.excess_bytes and not (before and before.excess_bytes):
             log.warning(
-                "checkpoint archives take %d bytes more than they may and are pinned: the node "
+                "pinned checkpoint archives exceed the store's limits by %d bytes: the node "
                 "reports disk pressure until some are unpinned or moved away from %s",
                 state.excess_bytes,
-                self.shelf.path,
+                self.index.path,
             )
         return pruned
 
     def _prune_now(
-        self, live: Collection[str] | None, kept: Collection[str], need_bytes: int
+        self, live: Collection[str] | None, protected: Collection[str], need_bytes: int
     ) -> _Pruned:
-        with self._one_at_a_time:
+        with self._pruning:
             now = self._now()
-            archives, not_noted = self._noted(live, now)
-            chosen = bounds.removals(
-                archives, self._limits, self.shelf.space(), now, kept=kept, need_bytes=need_bytes
+            archives, record_error = self._record_gone_pods(live, now)
+            selected = bounds.select_removals(
+                archives,
+                self._limits,
+                self.index.space(),
+                now,
+                protected=protected,
+                need_bytes=need_bytes,
             )
-            removed, not_removed = self._remove(chosen)
-            return _Pruned(removed, self._state(), not_noted, not_removed)
+            removed, removal_error = self._remove(selected)
+            return _Pruned(removed, self._state(), record_error, removal_error)
 
-    def _noted(
+    def _record_gone_pods(
         self, live: Collection[str] | None, now: datetime
     ) -> tuple[tuple[Archive, ...], str]:
-        """The archives with what is known of their pods now, and why that cannot be written."""
-        found = self.shelf.archives()
+        """The archives, updated with which pods exist, and why that cannot be recorded."""
+        found = self.index.archives()
         if live is None:
             return found, ""
-        archives, problem = tuple(_seen(archive, live, now) for archive in found), ""
+        archives, problem = tuple(_updated(archive, live, now) for archive in found), ""
         for before, after in zip(found, archives, strict=True):
             if after.manifest and after is not before:
                 try:
-                    self.shelf.note_pod(before, gone_since=after.manifest.gone_since)
+                    self.index.record_pod_gone(before, gone_since=after.manifest.gone_since)
                 except OSError as error:
-                    problem = f"cannot note that a pod is gone or back: {error.strerror}"
+                    problem = f"cannot record that a pod is gone or back: {error.strerror}"
         return archives, problem
 
-    def _remove(self, chosen: Collection[Removal]) -> tuple[tuple[Removal, ...], str]:
-        """Those that went, and why another did not."""
+    def _remove(self, selected: Collection[Removal]) -> tuple[tuple[Removal, ...], str]:
+        """The successful removals, and why another failed."""
         removed, problem = [], ""
-        for removal in chosen:
+        for removal in selected:
             try:
-                self.shelf.remove(removal.archive)
+                self.index.remove(removal.archive)
             except OSError as error:
                 problem = f"cannot remove {removal.archive.name}: {error.strerror}"
             else:
@@ -166,7 +169,7 @@ class Pruner:
         return tuple(removed), problem
 
     def _state(self) -> StoreState:
-        archives, space = self.shelf.archives(), self.shelf.space()
+        archives, space = self.index.archives(), self.index.space()
         return StoreState(
             archives=len(archives),
             pinned=sum(1 for archive in archives if archive.pinned),
@@ -177,13 +180,15 @@ class Pruner:
         )
 
     def _refusal(self, new: Archive, need_bytes: int) -> str:
-        """Why there would be no room even after everything that can go for it is gone."""
-        archives, space = self.shelf.archives(), self.shelf.space()
-        gone = bounds.removals(archives, self._limits, space, self._now(), need_bytes=need_bytes)
-        left, freed = bounds.after(archives, space, gone)
+        """Why there would be no room even after all possible removals."""
+        archives, space = self.index.archives(), self.index.space()
+        gone = bounds.select_removals(
+            archives, self._limits, space, self._now(), need_bytes=need_bytes
+        )
+        left, freed = bounds.apply_removals(archives, space, gone)
         return bounds.refusal(left, self._limits, freed, new, need_bytes=need_bytes)
 
-    def _tell(self, removal: Removal) -> None:
+    def _report(self, removal: Removal) -> None:
         archive, manifest = removal.archive, removal.archive.manifest
         log.info("removed the checkpoint archive %s: %s", archive.name, removal.why)
         pod = self._pods.find(manifest.namespace, manifest.pod) if manifest else None
@@ -191,8 +196,8 @@ class Pruner:
         self.reports.removed(pod if same else None, removal)
 
 
-def _seen(archive: Archive, live: Collection[str], now: datetime) -> Archive:
-    """The archive with whether its pod is there; the same one where that is no news."""
+def _updated(archive: Archive, live: Collection[str], now: datetime) -> Archive:
+    """The archive with whether its pod is gone; the same object when nothing changed."""
     manifest = archive.manifest
     if not manifest or not manifest.uid or (manifest.uid in live) != bool(manifest.gone_since):
         return archive

@@ -1,9 +1,8 @@
-"""What a request wants, and the one decision that lets it in: who asks, for which subresource.
+"""Decides whether a request may proceed: maps it to (verb, subresources of `nodes`), authorizes it.
 
-A request becomes (verb, subresources of `nodes`); the first subresource that the caller holds lets
-it in. Nothing is served before this decision. Who the caller is comes from `authentication`, what
-it holds from `authorization`; the path table is the reference agent's, fine-grained first and
-`proxy` as the fallback.
+Nothing is served before this decision; the right to any of the subresources suffices. The caller
+comes from `authentication`, their rights from `authorization`. The path table is the reference
+agent's, fine-grained first and `proxy` as the fallback.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _PROXY = "proxy"
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a request wants of the `nodes` resource."""
+    """The access to the `nodes` resource that a request needs."""
 
     verb: str
     subresources: tuple[str, ...]
@@ -57,14 +56,14 @@ class Access:
     fine_grained: bool = True
 
     async def check(self, request: web.Request) -> None:
-        """Return if the request may go on; ApiError 401, 403, or 500 when it cannot be decided."""
+        """Return if the request is allowed; ApiError 401, 403, or 500 when the review fails."""
         identity = await self._identity(request)
-        wanted = attributes_of(request.method, request.path, fine_grained=self.fine_grained)
-        if wanted.verb:
-            for subresource in wanted.subresources:
-                if await self._allows(identity, wanted.verb, subresource):
+        needed = attributes_of(request.method, request.path, fine_grained=self.fine_grained)
+        if needed.verb:
+            for subresource in needed.subresources:
+                if await self._allows(identity, needed.verb, subresource):
                     return
-        raise _forbidden(identity, wanted)
+        raise _forbidden(identity, needed)
 
     async def _identity(self, request: web.Request) -> Identity:
         try:
@@ -90,7 +89,7 @@ class Access:
 
 
 def attributes_of(method: str, path: str, *, fine_grained: bool = True) -> Attributes:
-    """The verb ("" for none that can be granted) and the subresources to try, in order."""
+    """The verb ("" when nobody may) and the subresources to check, in order."""
     verb = _VERBS.get(method, "delete" if method == "DELETE" else "")
     for prefix, subresource in _SUBRESOURCES:
         if _is_below(path, prefix):
@@ -106,11 +105,11 @@ def _is_below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(prefix + "/")
 
 
-def _forbidden(identity: Identity, wanted: Attributes) -> ApiError:
-    listed = " ".join(wanted.subresources)
+def _forbidden(identity: Identity, needed: Attributes) -> ApiError:
+    listed = " ".join(needed.subresources)
     return ApiError(
         403,
         "Forbidden",
-        f"Forbidden (user={identity.name}, verb={wanted.verb}, resource=nodes, "
+        f"Forbidden (user={identity.name}, verb={needed.verb}, resource=nodes, "
         f"subresource(s)=[{listed}])\n",
     )

@@ -1,7 +1,7 @@
-"""Who asks: the verified client certificate, else a bearer token that the API server knows.
+"""Identifies callers: by a verified client certificate, else by a bearer token.
 
-A credential that is presented and bad ends the request, also where anonymous callers are let in;
-who presents none is anonymous, if that is switched on.
+The API server reviews tokens. A bad credential rejects the request even where anonymous callers are
+admitted; only a request without credentials is anonymous. Must not know what callers may do.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ANONYMOUS = Identity(USER_ANONYMOUS, (GROUP_UNAUTHENTICATED,))
 
 class TokenReviewer(Protocol):
     async def review_token(self, token: str) -> Identity | None:
-        """Whose token it is; None for nobody's. ReviewError when that cannot be told."""
+        """The owner of the token; None for an unknown token. ReviewError when the review fails."""
 
 
 class Tokens:
-    """Bearer tokens, reviewed once per `keep_s`, good or bad. Keeps no token, only its digest."""
+    """Reviews bearer tokens, valid or not, once per `keep_s`; stores only their digests."""
 
     def __init__(self, reviewer: TokenReviewer, *, keep_s: Callable[[], float]) -> None:
         self._reviewer = reviewer
@@ -41,24 +41,24 @@ class Tokens:
 
 
 class Authentication:
-    """The ways in which a caller can be known; `tokens` is None where nobody can review them."""
+    """`tokens` is None when nothing can review them."""
 
     def __init__(self, *, tokens: Tokens | None = None, anonymous: bool = False) -> None:
         self._tokens = tokens
         self._anonymous = anonymous
 
     async def identify(self, request: web.Request) -> Identity | None:
-        """The caller; None for nobody or for a bad credential. ReviewError: cannot be told.
+        """The caller; None without a valid credential. ReviewError when the review fails.
 
-        ApiError 401 for a certificate whose time is over since its connection was made.
+        ApiError 401 for a certificate that has expired since the connection was opened.
         """
         identity = current_peer(request)
         if identity is not None:
             return identity
-        presented = request.headers.getall("Authorization", [])
-        if not presented:
+        headers = request.headers.getall("Authorization", [])
+        if not headers:
             return ANONYMOUS if self._anonymous else None
-        token = bearer_token(presented)
+        token = bearer_token(headers)
         return await self._tokens.identify(token) if token and self._tokens else None
 
 

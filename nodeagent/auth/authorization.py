@@ -1,7 +1,7 @@
-"""What a caller may do: everything, what the API server says, or what the built-in groups may.
+"""Authorizes callers: everything, by the API server's decision, or by built-in groups.
 
-`authorization.mode` chooses. Without an API server the mode Webhook has nobody to ask; then a
-client certificate's group decides, so that an agent alone can be used and is not open.
+`authorization.mode` chooses. Mode Webhook without an API server uses the groups of the client
+certificate, so that a standalone agent is usable without being open.
 """
 
 from __future__ import annotations
@@ -13,33 +13,30 @@ from nodeagent.auth.reviews import ReviewCache
 from orch.wire.names import GROUP_MASTERS, GROUP_MONITORING, USER_APISERVER
 from orch.wire.records.authentication import Identity
 
-MAX_CACHED_LENGTH = 10_000  # characters of all attributes together; longer ones are asked anew
+MAX_CACHED_LENGTH = 10_000  # characters of all attributes; longer requests are not cached
 
 _MONITORING = frozenset({"stats", "metrics", "healthz"})
 
 
 class Authorizer(Protocol):
     async def allows(self, identity: Identity, verb: str, subresource: str) -> bool:
-        """Whether the caller may do `verb` on that part of this node.
-
-        ReviewError when it cannot be told.
-        """
+        """Whether the caller may do `verb` on this node's subresource; ReviewError on failure."""
 
 
 class AccessReviewer(Protocol):
     async def review_access(self, identity: Identity, verb: str, subresource: str) -> bool:
-        """The API server's answer; ReviewError when there is none."""
+        """The API server's decision; ReviewError when there is none."""
 
 
 class AlwaysAllow:
-    """Whoever is known may do everything."""
+    """Every authenticated caller may do everything."""
 
     async def allows(self, identity: Identity, verb: str, subresource: str) -> bool:
         return True
 
 
 class BuiltInGroups:
-    """The rule of an agent without an API server: administrators everything, monitoring to read."""
+    """Without an API server: administrators may do everything, monitoring may read."""
 
     async def allows(self, identity: Identity, verb: str, subresource: str) -> bool:
         if GROUP_MASTERS in identity.groups or identity.name == USER_APISERVER:
@@ -48,7 +45,7 @@ class BuiltInGroups:
 
 
 class Reviewed:
-    """The API server's decisions; `keep_s` says how long a permission or a refusal is good."""
+    """The API server's decisions; `keep_s` is how long a permission or a refusal is cached."""
 
     def __init__(self, reviewer: AccessReviewer, *, keep_s: Callable[[bool], float]) -> None:
         self._reviewer = reviewer

@@ -1,11 +1,8 @@
-"""Asking the API server: whose token is this (TokenReview), may they do that (SubjectAccessReview).
+"""TokenReviews and SubjectAccessReviews by the API server, and a cache of its answers.
 
-A failure is tried again a few times within a few seconds, then it is a ReviewError: nothing is let
-in on a guess. The log tells when asking began to fail, and when it works again.
-
-Answers of the API server, each kept for its time; who asks the same at once shares one question.
-
-An error is never kept. Bounded: the oldest answers make room. Times are the event loop's.
+A failed review is retried for some seconds, then raises ReviewError: nothing is admitted on a
+guess. The cache shares a review among concurrent callers, never stores errors, and drops the oldest
+answers at its limit. Must not know requests.
 """
 
 from __future__ import annotations
@@ -33,9 +30,11 @@ from orch.wire.records.authorization import (
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 DEADLINE_S = 10.0
-_TRIES = 5
+MAX_ANSWERS = 4096
+_ATTEMPTS = 5
 _FIRST_DELAY_S, _FACTOR, _JITTER = 0.5, 1.5, 0.2
 
 
@@ -53,7 +52,7 @@ class ApiReviews:
 
     async def review_token(self, token: str) -> Identity | None:
         review = TokenReview(spec=TokenReviewSpec(token=token))
-        status = (await self._asked(lambda: self._client.create(review))).status
+        status = (await self._review(lambda: self._client.create(review))).status
         if status is None or not status.authenticated or status.user is None:
             return None
         return _identity(status.user)
@@ -74,34 +73,34 @@ class ApiReviews:
                 ),
             )
         )
-        status = (await self._asked(lambda: self._client.create(review))).status
+        status = (await self._review(lambda: self._client.create(review))).status
         return status is not None and status.allowed and not status.denied
 
-    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _review(self, call: Callable[[], Awaitable[T]]) -> T:
         try:
             async with asyncio.timeout(DEADLINE_S):
-                answer = await _tried(ask)
+                answer = await _retried(call)
         except (ApiError, TransportError, TimeoutError) as error:
             cause = str(error) or f"no answer within {DEADLINE_S:g} s"
-            self._outage.failed("cannot ask the API server who may use this agent: %s", cause)
+            self._outage.failed("the API server cannot review who may use this agent: %s", cause)
             raise ReviewError(cause) from error
-        self._outage.recovered("the API server says again who may use this agent")
+        self._outage.recovered("the API server reviews again who may use this agent")
         return answer
 
 
-async def _tried(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer of the first try that has one; what another try cannot mend is raised at once."""
+async def _retried(call: Callable[[], Awaitable[T]]) -> T:
+    """The first answer; errors that a retry cannot fix are raised at once."""
     backoff = Backoff(_FIRST_DELAY_S, _FACTOR, DEADLINE_S)
-    for _ in range(_TRIES - 1):
+    for _ in range(_ATTEMPTS - 1):
         try:
-            return await ask()
+            return await call()
         except ApiError as error:
             if error.code < 500 and error.code != 429:
                 raise
         except TransportError:
             pass
         await asyncio.sleep(backoff.next() * (1 + _JITTER * random.random()))  # noqa: S311
-    return await ask()
+    return await call()
 
 
 def _identity(user: UserInfo) -> Identity | None:
@@ -111,41 +110,36 @@ def _identity(user: UserInfo) -> Identity | None:
     return known(Identity(user.username, tuple(user.groups or ()), user.uid or "", extra))
 
 
-V = TypeVar("V")
-
-MAX_ANSWERS = 4096
-
-
 class ReviewCache(Generic[V]):
-    """`keep_s` says for how many seconds an answer is good; 0 asks every time."""
+    """`keep_s` is how many seconds an answer is cached; 0 disables caching."""
 
     def __init__(self, keep_s: Callable[[V], float], *, limit: int = MAX_ANSWERS) -> None:
         self._keep_s = keep_s
         self._limit = limit
         self._answers: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
-        self._asking: dict[Hashable, asyncio.Task[V]] = {}
+        self._in_flight: dict[Hashable, asyncio.Task[V]] = {}
 
-    async def get(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
-        """The answer that is kept, or the one to `ask`; its error is raised to all who wait."""
-        known = self._answers.get(key)
-        if known is not None and asyncio.get_running_loop().time() < known[0]:
-            return known[1]
-        task = self._asking.get(key)
+    async def get(self, key: Hashable, review: Callable[[], Awaitable[V]]) -> V:
+        """The cached answer, or that of `review`; its error is raised to all who wait."""
+        cached = self._answers.get(key)
+        if cached is not None and asyncio.get_running_loop().time() < cached[0]:
+            return cached[1]
+        task = self._in_flight.get(key)
         if task is None:
-            task = loops.spawn(self._ask(key, ask), name="review")
-            task.add_done_callback(_notice)
-            self._asking[key] = task
-        return await asyncio.shield(task)  # a caller that gives up does not end it for the others
+            task = loops.spawn(self._review(key, review), name="review")
+            task.add_done_callback(_retrieve_error)
+            self._in_flight[key] = task
+        return await asyncio.shield(task)  # a cancelled caller does not cancel it for the others
 
-    async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
+    async def _review(self, key: Hashable, review: Callable[[], Awaitable[V]]) -> V:
         try:
-            answer = await ask()
+            answer = await review()
         finally:
-            del self._asking[key]
-        self._keep(key, answer)
+            del self._in_flight[key]
+        self._store(key, answer)
         return answer
 
-    def _keep(self, key: Hashable, answer: V) -> None:
+    def _store(self, key: Hashable, answer: V) -> None:
         keep_s = self._keep_s(answer)
         self._answers.pop(key, None)
         if keep_s <= 0:
@@ -155,11 +149,11 @@ class ReviewCache(Generic[V]):
             self._answers.popitem(last=False)
 
     async def close(self) -> None:
-        """End the questions under way."""
-        await loops.cancel(*self._asking.values())
+        """Cancel the reviews in flight."""
+        await loops.cancel(*self._in_flight.values())
 
 
-def _notice(task: asyncio.Task[Any]) -> None:
-    """Take note of an error that nobody waited for."""
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
+    """Retrieve an error that no caller waits for, else asyncio logs it."""
     if not task.cancelled():
         task.exception()

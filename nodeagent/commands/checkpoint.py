@@ -1,8 +1,8 @@
-"""`nodeagent checkpoint`: make checkpoints on this node, and look after the archives.
+"""`nodeagent checkpoint`: create checkpoints on this node and manage the archives.
 
-`create` asks the agent that runs here, over its secure port: it knows the pods, suspends their
-probes and holds the bounds. The others work on the store's directory, with or without an agent.
-Exit codes: 0 fine, 1 it failed or an archive is not what its manifest says, 2 wrong usage.
+`create` calls the running agent's secure port, since the agent knows the pods, suspends probes and
+enforces the limits. The other actions use the store's directory, with or without an agent. Exit
+codes: 0 success, 1 failure or an archive that does not match its manifest, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.archives import archive_index, bounds
-from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.archive_index import ArchiveIndex
 from nodeagent.archives.bounds import Archive, Removal
 from nodeagent.archives.folder import StoreError
 from nodeagent.commands import config as config_command
@@ -27,11 +27,11 @@ from orch.component.process.daemon import SetupError
 _ACTIONS = {
     "create": "checkpoint a running container",
     "list": "show the archives",
-    "show": "show everything that is known of an archive",
+    "show": "show everything known about an archive",
     "verify": "compare archives with the digests in their manifests",
-    "pin": "keep archives whatever the bounds say",
-    "unpin": "let archives go again",
-    "prune": "remove what exceeds the bounds, as the agent does every minute",
+    "pin": "exempt archives from removal",
+    "unpin": "allow archives to be removed again",
+    "prune": "remove archives beyond the limits, as the agent does every minute",
 }
 
 
@@ -50,17 +50,18 @@ def run(args: argparse.Namespace) -> int:
         from nodeagent.commands.checkpoint_create import create  # HTTP and TLS
 
         return create(args)
-    shelf = Shelf(str(Path(args.root_dir).absolute()))
+    index = ArchiveIndex(str(Path(args.root_dir).absolute()))
     try:
-        return _RUN[args.action](args, shelf)
+        return _RUN[args.action](args, index)
     except (StoreError, OSError) as error:
         raise SetupError(str(error)) from None
 
 
-def _list(args: argparse.Namespace, shelf: Shelf) -> int:
-    archives = shelf.archives()
+def _list(args: argparse.Namespace, index: ArchiveIndex) -> int:
+    archives = index.archives()
     if args.output == "json":
-        return _print_json([archive_index.record_of(one, str(shelf.path)) for one in archives])
+        path = str(index.path)
+        return _print_json([archive_index.record_of(archive, path) for archive in archives])
     heading = ("NAME", "NAMESPACE", "CONTAINER", "SIZE", "AGE", "PINNED")
     return _print_table([heading, *map(_row, archives)])
 
@@ -77,8 +78,8 @@ def _row(archive: Archive) -> tuple[str, ...]:
     )
 
 
-def _show(args: argparse.Namespace, shelf: Shelf) -> int:
-    record = archive_index.record_of(shelf.find(args.archive), str(shelf.path))
+def _show(args: argparse.Namespace, index: ArchiveIndex) -> int:
+    record = archive_index.record_of(index.find(args.archive), str(index.path))
     if args.output == "json":
         return _print_json(record)
     shown = {key: value for key, value in record.items() if value not in ("", None)}
@@ -88,42 +89,42 @@ def _show(args: argparse.Namespace, shelf: Shelf) -> int:
     return 0
 
 
-def _verify(args: argparse.Namespace, shelf: Shelf) -> int:
-    archives = [shelf.find(name) for name in args.archives] or shelf.archives()
-    found = {archive.name: shelf.verify(archive) for archive in archives}
+def _verify(args: argparse.Namespace, index: ArchiveIndex) -> int:
+    archives = [index.find(name) for name in args.archives] or index.archives()
+    problems = {archive.name: index.verify(archive) for archive in archives}
     if args.output == "json":
-        rows = [{"name": k, "valid": not why, "problem": why} for k, why in found.items()]
+        rows = [{"name": k, "valid": not why, "problem": why} for k, why in problems.items()]
         _print_json(rows)
     else:
-        for name, why in found.items():
+        for name, why in problems.items():
             sys.stdout.write(f"{name}: {why or 'intact'}\n")
-    return 1 if any(found.values()) else 0
+    return 1 if any(problems.values()) else 0
 
 
-def _pin(args: argparse.Namespace, shelf: Shelf) -> int:
-    archives = [shelf.find(name) for name in args.archives]  # all of them exist, or nothing is done
+def _pin(args: argparse.Namespace, index: ArchiveIndex) -> int:
+    archives = [index.find(name) for name in args.archives]  # checked before the first change
     for archive in archives:
-        (shelf.pin if args.action == "pin" else shelf.unpin)(archive)
+        (index.pin if args.action == "pin" else index.unpin)(archive)
     if args.output == "json":
-        found = [shelf.find(archive.name) for archive in archives]
-        return _print_json([archive_index.record_of(one, str(shelf.path)) for one in found])
+        updated = [index.find(archive.name) for archive in archives]
+        return _print_json([archive_index.record_of(entry, str(index.path)) for entry in updated])
     for archive in archives:
         sys.stdout.write(f"{archive.name}: {args.action}ned\n")
     return 0
 
 
-def _prune(args: argparse.Namespace, shelf: Shelf) -> int:
+def _prune(args: argparse.Namespace, index: ArchiveIndex) -> int:
     limits = bounds.bounds_of(config_command.load(args).checkpoint)
-    chosen = bounds.removals(shelf.archives(), limits, shelf.space(), clock.utc_now())
-    for removal in chosen if not args.explain else ():
-        shelf.remove(removal.archive)
+    selected = bounds.select_removals(index.archives(), limits, index.space(), clock.utc_now())
+    for removal in selected if not args.explain else ():
+        index.remove(removal.archive)
     if args.output == "json":
-        return _print_json([_removal(removal, removed=not args.explain) for removal in chosen])
+        return _print_json([_removal(removal, removed=not args.explain) for removal in selected])
     done = "would remove" if args.explain else "removed"
-    for removal in chosen:
+    for removal in selected:
         sys.stdout.write(f"{done} {removal.archive.name}: {removal.why}\n")
-    if not chosen:
-        sys.stdout.write("everything is within its bounds\n")
+    if not selected:
+        sys.stdout.write("nothing exceeds the limits\n")
     return 0
 
 
@@ -168,37 +169,37 @@ def _age(age: timedelta) -> str:
     return f"{seconds}s"
 
 
-def _of_create(action: argparse.ArgumentParser) -> None:
+def _add_create(action: argparse.ArgumentParser) -> None:
     action.add_argument("target", metavar="NAMESPACE/POD", help="the pod")
-    action.add_argument("-c", "--container", default="", help="needed when there are several")
-    action.add_argument("--timeout", type=int, default=0, metavar="SECONDS", help="0: the agent's")
+    action.add_argument("-c", "--container", default="", help="required if the pod has several")
+    action.add_argument("--timeout", type=int, default=0, metavar="SECONDS", help="0: the default")
 
 
-def _of_one(action: argparse.ArgumentParser) -> None:
-    action.add_argument("archive", metavar="ARCHIVE", help="its name or its path")
+def _add_archive(action: argparse.ArgumentParser) -> None:
+    action.add_argument("archive", metavar="ARCHIVE", help="its name or path")
 
 
-def _of_several(action: argparse.ArgumentParser) -> None:
+def _add_archives(action: argparse.ArgumentParser) -> None:
     action.add_argument("archives", nargs="+", metavar="ARCHIVE", help="names or paths")
 
 
-def _of_any(action: argparse.ArgumentParser) -> None:
-    action.add_argument("archives", nargs="*", metavar="ARCHIVE", help="all, when none is named")
+def _add_optional_archives(action: argparse.ArgumentParser) -> None:
+    action.add_argument("archives", nargs="*", metavar="ARCHIVE", help="default: all")
 
 
-def _of_prune(action: argparse.ArgumentParser) -> None:
-    action.add_argument("--explain", action="store_true", help="only say what would go, and why")
+def _add_prune(action: argparse.ArgumentParser) -> None:
+    action.add_argument("--explain", action="store_true", help="only show what and why")
 
 
 _ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
-    "create": _of_create,
-    "show": _of_one,
-    "verify": _of_any,
-    "pin": _of_several,
-    "unpin": _of_several,
-    "prune": _of_prune,
+    "create": _add_create,
+    "show": _add_archive,
+    "verify": _add_optional_archives,
+    "pin": _add_archives,
+    "unpin": _add_archives,
+    "prune": _add_prune,
 }
-_RUN: dict[str, Callable[[argparse.Namespace, Shelf], int]] = {
+_RUN: dict[str, Callable[[argparse.Namespace, ArchiveIndex], int]] = {
     "list": _list,
     "show": _show,
     "verify": _verify,

@@ -1,8 +1,8 @@
-"""`nodeagent checkpoint create`: ask the agent of this node for a checkpoint.
+"""`nodeagent checkpoint create`: request a checkpoint from the agent of this node.
 
-Over HTTPS, with the client certificate or token of `--kubeconfig`, which needs the right to
-`create` `nodes/checkpoint`. The agent's certificate must be signed by the kubeconfig's authority;
-the one that an agent makes itself is trusted as the file it is.
+Over HTTPS, with the client certificate or token of `--kubeconfig`, which needs permission to
+`create` `nodes/checkpoint`. The agent's certificate must be signed by the kubeconfig's CA; the
+self-signed certificate that an agent creates is pinned.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from orch.client.transport import Transport
 from orch.component.process.daemon import SetupError
 
 _CONNECT_S = 10.0
-_ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 — compared with, not bound to
+_UNSPECIFIED = ("", "0.0.0.0", "::")  # noqa: S104 — compared with, not bound to
 
 
 def create(args: argparse.Namespace) -> int:
-    """Print where the archive is; SetupError says why there is none."""
+    """Print the path of the archive; SetupError says why there is none."""
     namespace, slash, pod = args.target.partition("/")
     if not slash or not namespace or not pod:
         raise SetupError(f"{args.target!r} is not NAMESPACE/POD")
@@ -48,14 +48,14 @@ def create(args: argparse.Namespace) -> int:
 
 
 def client_config(given: Options, config: NodeAgentConfiguration) -> ClientConfig:
-    """How to reach the agent that runs with these options. SetupError without credentials."""
+    """How to reach the agent with these options. SetupError without credentials."""
     if not given.kubeconfig:
         raise SetupError(
-            "the agent has to know who asks: give --kubeconfig with a client certificate or a "
+            "the agent requires credentials: give --kubeconfig with a client certificate or a "
             "token that may create nodes/checkpoint"
         )
     own = Path(given.cert_dir, "nodeagent.crt")
-    host = "127.0.0.1" if config.address in _ANYWHERE else config.address
+    host = "127.0.0.1" if config.address in _UNSPECIFIED else config.address
     server = f"https://{f'[{host}]' if ':' in host else host}:{config.port}"
     client = dataclasses.replace(load_kubeconfig(given.kubeconfig), server=server)
     if config.tlsCertFile or not own.exists():
@@ -80,13 +80,13 @@ async def _create(
 
 
 async def _only_container(transport: Transport, namespace: str, pod: str) -> str:
-    for one in _items(await transport.request("GET", "/pods")):
-        meta, spec = one["metadata"], one["spec"]
+    for item in _items(await transport.request("GET", "/pods")):
+        meta, spec = item["metadata"], item["spec"]
         if (meta.get("namespace"), meta.get("name")) == (namespace, pod):
             names = [container["name"] for container in spec["containers"]]
             if len(names) == 1:
                 return str(names[0])
-            raise SetupError(f"the pod has the containers {', '.join(names)}: name one with -c")
+            raise SetupError(f"the pod has the containers {', '.join(names)}: choose with -c")
     raise SetupError(f"there is no pod {namespace}/{pod} on this node")
 
 
@@ -97,4 +97,4 @@ def _items(answer: Response) -> list[Any]:
     try:
         return list(json.loads(text)["items"])
     except (ValueError, KeyError, TypeError):
-        raise SetupError(f"the agent's answer is not understood: {text[:200]!r}") from None
+        raise SetupError(f"the agent's answer is not a list: {text[:200]!r}") from None

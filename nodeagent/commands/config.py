@@ -1,7 +1,7 @@
-"""`nodeagent config view|validate`: what the daemon would run with, without starting it.
+"""`nodeagent config view|validate`: the daemon's effective configuration, without starting it.
 
-Both take the daemon's own flags, so that the command line of a unit can be asked about as it is.
-Exit codes: 0 fine, 1 something is wrong with the configuration, 2 wrong usage.
+Both take the daemon's flags, so that the command line of a unit can be checked unchanged. Exit
+codes: 0 valid, 1 invalid configuration, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from orch.component.process.daemon import SetupError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     view = actions.add_parser("view", help="show the effective configuration, secrets hidden")
-    view.add_argument("--origin", action="store_true", help="and who set each field")
+    view.add_argument("--origin", action="store_true", help="and the origin of each field")
     validate = actions.add_parser("validate", help="check the files and the flags")
     validate.add_argument(
-        "--host", action="store_true", help="and the paths, socket, certificates and ports here"
+        "--host",
+        action="store_true",
+        help="and paths, socket, certificates and ports on this host",
     )
     for action in (view, validate):
         action.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
@@ -42,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def load(args: argparse.Namespace) -> NodeAgentConfiguration:
-    """The configuration the daemon's flags ask for; ConfigError lists what is wrong."""
+    """The effective configuration for the daemon's flags; ConfigError lists all problems."""
     return _checked(args, _layers(args))
 
 
@@ -100,7 +102,7 @@ def _layers(args: argparse.Namespace) -> Layers:
 
 
 def _checked(args: argparse.Namespace, layers: Layers) -> NodeAgentConfiguration:
-    """The effective configuration, its feature gates known; ConfigError lists what is wrong."""
+    """The effective configuration, gates checked; ConfigError lists all problems."""
     config, release = effective(layers), options.options_of(args).emulated_version
     problems = []
     for name, value in config.featureGates.items():
@@ -115,7 +117,7 @@ def _checked(args: argparse.Namespace, layers: Layers) -> NodeAgentConfiguration
 
 
 def _refused_at_start(config: NodeAgentConfiguration, layers: Layers) -> Iterator[str]:
-    """What the parts of the agent would say to their settings."""
+    """Errors that the agent would meet only when it starts."""
     try:
         groups_of(config)
     except ValueError as error:

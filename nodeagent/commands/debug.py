@@ -1,7 +1,7 @@
-"""`nodeagent debug bundle`: everything a support case asks for, in one archive without secrets.
+"""`nodeagent debug bundle`: everything needed for a support case, in one archive without secrets.
 
-Takes the daemon's own flags and changes nothing. What cannot be had (no running agent, no right to
-read a page, no journal) is said in its place in the archive. Exit codes: 0 written, 1 not.
+Takes the daemon's flags and changes nothing. Files that cannot be obtained (no running agent, no
+permission, no journal) contain the reason instead. Exit codes: 0 written, 1 not.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from nodeagent.debug.bundle import (
     secrets_of,
     write_bundle,
 )
-from nodeagent.debug.pages import Target, page_entries
+from nodeagent.debug.pages import AgentEndpoint, page_entries
 from nodeagent.doctor import findings
 from nodeagent.doctor.examination import examine
 from nodeagent.listeners import certificate_files
 from orch.component.process import clock
 from orch.wire import names, times
 
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 — where to ask, not to listen
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 — addresses to connect to
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     bundle = actions.add_parser("bundle", help="write an archive for a support case")
     bundle.add_argument("--output", default="", help="file to write (nodeagent-debug-TIME.tar.gz)")
-    bundle.add_argument("--client-certificate", default="", help="shown to the agent for its pages")
+    bundle.add_argument("--client-certificate", default="", help="to authenticate to the agent")
     bundle.add_argument("--client-key", default="", help="its key")
     bundle.add_argument("--token-file", default="", help="or a file with a bearer token")
-    bundle.add_argument("--log-file", default="", help="the agent's log, where it is no journal")
-    bundle.add_argument("--unit", default="nodeagent", help="whose journal to read otherwise")
+    bundle.add_argument("--log-file", default="", help="the agent's log; default: the journal")
+    bundle.add_argument("--unit", default="nodeagent", help="unit whose journal to read")
     options.add_flags(bundle)
 
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     path = args.output or f"nodeagent-debug-{now:%Y%m%dT%H%M%SZ}.tar.gz"
     clean = scrubber(secrets_of(config))
     count = write_bundle(path, _entries(args, given, config, problem), clean, now=now)
-    sys.stdout.write(f"{path}: {count} files, without secrets; look at it before you pass it on\n")
+    sys.stdout.write(f"{path}: {count} files, without secrets; review it before you pass it on\n")
     return 0
 
 
@@ -77,7 +77,7 @@ def _entries(
     yield "about.json", (json.dumps(about, indent=2) + "\n").encode()
     yield "configuration.yaml", _shown(given, config, problem)
     yield "doctor.json", findings.as_json(examine(given, config, now)).encode()
-    target = Target(
+    target = AgentEndpoint(
         _ANY_ADDRESS.get(config.address, config.address),
         config.port,
         certificate_files(given, config)[0],
@@ -91,7 +91,7 @@ def _entries(
 
 
 def _configuration(args: argparse.Namespace) -> tuple[NodeAgentConfiguration, str]:
-    """The configuration, or the defaults and what is wrong with the given one."""
+    """The configuration, or the defaults and the problems of the given one."""
     try:
         return config_command.load(args), ""
     except ConfigError as error:
@@ -99,7 +99,7 @@ def _configuration(args: argparse.Namespace) -> tuple[NodeAgentConfiguration, st
 
 
 def _shown(given: Options, config: NodeAgentConfiguration, problem: str) -> bytes:
-    """The effective configuration with who set each field; secrets show as such."""
+    """The effective configuration with the origin of each field; secrets are masked."""
     if problem:
         return f"{problem}\n".encode()
     layers = read_layers(given.config, given.config_dir, given.overrides)

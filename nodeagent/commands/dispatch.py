@@ -1,7 +1,7 @@
 """The offline commands of `nodeagent`: `nodeagent <command> …` instead of the daemon's flags.
 
 A command is a module with `add_arguments(parser)` and `run(args) -> int` (the exit code); only the
-one that was asked for is imported.
+chosen module is imported.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from nodeagent.config.layers import ConfigError
 from orch.component.flags.program_flags import USAGE, Parser
 from orch.component.process.daemon import SetupError
 
-# Word → module, what it does.
+# Command → module, description.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "checkpoint": ("checkpoint", "make checkpoints, and list, verify, pin or prune them"),
+    "checkpoint": ("checkpoint", "create checkpoints, and list, verify, pin or prune them"),
     "config": ("config", "show or check the configuration"),
-    "debug": ("debug", "gather what a support case asks for"),
-    "doctor": ("doctor", "say whether this host is fit to run the agent, and what is missing"),
+    "debug": ("debug", "collect the files for a support case"),
+    "doctor": ("doctor", "check whether this host can run the agent, and what is missing"),
     "seccomp": ("seccomp", "check seccomp profiles, and show which one each container gets"),
 }
 
 
 def dispatch(argv: Sequence[str]) -> int | None:
-    """Run the command that the first word names; None when it is a flag or missing (the daemon).
+    """Run the named command; None when the first argument is a flag or missing (the daemon).
 
-    SystemExit 2 for wrong usage, an unknown word included.
+    SystemExit 2 for wrong usage, including unknown commands.
     """
     if not argv or argv[0].startswith("-"):
         return None
     word, *rest = argv
     if word not in COMMANDS:
         known = ", ".join(COMMANDS)
-        sys.stderr.write(f"nodeagent: error: there is no command {word!r}; known are: {known}\n")
+        sys.stderr.write(f"nodeagent: error: unknown command {word!r}; the commands are {known}\n")
         raise SystemExit(USAGE)
     name, text = COMMANDS[word]
     module = importlib.import_module(f"nodeagent.commands.{name}")

@@ -1,7 +1,7 @@
-"""`nodeagent doctor`: is this host fit to run the agent, and what is to be done where it is not.
+"""`nodeagent doctor`: checks whether this host can run the agent, and advises where it cannot.
 
-Takes the daemon's own flags and changes nothing. Exit codes: 0 all is well, 1 something keeps the
-agent from its work, 2 a feature is lost (or wrong usage of the command).
+Takes the daemon's flags and changes nothing. Exit codes: 0 all is well, 1 something keeps the agent
+from working, 2 a feature is unavailable (or wrong usage of the command).
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _configuration(args: argparse.Namespace) -> tuple[NodeAgentConfiguration, list[Finding]]:
-    """The configuration to examine the host for: the defaults where the given one is wrong."""
+    """The configuration to examine the host for: the defaults if the given one is invalid."""
     try:
         config = config_command.load(args)
     except ConfigError as error:
-        advice = "correct it; the rest is checked for the defaults"
-        wrong = [findings.fail("configuration", line, advice) for line in str(error).splitlines()]
-        return load_config(None, None), wrong
+        advice = "correct it; the other checks use the defaults"
+        lines = str(error).splitlines()
+        problems = [findings.fail("configuration", line, advice) for line in lines]
+        return load_config(None, None), problems
     return config, [findings.ok("configuration", "valid")]

@@ -1,6 +1,6 @@
-"""`nodeagent seccomp lint|resolve`: look at profiles and pods before a node has to.
+"""`nodeagent seccomp lint|resolve`: check profiles and pods before they reach a node.
 
-Works on files alone. Exit codes: 0 fine, 1 a profile is wrong or can never be applied, 2 wrong
+Works on files only. Exit codes: 0 valid, 1 a profile is invalid or can never be applied, 2 wrong
 usage.
 """
 
@@ -26,18 +26,18 @@ from nodeagent.profiles.rules import ERROR, Finding, error
 from nodeagent.seccomp import SeccompError
 from orch.component.process import clock
 from orch.component.process.daemon import SetupError
-from orch.wire.podrules import standing
-from orch.wire.podrules.containers import places
+from orch.wire.podrules import podspec
+from orch.wire.podrules.podspec import places
 from orch.wire.records.pods import Pod
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     lint = actions.add_parser("lint", help="check profiles")
-    lint.add_argument("file", nargs="+", metavar="FILE", help="a profile; - is the standard input")
+    lint.add_argument("file", nargs="+", metavar="FILE", help="a profile; - for standard input")
     lint.add_argument(
         "--arch", default="", metavar="ARCH", choices=("", *syscalls.ARCHITECTURES),
-        help="whose system calls are meant: this machine's, or one of "
+        help="architecture of the system calls: this machine's, or one of "
         + ", ".join(syscalls.ARCHITECTURES),
     )  # fmt: skip
     lint.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -74,12 +74,12 @@ def _lint_file(file: str, architecture: str) -> list[Finding]:
         return [error("", f"it cannot be read: {problem.strerror or problem}")]
     if len(text) > profiles_file.MAX_PROFILE_BYTES:
         limit = profiles_file.MAX_PROFILE_BYTES
-        return [error("", f"it has more than {limit} bytes, which the agent refuses")]
+        return [error("", f"it is larger than {limit} bytes, which the agent refuses")]
     return profiles_lint.lint(text, syscalls.architectures_by_name(), architecture)
 
 
 def _read(file: str) -> bytes:
-    """Up to one byte more than a profile may have."""
+    """At most a byte more than a profile may have."""
     limit = profiles_file.MAX_PROFILE_BYTES + 1
     if file == "-":
         return sys.stdin.buffer.read(limit)
@@ -91,8 +91,9 @@ def _as_text(file: str, findings: list[Finding]) -> str:
     if not findings:
         return f"{file}: fine\n"
     return "".join(
-        f"{file}: {one.level}: {one.where + ': ' if one.where else ''}{one.message}\n"
-        for one in findings
+        f"{file}: {finding.level}: {finding.where + ': ' if finding.where else ''}"
+        f"{finding.message}\n"
+        for finding in findings
     )
 
 
@@ -113,7 +114,7 @@ def _resolve(args: argparse.Namespace) -> int:
         _warn_about_file(found, place, root)
         own = container.securityContext and container.securityContext.seccompProfile
         if own and found.source.endswith(".privileged"):
-            _complain("warning", f"{place}: it is privileged, so its seccompProfile does nothing")
+            _complain("warning", f"{place}: it is privileged, so its seccompProfile has no effect")
         rows.append(_row(container.name, found, root))
     if args.output == "json":
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
@@ -123,7 +124,7 @@ def _resolve(args: argparse.Namespace) -> int:
 
 
 def _warn_about_file(found: seccomp.Resolution, place: str, root: str) -> None:
-    """A file that is not there may come; the container waits for it."""
+    """Only a warning: the container waits until the file exists."""
     try:
         profiles_file.require_profile_file(found.setting, root=root)
     except SeccompError as problem:
@@ -154,8 +155,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 
 def _read_pod(file: str) -> Pod:
-    """A manifest as the agent reads it. SetupError says why it is none."""
-    origin = Origin(standing.FILE, file, "node", clock.utc_now())
+    """A manifest as the agent reads it. SetupError says why it is not valid."""
+    origin = Origin(podspec.FILE, file, "node", clock.utc_now())
     try:
         return files.read_manifest(Path(file), origin)
     except (ManifestError, OSError) as problem:

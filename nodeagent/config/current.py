@@ -1,7 +1,7 @@
-"""The configuration an agent runs with: what it started with, and what a reload changed of it.
+"""The configuration in force: from the start, and with the reloadable fields changed since; pure.
 
-A declared part of the fields can be changed while the agent runs; for the others a new value waits
-for a restart, and the agent says so. Pure: reading files is `load`'s, acting on it `reload`'s.
+For all other fields a new value takes effect at the next restart. Must not read files (`load`) or
+apply changes (`reload`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 
 Path = tuple[str, ...]
 
-# Acted on at once by `reload`; whatever lies below a path is meant too.
+# Applied at once by `reload`, including all fields below these paths.
 RELOADABLE: tuple[Path, ...] = (
     ("logging",),
     ("housekeepingInterval",),
@@ -28,7 +28,7 @@ RELOADABLE: tuple[Path, ...] = (
 
 
 class CurrentConfig:
-    """`value` is what is in force; `digest` names it: twelve hex digits of its shown form."""
+    """`value` is in force; `digest` identifies it: twelve hex digits of its masked form."""
 
     def __init__(self, value: NodeAgentConfiguration) -> None:
         self.value = value
@@ -37,23 +37,23 @@ class CurrentConfig:
     def digest(self) -> str:
         return digest_of(self.value)
 
-    def take(self, wanted: NodeAgentConfiguration) -> tuple[list[Path], list[Path]]:
-        """Put the changed fields that can be reloaded in force; also which need a restart."""
+    def update(self, wanted: NodeAgentConfiguration) -> tuple[list[Path], list[Path]]:
+        """Apply the changed reloadable fields; returns these, and those that need a restart."""
         changed = list(differences(self.value, wanted))
-        taken = [path for path in changed if _is_reloadable(path)]
-        for path in taken:
+        applied = [path for path in changed if _is_reloadable(path)]
+        for path in applied:
             self.value = _replaced(self.value, path, _at(wanted, path))
-        return taken, [path for path in changed if path not in taken]
+        return applied, [path for path in changed if path not in applied]
 
 
 def digest_of(config: NodeAgentConfiguration) -> str:
-    """The same for equal configurations, whatever files they came from. Secrets are not in it."""
+    """Equal for equal configurations, whatever files they came from; secrets are masked."""
     shown = json.dumps(config.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(shown.encode()).hexdigest()[:12]
 
 
 def differences(old: ConfigModel, new: ConfigModel, at: Path = ()) -> Iterator[Path]:
-    """The fields that differ; a map or a list is one field."""
+    """The fields that differ; maps and lists are compared whole."""
     for name in type(old).model_fields:
         before, after = getattr(old, name), getattr(new, name)
         if isinstance(before, ConfigModel) and isinstance(after, ConfigModel):

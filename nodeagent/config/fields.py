@@ -1,6 +1,6 @@
-"""Kinds of values in the configuration: durations, quantities, thresholds, ports; the strict base.
+"""Field types of the configuration: durations, quantities, thresholds, ports; the strict base.
 
-Durations are written as Go duration strings (`1m30s`) and held as float seconds.
+Durations are written as Go duration strings (`1m30s`) and stored as float seconds.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def _checked_ip(text: str) -> str:
 
 
 def web_address(text: str) -> URL:
-    """ValueError, without the text, which may hold a password, for what is no web address."""
+    """ValueError for other texts, which are not shown since they may contain a password."""
     try:
         url = URL(text)
-        good = url.scheme in ("http", "https") and bool(url.host) and url.port != 0
+        valid = url.scheme in ("http", "https") and bool(url.host) and url.port != 0
     except ValueError:
-        good = False
-    if not good:
+        valid = False
+    if not valid:
         raise ValueError("not an address of the form http://HOST/PATH or https://HOST/PATH")
     return url
 
@@ -90,7 +90,7 @@ def _checked_address(text: str) -> str:
 
 
 def _without_credentials(address: str) -> str:
-    """`https://user:password@host/path?query` as it may be shown: no user, password, query."""
+    """`https://user:password@host/path?query` without user, password and query, for display."""
     address, question, _ = address.partition("?")
     shown_query = f"?{SHOWN}" if question else ""
     scheme, found, rest = address.partition("://")
@@ -114,7 +114,7 @@ def _checked_path(text: str) -> str:
 
 def _checked_part(text: str) -> str:
     if text == "/":
-        raise ValueError("'/' is the root cgroup, which is the whole machine")
+        raise ValueError("'/' is the root cgroup, which holds the whole machine")
     return text and _checked_path(text)
 
 
@@ -138,12 +138,12 @@ def _without_problems(text: str, problems: tuple[str, ...]) -> str:
     return text
 
 
-Address = Annotated[  # of something to fetch; "" for nothing
+Address = Annotated[  # to fetch from; "" for none
     str, AfterValidator(_checked_address), PlainSerializer(_without_credentials)
 ]
-Socket = Annotated[str, AfterValidator(_checked_socket)]  # to dial; "" for none
+Socket = Annotated[str, AfterValidator(_checked_socket)]  # to connect to; "" for none
 AbsolutePath = Annotated[str, AfterValidator(_checked_path)]
-CgroupPart = Annotated[str, AfterValidator(_checked_part)]  # of the machine; "" for none
+CgroupPart = Annotated[str, AfterValidator(_checked_part)]  # a subtree; "" for none
 HeaderName = Annotated[str, AfterValidator(_checked_header_name)]
 LabelKey = Annotated[str, AfterValidator(_checked_label_key)]
 LabelValue = Annotated[str, AfterValidator(_checked_label_value)]
@@ -152,4 +152,4 @@ Duration = Annotated[float, BeforeValidator(_read_duration), PlainSerializer(tim
 Quantity = Annotated[str, BeforeValidator(_read_quantity)]
 Threshold = Annotated[str, BeforeValidator(_read_threshold)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-OptionalPort = Annotated[int, Field(ge=0, le=65535)]  # 0 disables, or picks a free one
+OptionalPort = Annotated[int, Field(ge=0, le=65535)]  # 0 disables it, or picks a free port

@@ -1,7 +1,7 @@
-"""What the configuration is made of: main file, drop-ins and flags, each as it was written.
+"""The layers of the configuration: main file, drop-ins and flags, unmerged.
 
-Reads the files and checks what each must say of itself (apiVersion, kind); merging and validation
-are `load`'s, who set what is `origin`'s.
+Reads the files and checks apiVersion and kind. Must not merge or validate (`load` does), nor know
+origins (`origin`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from orch.component.yaml_file import Document, FieldPath, YamlError, read_yaml_file
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
-from orch.wire.patch.data import type_name
+from orch.wire.patch.patch import type_name
 
-# Relative paths in the main file are relative to it, so that a configuration can move as a folder.
+# In the main file these are relative to it, so that a configuration can move as a folder.
 _PATH_FIELDS: tuple[FieldPath, ...] = (
     ("staticPodPath",),
     ("podLogsDir",),
@@ -27,12 +27,12 @@ _PATH_FIELDS: tuple[FieldPath, ...] = (
 
 
 class ConfigError(Exception):
-    """One or more things wrong with the configuration; one line each, file and field named."""
+    """Problems of the configuration, one per line, with file and field."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlagValue:
-    """A flag given on the command line: its name, the field it sets, the value."""
+    """A flag on the command line: its name, the field it sets, the value."""
 
     flag: str
     path: FieldPath
@@ -41,7 +41,7 @@ class FlagValue:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """`main` is None when only defaults lie below the drop-ins; later layers win."""
+    """Later layers override earlier ones; `main` is None when there is no main file."""
 
     main: Document | None
     drop_ins: tuple[Document, ...]
@@ -49,21 +49,21 @@ class Layers:
 
     @property
     def documents(self) -> tuple[Document, ...]:
-        """The files in the order in which they apply."""
+        """The files, in the order they apply."""
         return (self.main, *self.drop_ins) if self.main else self.drop_ins
 
 
 def read_layers(
     path: str | None, config_dir: str | None, flags: tuple[FlagValue, ...] = ()
 ) -> Layers:
-    """Read every file; ConfigError names the first that cannot be read or is something else."""
+    """Read every file; ConfigError names the first that is unreadable or of another kind."""
     main = _read_main(Path(path)) if path else None
     drop_ins = tuple(map(_read, _drop_in_files(Path(config_dir)))) if config_dir else ()
     return Layers(main, drop_ins, flags)
 
 
 def value_at(value: Any, path: FieldPath) -> Any:
-    """What a document says at a path; None when it says nothing."""
+    """The value at a path of a document; None when there is none."""
     for part in path:
         if not isinstance(value, dict) or part not in value:
             return None
@@ -72,7 +72,7 @@ def value_at(value: Any, path: FieldPath) -> Any:
 
 
 def set_value(value: dict[str, Any], path: FieldPath, leaf: Any) -> None:
-    """Put a leaf at a path of a document; a map adds its keys to the map that is there."""
+    """Set a leaf at a path of a document; a map adds its keys to an existing map."""
     *parents, last = path
     for part in parents:
         child = value.get(str(part))
@@ -114,23 +114,21 @@ def _read(path: Path) -> Document:
             raise ConfigError(f"{document.place(())}: {field}: missing; write {field}: {expected}")
         if value[field] != expected:
             place = document.place((field,))
-            raise ConfigError(
-                f"{place}: {field}: {value[field]!r:.80} is not known; use {expected}"
-            )
+            raise ConfigError(f"{place}: {field}: {value[field]!r:.80} is unknown; use {expected}")
     return document
 
 
 def _drop_in_files(directory: Path) -> Iterator[Path]:
     """`*.conf` below a directory, in lexical order; symbolic links to directories are skipped.
 
-    What cannot be read is an error, also a link to nothing: settings must not go missing unseen.
+    Unreadable files and dangling links are errors: settings must not be lost silently.
     """
-    waiting = [directory]
-    while waiting:
-        path = waiting.pop()
+    pending = [directory]
+    while pending:
+        path = pending.pop()
         try:
             if path == directory or (path.is_dir() and not path.is_symlink()):
-                waiting += sorted(path.iterdir(), key=lambda entry: entry.name, reverse=True)
+                pending += sorted(path.iterdir(), key=lambda entry: entry.name, reverse=True)
             elif path.name.endswith(".conf") and not path.is_dir():
                 if not stat.S_ISREG(path.stat().st_mode):
                     raise ConfigError(f"{path}: this is not a regular file")

@@ -1,14 +1,8 @@
-"""From files and flags to one effective configuration.
+"""Merges files and flags into the effective configuration and validates it once, at the end.
 
-Order: defaults < main file < drop-ins (`*.conf`, recursive, lexical) < flags. Documents are merged
-as written and validated once, after all merging; every error names the file, the line and the
-field that is wrong.
-
-How configuration documents merge (spec.md, "Node agent configuration merging"); pure.
-
-A later document's scalars override, structures and maps merge key by key, lists replace whole, and
-null deletes the key: JSON merge patch (RFC 7386) on the documents as written, before any default is
-applied, so that a file never resets what it does not mention.
+Order: defaults < main file < drop-ins (`*.conf`, recursive, lexical) < flags. Documents merge by
+JSON merge patch (RFC 7386) before defaults apply, so that a file never resets fields it does not
+mention (spec.md, "Node agent configuration merging"). Errors name file, line and field.
 """
 
 from __future__ import annotations
@@ -29,7 +23,7 @@ from orch.wire.patch.patch import PatchError, apply_merge_patch
 
 
 def merge_documents(base: dict[str, Any], documents: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The base with every document applied in order; the result shares nothing with them."""
+    """A copy of the base with every document applied in order."""
     merged: Any = apply_merge_patch(base, {})
     for document in documents:
         merged = apply_merge_patch(merged, document)
@@ -39,12 +33,12 @@ def merge_documents(base: dict[str, Any], documents: Iterable[dict[str, Any]]) -
 def load_config(
     path: str | None, config_dir: str | None, flags: Sequence[FlagValue] = ()
 ) -> NodeAgentConfiguration:
-    """Read, merge and validate everything; ConfigError lists all that is wrong."""
+    """Read, merge and validate everything; ConfigError lists all problems."""
     return effective(read_layers(path, config_dir, tuple(flags)))
 
 
 def effective(layers: Layers) -> NodeAgentConfiguration:
-    """What the layers say together; ConfigError lists all that is wrong."""
+    """The layers merged and validated; ConfigError lists all problems."""
     try:
         merged = _merge(layers)
         return NodeAgentConfiguration.model_validate(merged)
@@ -69,21 +63,21 @@ def _merge(layers: Layers) -> dict[str, Any]:
 
 
 def _explain(detail: Any, layers: Layers) -> str:
-    """One line for one thing that pydantic found wrong: place, field, what to do."""
+    """A line for a pydantic error: place, field, problem."""
     path: FieldPath = tuple(part for part in detail["loc"] if part != "[key]")
     message = str(detail["msg"]).removeprefix("Value error, ")
     if detail["type"] == "extra_forbidden":
         message = "there is no such field"
     if path:
         return _at(nearest_origin(path, layers), f"{show_path(path)}: {message}", message)
-    first = message.split(" ", 1)[0]  # a rule about several fields names the first one first
+    first = message.split(" ", 1)[0]  # rules about several fields begin with a field
     known = (first,) if first in NodeAgentConfiguration.model_fields else ()
     return _at(nearest_origin(known, layers), message, message)
 
 
-def _at(origin: Origin, in_a_file: str, by_a_flag: str) -> str:
+def _at(origin: Origin, file_text: str, flag_text: str) -> str:
     if origin.kind == "flag":
-        return f"{origin.source}: {by_a_flag}"
+        return f"{origin.source}: {flag_text}"
     if origin.kind == "file":
-        return f"{origin}: {in_a_file}"
-    return f"configuration: {in_a_file}"
+        return f"{origin}: {file_text}"
+    return f"configuration: {file_text}"

@@ -1,7 +1,6 @@
-"""The command line of `nodeagent`: flags that exist nowhere else, and flags that override a field.
+"""The command line of `nodeagent`: flags without a configuration field, and overrides of fields.
 
-A flag that names a configuration field wins over every file. Flags carry the names operators know
-from the reference agent.
+An override wins over every file. The names are those of the reference agent.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from orch.wire import names
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What only the command line can say, and the fields it overrides."""
+    """Settings that exist only on the command line, and its overrides of fields."""
 
     config: str | None
     config_dir: str | None
@@ -62,13 +61,13 @@ _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ("--tls-private-key-file", ("tlsPrivateKeyFile",), str, "its key"),
     ("--tls-min-version", ("tlsMinVersion",), str, "VersionTLS12 or VersionTLS13"),
     ("--tls-cipher-suites", ("tlsCipherSuites",), _words, "IANA names of suites, NAME,…"),
-    ("--read-only-port", ("readOnlyPort",), int, "plain port for everyone to read; 0: none"),
+    ("--read-only-port", ("readOnlyPort",), int, "plain read-only port, unauthenticated; 0: none"),
     ("--client-ca-file", ("authentication", "x509", "clientCAFile"), str, "CA of client certs"),
     (
         "--anonymous-auth",
         ("authentication", "anonymous", "enabled"),
         program_flags.boolean,
-        "let nobodies in",
+        "admit anonymous callers",
     ),
     (
         "--authentication-token-webhook",
@@ -80,20 +79,20 @@ _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
         "--authentication-token-webhook-cache-ttl",
         ("authentication", "webhook", "cacheTTL"),
         str,
-        "how long a review of a token is good",
+        "how long token reviews are cached",
     ),
     ("--authorization-mode", ("authorization", "mode"), str, "Webhook or AlwaysAllow"),
     (
         "--authorization-webhook-cache-authorized-ttl",
         ("authorization", "webhook", "cacheAuthorizedTTL"),
         str,
-        "how long a permission is good",
+        "how long permissions are cached",
     ),
     (
         "--authorization-webhook-cache-unauthorized-ttl",
         ("authorization", "webhook", "cacheUnauthorizedTTL"),
         str,
-        "how long a refusal is good",
+        "how long refusals are cached",
     ),
     ("--pod-manifest-path", ("staticPodPath",), str, "directory or file of static pods"),
     ("--pod-logs-dir", ("podLogsDir",), str, "directory of pod logs"),
@@ -113,7 +112,7 @@ _OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
         "--seccomp-default",
         ("seccompDefault",),
         program_flags.boolean,
-        "RuntimeDefault where none is asked for",
+        "RuntimeDefault for containers without a profile",
     ),
     ("--fail-cgroupv1", ("failCgroupV1",), program_flags.boolean, "refuse to start on cgroup v1"),
     ("--feature-gates", ("featureGates",), program_flags.gates, "NAME=true|false,…"),
@@ -144,16 +143,16 @@ def add_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--exit-on-lock-contention",
         action="store_true",
-        help="end when another process opens the lock file",
+        help="exit when another process opens the lock file",
     )
-    flags.add_argument("--cert-dir", default="", help="where a self-made certificate is kept")
+    flags.add_argument("--cert-dir", default="", help="directory of the self-signed certificate")
     flags.add_argument("--hostname-override", default="", help="node name instead of the hostname")
     flags.add_argument("--node-ip", default="", help="address to report for this node")
     flags.add_argument("--node-labels", type=_pairs, default={}, help="KEY=VALUE,… at registration")
     flags.add_argument(
         "--remove-pods-on-stop",
         action="store_true",
-        help="remove every pod when stopping (for throw-away nodes)",
+        help="remove every pod when stopping (for disposable nodes)",
     )
     program_flags.add_version_flags(flags, "nodeagent")
     program_flags.add_metric_flags(flags)
@@ -168,11 +167,11 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """The options among parsed arguments; what `add_flags` did not add is left alone."""
-    given = [(flag, path, getattr(arguments, _dest(path))) for flag, path, _, _ in _OVERRIDES]
+    """The options among parsed arguments; other arguments are ignored."""
+    values = [(flag, path, getattr(arguments, _dest(path))) for flag, path, _, _ in _OVERRIDES]
     own = {name: getattr(arguments, name) for name in _OWN}
     own["cert_dir"] = own["cert_dir"] or f"{own['root_dir']}/pki"
-    overrides = tuple(FlagValue(*one) for one in given if one[2] is not None)
+    overrides = tuple(FlagValue(*entry) for entry in values if entry[2] is not None)
     return Options(**own, overrides=overrides, metric_policy=program_flags.policy_of(arguments))
 
 

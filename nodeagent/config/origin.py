@@ -1,7 +1,7 @@
-"""Which file and line, or which flag, set each field of the effective configuration; pure.
+"""The file and line, or the flag, that set each field of the effective configuration; pure.
 
-A leaf is a scalar or a whole list, since lists are replaced whole; an empty map is a leaf too. What
-nobody set, or what a later file set to null, has its default.
+A leaf is a scalar, an empty map or a whole list, since lists are replaced whole. A field that no
+file or flag set, or that a later file set to null, has its default.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Literal
 from nodeagent.config.layers import FlagValue, Layers
 from orch.component.yaml_file import Document, FieldPath
 
-_NOWHERE = object()
+_MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`source` is a file or a flag; a default has one only when that file reset it with null."""
+    """`source` is a file or a flag; for a default, the file that reset the field with null."""
 
     kind: Literal["default", "file", "flag"]
     source: str = ""
@@ -47,19 +47,19 @@ def leaves(record: dict[str, Any], layers: Layers) -> list[Leaf]:
 
 
 def origin_of(path: FieldPath, layers: Layers) -> Origin:
-    """Who set the field at a path, last one first."""
+    """The last layer that set the field at a path."""
     for flag in reversed(layers.flags):
         if _sets(flag, path):
             return Origin("flag", flag.flag)
     for document in reversed(layers.documents):
-        found = _look(document, path)
+        found = _origin_in(document, path)
         if found is not None:
             return found
     return DEFAULT
 
 
 def nearest_origin(path: FieldPath, layers: Layers) -> Origin:
-    """Who set the field at a path or, where nobody did, the structure it belongs to."""
+    """The origin of the field at a path or, by default, of the structure around it."""
     for end in range(len(path), 0, -1):
         found = origin_of(path[:end], layers)
         if found.kind != "default":
@@ -84,12 +84,12 @@ def _sets(flag: FlagValue, path: FieldPath) -> bool:
     return True
 
 
-def _look(document: Document, path: FieldPath) -> Origin | None:
-    """The document's word on a path: a value, a null on the way to it, or nothing (None)."""
+def _origin_in(document: Document, path: FieldPath) -> Origin | None:
+    """Of a value at the path, or of a null on the way to it; None when the document has neither."""
     value = document.value
     for depth, part in enumerate(path):
         value = _step(value, part)
-        if value is _NOWHERE:
+        if value is _MISSING:
             return None
         if value is None:
             return Origin("default", document.source, document.lines.get(path[: depth + 1]))
@@ -98,7 +98,7 @@ def _look(document: Document, path: FieldPath) -> Origin | None:
 
 def _step(value: Any, part: str | int) -> Any:
     if isinstance(value, dict):
-        return value.get(part, _NOWHERE)
+        return value.get(part, _MISSING)
     if isinstance(value, list) and isinstance(part, int) and part < len(value):
         return value[part]
-    return _NOWHERE
+    return _MISSING

@@ -1,5 +1,7 @@
-"""What the machine's provider says of it: zone, region and instance type, from the configuration
-and, for what that leaves open, from a file that the provider's tools write."""
+"""Zone, region and instance type of the machine, as its provider names them.
+
+The configuration comes first; a file written by the provider's tools fills in the rest.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from orch.component.yaml_file import Document, YamlError, read_yaml_file, show_p
 
 
 def node_provider(config: NodeAgentConfiguration) -> NodeProvider:
-    """ConfigError with file, line and field when the file is absent or wrong."""
+    """ConfigError with file, line and field when the file is missing or invalid."""
     own = config.nodeProvider
     if not config.nodeProviderFile:
         return own
@@ -41,8 +43,8 @@ def _explained(error: ValidationError, document: Document) -> str:
     lines = []
     for detail in error.errors(include_input=False, include_url=False):
         path = tuple(detail["loc"])
-        said = detail["msg"].removeprefix("Value error, ")
+        message = detail["msg"].removeprefix("Value error, ")
         if detail["type"] == "extra_forbidden":
-            said = "there is no such field"
-        lines.append(f"nodeProviderFile: {document.place(path)}: {show_path(path)}: {said}")
+            message = "there is no such field"
+        lines.append(f"nodeProviderFile: {document.place(path)}: {show_path(path)}: {message}")
     return "\n".join(lines)

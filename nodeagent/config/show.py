@@ -1,6 +1,6 @@
-"""The effective configuration as text: YAML or JSON, with or without where each leaf came from.
+"""The effective configuration as YAML or JSON, with or without the origin of each leaf; pure.
 
-The YAML is a configuration file again, origins stand in comments; secrets show as CLASSIFIED. Pure.
+The YAML is a valid configuration file with origins in comments; secrets appear as CLASSIFIED.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMMENT_COLUMN = 44
 
 
 def as_yaml(leaves: Sequence[Leaf], *, origins: bool) -> str:
-    """One line per leaf, nested as in a file; a list stands on one line."""
+    """One line per leaf, nested as in a file; a list takes one line."""
     return "".join(f"{line}\n" for line in _yaml_lines(leaves, origins))
 
 
@@ -64,15 +64,15 @@ def _yaml_lines(leaves: Sequence[Leaf], origins: bool) -> Iterator[str]:
 
 def _common(left: FieldPath, right: FieldPath) -> int:
     length = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
+    for part, other in zip(left, right, strict=False):
+        if part != other:
             break
         length += 1
     return length
 
 
 def _scalar(value: Any) -> str:
-    """A value on one line as YAML; text that YAML could take for something else is quoted."""
+    """A value on one line as YAML; ambiguous text is quoted."""
     text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, width=2**31 - 1)
     return str(text).removesuffix("\n").removesuffix("\n...")
 
@@ -87,7 +87,7 @@ def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
 
 
 def _reads_as_number(text: str) -> bool:
-    """PyYAML knows what is a number in YAML 1.1; in 1.2, which is read, `1e3` is one, too."""
+    """PyYAML quotes the numbers of YAML 1.1; files are read as 1.2, where `1e3` is a number too."""
     try:
         float(text)
     except ValueError:
@@ -104,9 +104,9 @@ _Dumper.add_representer(dict, _represent_map)
 
 
 def _json(value: Any) -> str:
-    """JSON that a YAML reader takes too and that steers no terminal: no bare control characters."""
+    """JSON that is valid YAML too and safe for terminals: control characters are escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+    return _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")

@@ -1,10 +1,8 @@
 """The configuration record `NodeAgentConfiguration` (nodeagent.config.orch.io/v1beta1).
 
-Field names and defaults are those operators know from the reference agent; a field stands here only
-when the agent acts on it. Durations are written as Go duration strings (`1m30s`) and held as float
-seconds. The record is strict: an unknown field or a wrong type is an error at that field.
-
-The part of the configuration that says who may use the agent's secure port.
+Field names and defaults are those of the reference agent; only fields that the agent acts on exist.
+The record is strict: an unknown field or a wrong type is an error at that field. Must not know
+where values come from.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ class X509Authentication(ConfigModel):
 
 
 class WebhookAuthentication(ConfigModel):
-    """Bearer tokens, reviewed by the API server; good and bad answers are kept for `cacheTTL`."""
+    """Bearer tokens, reviewed by the API server; all answers are cached for `cacheTTL`."""
 
     enabled: bool = True
     cacheTTL: Duration = 120.0
@@ -55,14 +53,14 @@ class Authentication(ConfigModel):
 
 
 class WebhookAuthorization(ConfigModel):
-    """How long the API server's answers are kept; 0s asks every time."""
+    """How long the API server's answers are cached; 0s disables the cache."""
 
     cacheAuthorizedTTL: Duration = 300.0
     cacheUnauthorizedTTL: Duration = 30.0
 
 
 class Authorization(ConfigModel):
-    """`Webhook` asks the API server; without one, the groups of a client certificate decide."""
+    """`Webhook` queries the API server; without one, client certificate groups decide."""
 
     mode: Literal["AlwaysAllow", "Webhook"] = "Webhook"
     webhook: WebhookAuthorization = WebhookAuthorization()
@@ -93,14 +91,14 @@ class Taint(ConfigModel):
 
 
 class ShutdownGroup(ConfigModel):
-    """Pods of this priority and above have so many seconds when the machine shuts down."""
+    """The grace period of pods with this priority or above when the machine shuts down."""
 
     priority: int
     shutdownGracePeriodSeconds: int = Field(ge=0)
 
 
 class NodeProvider(ConfigModel):
-    """Where the machine is and what it is, as its provider names it; "" for what is not known."""
+    """Location and type of the machine, in the provider's terms; "" when not known."""
 
     zone: LabelValue = ""
     region: LabelValue = ""
@@ -113,7 +111,7 @@ class Logging(ConfigModel):
 
 
 class CheckpointEncryption(ConfigModel):
-    """Age recipients of every archive; none in either place: archives are not encrypted."""
+    """Age recipients of every archive; without any, archives are not encrypted."""
 
     recipients: list[str] = Field(default=[])
     recipientsFile: str = ""
@@ -123,20 +121,20 @@ class CheckpointEncryption(ConfigModel):
         for text in self.recipients:
             if not text.startswith(("age1", "ssh-")):
                 raise ValueError(
-                    f"recipient {text[:15]!r} is no public key of age; it begins with age1 or ssh-"
+                    f"recipient {text[:15]!r} is not an age public key; it begins with age1 or ssh-"
                 )
         return self
 
 
 class CheckpointPolicy(ConfigModel):
-    """How many checkpoints at a time, and what the store may hold; 0 is "no bound"."""
+    """Limits on concurrent checkpoints and on the store; 0 means unlimited."""
 
     maxConcurrent: int = Field(default=2, ge=1, le=64)
     maxPerContainer: int = Field(default=10, ge=0)
     maxPerPod: int = Field(default=20, ge=0)
     maxPerNamespace: int = Field(default=100, ge=0)
     maxTotal: Threshold = "20%"  # of the file system of the root directory
-    minFree: Threshold = "12%"  # above nodefs.available, so that archives go before pods do
+    minFree: Threshold = "12%"  # above nodefs.available: archives go before pods
     maxAge: Duration = 7 * 24 * 3600.0
     deletedPods: Literal["Keep", "Expire", "Delete"] = "Expire"
     deletedPodsMaxAge: Duration = 24 * 3600.0
@@ -144,7 +142,7 @@ class CheckpointPolicy(ConfigModel):
 
 
 class PsiTrigger(ConfigModel):
-    """Be told when tasks are stalled for longer than `threshold` within `window`."""
+    """Report when tasks are stalled for longer than `threshold` within `window`."""
 
     resource: Literal["cpu", "memory", "io"]
     level: Literal["some", "full"] = "some"
@@ -153,7 +151,7 @@ class PsiTrigger(ConfigModel):
     window: Duration = 2.0
 
     @model_validator(mode="after")
-    def _the_kernel_takes_it(self) -> PsiTrigger:
+    def _kernel_accepts_it(self) -> PsiTrigger:
         if not 0.5 <= self.window <= 10:
             raise ValueError("window must be between 500ms and 10s")
         if not 1e-6 <= self.threshold <= self.window:  # the kernel counts in microseconds
@@ -162,7 +160,7 @@ class PsiTrigger(ConfigModel):
 
 
 class NodeAgentConfiguration(ConfigModel):
-    """The effective configuration; every default is the value used when nothing is said."""
+    """The effective configuration."""
 
     apiVersion: Literal["nodeagent.config.orch.io/v1beta1"] = AGENT_CONFIG_API_VERSION
     kind: Literal["NodeAgentConfiguration"] = AGENT_CONFIG_KIND
@@ -178,7 +176,7 @@ class NodeAgentConfiguration(ConfigModel):
     containerLogMaxFiles: int = Field(default=5, ge=2)
     containerLogMonitorInterval: Duration = 10.0
     imageMinimumGCAge: Duration = 120.0
-    imageMaximumGCAge: Duration = 0.0  # 0: an unused image may grow as old as it likes
+    imageMaximumGCAge: Duration = 0.0  # 0: unlimited
     imageGCHighThresholdPercent: int = Field(default=85, ge=0, le=100)
     imageGCLowThresholdPercent: int = Field(default=80, ge=0, le=100)
     maxPods: int = Field(default=110, ge=1)
@@ -213,7 +211,7 @@ class NodeAgentConfiguration(ConfigModel):
     registerNode: bool = True
     registerWithTaints: list[Taint] = Field(default=[])
     nodeProvider: NodeProvider = NodeProvider()
-    nodeProviderFile: str = ""  # YAML of the same fields, for what nodeProvider leaves open
+    nodeProviderFile: str = ""  # YAML of the same fields, used where nodeProvider is empty
     nodeStatusUpdateFrequency: Duration = 10.0
     nodeStatusReportFrequency: Duration = 300.0
     nodeLeaseDurationSeconds: int = Field(default=40, ge=1)
@@ -221,7 +219,7 @@ class NodeAgentConfiguration(ConfigModel):
     systemReserved: Reserved = Field(default={})
     nodeagentReserved: Reserved = Field(default={})
     evictionHard: dict[EvictionSignal, Threshold] = DEFAULT_EVICTION_HARD
-    mergeDefaultEvictionSettings: bool = False  # evictionHard keeps the defaults it does not set
+    mergeDefaultEvictionSettings: bool = False  # into evictionHard
     evictionSoft: dict[EvictionSignal, Threshold] = Field(default={})
     evictionSoftGracePeriod: dict[EvictionSignal, Duration] = Field(default={})
     evictionMaxPodGracePeriod: int = Field(default=0, ge=0)  # of soft evictions; 0: the pod's own
@@ -229,7 +227,7 @@ class NodeAgentConfiguration(ConfigModel):
     evictionPressureTransitionPeriod: Duration = 300.0
 
     # shutdown of the machine
-    shutdownGracePeriod: Duration = 0.0  # 0: pods are not ended in order
+    shutdownGracePeriod: Duration = 0.0  # 0: no ordered shutdown of pods
     shutdownGracePeriodCriticalPods: Duration = 0.0
     shutdownGracePeriodByPodPriority: list[ShutdownGroup] = Field(default=[])
 
@@ -242,9 +240,9 @@ class NodeAgentConfiguration(ConfigModel):
     @model_validator(mode="after")
     def _ports_differ(self) -> NodeAgentConfiguration:
         if self.readOnlyPort and self.readOnlyPort in (self.port, self.healthzPort):
-            raise ValueError(f"readOnlyPort {self.readOnlyPort} is another port's number")
+            raise ValueError(f"readOnlyPort {self.readOnlyPort} is used by another port")
         if self.healthzPort == self.port:
-            raise ValueError(f"healthzPort {self.healthzPort} is the number of port, too")
+            raise ValueError(f"healthzPort {self.healthzPort} is the same as port")
         return self
 
     @model_validator(mode="after")

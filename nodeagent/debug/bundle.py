@@ -1,11 +1,8 @@
-"""The archive for a support case: entries, scrubbed, in one private file that replaces no other.
+"""The debug archive: files about this host and the agent's log, scrubbed of secrets.
 
-What the kernel says of this host and its cgroups, as files for a support case. Reads only.
-
-Taking secrets out of texts that leave the host; pure.
-
-Settings that are secret are typed so and never get here. This is the second line: known values, and
-what looks like a credential, are struck out of logs and pages whatever way they got there.
+Settings typed as secrets never get here. Scrubbing is the second line of defence: known values, and
+anything that looks like a credential, are removed from logs and pages. Must not overwrite files or
+change the host.
 """
 
 from __future__ import annotations
@@ -28,24 +25,24 @@ from orch.component.process.daemon import SetupError
 from orch.component.secret import SHOWN, Secret
 
 MAX_BYTES = 4 * 1024 * 1024
-_MAX_CGROUPS = 2000
+MAX_CGROUPS = 2000
 _PROC = (
     "version", "cmdline", "meminfo", "loadavg", "mounts", "self/cgroup", "self/limits",
     "self/status", "pressure/cpu", "pressure/memory", "pressure/io", "sys/kernel/pid_max",
     "sys/fs/file-nr",
 )  # fmt: skip
-_LOG_LINES = 2000
+LOG_LINES = 2000
 _LOG_TIMEOUT_S = 20.0
 
 Entry = tuple[str, bytes]
 
 
 def host_entries(*, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Iterator[Entry]:
-    """One entry for each file; one that cannot be read says why."""
+    """An entry per file; an unreadable file's entry holds the error."""
     for name in _PROC:
         yield f"host/{name.replace('/', '-')}.txt", read_file(Path(proc, name))
     yield "host/cgroups.txt", _cgroup_names(Path(cgroups))
-    rows = (json.dumps(one) for one in system.processes())
+    rows = map(json.dumps, system.processes())
     yield "host/processes.txt", ("\n".join(rows) + "\n").encode()
 
 
@@ -58,13 +55,13 @@ def read_file(path: Path) -> bytes:
 
 
 def log_entry(log_file: str, unit: str) -> Entry:
-    """The end of the agent's log: of a file, else of the journal of a unit."""
+    """The end of the agent's log file, or else of the unit's journal."""
     if log_file:
         return "log.txt", _end_of(Path(log_file))
     command = [
         "journalctl",
         f"--unit={unit}",
-        f"--lines={_LOG_LINES}",
+        f"--lines={LOG_LINES}",
         "--output=short-iso-precise",
     ]
     try:
@@ -84,7 +81,7 @@ def _end_of(path: Path) -> bytes:
             lines = file.read(MAX_BYTES).splitlines(keepends=True)
     except OSError as error:
         return f"{path}: {error.strerror or error}\n".encode()
-    return b"".join(lines[-_LOG_LINES:])
+    return b"".join(lines[-LOG_LINES:])
 
 
 def _cgroup_names(root: Path) -> bytes:
@@ -92,8 +89,8 @@ def _cgroup_names(root: Path) -> bytes:
     for folder, below, _ in os.walk(root):
         below.sort()
         names.append(folder)
-        if len(names) >= _MAX_CGROUPS:
-            names.append(f"… and more: only {_MAX_CGROUPS} are listed")
+        if len(names) >= MAX_CGROUPS:
+            names.append(f"… more than {MAX_CGROUPS}; the rest is omitted")
             break
     return ("\n".join(names) + "\n").encode()
 
@@ -104,9 +101,9 @@ FOLDER = "nodeagent-debug"
 def write_bundle(
     path: str, entries: Iterable[Entry], clean: Callable[[bytes], bytes], *, now: datetime
 ) -> int:
-    """Write the archive (tar, gzip, 0600) and return how many entries it has.
+    """Write the archive (tar, gzip, 0600) and return the number of its entries.
 
-    SetupError when the file exists or cannot be written; then nothing is left of it.
+    SetupError when the file exists or cannot be written; a partial file is removed.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -133,7 +130,7 @@ def _member(name: str, body: bytes, now: datetime) -> tuple[tarfile.TarInfo, io.
     return info, io.BytesIO(body)
 
 
-_LEAST_LENGTH = 4  # a shorter value would strike out half the text, and is no secret
+_LEAST_LENGTH = 4  # a shorter value is not a secret, and would remove half the text
 _LEAST_PARAMETER = 8  # of a query's value: shorter ones are words such as `json`
 _SHOWN = SHOWN.encode()
 _PATTERNS = (
@@ -148,7 +145,7 @@ _PATTERNS = (
 
 
 def scrubber(secrets: Iterable[str]) -> Callable[[bytes], bytes]:
-    """A function that strikes these values, and whatever looks like a credential, out of a text."""
+    """A function that removes these values, and anything like a credential, from a text."""
     known = sorted({s.encode() for s in secrets if len(s) >= _LEAST_LENGTH}, key=len, reverse=True)
     values = re.compile(b"|".join(map(re.escape, known))) if known else None
 
@@ -163,14 +160,14 @@ def scrubber(secrets: Iterable[str]) -> Callable[[bytes], bytes]:
 
 
 def secrets_of(config: NodeAgentConfiguration) -> set[str]:
-    """Every value that the configuration declares secret, and their words: `Bearer x` hides `x`."""
+    """All secrets in the configuration, and their words: `Bearer x` also hides `x`."""
     found = {secret.reveal() for secret in _walk(config)}
     found |= {word for value in found for word in value.split()}
     return found | set(_credentials_in(config.staticPodURL))
 
 
 def _credentials_in(address: str) -> Iterable[str]:
-    """The password and the query of an address, as they are written and as they are meant."""
+    """The password and the query of an address, as written and decoded."""
     before, _, query = address.partition("?")
     user = before.partition("://")[2].partition("/")[0].rpartition("@")[0]
     values = (pair.partition("=")[2] for pair in query.split("&"))
@@ -184,11 +181,11 @@ def _walk(value: Any) -> Iterable[Secret]:
     if isinstance(value, Secret):
         yield value
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _walk(one)
+        for item in value.values():
+            yield from _walk(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _walk(one)
+        for item in value:
+            yield from _walk(item)
     elif hasattr(type(value), "model_fields"):
         for name in type(value).model_fields:
             yield from _walk(getattr(value, name))

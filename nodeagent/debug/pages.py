@@ -1,7 +1,7 @@
-"""The pages of the agent that runs on this host, asked for with the operator's own credential.
+"""Fetches pages of the agent on this host for the debug bundle, with the operator's credential.
 
-The agent is known by its certificate file, so that no authority is needed. A page that is refused
-says so in its place.
+The agent's certificate file is pinned, so that no CA is needed. A page that cannot be fetched
+contains the error instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _TIMEOUT_S = 30.0
-# Not /pods: the environment of containers is full of secrets that nothing marks as such.
+# Not /pods: the environment of containers holds secrets that nothing marks as such.
 PAGES = (
     "/healthz?verbose", "/statusz", "/flagz", "/configz", "/metrics", "/metrics/slis",
     "/metrics/resource", "/stats/summary",
@@ -28,8 +28,8 @@ PAGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where the agent serves, the certificate it shows, and what the operator shows."""
+class AgentEndpoint:
+    """Where the agent serves, its certificate, and the operator's credentials."""
 
     address: str
     port: int
@@ -39,7 +39,7 @@ class Target:
     token_file: str = ""
 
 
-async def page_entries(target: Target) -> list[Entry]:
+async def page_entries(target: AgentEndpoint) -> list[Entry]:
     """One entry for each page, whatever its status."""
     import aiohttp
 
@@ -48,7 +48,7 @@ async def page_entries(target: Target) -> list[Entry]:
     try:
         context, headers = _context(target), dict(_headers(target))
     except ValueError as error:
-        return [("pages/error.txt", f"the agent cannot be asked: {error}\n".encode())]
+        return [("pages/error.txt", f"the agent cannot be queried: {error}\n".encode())]
     connector = aiohttp.TCPConnector(ssl=context)
     async with aiohttp.ClientSession(
         connector=connector, headers=headers, timeout=timeout
@@ -70,9 +70,9 @@ async def _page(session: aiohttp.ClientSession, url: str) -> bytes:
         return f"{url}: {str(error) or 'no answer in time'}\n".encode()
 
 
-def _context(target: Target) -> ssl.SSLContext:
+def _context(target: AgentEndpoint) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False  # the certificate itself is pinned, whatever names it has
+    context.check_hostname = False  # the certificate itself is pinned
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     with _reading(f"the agent's own certificate {target.serving_cert} (--tls-cert-file)"):
         context.load_verify_locations(target.serving_cert)
@@ -83,7 +83,7 @@ def _context(target: Target) -> ssl.SSLContext:
     return context
 
 
-def _headers(target: Target) -> Iterator[tuple[str, str]]:
+def _headers(target: AgentEndpoint) -> Iterator[tuple[str, str]]:
     if target.token_file:
         with _reading(f"the token file {target.token_file}"):
             token = Path(target.token_file).read_text().strip()
@@ -92,7 +92,7 @@ def _headers(target: Target) -> Iterator[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """`ssl` does not say which file it cannot read."""
+    """Names the file that cannot be read, which `ssl` does not."""
     try:
         yield
     except (OSError, ValueError) as error:

@@ -1,4 +1,7 @@
-"""The certificates the agent uses: are they there, do key and certificate fit, until when."""
+"""Facts about the agent's certificates: do they exist, match their keys, and when they expire.
+
+`checks` judges them. Blocking I/O.
+"""
 
 from __future__ import annotations
 
@@ -13,47 +16,46 @@ from nodeagent.doctor import gather
 from nodeagent.doctor.checks import CertificateFacts
 from orch.client.kubeconfig import ClientConfig
 
-OWN_NAME = "nodeagent"  # of the certificate that the agent makes for itself
+OWN_NAME = "nodeagent"  # of the self-signed certificate
 
 
 def read_certificates(
     options: Options, config: NodeAgentConfiguration, api: ClientConfig | None
 ) -> Iterator[CertificateFacts]:
-    """The serving pair, the clients' CA, and what is shown to the API server."""
+    """The serving pair, the CAs, and the credential for the API server."""
     if config.tlsCertFile:
         yield _pair("serving", config.tlsCertFile, config.tlsPrivateKeyFile)
     else:
         own = f"{options.cert_dir}/{OWN_NAME}"
-        made = Path(f"{own}.crt").exists()
         yield (
             _pair("serving", f"{own}.crt", f"{own}.key")
-            if made
+            if Path(f"{own}.crt").exists()
             else CertificateFacts("serving", f"{own}.crt")
         )
     if ca_file := config.authentication.x509.clientCAFile:
-        yield _alone("client CA", ca_file)
+        yield _certificate("client CA", ca_file)
     if api and api.ca_file:
-        yield _alone("API server CA", api.ca_file)
+        yield _certificate("API server CA", api.ca_file)
     if api and api.cert_file and api.key_file:
         yield _pair("API client", api.cert_file, api.key_file)
     elif api and api.cert_data:
-        yield CertificateFacts("API client", options.kubeconfig or "", _end_of(api.cert_data))
+        yield CertificateFacts("API client", options.kubeconfig or "", _expiry(api.cert_data))
 
 
 def _pair(role: str, cert_file: str, key_file: str) -> CertificateFacts:
     exposed = key_file if gather.is_open_to_others(key_file, gather.READ) else ""
-    alone = _alone(role, cert_file)
-    problem = alone.problem or _pair_problem(cert_file, key_file)
-    return CertificateFacts(role, cert_file, alone.not_after, problem, exposed)
+    certificate = _certificate(role, cert_file)
+    problem = certificate.problem or _pair_problem(cert_file, key_file)
+    return CertificateFacts(role, cert_file, certificate.not_after, problem, exposed)
 
 
-def _alone(role: str, path: str) -> CertificateFacts:
+def _certificate(role: str, path: str) -> CertificateFacts:
     try:
-        return CertificateFacts(role, path, _end_of(Path(path).read_bytes()))
+        return CertificateFacts(role, path, _expiry(Path(path).read_bytes()))
     except OSError as error:
         return CertificateFacts(role, path, problem=error.strerror or str(error))
     except ValueError:
-        return CertificateFacts(role, path, problem="it holds no PEM certificate")
+        return CertificateFacts(role, path, problem="it contains no PEM certificate")
 
 
 def _pair_problem(cert_file: str, key_file: str) -> str:
@@ -62,8 +64,8 @@ def _pair_problem(cert_file: str, key_file: str) -> str:
         context.load_cert_chain(cert_file, key_file, password=_no_password)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            return f"the key {key_file} does not belong to it"
-        return f"the key {key_file} holds no usable PEM key"
+            return f"the key {key_file} does not match it"
+        return f"the key {key_file} contains no usable PEM key"
     except OSError as error:
         return f"the key {key_file}: {error.strerror or error}"
     except ValueError as error:
@@ -75,8 +77,8 @@ def _no_password() -> str:
     raise ValueError("it is encrypted: decrypt it first")
 
 
-def _end_of(pem: bytes) -> datetime:
-    """When the first certificate ends; ValueError when there is none."""
-    from cryptography import x509  # 16 MiB that only this check needs
+def _expiry(pem: bytes) -> datetime:
+    """When the first certificate expires; ValueError when there is none."""
+    from cryptography import x509  # takes 16 MiB
 
     return x509.load_pem_x509_certificate(pem).not_valid_after_utc

@@ -1,4 +1,7 @@
-"""From facts about this host to findings; pure, one function per thing looked at."""
+"""Turns facts about this host into findings, a function per check; pure.
+
+Must not read anything: facts come from `gather`, `certificates`, `criu` and `remote`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from datetime import datetime, timedelta
 from nodeagent.doctor.findings import Finding, fail, note, ok, warn
 from nodeagent.doctor.kernel import numbers_in
 
-# Runtimes whose CRI statistics are complete (spec.md, kernel table), and that can checkpoint.
+# Lowest versions with complete CRI statistics (spec.md, kernel table), and with checkpoints.
 _STATS_SINCE = {"containerd": (1, 6, 0), "cri-o": (1, 23, 0)}
 _CHECKPOINT_SINCE = {"containerd": (2, 0, 0), "cri-o": (1, 25, 0)}
 _SKEW_WARN_S, _SKEW_FAIL_S = 2.0, 30.0
 _CERT_WARN = timedelta(days=30)
-_WANTED_CAPABILITIES = {  # bit of CapEff → name, what is lost without it
+_WANTED_CAPABILITIES = {  # bit of CapEff → name, effect of its absence
     2: ("CAP_DAC_READ_SEARCH", "logs and volumes of other users cannot be measured"),
     21: ("CAP_SYS_ADMIN", "emptyDir volumes of medium Memory cannot be mounted"),
 }
@@ -22,7 +25,7 @@ _WANTED_CAPABILITIES = {  # bit of CapEff → name, what is lost without it
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFacts:
-    """What the runtime said; `error` is why it said nothing, `not_ready` its own complaints."""
+    """The runtime's answers; `error` when there is none, `not_ready` its false conditions."""
 
     endpoint: str
     socket_exists: bool = False
@@ -42,7 +45,7 @@ class CriuFacts:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """A certificate in use; `problem` is why it cannot be used, `exposed_key` a readable key."""
+    """A certificate in use; `exposed_key` is a key that other users can read."""
 
     role: str
     path: str
@@ -55,7 +58,7 @@ class CertificateFacts:
 class DiskFacts:
     path: str
     available_percent: float
-    inodes_free_percent: float  # 100 where the file system counts none
+    inodes_free_percent: float  # 100 if the file system does not count them
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ class PortFacts:
     role: str
     address: str
     port: int
-    error: str = ""  # why it cannot be listened on
-    holder: str = ""  # the process that listens there, where that can be seen
+    error: str = ""  # why listening fails
+    holder: str = ""  # the listening process, if known
 
 
 def check_cgroups(version: str, controllers: frozenset[str], *, fail_v1: bool) -> Finding:
@@ -86,7 +89,7 @@ def check_cgroups(version: str, controllers: frozenset[str], *, fail_v1: bool) -
 
 def check_capabilities(effective: int | None, *, root: bool) -> list[Finding]:
     if effective is None:
-        return [note("capabilities", "not known: /proc/self/status does not tell", "mount /proc")]
+        return [note("capabilities", "not known without /proc/self/status", "mount /proc")]
     found = []
     for bit, (name, lost) in _WANTED_CAPABILITIES.items():
         if effective >> bit & 1:
@@ -102,7 +105,7 @@ def check_capabilities(effective: int | None, *, root: bool) -> list[Finding]:
 def check_runtime(facts: RuntimeFacts) -> list[Finding]:
     check = "container runtime"
     if not facts.endpoint:
-        advice = "set containerRuntimeEndpoint to run pods; statistics of the node work without"
+        advice = "set containerRuntimeEndpoint to run pods; node statistics work without"
         return [note(check, "none is configured", advice)]
     if not facts.socket_exists:
         advice = "start the runtime, or set containerRuntimeEndpoint to its socket"
@@ -112,7 +115,7 @@ def check_runtime(facts: RuntimeFacts) -> list[Finding]:
         return [fail(check, f"{facts.endpoint} does not answer: {facts.error}", advice)]
     found = [ok(check, f"{facts.name} {facts.version} at {facts.endpoint}")]
     advice = "see the runtime's log and its network configuration"
-    found += [warn(check, complaint, advice) for complaint in facts.not_ready]
+    found += [warn(check, condition, advice) for condition in facts.not_ready]
     return [*found, _statistics(facts)]
 
 
@@ -120,7 +123,7 @@ def _statistics(facts: RuntimeFacts) -> Finding:
     check, since = "runtime statistics", _STATS_SINCE.get(facts.name)
     if since is None:
         advice = "use containerd 1.6.0 or CRI-O 1.23.0 for PodAndContainerStatsFromCRI"
-        return note(check, f"nothing is known of {facts.name}", advice)
+        return note(check, f"{facts.name} is not a known runtime", advice)
     needed = ".".join(map(str, since))
     if numbers_in(facts.version) < since:
         return warn(check, f"{facts.name} {needed} is needed", f"upgrade to {needed} or newer")
@@ -128,11 +131,11 @@ def _statistics(facts: RuntimeFacts) -> Finding:
 
 
 def check_checkpoint(facts: RuntimeFacts, criu: CriuFacts, *, gate: bool) -> Finding:
-    """Whether a container here can be checkpointed; the runtime needs CRIU on this host."""
+    """Whether containers can be checkpointed; the runtime needs CRIU."""
     check = "checkpoint"
     if not gate:
         advice = "set the feature gate ContainerCheckpoint to use it"
-        return note(check, "switched off by its gate", advice)
+        return note(check, "disabled by its feature gate", advice)
     if not facts.name:
         return note(check, "not known without a runtime", "run this again when the runtime answers")
     since = _CHECKPOINT_SINCE.get(facts.name)
@@ -143,11 +146,11 @@ def check_checkpoint(facts: RuntimeFacts, criu: CriuFacts, *, gate: bool) -> Fin
     if not criu.version:
         return warn(
             check,
-            "CRIU is not where the runtime looks for it",
-            "install criu in the runtime's PATH",
+            "CRIU is not in the runtime's PATH",
+            "install criu where the runtime finds it",
         )
     if criu.problem:
-        advice = "run 'criu check' as root and enable in the kernel what it names"
+        advice = "run 'criu check' as root and enable the kernel features it names"
         return warn(check, f"CRIU {criu.version}: {criu.problem}", advice)
     return ok(check, f"{facts.name} {facts.version} with CRIU {criu.version}")
 
@@ -156,27 +159,27 @@ def check_seccomp(
     directory: str, *, supported: bool, exists: bool, bad_profiles: Sequence[str]
 ) -> Iterator[Finding]:
     if not supported:
-        advice = "use a kernel built with CONFIG_SECCOMP_FILTER=y; else pods run unconfined or fail"
-        yield warn("seccomp", "this kernel has none", advice)
+        advice = "use a kernel built with CONFIG_SECCOMP_FILTER=y; pods run unconfined or fail"
+        yield warn("seccomp", "not supported by this kernel", advice)
     if not exists:
-        advice = f"make {directory} and put profiles there, if pods ask for Localhost ones"
+        advice = f"create {directory} and put profiles there if pods use Localhost profiles"
         yield note("seccomp profiles", f"{directory} does not exist", advice)
         return
     for problem in bad_profiles:
-        advice = "correct it: a pod that asks for it gets CreateContainerError"
+        advice = "correct it: pods that use it get CreateContainerError"
         yield warn("seccomp profiles", problem, advice)
     if not bad_profiles:
-        yield ok("seccomp profiles", f"{directory} holds usable profiles only")
+        yield ok("seccomp profiles", f"all profiles in {directory} are usable")
 
 
 def check_clock(server: str, skew_s: float | None, error: str) -> Finding:
-    """`skew_s` is how far this host is ahead; None when the server did not tell."""
+    """`skew_s` is how far this host is ahead; None when it is not known."""
     if not server:
         advice = "give --kubeconfig to check the API server and the clock against it"
         return note("API server", "none is configured: standalone", advice)
     if skew_s is None:
-        advice = "see that it runs, and that address and certificates in the kubeconfig are right"
-        return fail("API server", error or f"{server} did not tell the time", advice)
+        advice = "check that it is running, and the address and certificates in the kubeconfig"
+        return fail("API server", error or f"{server} did not report the time", advice)
     text = f"this host is {abs(skew_s):.1f} s {'ahead of' if skew_s > 0 else 'behind'} {server}"
     if abs(skew_s) > _SKEW_FAIL_S:
         return fail("clock", text, "synchronize the clock (chrony, systemd-timesyncd), now")
@@ -190,12 +193,12 @@ def check_certificate(facts: CertificateFacts, now: datetime) -> Iterator[Findin
     if facts.problem:
         yield fail(check, f"{facts.path}: {facts.problem}", "correct the file or the setting")
     elif facts.not_after is None:
-        yield note(check, f"{facts.path} is not there yet", "the agent makes it when it starts")
+        yield note(check, f"{facts.path} does not exist yet", "the agent creates it when it starts")
     elif facts.not_after <= now:
-        yield fail(check, f"{facts.path} ended at {facts.not_after:%Y-%m-%d %H:%M}Z", "renew it")
+        yield fail(check, f"{facts.path} expired at {facts.not_after:%Y-%m-%d %H:%M}Z", "renew it")
     elif facts.not_after - now < _CERT_WARN:
         yield warn(
-            check, f"{facts.path} ends at {facts.not_after:%Y-%m-%d %H:%M}Z", "renew it soon"
+            check, f"{facts.path} expires at {facts.not_after:%Y-%m-%d %H:%M}Z", "renew it soon"
         )
     else:
         yield ok(check, f"{facts.path} is valid until {facts.not_after:%Y-%m-%d}")
@@ -208,29 +211,30 @@ def check_disk(facts: DiskFacts) -> Finding:
     check = f"disk {facts.path}"
     text = f"{facts.available_percent:.0f}% free, {facts.inodes_free_percent:.0f}% of inodes"
     if facts.available_percent < 2 or facts.inodes_free_percent < 1:
-        return fail(check, text, "free space: neither state nor logs can be written")
+        return fail(check, text, "free space: the agent cannot write state or logs")
     if facts.available_percent < 10 or facts.inodes_free_percent < 5:
         return warn(check, text, "free space, or the node reports DiskPressure")
     return ok(check, text)
 
 
-def check_descriptors(limit: int, wanted: int, used: int, most: int) -> Iterator[Finding]:
-    """This process's limit against what the agent opens; the system's use against its limit."""
+def check_descriptors(limit: int, wanted: int, used: int, system_limit: int) -> Iterator[Finding]:
+    """This process's limit against the agent's need; the system's use against its limit."""
     if limit < wanted:
         advice = f"set LimitNOFILE={wanted} or more in the unit, or lower openFileBudget"
         yield warn("file descriptors", f"the limit is {limit}, {wanted} may be needed", advice)
     else:
         yield ok("file descriptors", f"the limit is {limit}")
-    if most and used > most * 0.8:
-        yield warn("open files", f"{used} of the system's {most}", "raise the sysctl fs.file-max")
+    if system_limit and used > system_limit * 0.8:
+        text = f"{used} of the system's {system_limit}"
+        yield warn("open files", text, "raise the sysctl fs.file-max")
 
 
 def check_lock(path: str, holder: str, problem: str) -> Finding:
-    """`holder` describes the process that holds it, "" when none does."""
+    """`holder` describes the process that holds it, "" when there is none."""
     if problem:
-        return fail("lock file", f"{path}: {problem}", "give --lock-file a path that can be made")
+        return fail("lock file", f"{path}: {problem}", "give --lock-file a writable path")
     if holder:
-        advice = "stop it before another one is started on this host"
+        advice = "stop it before starting another on this host"
         return note("lock file", f"an agent is running ({holder}) and holds {path}", advice)
     return ok("lock file", f"{path} is free")
 
@@ -243,7 +247,7 @@ def check_port(facts: PortFacts, *, agent_runs: bool) -> Finding:
     if agent_runs:
         return ok(check, f"{where} is in use, and an agent is running")
     if facts.holder:
-        advice = "stop what uses it, or choose another"
+        advice = "stop that process, or choose another port"
         return fail(check, f"{where}: {facts.error} by {facts.holder}", advice)
-    advice = f"see who uses it (ss -ltnp 'sport = :{facts.port}'), or choose another"
+    advice = f"find the process (ss -ltnp 'sport = :{facts.port}'), or choose another port"
     return fail(check, f"{where}: {facts.error}", advice)

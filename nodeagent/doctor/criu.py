@@ -1,6 +1,6 @@
-"""CRIU as the runtime finds it: in the runtime's own root and PATH, which may not be this shell's.
+"""Finds CRIU as the runtime does: in the runtime's root and PATH, which may differ from ours.
 
-Blocking, and runs the program that is found there (`--version`, `check`).
+Blocking; runs `criu --version` and `criu check`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def read_criu(endpoint: str = "") -> CriuFacts:
-    """Which CRIU the runtime at an endpoint would call, and what it lacks on this kernel.
+    """The CRIU that the runtime at an endpoint would run, and what this kernel lacks for it.
 
-    Where the runtime's process cannot be looked into, this process's own PATH counts.
+    If the runtime's process cannot be inspected, this process's PATH is used.
     """
     pid = server_pid(socket_path(endpoint)) if endpoint else 0
     command = _command(pid or None)
@@ -40,7 +40,7 @@ def read_criu(endpoint: str = "") -> CriuFacts:
 
 
 def _command(pid: int | None) -> list[str]:
-    """How to call the CRIU in a process's root and PATH; [] when there is none."""
+    """The command for CRIU in a process's root and PATH; [] when there is none."""
     root = Path(f"/proc/{pid}/root")
     try:
         own = pid is None or (root.samefile("/") and _mounts(pid) == _mounts("self"))
@@ -57,12 +57,12 @@ def _command(pid: int | None) -> list[str]:
 
 
 def _mounts(process: int | str) -> str:
-    """The mount namespace of a process: the same root may have other things mounted in it."""
+    """The mount namespace: the same root may have other mounts in it."""
     return os.readlink(f"/proc/{process}/ns/mnt")
 
 
 def version_of(command: Sequence[str]) -> str:
-    """The first version number that a tool prints of itself; "" without the tool."""
+    """The first version number in the output of `--version`; "" without the tool."""
     done = _run([*command, "--version"])
     numbers = (kernel.numbers_in(word) for word in (done.stdout if done else "").split())
     return next((".".join(map(str, found)) for found in numbers if found), "")

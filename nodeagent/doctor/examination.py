@@ -1,8 +1,7 @@
-"""One examination of this host: facts gathered, checks applied, findings in a fixed order.
+"""Examines this host: gathers facts, applies the checks, returns findings in a fixed order.
 
-The network interface this node is reached by: is there a default route, and is its link up?
-
-Counters of that interface are what `/stats/summary` shows first; pods are reached over it.
+Must not judge facts (`checks`, `kernel`, `hardening` do), except for paths and network links.
+Blocking; runs an event loop for the remote facts.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from nodeagent.config.options import Options
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.doctor import certificates, checks, criu, gather, hardening, kernel, questions
+from nodeagent.doctor import certificates, checks, criu, gather, hardening, kernel, remote
 from nodeagent.doctor.checks import CriuFacts, RuntimeFacts
 from nodeagent.doctor.findings import Finding, fail, note, ok, warn
 from nodeagent.runtime.endpoint import socket_path
@@ -28,33 +27,31 @@ from orch.component.flags.features import Features
 from orch.component.process import system
 from orch.component.process.daemon import SetupError
 
-CHECK = "network"
-
 
 def check_interfaces(
     read: Callable[[], Sequence[LinkFacts]] = network.read_links,
 ) -> Finding:
-    """One finding; `read` asks the kernel."""
+    """Whether the interface of the default route, over which pods are reached, is up."""
     try:
         links = read()
     except OSError as error:
         advice = "allow netlink sockets (RestrictAddressFamilies=AF_NETLINK)"
-        return warn(CHECK, f"the kernel does not tell its interfaces: {error}", advice)
+        return warn("network", f"the kernel does not list its interfaces: {error}", advice)
     defaults = [link for link in links if link.is_default]
     if not defaults:
-        return note(CHECK, "there is no default route", "fine for a machine of its own")
+        return note("network", "there is no default route", "fine for an isolated machine")
     down = [link.name for link in defaults if not link.is_up]
     if len(down) == len(defaults):
-        return warn(CHECK, f"{down[0]} has the default route and is down", "bring the link up")
+        return warn("network", f"{down[0]} has the default route and is down", "bring the link up")
     shown = ", ".join(f"{link.name} (mtu {link.mtu})" for link in defaults if link.is_up)
-    return ok(CHECK, f"the default route is over {shown}")
+    return ok("network", f"the default route is over {shown}")
 
 
-_SPARE_DESCRIPTORS = 1024  # beside the kernel files that are kept open: connections, logs
+_SPARE_DESCRIPTORS = 1024  # besides cached kernel files: connections, logs
 
 
 def examine(options: Options, config: NodeAgentConfiguration, now: datetime) -> list[Finding]:
-    """Everything that can be told about this host without changing it."""
+    """All findings about this host; nothing is changed."""
     features = Features(config.featureGates, options.emulated_version)
     found = kernel.check_kernel(gather.read_kernel(), psi_wanted=features.enabled("NodeAgentPSI"))
     layout = detect_layout("/sys/fs/cgroup")
@@ -68,7 +65,7 @@ def examine(options: Options, config: NodeAgentConfiguration, now: datetime) -> 
     if problem:
         found.append(fail("kubeconfig", problem, "correct the file or --kubeconfig"))
     elif api:
-        skew_s, error = asyncio.run(questions.ask_clock(api))
+        skew_s, error = asyncio.run(remote.clock_skew(api))
         found.append(checks.check_clock(api.server, skew_s, error))
     else:
         found.append(checks.check_clock("", None, ""))
@@ -82,7 +79,7 @@ def examine(options: Options, config: NodeAgentConfiguration, now: datetime) -> 
 def examine_configuration(
     options: Options, config: NodeAgentConfiguration, now: datetime
 ) -> list[Finding]:
-    """What the configuration names on this host: paths, socket, certificates, ports, the lock."""
+    """Only what the configuration refers to: paths, socket, certificates, ports, lock file."""
     return [*_socket(config.containerRuntimeEndpoint), *_settings(options, config, now)]
 
 
@@ -94,24 +91,24 @@ def _settings(options: Options, config: NodeAgentConfiguration, now: datetime) -
     pid, problem = gather.read_lock(options.lock_file)
     holder = system.describe_process(pid) if pid else ""
     found.append(checks.check_lock(options.lock_file, holder, problem))
-    found += _opened(options, config, api)
+    found += _exposure(options, config, api)
     ports = [
         ("serving", config.address, config.port),
         ("health", config.healthzBindAddress, config.healthzPort),
         ("read-only", config.address, config.readOnlyPort),
     ]
     found += [
-        checks.check_port(gather.read_port(*one), agent_runs=pid is not None)
-        for one in ports
-        if one[2]
+        checks.check_port(gather.read_port(role, address, port), agent_runs=pid is not None)
+        for role, address, port in ports
+        if port
     ]
     return found
 
 
-def _opened(
+def _exposure(
     options: Options, config: NodeAgentConfiguration, api: ClientConfig | None
 ) -> Iterator[Finding]:
-    """What is open wider than needed, and gates that this host cannot serve."""
+    """Settings that expose the agent, and gates that this host does not support."""
     rotates = api is None or not (api.cert_data or api.token)
     yield from hardening.check_hardening(
         config, hostname_override=options.hostname_override, rotates=rotates
@@ -132,10 +129,10 @@ def _paths(options: Options, config: NodeAgentConfiguration) -> Iterator[Finding
         yield _directory(check, path)
     pods = config.staticPodPath
     if pods and not Path(pods).exists():
-        advice = "make it; until then this node has no static pods"
+        advice = "create it; until then this node has no static pods"
         yield warn("static pods", f"{pods} does not exist", advice)
     elif pods:
-        yield ok("static pods", f"{pods} is there")
+        yield ok("static pods", f"{pods} exists")
     for name, file in (("kubeconfig", options.kubeconfig), ("configuration", options.config)):
         if file and gather.is_open_to_others(file, gather.READ):
             report = warn if name == "kubeconfig" else note
@@ -143,14 +140,13 @@ def _paths(options: Options, config: NodeAgentConfiguration) -> Iterator[Finding
 
 
 def _directory(check: str, path: str) -> Finding:
-    there = Path(path).absolute()
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not there.is_dir():
-        return fail(check, f"{there} is not a directory", "name another one, or move the file away")
-    if not os.access(there, os.W_OK | os.X_OK):
-        return fail(check, f"{there} cannot be written", "run as root, or name another directory")
-    return ok(check, f"{path} {'is there' if Path(path).exists() else 'can be made'}")
+    existing = gather.existing_ancestor(path)
+    if not existing.is_dir():
+        advice = "use another directory, or move the file away"
+        return fail(check, f"{existing} is not a directory", advice)
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return fail(check, f"{existing} is not writable", "run as root, or use another directory")
+    return ok(check, f"{path} {'exists' if Path(path).exists() else 'can be created'}")
 
 
 def _socket(endpoint: str) -> Iterator[Finding]:
@@ -165,7 +161,7 @@ def _socket(endpoint: str) -> Iterator[Finding]:
         yield fail(check, f"{path}: {error.strerror or error}", advice)
         return
     if is_socket:
-        yield ok(check, f"{path} is there")
+        yield ok(check, f"{path} exists")
     else:
         yield fail(check, f"{path} is not a socket", "correct containerRuntimeEndpoint")
 
@@ -173,7 +169,7 @@ def _socket(endpoint: str) -> Iterator[Finding]:
 def _runtime(config: NodeAgentConfiguration, *, checkpoint: bool) -> list[Finding]:
     endpoint = config.containerRuntimeEndpoint
     if endpoint and Path(socket_path(endpoint)).exists():
-        facts = asyncio.run(questions.ask_runtime(endpoint))
+        facts = asyncio.run(remote.query_runtime(endpoint))
     else:
         facts = RuntimeFacts(endpoint)
     found = criu.read_criu(endpoint) if facts.name else CriuFacts()

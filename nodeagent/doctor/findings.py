@@ -1,7 +1,7 @@
-"""What `nodeagent doctor` found: one finding per thing looked at, and what to do about it; pure.
+"""The findings of `nodeagent doctor`: verdict, message and advice per check, as text or JSON; pure.
 
 `ok` needs nothing, `note` is worth knowing, `warn` is a feature lost or about to be, `fail` keeps
-the agent from its work.
+the agent from working.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Literal
 
 from orch.component.terminal import visible
 
-Verdict = Literal["ok", "note", "warn", "fail"]
+Severity = Literal["ok", "note", "warn", "fail"]
 
 EXIT_OK, EXIT_FAIL, EXIT_WARN = 0, 1, 2
-_ORDER: tuple[Verdict, ...] = ("fail", "warn", "note", "ok")
+_ORDER: tuple[Severity, ...] = ("fail", "warn", "note", "ok")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`advice` is what to do next; empty where nothing is to be done, ValueError elsewhere."""
+    """`advice` says what to do next; required (ValueError) unless the verdict is `ok`."""
 
     check: str
-    verdict: Verdict
+    verdict: Severity
     message: str
     advice: str = ""
 
     def __post_init__(self) -> None:
         if self.verdict != "ok" and not self.advice:
-            raise ValueError(f"nothing says what to do about {self.check}: {self.message}")
+            raise ValueError(f"the finding {self.check} has no advice: {self.message}")
 
 
 def ok(check: str, message: str) -> Finding:
@@ -58,7 +58,7 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def as_text(findings: Sequence[Finding]) -> str:
-    """One line per finding in the order of the checks, advice below it, and a sum at the end."""
+    """A line per finding, its advice below it, and the totals at the end."""
     width = max((len(finding.check) for finding in findings), default=0)
     lines = []
     for finding in findings:
@@ -72,9 +72,9 @@ def as_text(findings: Sequence[Finding]) -> str:
 
 def as_json(findings: Sequence[Finding]) -> str:
     """`{"exitCode", "findings": [{check, verdict, message, advice}]}`."""
-    record = {"exitCode": exit_code(findings), "findings": [asdict(one) for one in findings]}
+    record = {"exitCode": exit_code(findings), "findings": list(map(asdict, findings))}
     return json.dumps(record, indent=2) + "\n"
 
 
-def _count(findings: Sequence[Finding], verdict: Verdict) -> int:
+def _count(findings: Sequence[Finding], verdict: Severity) -> int:
     return sum(finding.verdict == verdict for finding in findings)

@@ -1,6 +1,6 @@
-"""Facts of this host: kernel files, limits, ports, disks, tools. Reads only, and never raises.
+"""Facts about this host: kernel files, limits, ports, disks. Reads only, and never raises.
 
-What is concluded from them is `kernel` and `checks`. Blocking: the commands call it, no daemon.
+`kernel` and `checks` judge them. Blocking: for commands, not for the daemon.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_kernel(proc_root: str = "/proc") -> KernelFacts:
         release=read_text(sysctls / "kernel/osrelease"),
         sysctls=frozenset(n for n in names if (sysctls / n.replace(".", "/")).exists()),
         nft=criu.version_of(["nft"]),
-        psi={one: read_pressure(proc_root, one)[1] for one in _PRESSURES},
+        psi={name: read_pressure(proc_root, name)[1] for name in _PRESSURES},
     )
 
 
@@ -40,7 +40,7 @@ def read_controllers(cgroup_root: str = "/sys/fs/cgroup") -> frozenset[str]:
 
 
 def read_capabilities(proc_root: str = "/proc") -> int | None:
-    """The effective set of this process as a bit mask; None when /proc does not tell."""
+    """The effective set of this process as a bit mask; None when /proc does not show it."""
     text = _status_field(proc_root, "CapEff")
     return int(text, 16) if text else None
 
@@ -50,7 +50,7 @@ def has_seccomp(proc_root: str = "/proc") -> bool:
 
 
 def bad_profiles(directory: str) -> tuple[str, ...]:
-    """What is wrong with the profiles below a directory, one text per bad file."""
+    """The problems of the profiles below a directory, a text per unusable file."""
     return tuple(
         f"{path}: {problem}"
         for path in sorted(Path(directory).rglob("*.json"))
@@ -58,13 +58,18 @@ def bad_profiles(directory: str) -> tuple[str, ...]:
     )
 
 
+def existing_ancestor(path: str) -> Path:
+    """The path itself or the nearest directory above it that exists."""
+    existing = Path(path).absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    return existing
+
+
 def read_disk(path: str) -> DiskFacts | None:
-    """The file system that holds a path, or will hold it; None when that cannot be told."""
-    there = Path(path).absolute()
-    while not there.exists() and there != there.parent:
-        there = there.parent
+    """The file system that holds a path, or will hold it; None when it is not readable."""
     try:
-        found = os.statvfs(there)
+        found = os.statvfs(existing_ancestor(path))
     except OSError:
         return None
     inodes = 100.0 * found.f_favail / found.f_files if found.f_files else 100.0
@@ -72,7 +77,7 @@ def read_disk(path: str) -> DiskFacts | None:
 
 
 def read_descriptors(proc_root: str = "/proc") -> tuple[int, int, int]:
-    """This process's limit, what the system has open, and the system's limit (0: unknown)."""
+    """This process's limit, the system's open files, and the system's limit (0: unknown)."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     words = read_text(Path(proc_root, "sys/fs/file-nr")).split()
     used, most = (int(words[0]), int(words[2])) if len(words) == 3 else (0, 0)
@@ -80,12 +85,12 @@ def read_descriptors(proc_root: str = "/proc") -> tuple[int, int, int]:
 
 
 def read_lock(path: str, proc_root: str = "/proc") -> tuple[int | None, str]:
-    """Who holds a lock file (None: nobody), and why it could not be made (""). Opens nothing."""
+    """The pid that holds a lock file (None: nobody), and why it cannot be created ("")."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
         folder = Path(path).absolute().parent
-        return None, "" if os.access(folder, os.W_OK) else f"{folder} cannot be written"
+        return None, "" if os.access(folder, os.W_OK) else f"{folder} is not writable"
     except OSError as error:
         return None, error.strerror or str(error)
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
@@ -97,7 +102,7 @@ def read_lock(path: str, proc_root: str = "/proc") -> tuple[int | None, str]:
 
 
 def read_port(role: str, address: str, port: int) -> PortFacts:
-    """Whether one could listen there; SO_REUSEADDR is set, as servers do."""
+    """Whether a server could listen there; SO_REUSEADDR is set, as servers do."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -114,7 +119,7 @@ def read_port(role: str, address: str, port: int) -> PortFacts:
 
 
 def is_open_to_others(path: str, rights: int) -> bool:
-    """Whether group or others have one of the rights (READ, WRITE) on a file that is there."""
+    """Whether group or others may READ or WRITE an existing file."""
     try:
         return bool(os.stat(path).st_mode & rights)
     except OSError:
@@ -131,7 +136,7 @@ def _profile_problem(path: Path) -> str:
     except (ValueError, RecursionError) as error:
         return f"not JSON: {error}"
     if not isinstance(profile, dict) or not isinstance(profile.get("defaultAction"), str):
-        return "no seccomp profile: defaultAction is missing"
+        return "not a seccomp profile: defaultAction is missing"
     return ""
 
 

@@ -1,6 +1,6 @@
-"""Settings that open the agent wider than a hardened node has it, and gates this host cannot serve.
+"""Findings about settings that expose the agent and feature gates this host does not support; pure.
 
-Pure. Rules: the CIS benchmark's section on node agents, as far as it applies (docs/hardening.md).
+The rules are the CIS benchmark's section on node agents, as far as it applies (docs/hardening.md).
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from orch.component.flags.features import Features
 def check_hardening(
     config: NodeAgentConfiguration, *, hostname_override: str, rotates: bool
 ) -> Iterator[Finding]:
-    """One finding per setting; `rotates` is whether the API server's certificate can be renewed."""
+    """A finding per setting; `rotates`: whether the API server's credential can be renewed."""
     check = "hardening"
     found = [
         *_access(config),
-        *((note(check, f"the node is called {hostname_override} by --hostname-override",
-                "leave it out where the host's own name will do"),) if hostname_override else ()),
+        *((note(check, f"the node is named {hostname_override} by --hostname-override",
+                "omit it unless the hostname cannot be used"),) if hostname_override else ()),
         *(() if config.seccompDefault else (note(
-            check, "pods that ask for no seccomp profile run unconfined",
+            check, "pods without a seccomp profile run unconfined",
             "set seccompDefault: true"),)),
         *(() if rotates else (note(
-            check, "the credential for the API server is written into the kubeconfig",
-            "name files there (client-certificate, client-key): they are read again"),)),
+            check, "the credential for the API server is embedded in the kubeconfig",
+            "use files (client-certificate, client-key), which are reloaded"),)),
     ]  # fmt: skip
-    yield from found or [ok(check, "nothing is open wider than it has to be")]
+    yield from found or [ok(check, "no setting exposes more than needed")]
 
 
 def _access(config: NodeAgentConfiguration) -> Iterator[Finding]:
     check = "hardening"
     if config.authentication.anonymous.enabled:
         advice = "set authentication.anonymous.enabled: false"
-        yield warn(check, "anonymous callers may ask the secure port", advice)
+        yield warn(check, "anonymous callers are admitted to the secure port", advice)
     if config.authorization.mode == "AlwaysAllow":
         advice = "set authorization.mode: Webhook"
-        yield warn(check, "whoever is authenticated may do everything", advice)
+        yield warn(check, "every authenticated caller may do everything", advice)
     if config.readOnlyPort:
         text = f"statistics and pods are open to everyone on port {config.readOnlyPort}"
         yield warn(check, text, "set readOnlyPort: 0")
@@ -50,23 +50,23 @@ def _access(config: NodeAgentConfiguration) -> Iterator[Finding]:
 def check_gates(
     config: NodeAgentConfiguration, features: Features, *, unified: bool, pressure: bool
 ) -> Iterator[Finding]:
-    """Features that were asked for and that this host or configuration cannot serve.
+    """Enabled features that this host or configuration does not support.
 
-    `unified` is whether there is a cgroup v2 tree, which a hybrid host has too.
+    `unified`: whether there is a cgroup v2 tree, as on hybrid hosts too.
     """
     check = "feature gates"
     found = []
     scopes = {trigger.scope for trigger in config.psiTriggers}
     if scopes and not features.enabled("NodeAgentPSITriggers"):
         advice = "set the feature gate NodeAgentPSITriggers, or remove psiTriggers"
-        found.append(warn(check, "psiTriggers are set and their gate is off", advice))
+        found.append(warn(check, "psiTriggers are set and their gate is disabled", advice))
     elif scopes and not pressure:
         advice = "boot with psi=1, or remove psiTriggers"
-        found.append(warn(check, "psiTriggers need pressure stalls", advice))
+        found.append(warn(check, "psiTriggers need pressure stall information", advice))
     elif scopes - {"node"} and not unified:
-        advice = "boot with cgroup v2, or leave only psiTriggers of the node"
+        advice = "boot with cgroup v2, or use only psiTriggers of scope node"
         found.append(warn(check, "psiTriggers of pods and containers need cgroup v2", advice))
     if features.enabled("PodAndContainerStatsFromCRI") and not config.containerRuntimeEndpoint:
-        advice = "set containerRuntimeEndpoint, or switch the gate off"
-        found.append(warn(check, "PodAndContainerStatsFromCRI has no runtime to ask", advice))
-    yield from found or [ok(check, "this host can serve what is switched on")]
+        advice = "set containerRuntimeEndpoint, or disable the gate"
+        found.append(warn(check, "PodAndContainerStatsFromCRI has no runtime to query", advice))
+    yield from found or [ok(check, "this host supports all that are enabled")]

@@ -1,6 +1,6 @@
-"""The kernel table of the specification, row by row, and pressure stalls; pure.
+"""Findings about the kernel, by the table of spec.md "Kernel requirements", and about PSI; pure.
 
-A kernel that is too old for a row loses that feature only, so a row warns and never fails.
+A kernel too old for a row loses only that feature, so a row warns and never fails.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nodeagent.doctor.findings import Finding, note, ok, warn
 
 Numbers = tuple[int, ...]
 
-# spec.md, "Kernel requirements": name of the sysctl, lowest kernel
+# sysctl, lowest kernel
 SYSCTLS: tuple[tuple[str, Numbers], ...] = (
     ("net.ipv4.ip_local_reserved_ports", (3, 16)),
     ("net.ipv4.tcp_keepalive_time", (4, 5)),
@@ -32,7 +32,7 @@ _PSI, _MOUNTS = (4, 20), (5, 12)
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """`sysctls` are those found under /proc/sys; `nft` is the tool's version, "" without it.
+    """`sysctls` are those found in /proc/sys; `nft` is the tool's version, "" without it.
 
     `psi` maps cpu, memory and io to supported, disabled or absent.
     """
@@ -44,11 +44,11 @@ class KernelFacts:
 
 
 def check_kernel(facts: KernelFacts, *, psi_wanted: bool = True) -> list[Finding]:
-    """One finding per row of the table."""
+    """A finding per row of the table."""
     version = numbers_in(facts.release)
     if not version:
         text = f"the kernel release {facts.release!r} is not a version"
-        return [warn("kernel", text, "check by hand what docs/doctor.md lists for the kernel")]
+        return [warn("kernel", text, "check manually what docs/doctor.md lists for the kernel")]
     found = [ok("kernel", f"release {facts.release}")]
     found += [_sysctl(name, lowest, version, facts) for name, lowest in SYSCTLS]
     found += [_ipvs(version, facts), _nftables(version, facts.nft)]
@@ -58,7 +58,7 @@ def check_kernel(facts: KernelFacts, *, psi_wanted: bool = True) -> list[Finding
 
 
 def numbers_in(text: str) -> Numbers:
-    """The version a text begins with: `v5.10.0-8-amd64` is (5, 10, 0); () when there is none."""
+    """The version at the start of a text: `v5.10.0-8-amd64` is (5, 10, 0); () without one."""
     found = re.match(r"v?(\d+(?:\.\d+)+)", text.strip())
     return tuple(int(part) for part in found[1].split(".")) if found else ()
 
@@ -83,9 +83,7 @@ def _sysctl(name: str, lowest: Numbers, version: Numbers, facts: KernelFacts) ->
     if version < lowest:
         return _too_old(check, "setting it for a pod", lowest)
     if name not in facts.sysctls:
-        return warn(
-            check, "the kernel does not have it", "use a kernel that is built with CONFIG_INET"
-        )
+        return warn(check, "the kernel does not have it", "use a kernel built with CONFIG_INET")
     return ok(check, f"can be set for a pod (kernel {_shown(lowest)})")
 
 
@@ -95,7 +93,7 @@ def _ipvs(version: Numbers, facts: KernelFacts) -> Finding:
         return _too_old(check, "the ipvs proxy mode", _IPVS)
     if IPVS_SYSCTL not in facts.sysctls:
         return note(check, "ipvs is not loaded", "modprobe ip_vs, if the proxy uses its ipvs mode")
-    return ok(check, f"there (kernel {_shown(_IPVS)})")
+    return ok(check, f"available (kernel {_shown(_IPVS)})")
 
 
 def _nftables(version: Numbers, nft: str) -> Finding:
@@ -115,7 +113,7 @@ def _nftables(version: Numbers, nft: str) -> Finding:
         )
     if tool < _NFT_TOOL:
         return warn(check, f"nft is version {nft}", "install nftables 1.0.1 or newer")
-    return ok(check, f"kernel {_shown(_NFTABLES)} and nft 1.0.1 are there (nft {nft})")
+    return ok(check, f"kernel {_shown(_NFTABLES)} and nft 1.0.1 are available (nft {nft})")
 
 
 def _pressure(version: Numbers, psi: Mapping[str, str]) -> Iterator[Finding]:
@@ -126,10 +124,10 @@ def _pressure(version: Numbers, psi: Mapping[str, str]) -> Iterator[Finding]:
         elif version < _PSI:
             yield _too_old(check, "PSI", _PSI)
         elif state == "disabled":
-            yield warn(check, "built in, but switched off", "boot with the kernel parameter psi=1")
+            yield warn(check, "built in, but disabled", "boot with the kernel parameter psi=1")
         else:
             yield warn(
                 check,
                 "not reported by this kernel",
-                "use a kernel built with CONFIG_PSI=y, booted with psi=1; all else works without",
+                "use a kernel built with CONFIG_PSI=y, booted with psi=1",
             )

@@ -1,7 +1,7 @@
-"""Many hollow nodes in one process: started over a ramp, watched by one watch, measured.
+"""Many hollow nodes in one process: started over a ramp, observed by one watch, measured.
 
-The figures are those of the beating nodes: how late each renewal came, how many failed, and how
-many nodes the control plane shows as ready or not.
+The figures: how late renewals were, how many failed, and how many nodes the API server shows as
+ready or not.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _SLOW_S, _SKEW_S = 2.0, 3600.0
 
 
 class SharedTransport(Transport):
-    """Connections of many nodes: one node's trouble must not drop them all."""
+    """Connections shared by many nodes: one node's failure must not drop them."""
 
     async def reset(self) -> None:
-        """Nothing: see `close`."""
+        """Do nothing; `close` drops the connections."""
 
     async def close(self) -> None:
         await super().reset()
@@ -42,7 +42,7 @@ class SharedTransport(Transport):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """`late_*_s` are of all renewals since the last reset, to the millisecond; None before."""
+    """`late_*_s` are of all renewals since the last reset, in whole milliseconds."""
 
     nodes: int
     beating: int
@@ -55,7 +55,7 @@ class Figures:
 
 
 class Lateness:
-    """How late renewals came, counted by the millisecond: a long run costs no more than a short."""
+    """A histogram of how late renewals were, in whole milliseconds."""
 
     def __init__(self) -> None:
         self._renewals: collections.Counter[int] = collections.Counter()  # by milliseconds
@@ -64,7 +64,7 @@ class Lateness:
         self._renewals[round(1000 * late_s)] += 1
 
     def quantile(self, share: float) -> float | None:
-        """Seconds that `share` of all renewals kept within; None when there was none."""
+        """The lateness in seconds that `share` of all renewals did not exceed; None without any."""
         left = share * self._renewals.total()
         for late_ms in sorted(self._renewals):
             left -= self._renewals[late_ms]
@@ -72,12 +72,12 @@ class Lateness:
                 return late_ms / 1000
         return None
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self._renewals.clear()
 
 
 class Fleet:
-    """`count` nodes named `<prefix>00000` and so on, all speaking with one identity."""
+    """`count` nodes named `<prefix>00000` and so on, sharing an identity."""
 
     def __init__(
         self,
@@ -99,17 +99,17 @@ class Fleet:
         self._counted: dict[str, int] = {}
         self._renewals = 0
         self._shown: dict[str, str] = {}
-        self._seen_version = ""  # of the collection of nodes; empty: a list is due
+        self._seen_version = ""  # resourceVersion to watch from; "": list first
 
     async def ramp(self, seconds: float) -> None:
-        """Start all nodes, evenly spread."""
+        """Start all nodes, evenly spread over time."""
         for node in self.nodes.values():
             node.start()
             await asyncio.sleep(seconds / len(self.nodes))
-        log.info("%d hollow nodes are started", len(self.nodes))
+        log.info("started %d hollow nodes", len(self.nodes))
 
     async def measure(self) -> None:
-        """Collect how late renewals are, for ever."""
+        """Collect the lateness of renewals, for ever."""
         while True:
             await asyncio.sleep(_SAMPLE_S)
             for name, node in self.nodes.items():
@@ -119,7 +119,7 @@ class Fleet:
                     self._lateness.add(node.lease.late_s)
 
     async def watch(self) -> None:
-        """Tell every node what the API server shows of it, for ever."""
+        """Pass every node its object from the API server, for ever."""
         backoff, outage = Backoff(0.2, 2.0, 7.0), OnceLog(log)
         while True:
             try:
@@ -157,12 +157,12 @@ class Fleet:
             self.nodes[name].saw(node)
 
     def choose(self, count: int) -> list[str]:
-        """Nodes without a fault, at random."""
-        sound = [name for name, node in self.nodes.items() if node.faults == Faults()]
-        return random.sample(sound, min(count, len(sound)))
+        """Random nodes without a fault."""
+        healthy = [name for name, node in self.nodes.items() if node.faults == Faults()]
+        return random.sample(healthy, min(count, len(healthy)))
 
     async def inject(self, kind: str, names: Iterable[str]) -> None:
-        """ValueError for a fault that does not exist."""
+        """ValueError for an unknown fault."""
         if kind not in _FAULTS:
             raise ValueError(f"there is no fault {kind!r}; use one of {', '.join(_FAULTS)}")
         for name in names:
@@ -178,7 +178,7 @@ class Fleet:
                 node.faults.skew_s = _SKEW_S
 
     def heal(self) -> None:
-        """No fault is left anywhere."""
+        """Remove all faults."""
         for name, node in self.nodes.items():
             node.faults.slow_s = node.faults.skew_s = 0.0
             node.faults.flapping = False
@@ -200,11 +200,11 @@ class Fleet:
         )
 
     def shown(self) -> Mapping[str, str]:
-        """Status of Ready by node, as the API server shows it."""
+        """The status of condition Ready by node, from the API server."""
         return self._shown
 
-    def forget_lateness(self) -> None:
-        self._lateness.forget()
+    def reset_lateness(self) -> None:
+        self._lateness.reset()
 
     async def close(self) -> None:
         for node in self.nodes.values():

@@ -1,7 +1,7 @@
-"""`nodeagent hollow`: many node identities in one process, to test and to size a control plane.
+"""`nodeagent hollow`: many node identities in one process, to test and size a control plane.
 
-Real Lease and status loops against a real API server; nothing runs on these nodes. Figures and
-faults are asked for over HTTP on loopback: GET /figures, POST /faults?kind=silent&count=50, /heal.
+Real Lease and status loops against a real API server; the nodes run nothing. HTTP on loopback
+serves figures and injects faults: GET /figures, POST /faults?kind=silent&count=50, POST /heal.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _STARTED_PER_S = 100.0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run until told to stop; 1 when something is wrong, 2 for wrong usage."""
+    """Run until stopped; 1 on errors, 2 for wrong usage."""
     options = parser().parse_args(argv)
     logs.configure()
     try:
         config = load_kubeconfig(options.kubeconfig)
     except SetupError as error:
-        log_queue.say_last(f"{PROGRAM}: error: {error}")
+        log_queue.print_final_line(f"{PROGRAM}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(options, config, stop), name=PROGRAM)
 
 
 def parser() -> argparse.ArgumentParser:
     flags = Parser(prog=PROGRAM, description=__doc__, allow_abbrev=False)
-    flags.add_argument("--kubeconfig", required=True, help="who may write every node and Lease")
+    flags.add_argument("--kubeconfig", required=True, help="with rights to nodes and Leases")
     flags.add_argument("--count", type=_positive, default=100, help="how many nodes")
     flags.add_argument("--name-prefix", default="hollow-", help="of the nodes' names")
     flags.add_argument(
         "--node-lease-duration-seconds",
         type=_positive,
         default=40,
-        help="how long their Leases last; renewed every quarter of it",
+        help="Lease duration; renewed four times as often",
     )
     flags.add_argument("--control-port", type=int, default=0, help="on loopback; 0 picks one")
     flags.add_argument("--ramp", type=float, default=0.0, help="seconds until all are started")
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def run(options: argparse.Namespace, config: ClientConfig, stop: Stop) -> None:
-    """The fleet and its control, until `stop`."""
+    """Run the fleet and its control port until `stop`."""
     fleet = Fleet(
         config,
         options.count,
@@ -68,7 +68,7 @@ async def run(options: argparse.Namespace, config: ClientConfig, stop: Stop) -> 
         control(fleet), host="127.0.0.1", port=options.control_port, name=f"{PROGRAM} control"
     )
     port = await http.start()
-    print(f"control http://127.0.0.1:{port}", flush=True)  # noqa: T201 — what scripts wait for
+    print(f"control http://127.0.0.1:{port}", flush=True)  # noqa: T201 — scripts wait for it
     daemon.freeze_gc()
     ramp_s = options.ramp or options.count / _STARTED_PER_S
     ramping = loops.spawn(fleet.ramp(ramp_s), name="ramp")
@@ -81,7 +81,7 @@ async def run(options: argparse.Namespace, config: ClientConfig, stop: Stop) -> 
 
 
 def control(fleet: Fleet) -> web.Application:
-    """GET /figures and /nodes; POST /faults, /heal and /reset (forget the lateness so far)."""
+    """GET /figures and /nodes; POST /faults, /heal and /reset (of the lateness)."""
     app = web.Application(middlewares=[text_errors])
 
     async def figures(_request: web.Request) -> web.Response:
@@ -104,7 +104,7 @@ def control(fleet: Fleet) -> web.Application:
         return web.Response(text="ok")
 
     async def reset(_request: web.Request) -> web.Response:
-        fleet.forget_lateness()
+        fleet.reset_lateness()
         return web.Response(text="ok")
 
     app.router.add_get("/figures", figures)

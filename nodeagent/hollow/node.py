@@ -1,7 +1,7 @@
-"""One hollow node: the real Lease and status loops of an agent, on a host that is only described.
+"""A hollow node: the real Lease and status loops of an agent, with made-up facts about its host.
 
-Faults are set on a running node: silent (nothing is sent), slow (every request waits first),
-flapping (Ready changes), skewed (its wall clock is wrong).
+Faults of a running node: silent (sends nothing), slow (delays every request), flapping (Ready
+changes), skewed (its wall clock is wrong).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orch.wire.names import VERSION
 from orch.wire.records.core import Node
 
 _GI = 1024**3
-_FLAP_S = 20.0
+FLAP_S = 20.0
 _RUNNING = (RuntimeCondition(RUNTIME_READY, True), RuntimeCondition(NETWORK_READY, True))
 _RUNTIME = RuntimeVersion("hollow", "1.0.0", "v1")
 _MACHINE = MachineFacts(
@@ -51,7 +51,7 @@ _IMAGES = tuple(ImageFacts((f"registry.example/app-{n}:1",), n * 10_000_000) for
 
 @dataclass(slots=True)
 class Faults:
-    """What is wrong with the node now."""
+    """The present faults of a node."""
 
     silent: bool = False
     slow_s: float = 0.0
@@ -60,7 +60,7 @@ class Faults:
 
 
 class NodeTransport:
-    """One node's use of connections that many share; slow when the node is."""
+    """A node's view of the shared connections; slow when the node is."""
 
     def __init__(self, shared: Transport, faults: Faults) -> None:
         self.config = shared.config
@@ -91,12 +91,12 @@ class HollowNode:
         self._client = ApiClient(NodeTransport(shared, self.faults))  # type: ignore[arg-type]
         self._lease_duration_s = lease_duration_s
         self._tasks: list[asyncio.Task[None]] = []
-        self._make_loops()
+        self._create_loops()
 
     def start(self) -> None:
-        """Begin to beat; a node that was stopped begins like an agent that restarts."""
+        """Start the loops; after a stop, like an agent that restarts."""
         if not self._tasks:
-            self._make_loops()
+            self._create_loops()
             self._tasks = [
                 loops.spawn(self.status.run(), name=f"{self.name} status"),
                 loops.spawn(self.lease.run(), name=f"{self.name} lease"),
@@ -107,11 +107,11 @@ class HollowNode:
         await loops.cancel(*tasks)
 
     def saw(self, node: Node | None) -> None:
-        """The API server shows this node."""
+        """Take the node's object from the API server; None when it does not exist."""
         if self._tasks:
             self.status.saw(node)
 
-    def _make_loops(self) -> None:
+    def _create_loops(self) -> None:
         settings = NodeSettings(self.name, VERSION, 10250)
         self.lease = LeaseLoop(
             self._client, self.name, duration_s=self._lease_duration_s, now=self._now
@@ -125,7 +125,7 @@ class HollowNode:
 
     async def _collect(self) -> NodeFacts:
         now_s = asyncio.get_running_loop().time()
-        down = self.faults.flapping and int(now_s / _FLAP_S) % 2 == 1
+        down = self.faults.flapping and int(now_s / FLAP_S) % 2 == 1
         return NodeFacts(
             time_s=now_s,
             machine=self._machine,

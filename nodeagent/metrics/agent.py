@@ -48,7 +48,7 @@ def checkpoint_metrics(counts: CheckpointCounts) -> Iterator[Metric]:
     for result in _RESULTS:
         made.add_metric([result], counts.results[result])
     yield made
-    yield metrics.computed(counts.took)
+    yield metrics.computed(counts.durations)
     removed = CounterMetricFamily(
         "nodeagent_checkpoint_archives_removed",
         _ALPHA + "Checkpoint archives removed, by the bound that was exceeded.",

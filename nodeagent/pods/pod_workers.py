@@ -23,7 +23,7 @@ from nodeagent.pods.worker.worker import PodWorker, Removal
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 from orch.wire import names
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
 
@@ -269,7 +269,7 @@ class PodWorkers:
     def _may_be_wanted(self, view: ObservedPod) -> bool:
         """Whether a manifest that the pod's source cannot read may still define it."""
         annotations = view.sandbox.sandbox.annotations if view.sandbox else {}
-        name = annotations.get(names.ANNOTATION_CONFIG_SOURCE, standing.FILE)
+        name = annotations.get(names.ANNOTATION_CONFIG_SOURCE, podspec.FILE)
         doubtful = any(source.name == name and source.doubtful for source in self._sources)
         if doubtful and view.uid not in self._spared:
             self._spared.add(view.uid)

@@ -1,8 +1,7 @@
-"""The file behind a Localhost seccomp profile: is it one that a container can be given.
+"""Checks the file of a Localhost seccomp profile before the runtime reads it.
 
-Blocking I/O: call it in a worker thread. The runtime reads the file itself; looking first gives the
-error its right reason and a text that names the path, and keeps a FIFO, a huge file or one from
-outside the directory from the runtime.
+The check gives the error its right reason and a text with the path, and protects the runtime from
+FIFOs, huge files and files outside the directory. Must not judge the contents (`lint`). Blocking.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from pathlib import Path
 from nodeagent.runtime.base import SeccompKind, SeccompSetting
 from nodeagent.seccomp import CREATE_ERROR, SeccompError
 
-MAX_PROFILE_BYTES = 4 * 1024 * 1024  # the largest published profiles have some 50 KiB
-_LISTED_LIMIT = 1000  # profiles looked through for a similar name
+MAX_PROFILE_BYTES = 4 * 1024 * 1024  # published profiles have at most some 50 KiB
+_LISTED_LIMIT = 1000  # profiles searched for a similar name
 _NEAREST = 3
 
 
 def require_profile_file(setting: SeccompSetting, *, root: str, source: str = "") -> None:
     """Return when `setting` needs no file or its file is usable.
 
-    SeccompError with CREATE_ERROR, whose text says what is wrong with which path, and which field
-    of the pod (`source`) asked for it: missing, not a regular file, too large, not readable, or
-    reached by a link that leads out of `root`, the directory of profiles. Links within it are fine.
+    SeccompError with CREATE_ERROR, naming the path and the pod's field (`source`): the file is
+    missing, not regular, too large, unreadable, or a link leads out of `root`, the directory of
+    profiles. Links within it are allowed.
     """
     if setting.kind is not SeccompKind.LOCALHOST:
         return
@@ -39,7 +38,7 @@ def require_profile_file(setting: SeccompSetting, *, root: str, source: str = ""
     except OSError as error:
         problem = error.strerror or str(error)
     if problem:
-        asked = f", which {source} asks for" if source else ""
+        asked = f", which {source} specifies" if source else ""
         raise SeccompError(CREATE_ERROR, f"cannot use the seccomp profile {path}{asked}: {problem}")
 
 
@@ -58,11 +57,11 @@ def _problem(path: Path, root: str) -> str:
 
 
 def _near(path: Path, root: Path) -> str:
-    """The most similar profiles that exist, for whoever mistyped one."""
-    there = list(itertools.islice(_profiles(root), _LISTED_LIMIT))
+    """The most similar existing profiles, in case of a typo."""
+    existing = list(itertools.islice(_profiles(root), _LISTED_LIMIT))
     wanted = str(path.relative_to(root)) if path.is_relative_to(root) else path.name
-    near = difflib.get_close_matches(wanted, there, n=_NEAREST, cutoff=0.5)
-    return f"; there are {', '.join(near)}" if near else f"; there is nothing like it in {root}"
+    near = difflib.get_close_matches(wanted, existing, n=_NEAREST, cutoff=0.5)
+    return f"; similar: {', '.join(near)}" if near else f"; there is no similar file in {root}"
 
 
 def _profiles(root: Path) -> Iterator[str]:

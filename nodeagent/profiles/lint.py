@@ -1,8 +1,8 @@
-"""What is wrong with a seccomp profile, before a container is given it; pure.
+"""Finds errors in a seccomp profile before a container uses it; pure.
 
 A profile is the `seccomp` object of the OCI runtime specification (config-linux.md), as spec.md
-"Seccomp profile selection" restricts it. An error keeps containers from starting, or makes a rule
-something else than what it says; a warning is what a reader should look at.
+"Seccomp profile selection" restricts it. An error keeps containers from starting or changes the
+meaning of a rule; a warning needs a reader's attention. Single rules are checked in `rules`.
 """
 
 from __future__ import annotations
@@ -45,27 +45,26 @@ _START = "execve"  # called under the filter, before the container's program run
 
 
 def lint(text: bytes, names: dict[str, frozenset[str]], architecture: str) -> list[Finding]:
-    """Everything found in one profile, in its order.
+    """All findings in a profile, in its order.
 
-    `names` are the system calls and the architectures that have them; `architecture` is the one
-    that the profile is for.
+    `names` maps system calls to the architectures that have them; `architecture` is the profile's.
     """
     try:
         profile = json.loads(text, object_pairs_hook=_without_duplicates)
     except _Duplicate as duplicate:
         return [error("", f"the key {duplicate.args[0]!r} is given twice")]
     except (ValueError, RecursionError) as problem:
-        return [error("", f"it is no JSON: {problem}")]
+        return [error("", f"it is not JSON: {problem}")]
     if not isinstance(profile, dict):
-        return [error("", "it is no JSON object")]
+        return [error("", "it is not a JSON object")]
     return list(_findings(profile, names, architecture))
 
 
 def _findings(
     profile: dict[str, Any], names: dict[str, frozenset[str]], architecture: str
 ) -> Iterator[Finding]:
-    wrong = list(_top_findings(profile))
-    yield from wrong
+    top_level = list(_top_findings(profile))
+    yield from top_level
     default = profile.get("defaultAction")
     if isinstance(default, str):
         yield from action_findings(default, "defaultAction")
@@ -81,16 +80,16 @@ def _findings(
     yield from _duplicates(rules)
     if any(known_as(rule.action) == NOTIFY for rule in rules) and not profile.get("listenerPath"):
         yield warning("listenerPath", f"{NOTIFY} needs a listener; runc refuses the profile")
-    if isinstance(default, str) and not wrong:
+    if isinstance(default, str) and not top_level:
         yield from _denies_everything(known_as(default), rules)
 
 
 def _top_findings(profile: dict[str, Any]) -> Iterator[Finding]:
     for key, value in profile.items():
         if key in _OTHER_TOOLS:
-            yield error(key, "it is of another tool's format, and runtimes do not act upon it")
+            yield error(key, "it belongs to another tool's format; runtimes ignore it")
         elif key not in _TOP:
-            yield error(key, f"no such key; there are {', '.join(_TOP)}")
+            yield error(key, f"unknown key; the keys are {', '.join(_TOP)}")
         elif not isinstance(value, _TOP[key]) or isinstance(value, bool):
             yield error(key, f"it must be {_WORDS[_TOP[key]]}, not {_shown(value)}")
     if "defaultAction" not in profile:
@@ -103,11 +102,11 @@ def _listed(profile: dict[str, Any], key: str, good: Any) -> Iterator[Finding]:
     values = profile.get(key)
     for index, value in enumerate(values if isinstance(values, list) else ()):
         if not isinstance(value, str) or not good(value):
-            yield error(f"{key}[{index}]", f"{_shown(value)} is none of the {key} that there are")
+            yield error(f"{key}[{index}]", f"{_shown(value)} is not among the known {key}")
 
 
 def _duplicates(rules: Iterable[Rule]) -> Iterator[Finding]:
-    """Names with two rules that apply always: one of them does nothing."""
+    """Names with two unconditional rules: only one of them takes effect."""
     first: dict[str, Rule] = {}
     for rule in rules:
         if rule.conditional:
@@ -117,7 +116,7 @@ def _duplicates(rules: Iterable[Rule]) -> Iterator[Finding]:
             if other is rule:
                 continue
             same = known_as(other.action) == known_as(rule.action)
-            what = "again" if same else f"with another action than there, {other.action}"
+            what = "again" if same else f"there with another action, {other.action}"
             yield error(f"{rule.where}.names", f"{name!r} is in {other.where} too, {what}")
 
 
@@ -138,7 +137,7 @@ def _denies_everything(default: str, rules: Collection[Rule]) -> Iterator[Findin
 
 
 class _Duplicate(Exception):
-    """A key that a JSON object has twice."""
+    """A duplicate key in a JSON object."""
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

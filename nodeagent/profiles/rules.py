@@ -1,4 +1,7 @@
-"""What is wrong with one rule of a seccomp profile: names, action, errno, arguments; pure."""
+"""Finds errors in a rule of a seccomp profile: names, action, errno, arguments; pure.
+
+Must not know other rules or the profile's top level (`lint`).
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ DENYING = frozenset(
     }
 )
 ACTIONS = ALLOWING | DENYING
-MAX_ERRNO = 4095  # of the kernel; a larger one becomes this
-_KERNELS_NOTIFY = "SECCOMP_RET_USER_NOTIF"
+MAX_ERRNO = 4095  # the kernel reduces larger numbers to this
+_KERNEL_NOTIFY = "SECCOMP_RET_USER_NOTIF"
 _WITH_ERRNO = {"SCMP_ACT_ERRNO", "SCMP_ACT_TRACE"}
 _OPERATORS = {"NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"}
 _NEVER_NOTIFIED = "write"  # the runtime writes to its listener under the filter
@@ -34,7 +37,7 @@ _ARGUMENTS = 6  # of a system call
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`where` is the place in the profile, "" for the whole."""
+    """`where` is the place in the profile, "" for all of it."""
 
     level: str
     where: str
@@ -43,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule as far as it could be read; `conditional` when it looks at arguments."""
+    """The valid part of a rule; `conditional` when it checks arguments."""
 
     where: str
     names: tuple[str, ...]
@@ -60,25 +63,25 @@ def warning(where: str, message: str) -> Finding:
 
 
 def known_as(action: str) -> str:
-    """The action that a name stands for."""
-    return NOTIFY if action == _KERNELS_NOTIFY else action
+    """The action for a name, which may be the kernel's."""
+    return NOTIFY if action == _KERNEL_NOTIFY else action
 
 
 def rule_findings(
     value: object, where: str, names: Mapping[str, frozenset[str]], architecture: str
 ) -> tuple[list[Finding], Rule | None]:
-    """What was found in an element of `syscalls`, and the rule if it is one."""
+    """Findings in an element of `syscalls`, and the rule if it has an action."""
     if not isinstance(value, dict):
         return [error(where, f"it must be an object, not {_shown(value)}")], None
     found = list(_field_findings(value, where))
     listed, action = value.get("names"), value.get("action")
-    given: tuple[str, ...] = ()
+    valid_names: tuple[str, ...] = ()
     if isinstance(listed, list):
-        given = tuple(name for name in listed if isinstance(name, str))
+        valid_names = tuple(name for name in listed if isinstance(name, str))
         found += _name_findings(listed, f"{where}.names", names, architecture)
     if isinstance(action, str):
         found += action_findings(action, f"{where}.action")
-        if known_as(action) == NOTIFY and _NEVER_NOTIFIED in given:
+        if known_as(action) == NOTIFY and _NEVER_NOTIFIED in valid_names:
             text = f"{NOTIFY} cannot be the action for {_NEVER_NOTIFIED!r}"
             found.append(error(f"{where}.action", text))
     found += errno_findings(value, "errnoRet", f"{where}.errnoRet", action)
@@ -87,27 +90,27 @@ def rule_findings(
         found += _argument_findings(argument, f"{where}.args[{index}]")
     if not isinstance(action, str):
         return found, None
-    return found, Rule(where, given, action, bool(arguments))
+    return found, Rule(where, valid_names, action, bool(arguments))
 
 
 def action_findings(action: str, where: str) -> Iterator[Finding]:
-    if action == _KERNELS_NOTIFY:
-        yield warning(where, f"{action} is the kernel's name; runtimes take {NOTIFY} alone")
+    if action == _KERNEL_NOTIFY:
+        yield warning(where, f"{action} is the kernel's name; runtimes accept only {NOTIFY}")
     elif action not in ACTIONS:
-        yield error(where, f"there is no action {action!r}{_nearest(action, ACTIONS)}")
+        yield error(where, f"unknown action {action!r}{_nearest(action, ACTIONS)}")
 
 
 def errno_findings(
     record: Mapping[str, Any], key: str, where: str, action: object
 ) -> Iterator[Finding]:
-    """Of the errno that an action returns; wrong types are found elsewhere."""
+    """About the errno that an action returns; wrong types are reported elsewhere."""
     value = record.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
         return
     if not 0 <= value <= MAX_ERRNO:
-        yield error(where, f"{value} is no error number: they go from 0 to {MAX_ERRNO}")
+        yield error(where, f"{value} is not an error number: the range is 0 to {MAX_ERRNO}")
     if isinstance(action, str) and action in ACTIONS and action not in _WITH_ERRNO:
-        yield warning(where, f"{action} returns no error number, so this does nothing")
+        yield warning(where, f"{action} returns no error number, so this has no effect")
 
 
 def _field_findings(record: Mapping[str, Any], where: str) -> Iterator[Finding]:
@@ -115,7 +118,7 @@ def _field_findings(record: Mapping[str, Any], where: str) -> Iterator[Finding]:
         if key == "name":
             yield error(f"{where}.name", "write it as a list, `names`")
         elif key not in _RULE:
-            yield error(f"{where}.{key}", f"no such key; there are {', '.join(_RULE)}")
+            yield error(f"{where}.{key}", f"unknown key; the keys are {', '.join(_RULE)}")
         elif not _is(value, _RULE[key]):
             kind = {list: "a list", str: "a string", int: "an integer"}[_RULE[key]]
             yield error(f"{where}.{key}", f"it must be {kind}, not {_shown(value)}")
@@ -128,7 +131,7 @@ def _name_findings(
     listed: list[object], where: str, names: Mapping[str, frozenset[str]], architecture: str
 ) -> Iterator[Finding]:
     if not listed:
-        yield error(where, "it is empty: the rule is about no system call")
+        yield error(where, "it is empty: the rule applies to no system call")
     seen: set[str] = set()
     for index, name in enumerate(listed):
         place = f"{where}[{index}]"
@@ -137,9 +140,9 @@ def _name_findings(
         elif not name.strip():
             yield error(place, "the name is empty")
         elif name in seen:
-            yield error(place, f"{name!r} stands in this list twice")
+            yield error(place, f"{name!r} is in this list twice")
         elif name not in names:
-            text = f"there is no system call {name!r}{_nearest(name, names)}"
+            text = f"unknown system call {name!r}{_nearest(name, names)}"
             yield error(place, text)
         elif architecture and architecture not in names[name]:
             yield warning(place, f"{architecture} has no system call {name!r}")
@@ -153,7 +156,7 @@ def _argument_findings(value: object, where: str) -> Iterator[Finding]:
         return
     for key in value:
         if key not in _ARGUMENT:
-            yield error(f"{where}.{key}", f"no such key; there are {', '.join(_ARGUMENT)}")
+            yield error(f"{where}.{key}", f"unknown key; the keys are {', '.join(_ARGUMENT)}")
     for key in ("index", "value", "op"):
         if key not in value:
             yield error(f"{where}.{key}", "it is missing")
@@ -164,8 +167,9 @@ def _argument_findings(value: object, where: str) -> Iterator[Finding]:
             yield error(f"{where}.{key}", text)
     operator = value.get("op", "SCMP_CMP_EQ")
     if not isinstance(operator, str) or operator.removeprefix("SCMP_CMP_") not in _OPERATORS:
-        listed = ", ".join(f"SCMP_CMP_{one}" for one in sorted(_OPERATORS))
-        yield error(f"{where}.op", f"there is no operator {_shown(operator)}; there are {listed}")
+        listed = ", ".join(f"SCMP_CMP_{name}" for name in sorted(_OPERATORS))
+        text = f"unknown operator {_shown(operator)}; the operators are {listed}"
+        yield error(f"{where}.op", text)
     elif not operator.startswith("SCMP_CMP_"):
         yield error(f"{where}.op", f"write it as SCMP_CMP_{operator}")
 

@@ -1,7 +1,4 @@
-"""The names of system calls, by architecture: the table in `syscalls.txt`.
-
-The file says where its contents come from.
-"""
+"""The system calls of each architecture, from the table `syscalls.txt`, which names its source."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ _MACHINES = {"i386": "x86", "i686": "x86", "armv7l": "arm", "armv6l": "arm", "pp
 
 
 def architecture_of(machine: str) -> str:
-    """The table's word for what `uname -m` says; "" when it is not in the table."""
+    """The table's name for the output of `uname -m`; "" when it is not in the table."""
     name = _MACHINES.get(machine, machine)
     return name if name in ARCHITECTURES else ""
 
 
 @cache
 def architectures_by_name() -> dict[str, frozenset[str]]:
-    """System call → the architectures that have it. Reads the package's file once."""
+    """System call → the architectures that have it. Cached."""
     text = resources.files("nodeagent.profiles").joinpath("syscalls.txt").read_text("ascii")
     found = {}
     for line in text.splitlines():

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodeagent.archives import bounds
-from nodeagent.archives.archive_index import Shelf
-from nodeagent.archives.encryption import EncryptionError
+from nodeagent.archives.archive_index import ArchiveIndex
+from nodeagent.archives.encryption import EncryptionError, encryption_of
 from nodeagent.archives.pruner import Pruner
-from nodeagent.archives.reports import PodNews, Reports
+from nodeagent.archives.reports import CheckpointReports, PodEventRecorder
 from nodeagent.archives.store import CheckpointStore
 from nodeagent.checkpoint import CheckpointLimits, CheckpointService
-from nodeagent.freezer import FrozenWatch, Reviver
+from nodeagent.freezer import ContainerThawer, FrozenContainerMonitor
 from nodeagent.stats.sampler import Sampler
 from nodeagent.wiring.base import Base
 from orch.component.process.daemon import SetupError
@@ -24,34 +24,34 @@ from orch.component.process.daemon import SetupError
 class Checkpoints:
     service: CheckpointService
     pruner: Pruner
-    frozen: FrozenWatch
+    frozen: FrozenContainerMonitor
 
 
-def build_checkpoints(base: Base, sampler: Sampler, news: PodNews) -> Checkpoints | None:
+def build_checkpoints(base: Base, sampler: Sampler, news: PodEventRecorder) -> Checkpoints | None:
     """None when nothing can be checkpointed; SetupError for recipients that cannot be used."""
     if base.runtime is None or not base.features.enabled("ContainerCheckpoint"):
         return None
     config, root_dir = base.config, base.settings.root_dir
     try:
-        encryption = bounds.encryption_of(config.checkpoint)
+        encryption = encryption_of(config.checkpoint)
     except EncryptionError as error:
         raise SetupError(f"checkpoint.encryption: {error}") from None
-    reports, reviver = Reports(news), Reviver(base.runtime)
+    reports, thawer = CheckpointReports(news), ContainerThawer(base.runtime)
     limit = bounds.bounds_of(config.checkpoint)
-    pruner = Pruner(Shelf(root_dir), limit, base.registry, reports=reports)
+    pruner = Pruner(ArchiveIndex(root_dir), limit, base.registry, reports=reports)
     service = CheckpointService(
         base.registry,
         base.runtime,
         CheckpointStore(root_dir, encryption),
         pruner,
-        reviver=reviver,
+        thawer=thawer,
         limits=CheckpointLimits(
             timeout_s=config.runtimeRequestTimeout,
             max_concurrent=config.checkpoint.maxConcurrent,
             memory_of=sampler.working_set_bytes,
         ),
     )
-    watch = FrozenWatch(
-        base.registry, reviver, reports, is_busy=service.is_busy, silent_s=base.watch.silent_s
+    watch = FrozenContainerMonitor(
+        base.registry, thawer, reports, is_busy=service.is_busy, silent_s=base.watch.silent_s
     )
     return Checkpoints(service, pruner, watch)

@@ -138,7 +138,7 @@ def test_a_killed_agent_leaves_no_container_frozen_and_no_rest(bounded: LocalClu
     )  # fmt: skip
     assert archives(bounded) == before
     log = bounded.log("nodeagent")
-    assert f"(default/{name}/app) was checkpointed: no archive was made" in log
+    assert f"(default/{name}/app): no archive was created" in log
     busy = container_id(bounded.pod(name), "app")
     used = read_cpu_ns(busy)
     eventually(lambda: read_cpu_ns(busy) > used, within_s=10, what="the container runs on")

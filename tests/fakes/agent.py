@@ -76,7 +76,7 @@ class Agent:
         self.pki = pki
         self._contexts: dict[tuple[str, str] | None, ssl.SSLContext] = {}
 
-    def _context(self, subject: tuple[str, str] | None) -> ssl.SSLContext:
+    def context(self, subject: tuple[str, str] | None) -> ssl.SSLContext:
         if subject not in self._contexts:
             context = ssl.create_default_context(cafile=self.pki.ca_file)
             if subject:
@@ -88,7 +88,7 @@ class Agent:
     @asynccontextmanager
     async def session(self, subject: tuple[str, str] | None) -> AsyncIterator[Any]:
         """A function (method, path, …) → Answer that keeps its connection."""
-        connector = aiohttp.TCPConnector(ssl=self._context(subject))
+        connector = aiohttp.TCPConnector(ssl=self.context(subject))
         async with aiohttp.ClientSession(connector=connector) as session:
 
             async def ask(method: str, path: str, **more: Any) -> Answer:
@@ -127,7 +127,7 @@ async def unserved(
     tmp_path: Path, sampler: Sampler, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Agent]:
     """An agent that is not served yet."""
-    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
+    monkeypatch.setattr(freezer, "SETTLE_S", 0.001)
     slis = SliMetrics()
     health = HealthChecks(slis)
     health.add("ping", lambda: None)

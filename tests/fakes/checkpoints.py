@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.archive_index import ArchiveIndex
 from nodeagent.archives.bounds import Bounds
 from nodeagent.archives.encryption import Encryption
 from nodeagent.archives.pruner import Pruner
-from nodeagent.archives.reports import Reports
+from nodeagent.archives.reports import CheckpointReports
 from nodeagent.archives.store import CheckpointStore
 from nodeagent.checkpoint import CheckpointLimits, CheckpointService
-from nodeagent.freezer import Reviver
+from nodeagent.freezer import ContainerThawer
 from nodeagent.runtime import base
 from orch.wire.errors import ApiError
 from orch.wire.records.pods import Pod
@@ -54,22 +54,22 @@ class Pods:
 
 
 @dataclass
-class News:
-    """Events told, as (type, reason, message)."""
+class RecordedEvents:
+    """Events as (type, reason, message)."""
 
-    told: list[tuple[str, str, str]] = field(default_factory=list)
+    recorded: list[tuple[str, str, str]] = field(default_factory=list)
 
     def normal(self, pod: Pod | None, reason: str, message: str) -> None:
         if pod:
-            self.told.append(("Normal", reason, message))
+            self.recorded.append(("Normal", reason, message))
 
     def warning(self, pod: Pod | None, reason: str, message: str) -> None:
         if pod:
-            self.told.append(("Warning", reason, message))
+            self.recorded.append(("Warning", reason, message))
 
     @property
     def reasons(self) -> list[str]:
-        return [reason for _, reason, _ in self.told]
+        return [reason for _, reason, _ in self.recorded]
 
 
 @dataclass
@@ -82,19 +82,19 @@ class Node:
     memory_bytes: int = 0
     today: datetime = NOON
     encryption: Encryption | None = None
-    news: News = field(default_factory=News)
-    reports: Reports = field(init=False)
+    events: RecordedEvents = field(default_factory=RecordedEvents)
+    reports: CheckpointReports = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reports = Reports(self.news)
+        self.reports = CheckpointReports(self.events)
 
     @property
-    def shelf(self) -> Shelf:
-        return Shelf(str(self.root))
+    def index(self) -> ArchiveIndex:
+        return ArchiveIndex(str(self.root))
 
     def pruner(self, bounds: Bounds | None = None) -> Pruner:
         return Pruner(
-            self.shelf,
+            self.index,
             bounds or self.bounds,
             self.pods,
             reports=self.reports,
@@ -105,14 +105,19 @@ class Node:
         return self.moments.pop(0) if len(self.moments) > 1 else self.moments[0]
 
     def service(
-        self, *, timeout_s: float = 120, max_concurrent: int = 2, pruner: Pruner | None = None
+        self,
+        *,
+        timeout_s: float = 120,
+        max_concurrent: int = 2,
+        pruner: Pruner | None = None,
+        thawer: ContainerThawer | None = None,
     ) -> CheckpointService:
         return CheckpointService(
             self.pods,
             self.runtime,
             CheckpointStore(str(self.root), self.encryption),
             pruner or self.pruner(),
-            reviver=Reviver(self.runtime, cgroup_root=self.root / "cgroup"),
+            thawer=thawer or ContainerThawer(self.runtime, cgroup_root=self.root / "cgroup"),
             limits=CheckpointLimits(
                 timeout_s, max_concurrent, memory_of=lambda _container_id: self.memory_bytes
             ),
@@ -124,12 +129,12 @@ class Node:
         return self.root / "checkpoints"
 
     def files(self) -> list[str]:
-        """What lies in the store, manifests apart."""
+        """The files of the store except manifests."""
         return [name for name in sorted(os.listdir(self.store)) if not name.endswith(".json")]
 
 
 async def checkpointable_node(root: Path) -> Node:
-    """A node where every container of `SPEC` but `stopped` runs."""
+    """A node where every container of `SPEC` except `stopped` is running."""
     runtime, pods = FakeRuntime(), Pods()
     sandbox_id = await runtime.run_sandbox(SANDBOX)
     for name in ("app", "side", "init", "debug"):

@@ -136,8 +136,9 @@ async def test_a_bad_certificate_is_refused_before_a_byte_of_any_route(
     """The handshake ends it (docs/agent-access.md), also when a good token comes with it."""
     reviews.tokens["good"] = Identity("alice")
     reviews.rights = {("alice", verb, part) for verb in VERBS.values() for part in ALL_PARTS}
+    paths = [path for path, _ in WANTED.values()]
     async with asking(delegated, bad_certificate, "good", version) as ask:
-        assert await walked(delegated, ask) == {0}
+        assert {await ask("GET", path) for path in paths} == {0}
     assert await _received(delegated, bad_certificate, version) == b""
     assert reviews.asked == []
     assert "nodeagent_http_requests_total{" not in _metrics_of(delegated)
@@ -195,19 +196,17 @@ async def test_a_good_token_without_a_right_gets_403_everywhere(
 async def test_each_right_opens_its_own_routes_with_its_own_verb_and_nothing_else(
     delegated: Agent, reviews: FakeReviews
 ) -> None:
-    """Every subresource and verb alone, on every route and method."""
+    """A right that is not reviewed cannot open a route; each one that is reviewed does alone."""
     reviews.tokens["good"] = Identity("alice")
-    wrong = []
     async with asking(delegated, token="good") as ask:
-        for part in sorted(ALL_PARTS):
-            for verb in sorted(set(VERBS.values())):
-                reviews.rights = {("alice", verb, part)}
-                for method, path, parts in requests(delegated):
-                    opens = VERBS.get(method) == verb and part in parts
-                    status = await ask(method, path)
-                    if (status != 403) != opens or status in (0, 401, 500):
-                        wrong.append((part, verb, method, path, status))
-    assert wrong == []
+        for method, path, parts in requests(delegated):
+            needed = [("alice", VERBS[method], part) for part in parts if method in VERBS]
+            reviews.rights, reviews.asked = set(), []
+            assert await ask(method, path) == 403, (method, path)
+            assert reviews.asked == [("token", "good"), *needed], (method, path)
+            for right in needed:
+                reviews.rights = {right}
+                assert await ask(method, path) not in (0, 401, 403, 500), (method, path, right)
 
 
 async def test_a_served_route_answers_who_holds_the_right(

@@ -1,6 +1,6 @@
 """A checkpoint from the request to the archive, with a fake runtime: what is made, and when.
 
-What is refused is in test_service_refusals, the same with CRIU in test_service_real.
+Refusals are in test_checkpoint_refusals, the same with CRIU in test_checkpoint_real.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
-    monkeypatch.setattr(freezer, "_RETRY_S", 0.001)
+    monkeypatch.setattr(freezer, "SETTLE_S", 0.001)
+    monkeypatch.setattr(freezer, "RETRY_S", 0.001)
     return await checkpointable_node(tmp_path)
 
 
@@ -251,8 +251,8 @@ async def test_the_next_agent_frees_the_containers_of_one_that_was_killed(
 
     assert node.runtime.paused == set()
     assert node.files() == []
-    assert f"ended while container {container_id} (shop/web/app) was checkpointed" in caplog.text
-    assert (node.reports.counts.thawed, node.news.reasons) == (1, ["ContainerThawed"])
+    assert f"exited while checkpointing container {container_id} (shop/web/app)" in caplog.text
+    assert (node.reports.counts.thawed, node.events.reasons) == (1, ["ContainerThawed"])
     assert Path(await service.checkpoint("shop", "web", "app")).exists()
 
 
@@ -316,7 +316,7 @@ async def test_a_container_that_was_freed_can_be_checkpointed_though_its_marker_
     node.store.touch()  # nothing can be removed from what is no directory
     held.release()
     await recovery
-    assert "stays until the next start" in caplog.text
+    assert "remain until the next start" in caplog.text
 
     node.store.unlink()
     aside.rename(node.store)
@@ -338,12 +338,12 @@ async def test_what_cannot_be_tidied_away_does_not_change_the_answer(
     monkeypatch.setattr(folder, "remove", keep_markers)
     if works:
         path = await node.service().checkpoint("shop", "web", "app")
-        assert Path(path).exists() and node.news.reasons == ["Checkpointed"]
+        assert Path(path).exists() and node.events.reasons == ["Checkpointed"]
     else:
         node.runtime.fail("checkpoint_container", "criu says no")
         code, _, message = await refusal(node.service(), "shop", "web", "app")
         assert code == 500 and "criu says no" in message
-    assert "stays until the next start: [Errno 5] Input/output error" in caplog.text
+    assert "remain until the next start: [Errno 5] Input/output error" in caplog.text
 
 
 async def test_a_store_that_cannot_be_used_is_said_at_the_start(

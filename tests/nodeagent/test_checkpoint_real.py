@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.archive_index import ArchiveIndex
 from nodeagent.archives.bounds import Bounds
 from nodeagent.archives.pruner import Pruner
 from nodeagent.archives.store import CheckpointStore
 from nodeagent.checkpoint import CheckpointLimits, CheckpointService
-from nodeagent.freezer import Reviver
+from nodeagent.freezer import ContainerThawer
 from nodeagent.runtime import base
 from nodeagent.runtime.cri import CriRuntime
 from orch.wire.errors import ApiError
@@ -50,8 +50,8 @@ class RealNode:
             self.pods,
             self.runtime,
             CheckpointStore(str(self.root)),
-            Pruner(Shelf(str(self.root)), Bounds(), self.pods),
-            reviver=Reviver(self.runtime, patience_s=patience_s),
+            Pruner(ArchiveIndex(str(self.root)), Bounds(), self.pods),
+            thawer=ContainerThawer(self.runtime, patience_s=patience_s),
             limits=CheckpointLimits(timeout_s),
         )
 

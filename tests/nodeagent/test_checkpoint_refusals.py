@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
-from nodeagent.freezer import Reviver
+from nodeagent.freezer import ContainerThawer
 from nodeagent.runtime import base
 from orch.wire.errors import ApiError
 from tests.fakes.checkpoints import NOON, Node, checkpointable_node, refusal
@@ -20,8 +20,8 @@ from tests.fakes.checkpoints import NOON, Node, checkpointable_node, refusal
 
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
-    monkeypatch.setattr(freezer, "_RETRY_S", 0.001)
+    monkeypatch.setattr(freezer, "SETTLE_S", 0.001)
+    monkeypatch.setattr(freezer, "RETRY_S", 0.001)
     return await checkpointable_node(tmp_path)
 
 
@@ -119,7 +119,7 @@ async def test_a_container_that_somebody_else_froze_is_left_so(node: Node) -> No
 
     code, _, message = await refusal(node.service(), "shop", "web", "app")
 
-    assert (code, "the container is paused, or somebody else" in message) == (500, True)
+    assert (code, "the container is paused, or another client" in message) == (500, True)
     assert node.runtime.calls == []
     assert control.read_text() == "FROZEN\n"
     control.write_text("THAWED\n")
@@ -186,7 +186,7 @@ async def test_a_container_is_checkpointed_once_at_a_time(node: Node) -> None:
     assert await refusal(service, "shop", "web", "app") == (
         409,
         "Conflict",
-        "checkpointing of shop/web/app is under way already; try again when it has ended",
+        "a checkpoint of shop/web/app is already in progress; retry when it has finished",
     )
     held.release()
     assert Path(await first).exists()
@@ -218,20 +218,22 @@ async def test_a_failure_gives_its_place_back(node: Node) -> None:
     assert Path(await service.checkpoint("shop", "web", "app")).exists()
 
 
-class Stuck(Reviver):
+class Stuck(ContainerThawer):
     """Cannot free anything until it is told that it can."""
 
     able = False
 
-    async def revive(
+    async def ensure_running(
         self, container_id: str, *, limit_s: float | None = None, settled: bool = False
     ) -> bool:
-        return self.able and await super().revive(container_id, limit_s=limit_s, settled=settled)
+        return self.able and await super().ensure_running(
+            container_id, limit_s=limit_s, settled=settled
+        )
 
 
 async def test_what_our_own_checkpoint_left_frozen_is_freed_by_the_next_try(node: Node) -> None:
-    service = node.service()
-    service._reviver = stuck = Stuck(node.runtime, cgroup_root=node.root / "cgroup")
+    stuck = Stuck(node.runtime, cgroup_root=node.root / "cgroup")
+    service = node.service(thawer=stuck)
     held = node.runtime.hold("checkpoint_container")
     node.runtime.fail("checkpoint_container", "CRIU broke off", times=1)
     under_way = asyncio.ensure_future(refusal(service, "shop", "web", "app"))
@@ -241,7 +243,7 @@ async def test_what_our_own_checkpoint_left_frozen_is_freed_by_the_next_try(node
     control.write_text("FROZEN\n")
     held.release()
     assert "CRIU broke off" in (await under_way)[2]
-    assert "paused, or somebody else" in (await refusal(service, "shop", "web", "app"))[2]
+    assert "paused, or another client" in (await refusal(service, "shop", "web", "app"))[2]
     stuck.able = True
     assert await service.checkpoint("shop", "web", "app")
     assert control.read_text() == "THAWED"

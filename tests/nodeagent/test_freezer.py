@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
-from nodeagent.freezer import Reviver
+from nodeagent.freezer import ContainerThawer
 from nodeagent.runtime import base
 from tests.fakes.runtime import FakeRuntime
 
@@ -17,8 +17,8 @@ ID = "c0ffee" * 10
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freezer, "_RETRY_S", 0.001)
-    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
+    monkeypatch.setattr(freezer, "RETRY_S", 0.001)
+    monkeypatch.setattr(freezer, "SETTLE_S", 0.001)
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ async def test_what_cannot_be_seen_is_neither_frozen_nor_running(
     tmp_path: Path, fake: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     control = v1(tmp_path, "FROZEN")
-    reviver = Reviver(fake, cgroup_root=tmp_path)
-    assert await reviver.is_frozen(ID) is True
+    thawer = ContainerThawer(fake, cgroup_root=tmp_path)
+    assert await thawer.is_frozen(ID) is True
     control.unlink()
-    assert await reviver.is_frozen(ID) is False  # it has just ended
+    assert await thawer.is_frozen(ID) is False  # it has just ended
     control.mkdir()
 
-    assert await reviver.is_frozen(ID) is None
+    assert await thawer.is_frozen(ID) is None
     assert "cannot see whether container" in caplog.text
 
 
@@ -124,7 +124,7 @@ async def test_the_runtime_resumes_what_it_left_paused(
 ) -> None:
     fake.paused.add(ID)
 
-    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID) is True
+    assert await ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID) is True
     assert fake.paused == set()
     assert len(fake.called("resume_container")) == 1
 
@@ -133,7 +133,7 @@ async def test_a_freeze_that_comes_late_is_found(
     quick: None, tmp_path: Path, fake: FakeRuntime
 ) -> None:
     held = fake.hold("resume_container")
-    reviving = asyncio.ensure_future(Reviver(fake, cgroup_root=tmp_path).revive(ID))
+    reviving = asyncio.ensure_future(ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID))
     await held.reached.wait()
     held.release()
     late = fake.hold("resume_container")
@@ -148,7 +148,10 @@ async def test_a_freeze_that_comes_late_is_found(
 async def test_a_container_that_runs_is_looked_at_and_left_alone(
     quick: None, tmp_path: Path, fake: FakeRuntime, settled: bool, looks: int
 ) -> None:
-    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID, settled=settled) is False
+    assert (
+        await ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID, settled=settled)
+        is False
+    )
     assert len(fake.called("resume_container")) == looks
 
 
@@ -158,7 +161,7 @@ async def test_a_runtime_that_comes_back_is_waited_for(
     fake.paused.add(ID)
     fake.fail("resume_container", base.RuntimeUnavailable("Resume", "gone"), times=5)
 
-    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID) is True
+    assert await ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID) is True
     assert len(fake.called("resume_container")) == 6
 
 
@@ -168,7 +171,9 @@ async def test_the_cgroup_is_thawed_when_the_runtime_stays_away(
     control = v1(tmp_path, "FROZEN")
     fake.fail("resume_container", base.RuntimeUnavailable("Resume", "gone"))
 
-    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID, limit_s=0.05) is True
+    assert (
+        await ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID, limit_s=0.05) is True
+    )
     assert control.read_text() == "THAWED"
 
 
@@ -179,7 +184,7 @@ async def test_the_cgroup_is_thawed_at_once_when_the_runtime_cannot(
     control = v1(tmp_path, "FROZEN")
     fake.fail("resume_container", kind("Resume", "no such thing"))
 
-    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID) is True
+    assert await ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID) is True
     assert control.read_text() == "THAWED"
     assert len(fake.called("resume_container")) == 1
 
@@ -192,7 +197,7 @@ async def test_a_cgroup_that_cannot_be_thawed_is_said_in_the_log(
     control.mkdir()  # reading it fails with something else than "gone"
     fake.fail("resume_container", base.RuntimeNotSupported("Resume", "no such thing"))
 
-    assert await Reviver(fake, cgroup_root=tmp_path).revive(ID) is False
+    assert await ContainerThawer(fake, cgroup_root=tmp_path).ensure_running(ID) is False
     assert "cannot be thawed" in caplog.text
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nodeagent import freezer
-from nodeagent.freezer import LOOKS, LOOKS_AGAIN, SILENT_S, FrozenWatch, Reviver
+from nodeagent.freezer import (
+    CHECKS,
+    CHECKS_BEFORE_RETRY,
+    SILENT_S,
+    ContainerThawer,
+    FrozenContainerMonitor,
+)
 from nodeagent.pods.observed import ActiveContainer
 from nodeagent.runtime import base
 from nodeagent.runtime.health import RuntimeWatch
 from orch.component.process import loops
 from orch.component.process.loops import Periodic
 from tests.fakes.checkpoints import Node, checkpointable_node
-
-TOLD = "Container app was left frozen by a checkpoint; it runs again"
 
 
 class World:
@@ -31,13 +36,16 @@ class World:
         self.unknown: set[str] = set()
         (self.cgroups).mkdir()
         (self.cgroups / "cgroup.controllers").touch()
-        reviver = Reviver(node.runtime, cgroup_root=self.cgroups)
-        self.watch = FrozenWatch(
+        self.thawer = ContainerThawer(node.runtime, cgroup_root=self.cgroups)
+        self.watch = self.monitor(lambda: self.silent_s)
+
+    def monitor(self, silent_s: Callable[[], float]) -> FrozenContainerMonitor:
+        return FrozenContainerMonitor(
             self,
-            reviver,
-            node.reports,
+            self.thawer,
+            self.node.reports,
             is_busy=lambda one: one in self.busy,
-            silent_s=lambda: self.silent_s,
+            silent_s=silent_s,
         )
 
     def active_containers(self, *, only_unknown: bool) -> list[ActiveContainer]:
@@ -57,8 +65,8 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(freezer, "_SETTLE_S", 0.001)
-    monkeypatch.setattr(freezer, "_RETRY_S", 0.001)
+    monkeypatch.setattr(freezer, "SETTLE_S", 0.001)
+    monkeypatch.setattr(freezer, "RETRY_S", 0.001)
     node = await checkpointable_node(tmp_path)
     node.runtime.fail("resume_container", base.RuntimeNotFound("Resume", "state is unknown"))
     return World(node)
@@ -73,7 +81,7 @@ async def test_a_container_found_frozen_twice_is_freed_and_told_of(world: World)
 
     assert control.read_text() == "0"
     assert world.node.reports.counts.thawed == 1
-    assert world.node.news.told == [
+    assert world.node.events.recorded == [
         (
             "Warning",
             "ContainerThawed",
@@ -130,7 +138,7 @@ async def test_while_the_runtime_answers_what_it_calls_running_is_left_alone(wor
 async def test_a_silent_runtime_needs_no_answer_for_its_containers_to_be_freed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(freezer, "FREE_WITHIN_S", 0.1)
+    monkeypatch.setattr(freezer, "THAW_WITHIN_S", 0.1)
     controls = [world.add(name, frozen=True, unknown=False) for name in ("app", "side")]
     world.node.runtime.hold("resume_container")
     world.silent_s = SILENT_S
@@ -150,8 +158,8 @@ async def test_a_container_is_freed_within_fifteen_seconds_of_a_hanging_runtime(
     """The watch as the agent runs it, beside the watch of the runtime, on the loop's clock."""
     control = world.add("app", frozen=True, unknown=False)
     asked = RuntimeWatch(world.node.runtime)
-    world.watch._silent_s = asked.silent_s
-    periodic = Periodic("frozen", world.watch.step, interval_s=freezer.INTERVAL_S)
+    monitor = world.monitor(asked.silent_s)
+    periodic = Periodic("frozen", monitor.step, interval_s=freezer.INTERVAL_S)
     tasks = [loops.spawn(asked.run(), name="ask"), loops.spawn(periodic.run(), name="frozen")]
     await asyncio.sleep(20.1)  # it has just answered
     assert control.read_text() == "1\n"
@@ -181,16 +189,16 @@ async def test_one_that_cannot_be_freed_is_tried_again_later_and_not_at_every_lo
 ) -> None:
     tried: list[str] = []
 
-    async def revive(container_id: str, **_: object) -> bool:
+    async def ensure_running(container_id: str, **_: object) -> bool:
         tried.append(container_id)
         return False
 
     control = world.add("app", frozen=True)
-    monkeypatch.setattr(world.watch._reviver, "revive", revive)
-    for _ in range(LOOKS):
+    monkeypatch.setattr(world.thawer, "ensure_running", ensure_running)
+    for _ in range(CHECKS):
         await world.watch.step()
     assert len(tried) == 1
-    for _ in range(LOOKS_AGAIN - 1):
+    for _ in range(CHECKS_BEFORE_RETRY - 1):
         await world.watch.step()
     assert len(tried) == 1
     monkeypatch.undo()

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent import freezer
-from nodeagent.archives.reports import Reports
-from nodeagent.freezer import LOOKS, FrozenWatch, Reviver
+from nodeagent.archives.reports import CheckpointReports
+from nodeagent.freezer import CHECKS, ContainerThawer, FrozenContainerMonitor
 from nodeagent.pods.observed import ActiveContainer
 from nodeagent.runtime.base import ContainerState, RuntimeCallError
 from nodeagent.runtime.health import RuntimeWatch
@@ -95,25 +95,29 @@ async def watched(node: RealNode) -> int:
     detail = await node.runtime.container_detail(container_id)
     unknown = detail.container.state is ContainerState.UNKNOWN
 
-    reports = Reports()
+    reports = CheckpointReports()
     watch = a_watch(node, reports, silent_s=lambda: 0.0, unknown=unknown)
-    for _ in range(LOOKS):
+    for _ in range(CHECKS):
         await watch.step()
     assert not was_frozen or unknown, "a container is frozen and its state says nothing of it"
     return reports.counts.thawed
 
 
 def a_watch(
-    node: RealNode, reports: Reports, *, silent_s: Callable[[], float], unknown: bool = False
-) -> FrozenWatch:
+    node: RealNode,
+    reports: CheckpointReports,
+    *,
+    silent_s: Callable[[], float],
+    unknown: bool = False,
+) -> FrozenContainerMonitor:
     class Pods:
         def active_containers(self, *, only_unknown: bool) -> list[ActiveContainer]:
             if only_unknown and not unknown:
                 return []
             return [ActiveContainer(node.pods.running["app"], "app", None)]
 
-    return FrozenWatch(
-        Pods(), Reviver(node.runtime), reports, is_busy=lambda _id: False, silent_s=silent_s
+    return FrozenContainerMonitor(
+        Pods(), ContainerThawer(node.runtime), reports, is_busy=lambda _id: False, silent_s=silent_s
     )
 
 
@@ -125,7 +129,7 @@ async def test_a_container_runs_again_fifteen_seconds_after_its_runtime_died_or_
     """The runtime does not come back meanwhile: nobody tells that the container is frozen."""
     async with a_real_node(own_runtime.endpoint, tmp_path) as node:
         count = await count_of(node)
-        reports, asked = Reports(), RuntimeWatch(node.runtime)
+        reports, asked = CheckpointReports(), RuntimeWatch(node.runtime)
         watch = a_watch(node, reports, silent_s=asked.silent_s)
         periodic = Periodic("frozen containers", watch.step, interval_s=freezer.INTERVAL_S)
         tasks = [loops.spawn(asked.run(), name="ask"), loops.spawn(periodic.run(), name="watch")]

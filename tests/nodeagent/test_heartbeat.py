@@ -300,5 +300,5 @@ async def test_it_counts_as_alive_through_an_outage_and_not_when_it_has_ended(be
         beat.loop.alive()
     await loops.cancel(*beat.tasks)
     await asyncio.sleep(60)
-    with pytest.raises(CheckFailed, match="has not stirred for"):
+    with pytest.raises(CheckFailed, match="has been stuck for"):
         beat.loop.alive()

@@ -139,5 +139,5 @@ async def test_no_port_without_authentication_has_a_checkpoint_route(
 
 
 def test_two_ports_cannot_share_a_number() -> None:
-    with pytest.raises(Exception, match="readOnlyPort 10250 is another port's number"):
+    with pytest.raises(Exception, match="readOnlyPort 10250 is used by another port"):
         given("--read-only-port=10250")

@@ -58,7 +58,7 @@ async def test_one_that_gives_way_is_waited_for(path: str, holder: subprocess.Po
 async def test_it_is_not_waited_for_without_end(
     path: str, holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "GIVES_WAY_WITHIN_S", 0.3)
+    monkeypatch.setattr(lock, "HANDOVER_S", 0.3)
     with pytest.raises(SetupError, match=f"pid {holder.pid}"):
         await lock.take_lock(path, wait=True)
 

@@ -119,7 +119,7 @@ WRONG = [
     (profile("Localhost", "a\0b"), "localhostProfile 'a\\x00b' must not contain a NUL byte"),
     (
         profile("runtimedefault"),
-        "seccompProfile type 'runtimedefault' is not known; "
+        "seccompProfile type 'runtimedefault' is unknown; "
         "use RuntimeDefault, Unconfined or Localhost",
     ),
 ]

@@ -1,6 +1,6 @@
 """Clients that connect and do not go on: the agent stays healthy for others, on both ports.
 
-A small picture of `python -m tools.bench slowclients`, which holds 11,000 of them.
+A small picture of `python -m tools.bench slow_clients`, which holds 11,000 of them.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ async def test_health_is_answered_on_the_plain_port_whoever_else_hangs_on_it(
             ask = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
             async with asyncio.timeout(30), dialled(unserved.port, ask) as reader:
                 assert (await reader.read()).startswith(b"HTTP/1.1 200 OK\r\n")
-        assert listener.admission.open <= LIMIT // 2
-        assert listener.admission.refused == 0
-        assert listener.admission.shed >= SLOW - LIMIT // 2
+        assert listener.connection_limit.open <= LIMIT // 2
+        assert listener.connection_limit.refused == 0
+        assert listener.connection_limit.shed >= SLOW - LIMIT // 2
 
 
 async def test_pages_are_answered_over_tls_whoever_says_no_hello(unserved: Agent, pki: Pki) -> None:
@@ -74,8 +74,8 @@ async def test_pages_are_answered_over_tls_whoever_says_no_hello(unserved: Agent
             await held.enter_async_context(dialled(unserved.port, b"\x16\x03\x01"))
         async with asyncio.timeout(30), unserved.session(ADMIN) as ask:
             assert (await ask("GET", "/metrics")).status == 200
-        assert listener.admission.open <= LIMIT // 2
-        assert len(listener.admission.handshakes) <= LIMIT // 2
+        assert listener.connection_limit.open <= LIMIT // 2
+        assert len(listener.connection_limit.handshakes) <= LIMIT // 2
 
 
 async def _posted(agent: Agent, context: ssl.SSLContext, path: str) -> bytes:
@@ -97,15 +97,18 @@ async def test_half_a_body_is_given_up_and_its_connection_closed(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "BODY_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(httpd, "_LINGER_S", 0.2)
-    context: Any = agent._context(ADMIN)
+    monkeypatch.setattr(httpd, "LINGER_S", 0.2)
+    context: Any = agent.context(ADMIN)
     answer = await _posted(agent, context, "/stats/summary")
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_nobody_reads_keeps_no_connection(agent: Agent) -> None:
-    """The checkpoint route wants no body: it answers, and closes within the time it lingers."""
-    answer = await _posted(agent, agent._context(ADMIN), "/checkpoint/a/b/c")
+async def test_a_body_nobody_reads_keeps_no_connection(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint route takes no body: it answers, and closes after lingering."""
+    monkeypatch.setattr(httpd, "LINGER_S", 0.2)
+    answer = await _posted(agent, agent.context(ADMIN), "/checkpoint/a/b/c")
     assert answer.startswith(b"HTTP/1.1 404 ")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import triggers
 from nodeagent.stats.cgroup.layout import detect_layout
 from nodeagent.stats.samples import CgroupSample, ContainerSample, PodSample
-from nodeagent.triggers import PressureTriggers, Stall, TriggerRule
+from nodeagent.triggers import PressureTriggers, Stall, Trigger, TriggerRule
 from tests.fakes.hosts import CONTAINER, CONTAINER_CGROUP, POD, POD_CGROUP
 
 NOW = CgroupSample(1)
@@ -44,9 +44,9 @@ def busy() -> Iterator[None]:
     count = 2 * (os.cpu_count() or 1) + 1
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     yield
-    for one in burners:
-        one.kill()
-        one.wait()
+    for burner in burners:
+        burner.kill()
+        burner.wait()
 
 
 def test_a_rule_is_written_in_microseconds_with_a_final_nul() -> None:
@@ -58,10 +58,10 @@ def test_a_rule_is_written_in_microseconds_with_a_final_nul() -> None:
     os.geteuid() != 0 or not Path("/proc/pressure/cpu").exists(),
     reason="pressure triggers need root and a kernel with PSI",
 )
-async def test_the_kernel_tells_of_a_stalled_node_without_any_polling(busy: None) -> None:
+async def test_the_kernel_reports_a_stalled_node_without_polling(busy: None) -> None:
     told: asyncio.Queue[Stall] = asyncio.Queue()
     before = open_descriptors()
-    watch = PressureTriggers([rule("node")], pods=lambda: (), tell=told.put_nowait, cgroups=None)
+    watch = PressureTriggers([rule("node")], pods=lambda: (), report=told.put_nowait, cgroups=None)
     await watch.step()
     assert open_descriptors() == before + 2
     async with asyncio.timeout(15):
@@ -74,15 +74,14 @@ async def test_the_kernel_tells_of_a_stalled_node_without_any_polling(busy: None
 
 
 @pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="this kernel has no PSI")
-async def test_a_quiet_trigger_costs_nothing() -> None:
+async def test_a_quiet_trigger_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     quiet = rule("node", resource="memory", level="full", threshold_s=1.9)
-    watch = PressureTriggers([quiet], pods=lambda: (), tell=print, cgroups=None)
+    watch = PressureTriggers([quiet], pods=lambda: (), report=print, cgroups=None)
+    calls: list[int] = []
+    loop = asyncio.get_running_loop()
+    add_reader = loop.add_reader
+    monkeypatch.setattr(loop, "add_reader", lambda fd, *_: add_reader(fd, calls.append, 1))
     await watch.step()
-    calls = []
-    for trigger in watch._armed.values():
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(trigger.epoll.fileno())
-        loop.add_reader(trigger.epoll.fileno(), calls.append, 1)
     for _ in range(50):
         await asyncio.sleep(0.001)
     assert calls == [], "a loop that watched the file itself would spin"
@@ -90,29 +89,20 @@ async def test_a_quiet_trigger_costs_nothing() -> None:
 
 
 class Kernel:
-    """Arms anything below a tree of plain files, which the kernel itself would not."""
+    """Arms a trigger for any path."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.paths: list[str] = []
-        self.released = 0
-        monkeypatch.setattr(triggers, "_arm", self.arm)
-        monkeypatch.setattr(triggers, "_release", self.release)
 
-    def arm(self, place: triggers._Place) -> triggers._Armed:
-        self.paths.append(place.path)
-        return triggers._Armed(-1, triggers.select.epoll())
-
-    def release(self, trigger: triggers._Armed) -> None:
-        self.released += 1
-        trigger.epoll.close()
+    def arm(self, path: str, text: bytes) -> Trigger:
+        self.paths.append(path)
+        return Trigger(os.open(os.devnull, os.O_RDONLY), select.epoll())
 
 
-async def test_every_pod_and_container_gets_a_trigger_and_loses_it_when_it_goes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kernel, pods = Kernel(monkeypatch), list(PODS)
+async def test_every_pod_and_container_gets_a_trigger_and_loses_it_when_it_goes() -> None:
+    kernel, pods, before = Kernel(), list(PODS), open_descriptors()
     rules = [rule("pod"), rule("container", resource="io")]
-    watch = PressureTriggers(rules, pods=lambda: pods, tell=print, cgroups="/c")
+    watch = PressureTriggers(rules, pods=lambda: pods, report=print, cgroups="/c", arm=kernel.arm)
     await watch.step()
     await watch.step()
     assert kernel.paths == [
@@ -120,17 +110,14 @@ async def test_every_pod_and_container_gets_a_trigger_and_loses_it_when_it_goes(
         f"/c{POD_CGROUP}/cpu.pressure",
     ], "each of them once"
     pods.clear()
+    assert open_descriptors() == before + 4
     await watch.step()
-    assert kernel.released == 2
+    assert open_descriptors() == before
 
 
-async def test_a_host_without_a_v2_tree_watches_its_node_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kernel = Kernel(monkeypatch)
-    watch = PressureTriggers(
-        [rule("pod"), rule("node")], pods=lambda: PODS, tell=print, cgroups=None
-    )
+async def test_a_host_without_a_v2_tree_watches_its_node_only() -> None:
+    kernel, rules = Kernel(), [rule("pod"), rule("node")]
+    watch = PressureTriggers(rules, pods=lambda: PODS, report=print, cgroups=None, arm=kernel.arm)
     await watch.step()
     assert kernel.paths == ["/proc/pressure/cpu"]
     watch.close()
@@ -138,12 +125,12 @@ async def test_a_host_without_a_v2_tree_watches_its_node_only(
 
 @pytest.mark.parametrize("window_s", [3.0, 20.0])
 @pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="this kernel has no PSI")
-async def test_what_the_kernel_refuses_is_said_once(
+async def test_a_refusal_by_the_kernel_is_logged_once(
     window_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    allowed = window_s == 3.0 and _has_sys_resource()  # more than ten seconds are for nobody
+    allowed = window_s == 3.0 and _has_sys_resource()  # nobody may use more than ten seconds
     asked = rule("node", window_s=window_s)
-    watch = PressureTriggers([asked], pods=lambda: (), tell=print, cgroups=None)
+    watch = PressureTriggers([asked], pods=lambda: (), report=print, cgroups=None)
     before = open_descriptors()
     await watch.step()
     await watch.step()
@@ -153,14 +140,14 @@ async def test_what_the_kernel_refuses_is_said_once(
     watch.close()
 
 
-async def test_a_file_that_cannot_be_waited_for_is_said_and_leaves_nothing_open(
+async def test_a_file_that_cannot_be_polled_is_logged_and_closed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pressure = tmp_path / "pressure" / "cpu"
     pressure.parent.mkdir()
     pressure.touch()  # a plain file takes what is written to it and is refused by epoll
     watch = PressureTriggers(
-        [rule("node")], pods=lambda: (), tell=print, cgroups=None, proc_root=str(tmp_path)
+        [rule("node")], pods=lambda: (), report=print, cgroups=None, proc_root=str(tmp_path)
     )
     before = open_descriptors()
     await watch.step()
@@ -176,13 +163,13 @@ def _has_sys_resource() -> bool:
     return False
 
 
-async def test_a_missing_file_of_the_node_is_said_a_missing_cgroup_is_not(
+async def test_a_missing_file_of_the_node_is_logged_a_missing_cgroup_is_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     rules = [rule("node"), rule("pod")]
     watch = PressureTriggers(
-        rules, pods=lambda: PODS, tell=print, cgroups=str(tmp_path), proc_root=str(tmp_path)
+        rules, pods=lambda: PODS, report=print, cgroups=str(tmp_path), proc_root=str(tmp_path)
     )
     await watch.step()
     assert len(caplog.messages) == 1 and "no such pressure file" in caplog.messages[0]
@@ -191,7 +178,7 @@ async def test_a_missing_file_of_the_node_is_said_a_missing_cgroup_is_not(
 @pytest.mark.skipif(
     os.geteuid() != 0 or not Path("/sys/fs/cgroup").exists(), reason="making cgroups needs root"
 )
-async def test_a_trigger_of_a_removed_cgroup_is_let_go() -> None:
+async def test_the_trigger_of_a_removed_cgroup_is_closed() -> None:
     host = detect_layout("/sys/fs/cgroup")
     path = f"/orchtrigger-{os.getpid()}"
     directory = Path(f"{host.unified}{path}")
@@ -202,7 +189,7 @@ async def test_a_trigger_of_a_removed_cgroup_is_let_go() -> None:
     before = open_descriptors()
     told: list[Stall] = []
     watch = PressureTriggers(
-        [rule("pod")], pods=lambda: pods, tell=told.append, cgroups=host.unified
+        [rule("pod")], pods=lambda: pods, report=told.append, cgroups=host.unified
     )
     try:
         await watch.step()
@@ -210,7 +197,7 @@ async def test_a_trigger_of_a_removed_cgroup_is_let_go() -> None:
     finally:
         directory.rmdir()
     async with asyncio.timeout(10):
-        while watch._armed:
+        while open_descriptors() > before:
             await asyncio.sleep(0.01)
     assert told == [], "its end is no stall"
     assert open_descriptors() == before

@@ -1,4 +1,4 @@
-"""What an operator learns of a stall."""
+"""Stalls are logged and recorded as events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.triggers import Stall, TriggerRule, stall_teller
+from nodeagent.triggers import Stall, TriggerRule, stall_reporter
 from orch.wire.records.meta import ApiObject, ObjectMeta
 from orch.wire.records.pods import Pod
 
@@ -36,29 +36,29 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def tell(recorder: Recorder) -> Any:
-    return stall_teller("node-a", Registry(), recorder)  # type: ignore[arg-type]
+def report(recorder: Recorder) -> Any:
+    return stall_reporter("node-a", Registry(), recorder)  # type: ignore[arg-type]
 
 
 def test_a_containers_stall_is_an_event_of_its_pod(
-    tell: Any, recorder: Recorder, caplog: pytest.LogCaptureFixture
+    report: Any, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tell(Stall(RULE, "shop", "web-0", "app"))
+    report(Stall(RULE, "shop", "web-0", "app"))
     message = "memory pressure (full) above 0.2s of 2s of container app of pod shop/web-0"
     assert recorder.noted == [(Registry.pod, "Warning", "PressureStall", message)]
     assert caplog.messages == [message]
 
 
-def test_the_nodes_stall_is_an_event_of_the_node(tell: Any, recorder: Recorder) -> None:
-    tell(Stall(RULE))
+def test_the_nodes_stall_is_an_event_of_the_node(report: Any, recorder: Recorder) -> None:
+    report(Stall(RULE))
     ((node, _, _, message),) = recorder.noted
     assert (node.kind, node.metadata.name, node.metadata.uid) == ("Node", "node-a", "node-a")
     assert message.endswith("of the node")
 
 
 def test_a_pod_that_is_gone_meanwhile_is_only_logged(
-    tell: Any, recorder: Recorder, caplog: pytest.LogCaptureFixture
+    report: Any, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tell(Stall(RULE, "shop", "gone"))
+    report(Stall(RULE, "shop", "gone"))
     assert recorder.noted == []
     assert "pod shop/gone" in caplog.text

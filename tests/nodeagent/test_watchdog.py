@@ -96,7 +96,7 @@ async def test_keep_alives_resume_on_their_old_plan_when_the_check_answers_again
     assert manager.alive_s() == [0, 24, 32]
     assert watchdog.skipped == {"sampling": 2}
     assert manager.statuses()[-1] == "STATUS=healthy"
-    assert caplog.messages[-1] == "the watchdog keep-alive goes out again"
+    assert caplog.messages[-1] == "the watchdog keep-alive is sent again"
 
 
 @pytest.mark.parametrize(

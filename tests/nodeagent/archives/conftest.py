@@ -1,4 +1,4 @@
-"""Whatever a test leaves under way, as an agent that is killed does, ends with the test."""
+"""Checkpoints that a test leaves in progress, as a killed agent does, end with the test."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from nodeagent.archives import store
-from nodeagent.archives.streaming import Follower
+from nodeagent.archives.streaming import ArchiveTail
 
 
 @pytest.fixture(autouse=True)
-def no_followers_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stop the threads that read behind a writer, before a later test meets them."""
-    made: list[Follower] = []
+def tails(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ArchiveTail]]:
+    """The tails that stores start, cancelled at the end of the test."""
+    started: list[ArchiveTail] = []
 
-    class Recorded(Follower):
+    class Recorded(ArchiveTail):
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
-            made.append(self)
+            started.append(self)
 
-    monkeypatch.setattr(store, "Follower", Recorded)
-    yield
-    for follower in made:
-        follower.stop()
+    monkeypatch.setattr(store, "ArchiveTail", Recorded)
+    yield started
+    for tail in started:
+        tail.cancel()

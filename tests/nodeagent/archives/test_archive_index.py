@@ -1,4 +1,4 @@
-"""The archives of the store: found with what is known of them, verified, pinned, removed."""
+"""The archives of the store: listed with their manifests, verified, pinned, removed."""
 
 from __future__ import annotations
 
@@ -9,56 +9,58 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.archive_index import ArchiveIndex, record_of
+from nodeagent.archives.bounds import Archive
 from nodeagent.archives.folder import StoreError
 from nodeagent.archives.manifest import Manifest, archive_name
 from nodeagent.archives.store import CheckpointStore
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+LISTED = "checkpoint-web_shop-app-2026-01-31T12:00:00Z.tar"
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(str(tmp_path))
+def index(tmp_path: Path) -> ArchiveIndex:
+    return ArchiveIndex(str(tmp_path))
 
 
-def put(shelf: Shelf, moment: datetime = NOON, data: bytes = b"data") -> str:
-    """An archive as the agent makes it; its name."""
+def put(index: ArchiveIndex, moment: datetime = NOON, data: bytes = b"data") -> str:
+    """The name of an archive created as the agent does."""
     store, name = (
-        CheckpointStore(str(shelf.path.parent)),
+        CheckpointStore(str(index.path.parent)),
         archive_name("shop", "web", "app", moment),
     )
     Path(store.begin("c0ffee")).write_bytes(data)
-    sealed = store.seal("c0ffee")
+    digest = store.seal("c0ffee")
     created = moment.isoformat()
     store.publish(
         "c0ffee",
         Manifest(
             name, "shop", "web", "u1", "app", "c0ffee",
-            created=created, size_bytes=sealed.size_bytes, sha256=sealed.sha256,
+            created=created, size_bytes=digest.size_bytes, sha256=digest.sha256,
         ),
     )  # fmt: skip
     store.discard("c0ffee")
     return name
 
 
-def test_a_store_that_was_never_made_is_empty_and_stays_unmade(tmp_path: Path) -> None:
-    shelf = Shelf(str(tmp_path / "not" / "yet"))
-    assert shelf.archives() == ()
-    assert not shelf.path.exists()
-    assert shelf.space().capacity_bytes > 0
+def test_a_store_that_does_not_exist_is_empty_and_not_created(tmp_path: Path) -> None:
+    index = ArchiveIndex(str(tmp_path / "not" / "yet"))
+    assert index.archives() == ()
+    assert not index.path.exists()
+    assert index.space().capacity_bytes > 0
 
 
-def test_archives_are_listed_oldest_first_with_what_is_known_of_them(shelf: Shelf) -> None:
-    later, earlier = put(shelf, NOON), put(shelf, NOON.replace(hour=3))
+def test_archives_are_listed_oldest_first_with_their_manifests(index: ArchiveIndex) -> None:
+    later, earlier = put(index, NOON), put(index, NOON.replace(hour=3))
     plain = archive_name("bank", "api", "x", NOON.replace(hour=1))
-    (shelf.path / plain).write_bytes(b"from an older agent")
-    (shelf.path / "notes.txt").touch()
-    (shelf.path / archive_name("a", "b", "c", NOON)).mkdir()
-    (shelf.path / archive_name("a", "b", "d", NOON)).symlink_to("notes.txt")
-    os.mkfifo(shelf.path / archive_name("a", "b", "e", NOON))
+    (index.path / plain).write_bytes(b"from an older agent")
+    (index.path / "notes.txt").touch()
+    (index.path / archive_name("a", "b", "c", NOON)).mkdir()
+    (index.path / archive_name("a", "b", "d", NOON)).symlink_to("notes.txt")
+    os.mkfifo(index.path / archive_name("a", "b", "e", NOON))
 
-    found = shelf.archives()
+    found = index.archives()
 
     assert [archive.name for archive in found] == [plain, earlier, later]
     assert found[0].manifest is None
@@ -68,80 +70,109 @@ def test_archives_are_listed_oldest_first_with_what_is_known_of_them(shelf: Shel
 
 @pytest.mark.parametrize("text", ["", "no json", '{"name": "another.tar"}', '{"name": 7}'])
 def test_a_manifest_that_cannot_be_used_costs_the_archive_its_origin_alone(
-    shelf: Shelf, text: str
+    index: ArchiveIndex, text: str
 ) -> None:
-    name = put(shelf)
-    (shelf.path / f"{name}.json").write_text(text)
+    name = put(index)
+    (index.path / f"{name}.json").write_text(text)
 
-    (found,) = shelf.archives()
+    (found,) = index.archives()
 
     assert (found.name, found.manifest) == (name, None)
-    assert "no manifest" in shelf.verify(found)
+    assert "no manifest" in index.verify(found)
 
 
-def test_an_archive_is_found_by_its_name_and_by_its_path(shelf: Shelf) -> None:
-    name = put(shelf)
+def test_an_archive_is_found_by_its_name_and_by_its_path(index: ArchiveIndex) -> None:
+    name = put(index)
 
-    assert shelf.find(name).name == shelf.find(str(shelf.path / name)).name == name
+    assert index.find(name).name == index.find(str(index.path / name)).name == name
     for wrong in ("", "..", "absent.tar", f"../checkpoints/{name}", "\0", "x" * 300):
         with pytest.raises(StoreError, match="there is no archive"):
-            shelf.find(wrong)
+            index.find(wrong)
 
 
-def test_what_was_not_changed_verifies_and_what_was_does_not(shelf: Shelf) -> None:
-    name = put(shelf)
-    path = shelf.path / name
-    assert shelf.verify(shelf.find(name)) == ""
+def test_a_changed_archive_does_not_verify(index: ArchiveIndex) -> None:
+    name = put(index)
+    path = index.path / name
+    assert index.verify(index.find(name)) == ""
 
     path.write_bytes(b"atad")
-    assert "its SHA-256 is" in shelf.verify(shelf.find(name))
+    assert "its SHA-256 is" in index.verify(index.find(name))
     path.write_bytes(b"data!")
-    assert "it has 5 bytes, and had 4" in shelf.verify(shelf.find(name))
+    assert "it has 5 bytes, and had 4" in index.verify(index.find(name))
     path.write_bytes(b"data")
     path.chmod(0o644)
-    assert "its mode is 0644: others can read it" in shelf.verify(shelf.find(name))
+    assert "its mode is 0644: others can read it" in index.verify(index.find(name))
 
 
-def test_a_pin_is_a_private_file_beside_the_archive(shelf: Shelf) -> None:
-    name = put(shelf)
+def test_a_pin_is_a_private_file_beside_the_archive(index: ArchiveIndex) -> None:
+    name = put(index)
 
-    shelf.pin(shelf.find(name))
-    shelf.pin(shelf.find(name))
-    assert shelf.find(name).pinned
-    assert stat.S_IMODE((shelf.path / f"{name}.keep").stat().st_mode) == 0o600
-    shelf.unpin(shelf.find(name))
-    shelf.unpin(shelf.find(name))
-    assert not shelf.find(name).pinned
-
-
-def test_a_removed_archive_takes_everything_of_its_own_with_it(shelf: Shelf) -> None:
-    name, other = put(shelf), put(shelf, NOON.replace(hour=3))
-    archive = shelf.find(name)
-    shelf.pin(archive)
-
-    shelf.remove(archive)
-    shelf.remove(archive)
-
-    assert sorted(os.listdir(shelf.path)) == [other, f"{other}.json"]
+    index.pin(index.find(name))
+    index.pin(index.find(name))
+    assert index.find(name).pinned
+    assert stat.S_IMODE((index.path / f"{name}.keep").stat().st_mode) == 0o600
+    index.unpin(index.find(name))
+    index.unpin(index.find(name))
+    assert not index.find(name).pinned
 
 
-def test_when_a_pod_went_is_written_down_and_struck_out(shelf: Shelf) -> None:
-    name = put(shelf)
+def test_removing_an_archive_removes_its_manifest_and_pin(index: ArchiveIndex) -> None:
+    name, other = put(index), put(index, NOON.replace(hour=3))
+    archive = index.find(name)
+    index.pin(archive)
 
-    shelf.note_pod(shelf.find(name), gone_since=NOON)
-    manifest = shelf.find(name).manifest
+    index.remove(archive)
+    index.remove(archive)
+
+    assert sorted(os.listdir(index.path)) == [other, f"{other}.json"]
+
+
+def test_when_a_pod_went_is_recorded_and_cleared(index: ArchiveIndex) -> None:
+    name = put(index)
+
+    index.record_pod_gone(index.find(name), gone_since=NOON)
+    manifest = index.find(name).manifest
     assert manifest and manifest.gone_since == NOON
-    assert shelf.verify(shelf.find(name)) == ""
-    shelf.note_pod(shelf.find(name), gone_since=None)
-    manifest = shelf.find(name).manifest
+    assert index.verify(index.find(name)) == ""
+    index.record_pod_gone(index.find(name), gone_since=None)
+    manifest = index.find(name).manifest
     assert manifest and manifest.gone_since is None
-    assert stat.S_IMODE((shelf.path / f"{name}.json").stat().st_mode) == 0o600
-    assert len(os.listdir(shelf.path)) == 2
+    assert stat.S_IMODE((index.path / f"{name}.json").stat().st_mode) == 0o600
+    assert len(os.listdir(index.path)) == 2
 
 
-def test_a_link_in_place_of_the_directory_is_refused(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_directory_is_refused(index: ArchiveIndex, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    shelf.path.symlink_to("elsewhere")
+    index.path.symlink_to("elsewhere")
 
     with pytest.raises(StoreError, match="is not a directory"):
-        shelf.archives()
+        index.archives()
+
+
+def test_a_record_holds_the_manifest() -> None:
+    manifest = Manifest(LISTED, "shop", "web", "u1", "app", "c0ffee", sha256="ab", size_bytes=7)
+
+    assert record_of(Archive(LISTED, 7, NOON, pinned=True, manifest=manifest), "/s") == {
+        "name": LISTED,
+        "path": f"/s/{LISTED}",
+        "namespace": "shop",
+        "pod": "web",
+        "uid": "u1",
+        "container": "app",
+        "containerID": "c0ffee",
+        "image": "",
+        "runtime": "",
+        "created": "2026-01-31T12:00:00Z",
+        "size": 7,
+        "sha256": "ab",
+        "encryption": "",
+        "pinned": True,
+        "podGoneSince": "",
+    }
+
+
+def test_without_a_manifest_only_the_pod_is_known() -> None:
+    record = record_of(Archive(f"{LISTED}.age", 7, NOON), "/s")
+
+    assert (record["pod"], record["namespace"], record["container"]) == ("web", "", "")
+    assert record["encryption"] == "age"

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from nodeagent.archives import bounds
 from nodeagent.archives.bounds import Archive, Bounds, Space
 from nodeagent.archives.manifest import Manifest, archive_name
+from nodeagent.config.types import CheckpointPolicy
 from nodeagent.node.rules.pressure import Amount
 from orch.wire import times
 
+DAY_S = 24 * 3600.0
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ROOMY = Space(free_bytes=10**12, capacity_bytes=10**13)
 
@@ -44,10 +46,12 @@ def ages(
     space: Space = ROOMY,
     *,
     need: int = 0,
-    kept: Collection[str] = (),
+    protected: Collection[str] = (),
 ) -> dict[int, str]:
     """Age of each archive that has to go → the bound."""
-    chosen = bounds.removals(archives, limits, space, NOW, need_bytes=need, kept=kept)
+    chosen = bounds.select_removals(
+        archives, limits, space, NOW, need_bytes=need, protected=protected
+    )
     return {int((NOW - one.archive.created).total_seconds()): one.reason for one in chosen}
 
 
@@ -105,7 +109,7 @@ def test_what_one_bound_takes_counts_for_the_next() -> None:
 def test_the_newest_stays_when_only_pinned_ones_are_left_beside_it() -> None:
     archives = [archive(0), archive(20, pinned=True), archive(30, pinned=True)]
 
-    assert ages(archives, Bounds(per_container=1), kept={archives[0].name}) == {}
+    assert ages(archives, Bounds(per_container=1), protected={archives[0].name}) == {}
 
 
 def test_an_archive_without_manifest_counts_to_its_container_alone() -> None:
@@ -122,7 +126,7 @@ REFUSALS = [
     (Bounds(per_pod=1), [archive(1, "shop/web/side", pinned=True)], ROOMY, "maxPerPod"),
     (Bounds(per_namespace=1), [archive(1, "shop/x/y", pinned=True)], ROOMY, "maxPerNamespace"),
     (Bounds(per_namespace=1), [archive(1, "bank/x/y", pinned=True)], ROOMY, ""),
-    (Bounds(total=Amount(150)), [archive(1, pinned=True)], ROOMY, "50 more than the store"),
+    (Bounds(total=Amount(150)), [archive(1, pinned=True)], ROOMY, "50 more than fit"),
     (Bounds(total=Amount(150)), [archive(1)], ROOMY, ""),
     (Bounds(min_free=Amount(1000)), [], Space(1100, 9999), ""),
     (Bounds(min_free=Amount(1000)), [], Space(1070, 9999), "30 more are needed to leave 1000"),
@@ -185,12 +189,12 @@ LIMITS = st.builds(
 def test_pinned_archives_stay_and_the_rest_is_within_bounds(
     archives: list[Archive], limits: Bounds, free: int
 ) -> None:
-    gone = {r.archive for r in bounds.removals(archives, limits, Space(free, 5000), NOW)}
+    gone = {r.archive for r in bounds.select_removals(archives, limits, Space(free, 5000), NOW)}
     left = [one for one in archives if one not in gone]
     after = Space(free + sum(one.size_bytes for one in gone), 5000)
 
     assert not any(one.pinned for one in gone)
-    assert bounds.removals(left, limits, after, NOW) == ()
+    assert bounds.select_removals(left, limits, after, NOW) == ()
     if any(not one.pinned for one in left):
         for limit, key in (
             (limits.per_container, Archive.container_key),
@@ -201,3 +205,32 @@ def test_pinned_archives_stay_and_the_rest_is_within_bounds(
                 members = [one for one in left if key(one) == group]
                 assert not limit or len(members) <= limit
         assert bounds.excess_bytes(left, limits, after) == 0
+
+
+def test_the_defaults_limit_everything() -> None:
+    assert bounds.bounds_of(CheckpointPolicy()) == Bounds(
+        per_container=10,
+        per_pod=20,
+        per_namespace=100,
+        total=Amount(percent=20.0),
+        age_s=7 * DAY_S,
+        pod_gone_s=DAY_S,
+        min_free=Amount(percent=12.0),
+    )
+
+
+@pytest.mark.parametrize(("word", "gone_s"), [("Keep", None), ("Expire", 60.0), ("Delete", 0.0)])
+def test_archives_of_deleted_pods_stay_expire_or_are_deleted(
+    word: str, gone_s: float | None
+) -> None:
+    chosen = CheckpointPolicy.model_validate({"deletedPods": word, "deletedPodsMaxAge": "1m"})
+
+    assert bounds.bounds_of(chosen).pod_gone_s == gone_s
+
+
+def test_bytes_may_be_a_quantity_and_zero_is_unlimited() -> None:
+    chosen = CheckpointPolicy.model_validate({"maxTotal": "10Gi", "minFree": "0", "maxAge": "0s"})
+
+    found = bounds.bounds_of(chosen)
+
+    assert (found.total, found.min_free, found.age_s) == (Amount(10 * 2**30), Amount(0), 0.0)

@@ -1,4 +1,4 @@
-"""Turns are given, refused and, at the agent's end, broken off."""
+"""Slots are granted, refused and, when the agent stops, cancelled."""
 
 from __future__ import annotations
 
@@ -6,71 +6,70 @@ import asyncio
 
 import pytest
 
-from nodeagent.archives import concurrency
-from nodeagent.archives.concurrency import Target, Turns
+from nodeagent.archives.concurrency import CheckpointSlots, ContainerRef
 from orch.wire.errors import ApiError
 
-APP, SIDE, OTHER = (Target("shop", "web", name) for name in ("app", "side", "other"))
+APP, SIDE, OTHER = (ContainerRef("shop", "web", name) for name in ("app", "side", "other"))
 
 
-def refusal(turns: Turns, target: Target) -> tuple[int, str]:
-    with pytest.raises(ApiError) as caught, turns.take(target):
-        raise AssertionError("the turn was given")
+def refusal(slots: CheckpointSlots, target: ContainerRef) -> tuple[int, str]:
+    with pytest.raises(ApiError) as caught, slots.acquire(target):
+        raise AssertionError("a slot was granted")
     return caught.value.code, caught.value.reason
 
 
-async def test_each_container_has_one_turn_and_the_node_as_many_as_allowed() -> None:
-    turns = Turns(2)
-    with turns.take(APP):
-        assert refusal(turns, APP) == (409, "Conflict")
-        with turns.take(SIDE):
-            assert refusal(turns, OTHER) == (429, "TooManyRequests")
-            assert refusal(turns, APP) == (409, "Conflict")
-        with turns.take(OTHER):
+async def test_a_container_has_one_slot_and_the_node_as_many_as_allowed() -> None:
+    slots = CheckpointSlots(2)
+    with slots.acquire(APP):
+        assert refusal(slots, APP) == (409, "Conflict")
+        with slots.acquire(SIDE):
+            assert refusal(slots, OTHER) == (429, "TooManyRequests")
+            assert refusal(slots, APP) == (409, "Conflict")
+        with slots.acquire(OTHER):
             pass
-    with turns.take(APP):
+    with slots.acquire(APP):
         pass
 
 
-async def test_a_turn_is_given_back_when_its_holder_fails() -> None:
-    turns = Turns(1)
-    with pytest.raises(OSError, match="broken"), turns.take(APP):
+async def test_a_slot_is_released_when_its_holder_fails() -> None:
+    slots = CheckpointSlots(1)
+    with pytest.raises(OSError, match="broken"), slots.acquire(APP):
         raise OSError("broken")
 
-    with turns.take(APP):
+    with slots.acquire(APP):
         pass
 
 
-async def hold(turns: Turns, target: Target, ended: list[str]) -> str:
+async def hold(slots: CheckpointSlots, target: ContainerRef, ended: list[str]) -> str:
     try:
-        with turns.take(target):
+        with slots.acquire(target):
             try:
                 await asyncio.Event().wait()
             finally:
-                await asyncio.sleep(0)  # some tidying up
+                await asyncio.sleep(0)  # some cleanup
                 ended.append(target.container)
     except ApiError as error:
-        await asyncio.sleep(0)  # the caller goes on: it is not cancelled
+        await asyncio.sleep(0)  # the caller itself is not cancelled
         return f"{error.code}"
-    raise AssertionError("not broken off")
+    raise AssertionError("not cancelled")
 
 
-async def test_at_the_end_turns_are_broken_off_and_none_is_given() -> None:
-    turns, ended = Turns(2), list[str]()
-    holders = [asyncio.ensure_future(hold(turns, target, ended)) for target in (APP, SIDE)]
+async def test_close_cancels_holders_and_refuses_new_ones() -> None:
+    slots, ended = CheckpointSlots(2), list[str]()
+    holders = [asyncio.ensure_future(hold(slots, target, ended)) for target in (APP, SIDE)]
     await asyncio.sleep(0)
 
-    await turns.close()
+    await slots.close()
 
     assert sorted(ended) == ["app", "side"]
     assert await asyncio.gather(*holders) == ["503", "503"]
-    assert refusal(turns, OTHER) == (503, "ServiceUnavailable")
-    await turns.close()
+    assert refusal(slots, OTHER) == (503, "ServiceUnavailable")
+    await slots.close()
 
 
 async def test_a_holder_whose_caller_was_cancelled_stays_cancelled() -> None:
-    turns, ended = Turns(1), list[str]()
-    holder = asyncio.ensure_future(hold(turns, APP, ended))
+    slots, ended = CheckpointSlots(1), list[str]()
+    holder = asyncio.ensure_future(hold(slots, APP, ended))
     await asyncio.sleep(0)
 
     holder.cancel()
@@ -80,14 +79,11 @@ async def test_a_holder_whose_caller_was_cancelled_stays_cancelled() -> None:
     assert ended == ["app"]
 
 
-async def test_a_holder_that_does_not_end_is_not_waited_for_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(concurrency, "_CLOSE_LIMIT_S", 0.01)
-    held, release = Turns(1), asyncio.Event()
+async def test_close_does_not_wait_for_ever() -> None:
+    held, release = CheckpointSlots(1, close_limit_s=0.01), asyncio.Event()
 
     async def stubborn() -> None:
-        with held.take(APP):
+        with held.acquire(APP):
             try:
                 await asyncio.Event().wait()
             finally:

@@ -44,9 +44,9 @@ def test_what_was_written_is_read_back(manifest: Manifest) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"", "no JSON"),
-        (b"\xff", "no JSON"),
-        (b"[]", "no JSON object"),
+        (b"", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[]", "not a JSON object"),
         (b'{"name": 1}', "name is 1"),
         (b'{"size": "42"}', "size is '42'"),
         (b'{"size": true}', "size is True"),

@@ -21,7 +21,7 @@ def test_a_name_that_was_made_is_read_back(
     name = manifest.archive_name(namespace, pod, container, moment)
 
     assert manifest.is_archive(name)
-    assert manifest.is_archive(name + manifest.ENCRYPTED)
+    assert manifest.is_archive(name + manifest.ENCRYPTED_SUFFIX)
     assert manifest.pod_of(name) == pod
     assert manifest.owner_of(name) == f"{pod}_{namespace}-{container}"
     assert manifest.time_of(name) == moment
@@ -55,4 +55,4 @@ def test_a_time_that_does_not_exist_is_not_known() -> None:
 
 @pytest.mark.parametrize(("length", "excess"), [(10, 0), (250, 0), (251, 1), (300, 50)])
 def test_a_name_must_leave_room_for_its_manifests(length: int, excess: int) -> None:
-    assert manifest.excess_bytes("x" * length) == excess
+    assert manifest.excess_name_bytes("x" * length) == excess

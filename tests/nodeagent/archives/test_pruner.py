@@ -13,7 +13,7 @@ import pyrage
 import pytest
 
 from nodeagent.archives import folder
-from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.archive_index import ArchiveIndex
 from nodeagent.archives.bounds import Bounds, Space
 from nodeagent.archives.encryption import Encryption
 from nodeagent.node.rules.pressure import Amount
@@ -42,8 +42,8 @@ async def test_the_oldest_goes_after_the_new_one_was_made(node: Node) -> None:
     await node.pruner().step()
 
     assert node.files() == names[1:]
-    assert node.news.reasons == ["Checkpointed"] * 3 + ["CheckpointRemoved"]
-    assert "the container has 3 archives and may have 2" in node.news.told[-1][2]
+    assert node.events.reasons == ["Checkpointed"] * 3 + ["CheckpointRemoved"]
+    assert "the container has 3 archives and may have 2" in node.events.recorded[-1][2]
     assert node.reports.counts.removed == {"perContainer": 1}
     state = node.reports.counts.store
     assert state and (state.archives, state.pinned) == (2, 0)
@@ -72,7 +72,7 @@ async def test_what_was_just_made_stays_for_one_step_whatever_it_exceeds(node: N
     pruner = node.pruner()
     name = Path(await node.service(pruner=pruner).checkpoint("shop", "web", "app")).name
     pruner = node.pruner(Bounds(total=Amount(1)))
-    pruner.made(name)
+    pruner.archive_created(name)
 
     await pruner.step()
     assert node.files() == [name]
@@ -87,19 +87,19 @@ async def test_a_checkpoint_that_fails_costs_no_older_one(node: Node) -> None:
 
     assert (await refusal(node.service(), "shop", "web", "app"))[0] == 500
     assert node.files() == [name]
-    assert node.news.reasons[-1] == "CheckpointFailed"
+    assert node.events.reasons[-1] == "CheckpointFailed"
 
 
 async def test_pinned_archives_stay_and_leave_no_room(node: Node) -> None:
     node.bounds = Bounds(per_container=1)
     name = await make(node)
-    node.shelf.pin(node.shelf.find(name))
+    node.index.pin(node.index.find(name))
     node.runtime.calls.clear()
 
     code, _, message = await refusal(node.service(), "shop", "web", "app")
 
     assert code == 500
-    assert "1 archives of the container are pinned, as many as there may be" in message
+    assert "1 archives of the container are pinned, the limit of checkpoint.maxPer" in message
     assert node.runtime.calls == []
     assert node.files() == [name, f"{name}.keep"]
 
@@ -108,7 +108,7 @@ async def test_too_little_free_space_is_said_with_what_is_missing(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.bounds, node.memory_bytes = Bounds(min_free=Amount(1000)), 500
-    monkeypatch.setattr(Shelf, "space", lambda _self: Space(1200, 10_000))
+    monkeypatch.setattr(ArchiveIndex, "space", lambda _self: Space(1200, 10_000))
 
     code, _, message = await refusal(node.service(), "shop", "web", "app")
 
@@ -122,7 +122,7 @@ async def test_nothing_goes_for_a_checkpoint_that_has_no_room_even_then(
 ) -> None:
     first = await make(node)
     node.bounds, node.memory_bytes = Bounds(min_free=Amount(1000)), 50_000
-    monkeypatch.setattr(Shelf, "space", lambda _self: Space(1200, 100_000))
+    monkeypatch.setattr(ArchiveIndex, "space", lambda _self: Space(1200, 100_000))
 
     code, _, message = await refusal(node.service(), "shop", "web", "app")
 
@@ -135,8 +135,8 @@ async def test_an_encrypted_archive_needs_its_room_twice_while_it_is_made(
 ) -> None:
     key = str(pyrage.x25519.Identity.generate().to_public())
     node.bounds, node.memory_bytes = Bounds(min_free=Amount(1000)), 500
-    monkeypatch.setattr(Shelf, "space", lambda _self: Space(1999, 10_000))
-    node.shelf.pin(node.shelf.find(await make(node)))
+    monkeypatch.setattr(ArchiveIndex, "space", lambda _self: Space(1999, 10_000))
+    node.index.pin(node.index.find(await make(node)))
     node.encryption = Encryption([key])
 
     _, _, message = await refusal(node.service(), "shop", "web", "app")
@@ -151,11 +151,11 @@ async def test_older_archives_make_room_on_a_disk_that_runs_full(
     size = (node.store / first).stat().st_size
     node.bounds, node.memory_bytes = Bounds(min_free=Amount(1000)), 500
 
-    def space(shelf: Shelf) -> Space:
-        there = sum(archive.size_bytes for archive in shelf.archives())
+    def space(index: ArchiveIndex) -> Space:
+        there = sum(archive.size_bytes for archive in index.archives())
         return Space(1500 + size - there, 100_000)
 
-    monkeypatch.setattr(Shelf, "space", space)
+    monkeypatch.setattr(ArchiveIndex, "space", space)
     second = await make(node, hours=1)
     await node.pruner().step()
 
@@ -222,7 +222,7 @@ async def test_on_a_full_disk_archives_of_pods_that_are_gone_go_all_the_same(
     await node.pruner(Bounds(pod_gone_s=0.0)).step()
     assert node.files() == []
 
-    assert "cannot note that a pod is gone or back: No space left on device" in caplog.text
+    assert "cannot record that a pod is gone or back: No space left on device" in caplog.text
     assert node.reports.counts.removed == {"perContainer": 1, "podGone": 1}
 
 
@@ -254,7 +254,7 @@ async def test_pinned_archives_that_are_too_many_bytes_are_told_once_and_counted
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = await make(node)
-    node.shelf.pin(node.shelf.find(name))
+    node.index.pin(node.index.find(name))
     node.bounds = Bounds(total=Amount(1))
     pruner = node.pruner()
 
@@ -275,10 +275,10 @@ async def test_a_store_that_cannot_be_used_is_said_once_and_tried_again(
     await pruner.step()
     await pruner.step()
 
-    assert caplog.text.count("cannot be kept within its bounds") == 1
+    assert caplog.text.count("cannot keep the checkpoint store within its limits") == 1
     node.store.unlink()
     await pruner.step()
     assert node.reports.counts.store
     node.store.touch()
     await pruner.step()
-    assert caplog.text.count("cannot be kept within its bounds") == 2
+    assert caplog.text.count("cannot keep the checkpoint store within its limits") == 2

@@ -12,7 +12,6 @@ from pathlib import Path
 import pyrage
 import pytest
 
-from nodeagent.archives import encryption
 from nodeagent.archives.encryption import Encryption
 from nodeagent.archives.manifest import Manifest, parse_manifest
 from nodeagent.archives.store import CheckpointStore, NameTaken, StoreError
@@ -39,8 +38,8 @@ def directory(tmp_path: Path, store: CheckpointStore) -> Path:
 
 
 def publish(store: CheckpointStore, name: str = NAME) -> Path:
-    sealed = store.seal(ID)
-    manifest = Manifest(name, container_id=ID, size_bytes=sealed.size_bytes, sha256=sealed.sha256)
+    digest = store.seal(ID)
+    manifest = Manifest(name, container_id=ID, size_bytes=digest.size_bytes, sha256=digest.sha256)
     store.publish(ID, manifest)
     return store.path / name
 
@@ -163,9 +162,9 @@ def second_name(path: Path) -> None:
     [
         (nothing, "wrote no archive"),
         (Path.touch, "an empty archive"),
-        (Path.mkdir, "not a plain file"),
-        (os.mkfifo, "not a plain file"),
-        (second_name, "not a plain file"),
+        (Path.mkdir, "not a regular file"),
+        (os.mkfifo, "not a regular file"),
+        (second_name, "not a regular file"),
         (link_to_secret, "cannot be opened: Too many levels of symbolic links"),
     ],
 )
@@ -316,7 +315,7 @@ def test_an_encrypted_archive_never_lies_open_beside_its_cipher(
     Path(store.begin(ID)).write_bytes(b"secret" * 100_000)
     assert store.suffix == ".age"
 
-    sealed = store.seal(ID)
+    digest = store.seal(ID)
 
     hidden = [name for name in os.listdir(directory) if name.endswith(".partial")]
     assert len(hidden) == 1
@@ -324,7 +323,7 @@ def test_an_encrypted_archive_never_lies_open_beside_its_cipher(
     assert mode(directory / hidden[0]) == 0o600
     assert b"secretsecret" not in cipher
     assert pyrage.decrypt(cipher, [key]) == b"secret" * 100_000
-    assert (sealed.size_bytes, sealed.sha256) == (len(cipher), hashlib.sha256(cipher).hexdigest())
+    assert (digest.size_bytes, digest.sha256) == (len(cipher), hashlib.sha256(cipher).hexdigest())
 
 
 def test_an_archive_that_cannot_be_encrypted_is_not_published_open(
@@ -338,7 +337,7 @@ def test_an_archive_that_cannot_be_encrypted_is_not_published_open(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
-        patch.setattr(encryption.os, "write", full)
+        patch.setattr(os, "write", full)
         store.seal(ID)
     store.discard(ID)
 

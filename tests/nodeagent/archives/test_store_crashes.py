@@ -14,10 +14,11 @@ from typing import Any
 import pyrage
 import pytest
 
-from nodeagent.archives.archive_index import Shelf
+from nodeagent.archives.archive_index import ArchiveIndex
 from nodeagent.archives.encryption import Encryption
 from nodeagent.archives.manifest import Manifest
 from nodeagent.archives.store import CheckpointStore
+from nodeagent.archives.streaming import ArchiveTail
 
 ID = "c0ffee"
 NAME = "checkpoint-web_shop-app-2026-01-31T12:00:00Z.tar"
@@ -26,7 +27,7 @@ KEY = pyrage.x25519.Identity.generate()
 
 
 class Killed(BaseException):
-    """The process is gone: nothing of it runs on."""
+    """The process has ended."""
 
 
 class Kill:
@@ -52,24 +53,24 @@ class Kill:
 
 
 def checkpoint(store: CheckpointStore) -> None:
-    """All that the agent does to the store for one checkpoint."""
+    """All calls of the store for one checkpoint."""
     store.prepare()
     path = store.begin(ID, Manifest("", pod="web"))
     Path(path).write_bytes(b"memory" * 10_000)  # by the runtime, which is another process
-    sealed = store.seal(ID)
+    digest = store.seal(ID)
     name = NAME + store.suffix
     store.publish(
-        ID, Manifest(name, size_bytes=sealed.size_bytes, sha256=sealed.sha256, container="app")
+        ID, Manifest(name, size_bytes=digest.size_bytes, sha256=digest.sha256, container="app")
     )
     store.discard(ID)
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_kill_at_any_change_leaves_a_whole_archive_or_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encrypted: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tails: list[ArchiveTail], encrypted: bool
 ) -> None:
     encryption = Encryption([str(KEY.to_public())]) if encrypted else None
-    made = 0
+    completed = False
     for allowed in range(200):
         root = tmp_path / str(allowed)
         root.mkdir()
@@ -78,28 +79,28 @@ def test_a_kill_at_any_change_leaves_a_whole_archive_or_none(
             Kill(allowed).patch(patch)
             try:
                 checkpoint(store)
-                made += 1  # the whole of it went through
-            finally:  # threads of a dead process do not run on; these can change nothing more
-                for follower in filter(None, store._under_way.values()):
-                    follower.stop()
-        survives(root, encryption)
-        if made:
+                completed = True
+            finally:  # threads of a dead process end with it
+                for tail in tails:
+                    tail.cancel()
+        assert_recovers(root, encryption)
+        if completed:
             break
-    assert made, "the checkpoint never came to its end"
+    assert completed, "the checkpoint never finished"
     assert allowed > 10, "too few changes were seen to be a checkpoint"
 
 
-def survives(root: Path, encryption: Encryption | None) -> None:
-    """What the next agent finds and makes of it."""
-    shelf, store = Shelf(str(root)), CheckpointStore(str(root), encryption)
+def assert_recovers(root: Path, encryption: Encryption | None) -> None:
+    """The next agent finds whole archives, or can make one."""
+    index, store = ArchiveIndex(str(root)), CheckpointStore(str(root), encryption)
     interrupted = store.prepare()
     assert set(interrupted) <= {ID}
     for container_id in interrupted:
         store.discard(container_id)
-    archives = shelf.archives()
-    assert all(shelf.verify(archive) == "" for archive in archives)
+    archives = index.archives()
+    assert all(index.verify(archive) == "" for archive in archives)
     expected = [name for archive in archives for name in (archive.name, f"{archive.name}.json")]
-    assert sorted(os.listdir(shelf.path)) == sorted(expected)
+    assert sorted(os.listdir(index.path)) == sorted(expected)
     if not archives:
         checkpoint(store)
-        assert len(shelf.archives()) == 1
+        assert len(index.archives()) == 1

@@ -186,6 +186,6 @@ async def test_the_log_tells_once_when_asking_fails_and_when_it_works_again(
     for _ in range(2):
         await reviews.review_access(MONITORING, "get", "stats")
     assert [text.partition(" (after ")[0] for text in caplog.messages] == [
-        "cannot ask the API server who may use this agent: a node may not",
-        "the API server says again who may use this agent",
+        "the API server cannot review who may use this agent: a node may not",
+        "the API server reviews again who may use this agent",
     ]

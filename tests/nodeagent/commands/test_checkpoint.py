@@ -117,7 +117,7 @@ def test_prune_explains_before_it_removes(store: Store) -> None:
     assert store.node.files() == [store.older, store.newer]
     assert store.command("prune", *flag) == (0, f"removed {store.older}: {why}\n", "")
     assert store.node.files() == [store.newer]
-    assert store.command("prune", *flag)[1] == "everything is within its bounds\n"
+    assert store.command("prune", *flag)[1] == "nothing exceeds the limits\n"
 
 
 def test_prune_tells_programs_the_same(store: Store) -> None:

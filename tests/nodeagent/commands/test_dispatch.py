@@ -19,7 +19,7 @@ def test_an_unknown_word_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit) as caught:
         dispatch.dispatch(["confg", "view"])
     assert caught.value.code == 2
-    assert "there is no command 'confg'; known are: checkpoint, config" in capsys.readouterr().err
+    assert "unknown command 'confg'; the commands are checkpoint, config" in capsys.readouterr().err
 
 
 def test_wrong_usage_of_a_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ def test_without_a_profile_the_agents_default_decides(
         ({"type": "Localhost"}, "localhostProfile must be set"),
         ({"type": "Localhost", "localhostProfile": "../x"}, "must not contain '..'"),
         ({"type": "Localhost", "localhostProfile": "/x"}, "must be a relative path"),
-        ({"type": "unconfined"}, "seccompProfile type 'unconfined' is not known"),
+        ({"type": "unconfined"}, "seccompProfile type 'unconfined' is unknown"),
     ],
 )
 def test_a_profile_that_can_never_be_applied_is_an_error(
@@ -161,7 +161,7 @@ def test_a_file_that_may_still_come_and_a_profile_without_effect_are_warnings(
     assert dispatch(["seccomp", "resolve", path, "--root-dir", str(tmp_path)]) == 0
     told = capsys.readouterr().err
     assert f"{tmp_path}/seccomp/team/web.json: No such file" in told
-    assert "spec.containers[1]: it is privileged, so its seccompProfile does nothing" in told
+    assert "spec.containers[1]: it is privileged, so its seccompProfile has no effect" in told
 
 
 @pytest.mark.parametrize("text", ["", "kind: Pod", "{", "apiVersion: v1\nkind: Node\n"])

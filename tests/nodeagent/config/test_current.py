@@ -33,7 +33,7 @@ def test_what_can_be_reloaded_is_taken_and_the_rest_waits(
     fields: dict[str, Any], taken: list[Any], waiting: list[Any]
 ) -> None:
     current = CurrentConfig(config())
-    assert current.take(config(**fields)) == (taken, waiting)
+    assert current.update(config(**fields)) == (taken, waiting)
     in_force = list(differences(config(), current.value))
     assert in_force == taken
 
@@ -41,7 +41,7 @@ def test_what_can_be_reloaded_is_taken_and_the_rest_waits(
 def test_what_waits_still_waits_at_the_next_reload() -> None:
     current = CurrentConfig(config())
     wanted = config(port=10251)
-    assert current.take(wanted) == current.take(wanted) == ([], [("port",)])
+    assert current.update(wanted) == current.update(wanted) == ([], [("port",)])
 
 
 def test_every_reloadable_field_exists() -> None:

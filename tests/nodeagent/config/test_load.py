@@ -129,8 +129,8 @@ HEADS = [
     ("", "needs apiVersion and kind"),
     ("# only a comment\n", "needs apiVersion and kind"),
     ("kind: NodeAgentConfiguration\n", "apiVersion: missing"),
-    ("apiVersion: v1\nkind: NodeAgentConfiguration\n", "apiVersion: 'v1' is not known"),
-    ("apiVersion: nodeagent.config.orch.io/v1beta1\nkind: Pod\n", "kind: 'Pod' is not known"),
+    ("apiVersion: v1\nkind: NodeAgentConfiguration\n", "apiVersion: 'v1' is unknown"),
+    ("apiVersion: nodeagent.config.orch.io/v1beta1\nkind: Pod\n", "kind: 'Pod' is unknown"),
     ("- a\n", "expected fields and values"),
 ]
 

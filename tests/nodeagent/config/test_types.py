@@ -74,7 +74,7 @@ def test_access_is_closed_by_default() -> None:
         ({"readOnlyPort": 70000}, "less than or equal to 65535"),
         ({"address": "localhost"}, "'localhost' is not an IP address"),
         ({"healthzBindAddress": ""}, "'' is not an IP address"),
-        ({"healthzPort": 10250}, "healthzPort 10250 is the number of port, too"),
+        ({"healthzPort": 10250}, "healthzPort 10250 is the same as port"),
         ({"staticPodURL": "ftp://host/pods"}, "not an address of the form http://HOST/PATH"),
         ({"staticPodURL": "http://"}, "not an address of the form http://HOST/PATH"),
         ({"staticPodURL": "http://host:99999/"}, "not an address of the form http://HOST/PATH"),
@@ -108,7 +108,7 @@ def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: st
         ({"podLogsDir": ""}, "not an absolute, normalized path"),
         ({"cgroupRoot": "pods"}, "not an absolute, normalized path"),
         ({"systemCgroups": "system.slice"}, "not an absolute, normalized path"),
-        ({"systemCgroups": "/"}, "the root cgroup, which is the whole machine"),
+        ({"systemCgroups": "/"}, "the root cgroup, which holds the whole machine"),
     ],
 )
 def test_what_would_fail_later_is_refused_at_once(fields: dict[str, Any], said: str) -> None:
@@ -159,6 +159,6 @@ def test_a_recipient_is_a_public_key(recipient: str) -> None:
 
 @pytest.mark.parametrize("recipient", ["", "AGE-SECRET-KEY-1QQQQQQ", "me@example.org"])
 def test_what_is_no_public_key_is_refused_and_a_secret_not_repeated(recipient: str) -> None:
-    with pytest.raises(ValidationError, match="is no public key of age") as caught:
+    with pytest.raises(ValidationError, match="is not an age public key") as caught:
         encrypted_for(recipient)
     assert "1QQQQQQ" not in str(caught.value.errors()[0]["msg"])

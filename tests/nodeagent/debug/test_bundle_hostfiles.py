@@ -33,16 +33,16 @@ def test_every_process_is_a_line_without_its_arguments() -> None:
 def test_a_large_cgroup_tree_is_cut_off_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle, "_MAX_CGROUPS", 2)
+    monkeypatch.setattr(bundle, "MAX_CGROUPS", 2)
     for name in "abc":
         (tmp_path / name).mkdir()
     lines = dict(host_entries(cgroups=str(tmp_path)))["host/cgroups.txt"].decode().splitlines()
     assert len(lines) == 3
-    assert lines[2] == "… and more: only 2 are listed"
+    assert lines[2] == "… more than 2; the rest is omitted"
 
 
 def test_the_log_is_its_last_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "_LOG_LINES", 2)
+    monkeypatch.setattr(bundle, "LOG_LINES", 2)
     log = tmp_path / "log"
     log.write_bytes(b"one\ntwo\nthree\n")
     assert log_entry(str(log), "x") == ("log.txt", b"two\nthree\n")

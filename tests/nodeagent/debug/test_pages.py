@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from nodeagent.debug.pages import PAGES, Target, page_entries
+from nodeagent.debug.pages import PAGES, AgentEndpoint, page_entries
 from orch.component.http import httpd
 from orch.component.http.httpd import HttpServer
 from tests.conftest import Pki
@@ -20,9 +20,9 @@ from tests.fakes.agent import unserved as unserved
 pytestmark = pytest.mark.may_block
 
 
-def target(agent: Agent, serving: str, client: Any = None) -> Target:
+def target(agent: Agent, serving: str, client: Any = None) -> AgentEndpoint:
     shown = (client.cert_file, client.key_file) if client else ("", "")
-    return Target("127.0.0.1", agent.port, serving, *shown)
+    return AgentEndpoint("127.0.0.1", agent.port, serving, *shown)
 
 
 async def test_every_page_has_an_entry(unserved: Agent, pki: Pki) -> None:
@@ -52,7 +52,7 @@ async def test_a_page_that_comes_in_pieces_is_whole(pki: Pki) -> None:
     server = HttpServer(app, host="127.0.0.1", port=0, ssl_context=context, name="slow")
     port = await server.start()
     try:
-        entries = dict(await page_entries(Target("127.0.0.1", port, pair.cert_file)))
+        entries = dict(await page_entries(AgentEndpoint("127.0.0.1", port, pair.cert_file)))
     finally:
         await server.stop()
     assert entries["pages/metrics.txt"] == b"first and last"
@@ -80,7 +80,9 @@ async def test_another_server_on_the_port_is_not_told_the_credential(
         )
         entries = dict(
             await page_entries(
-                Target("127.0.0.1", agent.port, str(leaf), token_file=str(tmp_path / "token"))
+                AgentEndpoint(
+                    "127.0.0.1", agent.port, str(leaf), token_file=str(tmp_path / "token")
+                )
             )
         )
     assert all(b"certificate verify failed" in body.lower() for body in entries.values())
@@ -91,12 +93,21 @@ async def test_no_agent_and_no_certificate_are_told(
 ) -> None:
     absent, own = str(tmp_path / "absent"), pki.server()
     for asked, text in (
-        (Target("127.0.0.1", 1, absent), f"own certificate {absent} (--tls-cert-file): No such"),
-        (Target("127.0.0.1", 1, own.cert_file, absent), f"client certificate {absent} and its key"),
-        (Target("127.0.0.1", 1, own.cert_file, token_file=absent), f"token file {absent}: No such"),
+        (
+            AgentEndpoint("127.0.0.1", 1, absent),
+            f"own certificate {absent} (--tls-cert-file): No such",
+        ),
+        (
+            AgentEndpoint("127.0.0.1", 1, own.cert_file, absent),
+            f"client certificate {absent} and its key",
+        ),
+        (
+            AgentEndpoint("127.0.0.1", 1, own.cert_file, token_file=absent),
+            f"token file {absent}: No such",
+        ),
     ):
         [(name, body)] = await page_entries(asked)
         assert name == "pages/error.txt"
         assert text in body.decode()
-    silent = Target("127.0.0.1", free_port(), own.cert_file)
+    silent = AgentEndpoint("127.0.0.1", free_port(), own.cert_file)
     assert all(b"Cannot connect" in body for _, body in await page_entries(silent))

@@ -36,16 +36,16 @@ def test_a_key_of_another_certificate_and_a_readable_key_are_seen(pki: Pki) -> N
     one, other = pki.server(), pki.server()
     Path(other.key_file).chmod(0o644)
     found = read(f"--tls-cert-file={one.cert_file}", f"--tls-private-key-file={other.key_file}")
-    assert found["serving"].problem == f"the key {other.key_file} does not belong to it"
+    assert found["serving"].problem == f"the key {other.key_file} does not match it"
     assert found["serving"].exposed_key == other.key_file
 
 
 # certificate, key → problem
 BAD = [
     (None, b"", "No such file or directory"),
-    (b"", b"", "it holds no PEM certificate"),
+    (b"", b"", "it contains no PEM certificate"),
     (b"good", None, "the key {key}: No such file or directory"),
-    (b"good", b"x", "the key {key} holds no usable PEM key"),
+    (b"good", b"x", "the key {key} contains no usable PEM key"),
 ]
 
 

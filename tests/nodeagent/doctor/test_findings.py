@@ -22,7 +22,7 @@ def test_the_worst_finding_decides_the_exit_code(findings: list[Finding], code: 
 
 @pytest.mark.parametrize("report", [note, warn, fail])
 def test_a_finding_without_advice_cannot_be_made(report: Any) -> None:
-    with pytest.raises(ValueError, match="nothing says what to do about disk: full"):
+    with pytest.raises(ValueError, match="the finding disk has no advice: full"):
         report("disk", "full", "")
 
 

@@ -107,7 +107,7 @@ def test_the_holder_of_a_lock_is_known_without_touching_the_file(tmp_path: Path)
 
 
 def test_a_lock_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    assert "cannot be written" in gather.read_lock(str(tmp_path / "no" / "x.lock"))[1]
+    assert "is not writable" in gather.read_lock(str(tmp_path / "no" / "x.lock"))[1]
 
 
 def test_a_port_in_use_is_told_from_a_free_one(free_port: Callable[[], int]) -> None:

@@ -23,7 +23,7 @@ def config(**fields: Any) -> NodeAgentConfiguration:
 
 # fields, hostname override, credential can be renewed → verdict, part of the text
 OPENED = [
-    ({}, "", True, "ok", "nothing is open"),
+    ({}, "", True, "ok", "no setting exposes"),
     ({"authentication": {"x509": {"clientCAFile": "/ca"}, "anonymous": {"enabled": True}}},
      "", True, "warn", "anonymous"),
     ({"authorization": {"mode": "AlwaysAllow"}}, "", True, "warn", "may do everything"),
@@ -46,11 +46,11 @@ def test_each_opening_is_told_by_itself(
 
 # gates, fields, cgroup v2, pressure → verdict, part of the text
 GATES = [
-    ({}, {}, True, True, "ok", "can serve"),
-    ({}, {}, False, False, "ok", "can serve"),
-    ({}, {"psiTriggers": [TRIGGER]}, True, True, "warn", "gate is off"),
-    ({"NodeAgentPSITriggers": True}, {"psiTriggers": [TRIGGER]}, True, True, "ok", "can serve"),
-    ({"NodeAgentPSITriggers": True}, {"psiTriggers": [TRIGGER]}, False, True, "ok", "can serve"),
+    ({}, {}, True, True, "ok", "supports all"),
+    ({}, {}, False, False, "ok", "supports all"),
+    ({}, {"psiTriggers": [TRIGGER]}, True, True, "warn", "gate is disabled"),
+    ({"NodeAgentPSITriggers": True}, {"psiTriggers": [TRIGGER]}, True, True, "ok", "supports all"),
+    ({"NodeAgentPSITriggers": True}, {"psiTriggers": [TRIGGER]}, False, True, "ok", "supports all"),
     ({"NodeAgentPSITriggers": True}, {"psiTriggers": [TRIGGER | {"scope": "pod"}]}, False, True,
      "warn", "need cgroup v2"),
     ({"NodeAgentPSITriggers": True}, {"psiTriggers": [TRIGGER]}, True, False, "warn", "need"),

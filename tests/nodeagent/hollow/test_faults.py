@@ -97,7 +97,7 @@ async def test_a_slow_node_renews_late_and_is_not_judged(world: Hollow) -> None:
 async def test_a_flapping_node_is_tainted_to_and_fro(
     world: Hollow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hollow, "_FLAP_S", 3.0)
+    monkeypatch.setattr(hollow, "FLAP_S", 3.0)
     world.fleet.nodes[ONE].status.retime(update_s=0.1, report_s=300)
     world.fleet.nodes[ONE].status.wake()
     await world.fleet.inject("flapping", [ONE])

@@ -119,7 +119,7 @@ def test_lateness_is_told_to_the_millisecond() -> None:
     for late_ms in range(100):
         lateness.add(late_ms / 1000 + 0.0004)
     assert [lateness.quantile(share) for share in (0.5, 0.99, 1.0)] == [0.049, 0.098, 0.099]
-    lateness.forget()
+    lateness.reset()
     assert lateness.quantile(0.5) is None
 
 

@@ -49,7 +49,7 @@ class Fleet:
     def heal(self) -> None:
         self.asked.append("heal")
 
-    def forget_lateness(self) -> None:
+    def reset_lateness(self) -> None:
         self.asked.append("forget")
 
 

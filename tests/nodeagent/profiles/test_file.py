@@ -66,10 +66,10 @@ def test_what_is_missing_is_said_with_who_asked_for_it_and_what_there_is_like_it
     with pytest.raises(SeccompError) as caught:
         require(root, path, field)
     assert caught.value.message == (
-        f"cannot use the seccomp profile {path}, which {field} asks for: "
-        "No such file or directory; there are team/web.json"
+        f"cannot use the seccomp profile {path}, which {field} specifies: "
+        "No such file or directory; similar: team/web.json"
     )
-    with pytest.raises(SeccompError, match="there is nothing like it in"):
+    with pytest.raises(SeccompError, match="there is no similar file in"):
         require(root, root / "x")
 
 

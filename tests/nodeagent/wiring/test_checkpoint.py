@@ -11,7 +11,7 @@ from nodeagent.stats.sampler import Sampler
 from nodeagent.wiring.base import Base
 from nodeagent.wiring.checkpoint import Checkpoints, build_checkpoints
 from orch.component.process.daemon import SetupError
-from tests.fakes.checkpoints import News, checkpointable_node
+from tests.fakes.checkpoints import RecordedEvents, checkpointable_node
 from tests.fakes.runtime import FakeRuntime
 from tests.nodeagent.wiring.conftest import BuildBase
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.may_block  # the machine's facts are read before anythi
 
 
 def build(base: Base, sampler: Sampler) -> Checkpoints | None:
-    return build_checkpoints(base, sampler, News())
+    return build_checkpoints(base, sampler, RecordedEvents())
 
 
 async def test_without_a_runtime_or_the_feature_there_are_none(
@@ -35,7 +35,7 @@ async def test_recipients_that_cannot_be_used_keep_the_agent_from_starting(
 ) -> None:
     encrypted = base(FakeRuntime(), checkpoint={"encryption": {"recipients": ["age1x"]}})
 
-    with pytest.raises(SetupError, match=r"checkpoint\.encryption: 'age1x' is no age recipient"):
+    with pytest.raises(SetupError, match=r"checkpoint\.encryption: 'age1x' is not an age"):
         build(encrypted, sampler)
 
 
@@ -44,7 +44,7 @@ async def test_the_store_is_bounded_by_the_configuration_and_its_excess_is_told(
 ) -> None:
     node = await checkpointable_node(tmp_path)
     name = Path(await node.service().checkpoint("shop", "web", "app")).name
-    node.shelf.pin(node.shelf.find(name))
+    node.index.pin(node.index.find(name))
     policy = {"maxTotal": "1", "minFree": "0", "maxAge": "0s"}
     built = build(base(node.runtime, checkpoint=policy), sampler)
     assert built
@@ -52,7 +52,7 @@ async def test_the_store_is_bounded_by_the_configuration_and_its_excess_is_told(
 
     await built.pruner.step()
     assert built.pruner.excess_bytes() == (node.store / name).stat().st_size - 1
-    node.shelf.unpin(node.shelf.find(name))
+    node.index.unpin(node.index.find(name))
     await built.pruner.step()
     assert built.pruner.excess_bytes() == 0
     assert os.listdir(node.store) == []

@@ -1,4 +1,4 @@
-"""What others say when asked: the container runtime, and the API server with its clock."""
+"""Facts from the container runtime, and the clock skew against the API server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from orch.component.process.clock import Now
 _DEADLINE_S = 10.0
 
 
-async def ask_runtime(endpoint: str) -> RuntimeFacts:
-    """Version and readiness of what listens there; the facts say why there is no answer."""
+async def query_runtime(endpoint: str) -> RuntimeFacts:
+    """Version and readiness of the runtime at an endpoint, or its error."""
     runtime = CriRuntime(endpoint, timeout_s=_DEADLINE_S)
     try:
         version = await runtime.version()
@@ -25,18 +25,18 @@ async def ask_runtime(endpoint: str) -> RuntimeFacts:
         return RuntimeFacts(endpoint, socket_exists=True, error=str(error))
     finally:
         await runtime.close()
-    complaints = tuple(
-        f"{one.type} is false: {one.reason} {one.message}".strip()
-        for one in conditions
-        if not one.status
+    not_ready = tuple(
+        f"{condition.type} is false: {condition.reason} {condition.message}".strip()
+        for condition in conditions
+        if not condition.status
     )
-    return RuntimeFacts(endpoint, True, version.name, version.version, complaints)
+    return RuntimeFacts(endpoint, True, version.name, version.version, not_ready)
 
 
-async def ask_clock(api: ClientConfig, now: Now = clock.utc_now) -> tuple[float | None, str]:
-    """How many seconds this host is ahead of the API server; or None and why it is not known.
+async def clock_skew(api: ClientConfig, now: Now = clock.utc_now) -> tuple[float | None, str]:
+    """How many seconds this host is ahead of the API server; or None and the reason.
 
-    The server tells whole seconds: half of one and half the round trip are allowed for.
+    The server reports whole seconds: half a second and half the round trip are tolerated.
     """
     from orch.client.transport import Transport, TransportError
 
@@ -52,10 +52,11 @@ async def ask_clock(api: ClientConfig, now: Now = clock.utc_now) -> tuple[float 
     if response.status in (401, 403):
         return None, f"{api.server} refuses these credentials ({response.status})"
     try:
-        told = email.utils.parsedate_to_datetime(response.headers.get("Date", "")).astimezone(UTC)
+        date = response.headers.get("Date", "")
+        server_time = email.utils.parsedate_to_datetime(date).astimezone(UTC)
     except ValueError:
-        return None, f"{api.server} does not tell the time"
+        return None, f"{api.server} does not report the time"
     trip_s = (received - sent).total_seconds()
-    ahead_s = (sent - told).total_seconds() + trip_s / 2 - 0.5
+    ahead_s = (sent - server_time).total_seconds() + trip_s / 2 - 0.5
     allowed_s = 0.5 + max(trip_s, 0.0) / 2
     return (0.0 if abs(ahead_s) <= allowed_s else ahead_s), ""

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from nodeagent.doctor.checks import RuntimeFacts
-from nodeagent.doctor.questions import ask_clock, ask_runtime
+from nodeagent.doctor.remote import clock_skew, query_runtime
 from nodeagent.runtime.base import RuntimeCondition
 from orch.client.kubeconfig import ClientConfig
 from tests.fakes.cri_server import CriServer
@@ -28,7 +28,7 @@ async def test_a_runtime_tells_its_version_and_what_is_not_ready(tmp_path: Path)
     server = CriServer(fake, tmp_path / "cri.sock")
     await server.start()
     try:
-        facts = await ask_runtime(server.endpoint)
+        facts = await query_runtime(server.endpoint)
     finally:
         await server.stop()
     assert facts == RuntimeFacts(
@@ -43,7 +43,7 @@ async def test_a_runtime_tells_its_version_and_what_is_not_ready(tmp_path: Path)
 @pytest.mark.may_block  # the end of grpc's last channel waits for its own thread
 async def test_a_socket_nobody_answers_on_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "dead.sock").touch()
-    facts = await ask_runtime(f"unix://{tmp_path}/dead.sock")
+    facts = await query_runtime(f"unix://{tmp_path}/dead.sock")
     assert facts.socket_exists
     assert facts.error
 
@@ -62,7 +62,7 @@ async def ask(date: str | None, status: int = 200) -> tuple[float | None, str]:
     app = web.Application()
     app.router.add_get("/version", api(date, status))
     async with TestServer(app) as server:
-        return await ask_clock(ClientConfig(str(server.make_url("")).rstrip("/")), lambda: NOON)
+        return await clock_skew(ClientConfig(str(server.make_url("")).rstrip("/")), lambda: NOON)
 
 
 # how far the server's clock is from this host's → how far this host is ahead
@@ -81,10 +81,10 @@ async def test_a_server_that_refuses_or_tells_no_time_is_said() -> None:
     refused = await ask(format_datetime(NOON, usegmt=True), 401)
     assert refused[0] is None
     assert "refuses these credentials (401)" in refused[1]
-    assert "does not tell the time" in (await ask("yesterday"))[1]
+    assert "does not report the time" in (await ask("yesterday"))[1]
 
 
 async def test_a_server_that_is_not_there_is_said(free_port: Callable[[], int]) -> None:
-    skew_s, error = await ask_clock(ClientConfig(f"http://127.0.0.1:{free_port()}"))
+    skew_s, error = await clock_skew(ClientConfig(f"http://127.0.0.1:{free_port()}"))
     assert skew_s is None
     assert "127.0.0.1" in error
