@@ -38,14 +38,14 @@ def pod_metrics(registry: PodRegistry, counts: PodCounts, mirrors: int) -> Itera
     yield from _image_volumes(counts)
     yield from _listings(counts)
     for family in FAMILIES:
-        yield counts.timings.shown(family)
+        yield counts.timings.collect(family)
 
 
 def probe_metrics(counts: PodCounts) -> Iterator[Metric]:
     """Probes of containers, and since when this process counts them."""
     text = "Start time of the process since unix epoch in seconds."
     yield gauge("process_start_time_seconds", text, system.process_start_s())
-    yield counts.timings.shown(PROBE)
+    yield counts.timings.collect(PROBE)
     yield counters(
         "prober_probe",
         "Probes of containers, by their result.",
