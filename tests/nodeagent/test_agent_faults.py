@@ -163,7 +163,6 @@ async def jumped(agent: LonelyAgent, wall: WallClock, hours: int) -> None:
     assert (await agent.ready())["status"] in ("True", "False")
 
 
-@pytest.mark.timeout(240)
 async def test_one_agent_outlives_the_table_of_short_faults(tmp_path: Path) -> None:
     async with lonely_agent(tmp_path) as agent:
         await down(agent, 5.0)
@@ -181,7 +180,6 @@ async def test_one_agent_outlives_the_table_of_short_faults(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc, to move one process's clock")
-@pytest.mark.timeout(120)
 async def test_a_wall_clock_that_jumps_by_an_hour_is_of_no_effect(tmp_path: Path) -> None:
     wall = WallClock(tmp_path)
     async with lonely_agent(tmp_path, environment=wall.environment) as agent:
@@ -190,7 +188,6 @@ async def test_a_wall_clock_that_jumps_by_an_hour_is_of_no_effect(tmp_path: Path
         assert "failed unexpectedly" not in agent.log()
 
 
-@pytest.mark.timeout(120)
 async def test_a_full_disk_does_not_stop_the_lease(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()

@@ -17,7 +17,7 @@ import pytest
 from tools.testbed import installed
 from tools.testbed.booted import BootedMachine
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180), pytest.mark.seconds(60)]
+pytestmark = [pytest.mark.real, pytest.mark.seconds(60)]
 
 AGENT = "nodeagent.service"
 DAEMONS = ("orch-apiserver.service", "orch-controller-manager.service", AGENT)

@@ -15,7 +15,7 @@ from tests.systemd.conftest import or_skip
 from tools.testbed import installed
 from tools.testbed.booted import BootedMachine, booted
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180), pytest.mark.seconds(40)]
+pytestmark = [pytest.mark.real, pytest.mark.seconds(40)]
 
 AGENT = "nodeagent.service"
 CONFIG = """\
