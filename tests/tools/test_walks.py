@@ -1,14 +1,25 @@
-"""How few modules the walks of `tools.walks` pass."""
+"""How few modules the walks of `tools.walks` pass, and how seldom they turn back."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tools import walks
 
+LIMITS = {  # modules, hops, and a module that shows the walk was recorded to its end
+    "sample": (15, 90, "nodeagent.stats.cgroup.reader"),
+    "lease": (25, 40, "orch.server.storage.sqlite"),
+    "pod": (15, 35, "nodeagent.pods.worker.worker"),
+}
 
-async def test_one_sample_passes_at_most_15_modules(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_a_walk_stays_short(name: str, tmp_path: Path) -> None:
+    modules, hops, reached = LIMITS[name]
     with walks.recording():
-        walk = await walks.sample(tmp_path)
-    assert len(walk.modules) <= 15, walk.modules
-    assert "nodeagent.stats.cgroup.reader" in walk.modules, "the reading thread was not recorded"
+        walk = await walks.WALKS[name](tmp_path)
+    assert reached in walk.modules, walk.modules
+    assert len(walk.modules) <= modules, walk.modules
+    assert len(walk.hops) <= hops, list(walk.hops)
