@@ -21,7 +21,7 @@ def test_without_flags_the_configuration_has_the_word() -> None:
     assert not given.remove_pods_on_stop
 
 
-def test_certificates_lie_below_the_root_directory_unless_told_otherwise() -> None:
+def test_certificates_are_below_the_root_directory_by_default() -> None:
     assert parse(["--root-dir=/srv/agent"]).cert_dir == "/srv/agent/pki"
     assert parse(["--root-dir=/srv/agent", "--cert-dir=/etc/agent"]).cert_dir == "/etc/agent"
 
