@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN_DIR ?= .run
 VENV := .venv
 # Several files at a time, and what pytest compiles is kept, which halves its start.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q -n auto
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(VENV)/bin/pytest -q
 export RUN_DIR
 
 .PHONY: run test test-quick check bench soak venv lock clean
@@ -18,10 +18,10 @@ run: $(VENV)/.run-ready
 		$${SERVE_UPSTREAM_ALIASES:+--serve-upstream-aliases}
 
 test: check $(VENV)/.test-ready
-	$(PYTEST)
+	$(PYTEST) -n auto
 
 test-quick: $(VENV)/.dev-ready
-	$(PYTEST) --hypothesis-profile=quick -m "not soak and not real and not slow" \
+	$(PYTEST) -n logical --hypothesis-profile=quick -m "not soak and not real and not slow" \
 		tests/nodeagent tests/orch tests/fakes
 
 check: $(VENV)/.dev-ready

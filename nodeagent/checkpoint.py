@@ -32,7 +32,7 @@ from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire import times
 from orch.wire.errors import ApiError
-from orch.wire.podrules.containers import find_container
+from orch.wire.podrules.podspec import find_container
 from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Pod, PodSpec
 from orch.wire.validation import is_dns1123_label, is_dns1123_subdomain

@@ -19,7 +19,7 @@ from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire.errors import ApiError, bad_request
-from orch.wire.podrules.containers import find_container
+from orch.wire.podrules.podspec import find_container
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)

@@ -36,8 +36,8 @@ from orch.component.process import log_queue, notify
 from orch.component.process.daemon import (
     SetupError,
     Stop,
+    configure_allocator,
     freeze_gc,
-    give_memory_back,
     run_daemon,
     supervise,
 )
@@ -108,10 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         features = Features(config.featureGates, options.emulated_version)
     except (ConfigError, FeatureError) as error:
         lines = str(error).splitlines()
-        log_queue.say_last("\n".join(f"nodeagent: error: {line}" for line in lines))
+        log_queue.print_final_line("\n".join(f"nodeagent: error: {line}" for line in lines))
         return 1
     logs.configure(level=config.logging.level, format=config.logging.format)
-    give_memory_back()
+    configure_allocator()
     pages = ZPages("nodeagent", zpages.flags_of(flags, given), emulated=options.emulated_version)
     current = CurrentConfig(config)
     return run_daemon(lambda stop: _run(options, current, features, pages, stop), name="nodeagent")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from nodeagent.runtime.base import SeccompKind, SeccompSetting
-from orch.wire.podrules.containers import places
+from orch.wire.podrules.podspec import places
 from orch.wire.records.pods import Container, Pod, SeccompProfile
 
 CONFIG_ERROR = "CreateContainerConfigError"

@@ -26,8 +26,8 @@ from nodeagent.profiles.rules import ERROR, Finding, error
 from nodeagent.seccomp import SeccompError
 from orch.component.process import clock
 from orch.component.process.daemon import SetupError
-from orch.wire.podrules import standing
-from orch.wire.podrules.containers import places
+from orch.wire.podrules import podspec
+from orch.wire.podrules.podspec import places
 from orch.wire.records.pods import Pod
 
 
@@ -156,7 +156,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _read_pod(file: str) -> Pod:
     """A manifest as the agent reads it. SetupError says why it is not valid."""
-    origin = Origin(standing.FILE, file, "node", clock.utc_now())
+    origin = Origin(podspec.FILE, file, "node", clock.utc_now())
     try:
         return files.read_manifest(Path(file), origin)
     except (ManifestError, OSError) as problem:

@@ -14,7 +14,7 @@ from typing import Any
 
 from orch.component.yaml_file import Document, FieldPath, YamlError, read_yaml_file
 from orch.wire.names import AGENT_CONFIG_API_VERSION, AGENT_CONFIG_KIND
-from orch.wire.patch.data import type_name
+from orch.wire.patch.patch import type_name
 
 # In the main file these are relative to it, so that a configuration can move as a folder.
 _PATH_FIELDS: tuple[FieldPath, ...] = (

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         config = load_kubeconfig(options.kubeconfig)
     except SetupError as error:
-        log_queue.say_last(f"{PROGRAM}: error: {error}")
+        log_queue.print_final_line(f"{PROGRAM}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(options, config, stop), name=PROGRAM)
 

@@ -200,7 +200,7 @@ class StatsPages:
 
     async def step(self) -> None:
         """The sampling loop's step: its reading, and the pages of it for those who keep asking."""
-        await self.sending.ended(within_s=_GIVE_WAY_S)
+        await self.sending.wait_idle(within_s=_GIVE_WAY_S)
         await self._sampler.step()
         self._begin(self._make_ahead, "pages of the sample")
 
@@ -210,7 +210,7 @@ class StatsPages:
 
     async def _renew(self) -> None:
         """The next sample, and its pages for those who asked for the last one's."""
-        await self.sending.ended(within_s=_GIVE_WAY_S)
+        await self.sending.wait_idle(within_s=_GIVE_WAY_S)
         try:
             await self._sampler.sample()
         except Exception:
@@ -224,10 +224,10 @@ class StatsPages:
         if sample is None:
             return
         edition = self._coming = self._edition_of(sample)
-        give_way = self.sending.courtesy(_GIVE_WAY_S)
+        give_way = self.sending.thread_pause(_GIVE_WAY_S)
         if shown is not None and _age_s(shown) <= 2 * self._max_age_s:
             for key, make in tuple(shown.asked.items()):
-                await self.sending.ended(within_s=_GIVE_WAY_S)
+                await self.sending.wait_idle(within_s=_GIVE_WAY_S)
                 if key not in edition.pages:
                     await asyncio.wait([self._begin_page(edition, key, make, give_way)])
         self._shown, self._coming = edition, None

@@ -13,14 +13,14 @@ from nodeagent.pods.counts import FAMILIES, PROBE, PodCounts, ProbeKey
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
 from orch.component.process import system
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 
 _ALPHA, _BETA = "[ALPHA] ", "[BETA] "
 
 
 def pod_metrics(registry: PodRegistry, counts: PodCounts, mirrors: int) -> Iterator[Metric]:
     """Desired, running and started pods and containers, refusals; `mirrors` the API holds."""
-    static = Counter("true" if standing.is_static(pod) else "" for pod in registry.pods())
+    static = Counter("true" if podspec.is_static(pod) else "" for pod in registry.pods())
     yield _gauges("nodeagent_desired_pods", "Pods that should run.", "static", static)
     yield _gauge("nodeagent_mirror_pods", "Mirror pods that the API holds.", mirrors)
     yield from _lifecycles(registry)
@@ -59,7 +59,7 @@ def _lifecycles(registry: PodRegistry) -> Iterator[Metric]:
     active: Counter[str] = Counter()
     working: Counter[tuple[str, str, str]] = Counter()
     for pod in registry.pods():
-        static = "true" if standing.is_static(pod) else ""
+        static = "true" if podspec.is_static(pod) else ""
         over = pod.status.phase in FINAL_PHASES
         active[static] += not over
         lifecycle = "terminating" if over or pod.metadata.deletionTimestamp else "sync"

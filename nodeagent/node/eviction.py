@@ -30,7 +30,7 @@ from orch.component.process.clock import Now
 from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
-from orch.wire.podrules import resources, standing
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Container, Pod
 
 log = logging.getLogger(__name__)
@@ -151,10 +151,10 @@ def candidate_of(pod: Pod, sample: PodSample | None) -> Candidate:
     return Candidate(
         uid=pod.metadata.uid or "",
         priority=pod.spec.priority or 0,
-        static=standing.is_static(pod),
+        static=podspec.is_static(pod),
         used=_pod_use(sample, containers),
         requested={
-            resource: resources.requested(pod, resource, quantity.to_bytes)
+            resource: podspec.requested(pod, resource, quantity.to_bytes)
             for resource in (ending_order.MEMORY, ending_order.STORAGE)
         },
         containers=containers,
@@ -162,7 +162,7 @@ def candidate_of(pod: Pod, sample: PodSample | None) -> Candidate:
 
 
 def _requested(container: Container) -> dict[str, int]:
-    asked = resources.requests(container)
+    asked = podspec.requests(container)
     return {
         resource: quantity.to_bytes(asked[resource])
         for resource in (ending_order.MEMORY, ending_order.STORAGE)

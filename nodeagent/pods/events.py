@@ -11,7 +11,7 @@ from typing import Protocol
 
 from nodeagent.pods.backoff import StepFailed
 from nodeagent.pods.decide.plan import SANDBOX
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Pod
 
@@ -87,5 +87,5 @@ class PodEvents:
             return
         meta = pod.metadata
         stored = self._stored(meta.namespace or "", meta.name) if self._stored else None
-        mirror = stored if stored and standing.is_mirror(stored) else None
+        mirror = stored if stored and podspec.is_mirror(stored) else None
         self._recorder.note(mirror or pod, kind, reason, message)

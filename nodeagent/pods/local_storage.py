@@ -15,8 +15,8 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats.samples import FsSample, PodSample, Sample, is_own_on_disk
 from orch.component.process.loops import Periodic
 from orch.wire import quantity
-from orch.wire.podrules import resources
-from orch.wire.podrules.containers import all_containers
+from orch.wire.podrules import podspec
+from orch.wire.podrules.podspec import all_containers
 from orch.wire.records.pods import Pod
 
 INTERVAL_S = 10.0
@@ -34,7 +34,7 @@ def is_bounded(pod: Pod) -> bool:
     """Whether there is anything the pod could use too much of."""
     volumes = (volume.emptyDir for volume in pod.spec.volumes or ())
     return any(directory and directory.sizeLimit for directory in volumes) or any(
-        RESOURCE in resources.limits(container) for container in all_containers(pod)
+        RESOURCE in podspec.limits(container) for container in all_containers(pod)
     )
 
 
@@ -84,7 +84,7 @@ def _volume_excess(pod: Pod, sample: PodSample) -> str:
 
 
 def _pod_excess(pod: Pod, sample: PodSample) -> str:
-    limits = [limit for c in pod.spec.containers if (limit := resources.limits(c).get(RESOURCE))]
+    limits = [limit for c in pod.spec.containers if (limit := podspec.limits(c).get(RESOURCE))]
     if not limits or len(limits) < len(pod.spec.containers):
         return ""
     total = sum(map(quantity.to_bytes, limits))
@@ -98,7 +98,7 @@ def _pod_excess(pod: Pod, sample: PodSample) -> str:
 def _container_excess(pod: Pod, sample: PodSample) -> str:
     used = _container_bytes(sample)
     for container in all_containers(pod):
-        limit = resources.limits(container).get(RESOURCE)
+        limit = podspec.limits(container).get(RESOURCE)
         if limit and used.get(container.name, 0) > quantity.to_bytes(limit):
             return (
                 f'Container {container.name} exceeded its local ephemeral storage limit "{limit}". '

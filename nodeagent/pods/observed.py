@@ -19,7 +19,7 @@ from nodeagent.runtime.base import (
     SandboxState,
 )
 from orch.wire import names
-from orch.wire.podrules.standing import DEFAULT_GRACE_S
+from orch.wire.podrules.podspec import DEFAULT_GRACE_S
 from orch.wire.records.pods import Pod
 
 

@@ -23,7 +23,7 @@ from nodeagent.pods.worker.worker import PodWorker, Removal
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 from orch.wire import names
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod
 
@@ -270,7 +270,7 @@ class PodWorkers:
         """Whether its source could not read everything and may still want it."""
         sandbox = view.sandbox
         annotations = sandbox.sandbox.annotations if sandbox else {}
-        source = annotations.get(names.ANNOTATION_CONFIG_SOURCE, standing.FILE)
+        source = annotations.get(names.ANNOTATION_CONFIG_SOURCE, podspec.FILE)
         doubtful = any(one.name == source and one.doubtful for one in self._sources)
         if doubtful and view.uid not in self._left_alone:
             self._left_alone.add(view.uid)

@@ -21,7 +21,7 @@ from orch.client.transport import TransportError
 from orch.component.process.loops import Backoff
 from orch.component.process.once_log import OnceLog
 from orch.wire.errors import ApiError
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod, PodStatus
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class StatusSync:
     def _stored(self, pod: Pod) -> Pod | None:
         """The API's object for a pod, its mirror for a static one; None when it has none."""
         stored = self._source.stored(pod.metadata.namespace or "", pod.metadata.name)
-        if stored is None or stored.metadata.uid == pod.metadata.uid or standing.is_mirror(stored):
+        if stored is None or stored.metadata.uid == pod.metadata.uid or podspec.is_mirror(stored):
             return stored
         return None
 

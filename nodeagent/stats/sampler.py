@@ -30,7 +30,7 @@ from nodeagent.stats.sources import Background, Sources
 from orch.component.diagnostics.health import CheckFailed
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
-from orch.component.process.threads import run_aside
+from orch.component.process.threads import run_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,9 @@ class Sampler:
         async with self._refreshing:
             pods = self.latest.pods if self.latest else ()
             targets = tuple(self._targets())
-            await run_aside(lambda: refresh(self.reader.layout, targets, pods), name="directories")
+            await run_in_thread(
+                lambda: refresh(self.reader.layout, targets, pods), name="directories"
+            )
 
     async def sample(self) -> Sample:
         """A reading that begins now, or the one that runs already."""
@@ -172,7 +174,7 @@ class Sampler:
     async def _read(self) -> Sample:
         begun_s = asyncio.get_running_loop().time()
         targets, measured = tuple(self._targets()), self._measured()
-        sample = await run_aside(lambda: self.reader.read(targets, measured), name="sample")
+        sample = await run_in_thread(lambda: self.reader.read(targets, measured), name="sample")
         self.latest = sample
         self._latest_begun_s = begun_s
         self._hanging.recovered("the reading of the statistics that hung has ended")

@@ -1,6 +1,6 @@
-"""Answers of a server: a whole one, one that is still arriving, a refusal, or why there is none.
+"""Responses of a server, whole or streamed, and the error when there is none.
 
-The only place that reads aiohttp's exceptions and turns them into sentences.
+The only module that translates aiohttp's exceptions.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from orch.wire.errors import ApiError
 if TYPE_CHECKING:
     import aiohttp
 
-_MAX_LINE_BYTES = 16 * 1024 * 1024
-_QUOTED_BYTES = 300  # of an answer that is not a Status: enough for a sentence
+MAX_LINE_BYTES = 16 * 1024 * 1024
+_QUOTED_BYTES = 300  # of a body that is not a Status: enough for a sentence
 
 
 class TransportError(Exception):
-    """No usable answer: the text names the server and the cause."""
+    """No usable response: the text names the server and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer, whatever its status; header names are case-insensitive."""
+    """A whole response of any status; header names are case-insensitive."""
 
     status: int
     body: bytes
@@ -37,7 +37,7 @@ class Response:
 
 
 class Stream:
-    """An answer that is still arriving: iterate it for lines, or its `chunks()` for bytes."""
+    """A response that is still arriving: iterate it for lines, or its `chunks()` for bytes."""
 
     def __init__(self, response: aiohttp.ClientResponse, server: str, silence_s: float) -> None:
         self.status = response.status
@@ -47,7 +47,7 @@ class Stream:
         self._silence_s = silence_s
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Bytes as they come; TransportError when the answer breaks off."""
+        """Bytes as they arrive; TransportError when the response breaks off."""
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
@@ -55,7 +55,7 @@ class Stream:
             raise explain(error, self._server, self._silence_s) from error
 
     async def read(self) -> bytes:
-        """The rest of the answer."""
+        """The rest of the response."""
         return b"".join([chunk async for chunk in self.chunks()])
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -71,15 +71,15 @@ class Stream:
                 for line in lines:
                     yield line
                 rest = bytearray(last)
-            elif len(rest) > _MAX_LINE_BYTES:
-                limit = _MAX_LINE_BYTES // 2**20
+            elif len(rest) > MAX_LINE_BYTES:
+                limit = MAX_LINE_BYTES // 2**20
                 raise TransportError(f"{self._server} sent a line longer than {limit} MiB")
         if rest:
             yield bytes(rest)
 
 
 def json_object(answer: Response, server: str) -> dict[str, Any]:
-    """The JSON object of an answer; TransportError for anything else."""
+    """The JSON object in a response; TransportError for anything else."""
     try:
         data = orjson.loads(answer.body)
     except ValueError as error:
@@ -103,7 +103,7 @@ def refusal(answer: Response) -> ApiError:
 
 
 async def beginning(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
-    """The body, or the first `limit_bytes` of it; its own read(n) gives what has arrived."""
+    """The body, or its first `limit_bytes`; aiohttp's read(n) returns only what has arrived."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -113,14 +113,14 @@ async def beginning(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What a call to the server may raise when there is no usable answer."""
+    """The exceptions of a call to the server without a usable response."""
     import aiohttp
 
     return (aiohttp.ClientError, OSError, SetupError, ValueError)
 
 
 def explain(error: Exception, server: str, limit_s: float) -> TransportError:
-    """One of `failures` as a sentence; `limit_s` is the wait that a TimeoutError ended."""
+    """One of `failures` translated; `limit_s` is the timeout behind a TimeoutError."""
     return TransportError(f"cannot reach {server}: {_cause(error, limit_s)}")
 
 

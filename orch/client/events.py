@@ -1,11 +1,9 @@
-"""Events: what happened to an object, told to whoever asks the API server about that object.
+"""Events about objects, posted to the API server, and the metric of those that were dropped.
 
-`note` never waits and never fails; `run` posts in the background. The same news again within the
-hour raises the count of the first event instead of making another. Events are best effort: when
-the server cannot be reached they are dropped, oldest first, and counted; the log says when that
-begins and when it is over. One that the server refuses for itself is counted alone.
-
-The events a program could not tell, on its metrics page.
+`note` never waits and never fails; `run` posts in the background. A repetition within an hour
+increments the count of the first event instead of creating another. Events are best effort: when
+the server is unreachable they are dropped, oldest first, and counted; the log has the start and the
+end of that. An event that the server rejects for its content is only counted.
 """
 
 from __future__ import annotations
@@ -31,15 +29,15 @@ from orch.wire.records.meta import ApiObject, ObjectMeta
 
 log = logging.getLogger(__name__)
 
-_WAITING_LIMIT = 1000
-_REMEMBERED = 4096
+_MAX_QUEUED = 1000
+_MAX_REMEMBERED = 4096
 _REPEAT_WITHIN_S = 3600.0
-_NAME_LIMIT = 253 - 17  # room for the number that makes the event's name its own
+_NAME_LIMIT = 253 - 17  # room for the number that makes the event's name unique
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """One thing that happened; equal ones are counted together. `type` is Normal or Warning."""
+class _Occurrence:
+    """Something that happened; equal ones are counted together. `type` is Normal or Warning."""
 
     uid: str
     kind: str
@@ -53,7 +51,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class _Posted:
-    """What is kept of an event at the server: thousands are remembered."""
+    """What is remembered of an event at the server, kept small because there are thousands."""
 
     namespace: str
     name: str
@@ -62,7 +60,7 @@ class _Posted:
 
 
 class EventRecorder:
-    """`component` and `host` are named as the source; `dropped` counts what was never told."""
+    """`component` and `host` are the events' source; `dropped` counts events never posted."""
 
     def __init__(
         self, client: ApiClient | None, component: str, *, host: str = "", now: Now = clock.utc_now
@@ -72,17 +70,17 @@ class EventRecorder:
         self._source = EventSource(component=component, host=host or None)
         self._now = now
         self._last_number = 0
-        self._waiting: collections.deque[News] = collections.deque()
+        self._queue: collections.deque[_Occurrence] = collections.deque()
         self._arrived = asyncio.Event()
-        self._reached = 0  # what `dropped` was when the server last took an event
+        self._dropped_before = 0  # `dropped` when an event was last posted
         self._outage = OnceLog(log)
-        self._posted: collections.OrderedDict[News, _Posted] = collections.OrderedDict()
+        self._posted: collections.OrderedDict[_Occurrence, _Posted] = collections.OrderedDict()
 
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None:  # noqa: A002
-        """Something happened to `obj`; `type` is Normal or Warning."""
+        """Queue an event about `obj`; `type` is Normal or Warning."""
         meta = obj.metadata
         self._add(
-            News(
+            _Occurrence(
                 uid=meta.uid or "",
                 kind=obj.kind,
                 api_version=obj.apiVersion,
@@ -94,82 +92,84 @@ class EventRecorder:
             )
         )
 
-    def _add(self, news: News) -> None:
+    def _add(self, occurrence: _Occurrence) -> None:
         if self._client is None:
             return
-        if len(self._waiting) >= _WAITING_LIMIT:
-            self._waiting.popleft()
-            self._dropping(f"{_WAITING_LIMIT} wait already")
+        if len(self._queue) >= _MAX_QUEUED:
+            self._queue.popleft()
+            self._log_outage(f"{_MAX_QUEUED} are queued already")
             self.dropped += 1
-        self._waiting.append(news)
+        self._queue.append(occurrence)
         self._arrived.set()
 
     async def run(self) -> None:
-        """Post what was noted, for ever; without a client, only wait."""
+        """Post queued events forever; without a client, only wait."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
-            while self._waiting:
-                news = self._waiting.popleft()
+            while self._queue:
+                occurrence = self._queue.popleft()
                 try:
-                    await self._post(news)
+                    await self._post(occurrence)
                 except (ApiError, TransportError) as error:
                     if _is_outage(error):
-                        self._dropping(str(error))
+                        self._log_outage(str(error))
                     self.dropped += 1
-                    log.debug("event %s of %s not told: %s", news.reason, news.name, error)
+                    log.debug(
+                        "event %s of %s not posted: %s", occurrence.reason, occurrence.name, error
+                    )
                 else:
-                    lost, self._reached = self.dropped - self._reached, self.dropped
-                    text = "events are told to the API server again; %d were dropped"
+                    lost, self._dropped_before = self.dropped - self._dropped_before, self.dropped
+                    text = "events are posted to the API server again; %d were dropped"
                     self._outage.recovered(text, lost)
 
-    def _dropping(self, why: str) -> None:
-        self._outage.failed("events cannot be told to the API server and are dropped: %s", why)
+    def _log_outage(self, why: str) -> None:
+        self._outage.failed("events cannot be posted to the API server and are dropped: %s", why)
 
-    async def _post(self, news: News) -> None:
+    async def _post(self, occurrence: _Occurrence) -> None:
         if self._client is None:
             return
         now_s = asyncio.get_running_loop().time()
-        known = self._posted.get(news)
+        first = self._posted.get(occurrence)
         event = None
-        if known and now_s - known.at_s < _REPEAT_WITHIN_S:
-            event = await self._repeat(self._client, known)
+        if first and now_s - first.at_s < _REPEAT_WITHIN_S:
+            event = await self._increment(self._client, first)
         if event is None:
-            event = await self._client.create(self._event(news))
+            event = await self._client.create(self._event(occurrence))
         meta = event.metadata
-        self._posted[news] = _Posted(meta.namespace or "", meta.name, event.count or 1, now_s)
-        self._posted.move_to_end(news)
-        if len(self._posted) > _REMEMBERED:
+        self._posted[occurrence] = _Posted(meta.namespace or "", meta.name, event.count or 1, now_s)
+        self._posted.move_to_end(occurrence)
+        if len(self._posted) > _MAX_REMEMBERED:
             self._posted.popitem(last=False)
 
-    async def _repeat(self, client: ApiClient, known: _Posted) -> Event | None:
+    async def _increment(self, client: ApiClient, first: _Posted) -> Event | None:
         """None when the first event is gone."""
-        change = {"count": known.count + 1, "lastTimestamp": times.format_time(self._now())}
+        change = {"count": first.count + 1, "lastTimestamp": times.format_time(self._now())}
         try:
-            return await client.patch(Event, known.name, change, namespace=known.namespace)
+            return await client.patch(Event, first.name, change, namespace=first.namespace)
         except ApiError as error:
             if error.code == 404:
                 return None
             raise
 
-    def _event(self, news: News) -> Event:
+    def _event(self, occurrence: _Occurrence) -> Event:
         now = self._now()
-        namespace = news.namespace or names.DEFAULT_NAMESPACE
+        namespace = occurrence.namespace or names.DEFAULT_NAMESPACE
         self._last_number = max(self._last_number + 1, int(now.timestamp() * 1_000_000_000))
         return Event(
             metadata=ObjectMeta(
-                name=f"{news.name[:_NAME_LIMIT]}.{self._last_number:x}", namespace=namespace
+                name=f"{occurrence.name[:_NAME_LIMIT]}.{self._last_number:x}", namespace=namespace
             ),
             involvedObject=ObjectReference(
-                kind=news.kind,
-                apiVersion=news.api_version,
-                namespace=news.namespace or None,
-                name=news.name,
-                uid=news.uid or None,
+                kind=occurrence.kind,
+                apiVersion=occurrence.api_version,
+                namespace=occurrence.namespace or None,
+                name=occurrence.name,
+                uid=occurrence.uid or None,
             ),
-            reason=news.reason,
-            message=news.message,
-            type=news.type,
+            reason=occurrence.reason,
+            message=occurrence.message,
+            type=occurrence.type,
             source=self._source,
             count=1,
             firstTimestamp=times.format_time(now),
@@ -180,7 +180,7 @@ class EventRecorder:
 
 
 def _is_outage(error: ApiError | TransportError) -> bool:
-    """Whether the next event will fare no better, as far as can be told."""
+    """Whether the next event will probably fail as well."""
     return isinstance(error, TransportError) or error.code in (401, 429) or error.code >= 500
 
 

@@ -1,7 +1,7 @@
-"""A local copy of a collection, kept current by one list and a watch that resumes.
+"""A local copy of a collection, kept current by a list and a watch that resumes.
 
-Survives every failure of the server with growing delays; what was known stays readable meanwhile.
-Readers look at `objects()`, and `last_contact_s` tells how old that view may be.
+Retries after every failure of the server with growing delays; the last known objects stay readable
+meanwhile. Readers use `objects()`; `last_contact_s` shows how old that view may be.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 
-_FIRST_DELAY_S = 0.2
-_LONGEST_DELAY_S = 7.0
+FIRST_DELAY_S = 0.2
+MAX_DELAY_S = 7.0
 _SHORT_WATCH_S = 1.0  # a watch that ends sooner counts as a failure, or it would spin
 _WATCH_S = 300
 
@@ -59,7 +59,7 @@ class Informer(Generic[T]):
         self._revision = ""  # empty: a list is due
         self._synced = asyncio.Event()
         self._outage = OnceLog(log)
-        self._backoff = Backoff(_FIRST_DELAY_S, 2.0, _LONGEST_DELAY_S)
+        self._backoff = Backoff(FIRST_DELAY_S, 2.0, MAX_DELAY_S)
 
     @property
     def synced(self) -> bool:
@@ -74,7 +74,7 @@ class Informer(Generic[T]):
         return MappingProxyType(self._objects)
 
     async def run(self) -> None:
-        """Run for ever: list, watch, resume; a refusal or an outage only delays."""
+        """Run forever: list, watch, resume; a refusal or an outage is retried."""
         while True:
             try:
                 if not self._revision:

@@ -1,7 +1,8 @@
-"""An API server's objects as JSON data, of any kind: one record, all pages of a list, a watch.
+"""An API server's objects as JSON data, of any kind: a record, all pages of a list, a watch.
 
-For programs that show and send objects they need not understand; `resources` has the typed records.
-A refusal of the server is an ApiError, no usable answer a TransportError; nothing is retried here.
+For programs that show and send objects without interpreting them; `resources` has typed records. A
+refusal of the server is an ApiError, a missing or unusable response a TransportError; nothing is
+retried.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from orch.wire import raw
 from orch.wire.errors import ApiError
 
 JSON = "application/json"
-PAGE = "500"  # objects per answer, as other clients ask
+PAGE = "500"  # objects per response, like other clients
 
 Params = Mapping[str, str]
 
 
 class JsonApi:
-    """Requests to one API server; parameters with an empty value are left out."""
+    """Requests to an API server; parameters with an empty value are left out."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -36,7 +37,7 @@ class JsonApi:
         return self._record(await self.call("GET", path, params=params, accept=accept))
 
     async def find(self, path: str) -> dict[str, Any] | None:
-        """One object by its path; None when there is none."""
+        """An object by its path; None when there is none."""
         try:
             return await self.get(path)
         except ApiError as error:
@@ -62,7 +63,7 @@ class JsonApi:
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """(type, object) of each change until the server ends the watch; close it (`aclosing`).
 
-        An ERROR event is raised as its ApiError: code 410 asks for a new list.
+        An ERROR event is raised as its ApiError; code 410 requires a new list.
         """
         wanted = {**params, "watch": "true", "allowWatchBookmarks": "true"}
         async with self.stream(path, wanted, accept=accept) as lines:
@@ -82,7 +83,7 @@ class JsonApi:
         params: Params | None = None,
         content_type: str = JSON,
     ) -> dict[str, Any]:
-        """Send JSON data, return the record in the answer; TypeError for what JSON cannot hold."""
+        """Send JSON data and return the record in the response; TypeError if it is not JSON."""
         answer = await self.call(
             method, path, params=params, body=orjson.dumps(body), content_type=content_type
         )
@@ -98,7 +99,7 @@ class JsonApi:
         content_type: str | None = None,
         accept: str = JSON,
     ) -> Response:
-        """One request; an answer of 300 and above is raised as ApiError."""
+        """A single request; a status of 300 and above is raised as ApiError."""
         query = given(**params or {})
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
@@ -114,7 +115,7 @@ class JsonApi:
     async def stream(
         self, path: str, params: Params | None = None, *, accept: str = JSON
     ) -> AsyncIterator[Stream]:
-        """A GET whose answer is read as it arrives; a refusal is raised as ApiError."""
+        """A GET whose response is read as it arrives; a refusal is raised as ApiError."""
         query = given(**params or {})
         async with self.transport.stream("GET", path, params=query, accept=accept) as stream:
             self.answered("GET", path, query, stream)
@@ -126,7 +127,7 @@ class JsonApi:
     def answered(
         self, method: str, path: str, query: Params, answer: Response | Stream, took_s: float = 0.0
     ) -> None:
-        """Called with each answer, also a refusal; `took_s` is 0 while it still arrives."""
+        """Called with each response, refusals too; `took_s` is 0 while it still arrives."""
 
     def _record(self, answer: Response) -> dict[str, Any]:
         return answers.json_object(answer, self.transport.config.server)

@@ -1,6 +1,6 @@
-"""Kubeconfig files: which server, which authority, which credentials. Read strictly, written 0600.
+"""Kubeconfig files: server, authority and credentials; read strictly, written with mode 0600.
 
-Only what this service's programs use is acted on; a credential plugin is refused rather than
+Only fields that this service's programs use are read; credential plugins are refused rather than
 ignored. Paths in a file are relative to that file.
 """
 
@@ -21,7 +21,7 @@ from orch.component.process.daemon import SetupError
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """How to reach and convince a server; data fields win over the files of the same name.
+    """Address and credentials of a server; data fields win over the files of the same name.
 
     `server` is `https://host:port` (or http, for tests); empty strings mean "none".
     """
@@ -51,12 +51,12 @@ def load_kubeconfig(
 ) -> ClientConfig:
     """The named context of a file, or its current one; SetupError names the file and the field.
 
-    Several files are read as one (see `merged`). `cluster` and `user` name entries that take the
-    place of the context's own.
+    Several files are merged (see `merged`). `cluster` and `user` name entries that override the
+    context's own.
     """
     paths = [path] if isinstance(path, str) else path
-    roots = [read_file(one, absolute=True) for one in paths]
-    return _Reader(os.pathsep.join(paths), merged(roots)).read(context, cluster, user)
+    roots = [read_file(path, absolute=True) for path in paths]
+    return _ConfigReader(os.pathsep.join(paths), merged(roots)).read(context, cluster, user)
 
 
 def read_file(path: str, *, absolute: bool = False) -> dict[str, Any]:
@@ -75,13 +75,13 @@ def read_file(path: str, *, absolute: bool = False) -> dict[str, Any]:
 
 
 def merged(roots: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several files as one: the first to say something wins, entry by entry."""
+    """Several files as one: the first with an entry wins."""
     result: dict[str, Any] = {}
     for root in roots:
         for key, value in root.items():
             known = result.get(key)
             if key in SECTIONS and isinstance(known, list) and isinstance(value, list):
-                names = [one.get("name") for one in known if isinstance(one, dict)]
+                names = [entry.get("name") for entry in known if isinstance(entry, dict)]
                 result[key] = [*known, *(e for e in value if _name_of(e) not in names)]
             elif not known:
                 result[key] = value
@@ -108,7 +108,7 @@ def _absolute_paths(fields: Mapping[str, Any], folder: Path) -> dict[str, str]:
     return {k: str(folder / path) for k, path in found.items() if isinstance(path, str) and path}
 
 
-class _Reader:
+class _ConfigReader:
     def __init__(self, path: str, root: Mapping[str, Any]) -> None:
         self.path = path
         self._root = root
@@ -196,12 +196,12 @@ class _Reader:
 
 
 def write_kubeconfig(path: str, config: ClientConfig, *, name: str = "orch") -> None:
-    """Write a file with one cluster, user and context, all called `name`, for its owner alone.
+    """Write a file with one cluster, user and context, all called `name`, with mode 0600.
 
-    Data fields are embedded, file fields written as absolute paths. A file that is there is
-    replaced in one step.
+    Data fields are embedded, file fields written as absolute paths. An existing file is replaced in
+    one step.
     """
-    from orch.component import yaml_file  # slow to import, as is what reads
+    from orch.component import yaml_file  # slow to import
 
     cluster = {
         "server": config.server,

@@ -1,8 +1,8 @@
-"""Host names to addresses, in threads that nothing else uses up.
+"""Resolves host names in threads of their own.
 
-The loop's own pool of threads is shared with reading and writing files: a disk that hangs fills it,
-and a client that waits for one of those threads cannot dial; a resolver that hangs fills it too.
-Imports aiohttp, so `transport` imports it only when it dials.
+The loop's thread pool also reads and writes files: a hanging disk fills it, and a client without a
+thread cannot dial; a hanging resolver would fill it as well. Imports aiohttp, so `transport`
+imports it only when it dials.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ import socket
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from orch.component.process.threads import OneAtATime
+from orch.component.process.threads import SingleFlight
 
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 _NUMERIC_NAME = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-MOST_AT_ONCE = 64  # as many threads a resolver that hangs may hold
+MAX_CONCURRENT = 64  # threads that a hanging resolver may hold
 
 Name = tuple[str, int, socket.AddressFamily]
 
 
 class Resolver(AbstractResolver):
-    """Asks as aiohttp's ThreadedResolver does; a name that hangs is not asked for again."""
+    """Like aiohttp's ThreadedResolver, with a single lookup of a name at a time."""
 
     def __init__(self) -> None:
-        self._asking: dict[Name, OneAtATime[list[ResolveResult]]] = {}
+        self._lookups: dict[Name, SingleFlight[list[ResolveResult]]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """OSError when the name does not resolve, or there is no thread to ask in."""
+        """OSError when the name does not resolve, or no thread is available."""
         name = host, port, family
-        if name not in self._asking:
-            self._asking = {n: one for n, one in self._asking.items() if one.is_running}
-            if len(self._asking) >= MOST_AT_ONCE:
+        if name not in self._lookups:
+            self._lookups = {n: lookup for n, lookup in self._lookups.items() if lookup.is_running}
+            if len(self._lookups) >= MAX_CONCURRENT:
                 raise OSError(errno.EAGAIN, "the resolver does not answer")
-            self._asking[name] = OneAtATime(lambda: _ask(*name), name="name resolution")
-        return await self._asking[name].run()
+            self._lookups[name] = SingleFlight(lambda: _look_up(*name), name="name resolution")
+        return await self._lookups[name].run()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: it holds no resources."""
 
 
-def _ask(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
+def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
     try:
         found = socket.getaddrinfo(
             host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG

@@ -1,7 +1,7 @@
 """Typed access to an API server's objects: one method per verb, records in and out.
 
-Paths come from the table of kinds. A refusal of the server is an ApiError, no usable answer a
-TransportError; nothing is retried here.
+Paths come from the table of kinds. A refusal of the server is an ApiError, a missing or unusable
+response a TransportError; nothing is retried.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orch.wire.records.meta import ApiObject
 T = TypeVar("T", bound=ApiObject)
 
 _JSON = "application/json"
-_WATCH_MARGIN_S = 30.0  # beyond the time at which the server ends a watch by itself
+_WATCH_MARGIN_S = 30.0  # after the server should have ended a watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class ApiClient:
             return ListResult(items, str((data.get("metadata") or {}).get("resourceVersion", "")))
 
     async def create(self, obj: T, *, subresource: str = "") -> T:
-        """What the server stored; a subresource (`binding`) is created under the object's name."""
+        """The stored object; a subresource (`binding`) is created under the object's name."""
         name = obj.metadata.name if subresource else ""
         path = _path(type(obj), obj.metadata.namespace or "", name, subresource)
         response = await self._call("POST", path, body=_encode(obj), content_type=_JSON)
@@ -113,7 +113,7 @@ class ApiClient:
         grace_period_s: int | None = None,
         uid: str | None = None,
     ) -> None:
-        """Delete; with `uid`, only the object that has it (409 Conflict otherwise)."""
+        """Delete; with `uid`, only the object with that UID (409 Conflict otherwise)."""
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
@@ -133,7 +133,7 @@ class ApiClient:
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after a revision until the server ends the watch; close it (`aclosing`).
 
-        An ERROR event is raised as its ApiError: code 410 asks for a new list.
+        An ERROR event is raised as its ApiError; code 410 requires a new list.
         """
         params = given(
             watch="true",

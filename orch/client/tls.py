@@ -1,4 +1,4 @@
-"""The client's TLS settings from a ClientConfig: whom it trusts and what it shows."""
+"""The client's TLS context from a ClientConfig: trusted authorities and client certificate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def client_context(config: ClientConfig) -> ssl.SSLContext:
     else:
         _trust(context, config)
     if config.cert_data or config.cert_file:
-        _show(context, config)
+        _present(context, config)
     return context
 
 
@@ -41,7 +41,7 @@ def _trust(context: ssl.SSLContext, config: ClientConfig) -> None:
         raise SetupError(f"cannot use the authority {shown}: {_cause(error)}") from error
 
 
-def _show(context: ssl.SSLContext, config: ClientConfig) -> None:
+def _present(context: ssl.SSLContext, config: ClientConfig) -> None:
     shown = config.cert_file if not config.cert_data else "client-certificate-data"
     try:
         with (
@@ -57,7 +57,7 @@ def _show(context: ssl.SSLContext, config: ClientConfig) -> None:
 
 @contextmanager
 def _path(data: bytes, path: str) -> Iterator[str]:
-    """A path for data in memory: OpenSSL reads files only, and a key must not touch the disk."""
+    """A path for data in memory: OpenSSL reads only files, and a key must not touch the disk."""
     if not data:
         yield path
         return

@@ -1,7 +1,7 @@
-"""HTTP to one server over kept-alive TLS connections, with bounded waits and errors that explain.
+"""HTTP to a server over persistent TLS connections, with timeouts and descriptive errors.
 
-Knows nothing of resources or records. aiohttp is imported when the first connection is made, so
-that a command which needs no server starts fast.
+Knows nothing of resources or records. aiohttp is imported with the first connection, so that a
+command which needs no server starts fast.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from orch.client.answers import Response, Stream, TransportError
 from orch.client.kubeconfig import ClientConfig
 from orch.component.http import tcp
 from orch.component.process.daemon import SetupError
-from orch.component.process.threads import OneAtATime
+from orch.component.process.threads import SingleFlight
 
 if TYPE_CHECKING:
     import aiohttp
 
     from orch.client.resolver import Resolver
 
-_KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is never a closed one
-_TOKEN_AGE_S = 60.0  # a rotated token file is read again after this
+_KEEPALIVE_S = 60.0  # below the servers' 75 s, so that a reused connection is still open
+TOKEN_AGE_S = 60.0  # a rotated token file is read again after this
 
 PATCH_TYPES = {
     "json": "application/json-patch+json",
@@ -63,14 +63,14 @@ class Transport:
         user_agent: str = "orch-client",
         headers: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """`headers` go with every request; a name may stand there more than once."""
+        """`headers` are sent with every request; names may repeat."""
         self.config = config
         self.timeout_s = timeout_s
         self._headers = [("User-Agent", user_agent), *headers]
         self._session: aiohttp.ClientSession | None = None
         self._resolver: Resolver | None = None
-        self._tls = OneAtATime(lambda: tls.client_context(config), name="TLS files")
-        self._token_file = OneAtATime(lambda: _read_token(config.token_file), name="token file")
+        self._tls = SingleFlight(lambda: tls.client_context(config), name="TLS files")
+        self._token_file = SingleFlight(lambda: _read_token(config.token_file), name="token file")
         self._token = ""
         self._token_read_s = float("-inf")
 
@@ -85,10 +85,10 @@ class Transport:
         accept: str = "application/json",
         timeout_s: float | None = None,
     ) -> Response:  # fmt: skip
-        """Send and read the whole answer; `path` is already percent-encoded.
+        """Send and read the whole response; `path` is already percent-encoded.
 
-        Any status is an answer. TransportError when there is none within `timeout_s`. After a 401
-        the next request dials anew: certificates and token may have been replaced meanwhile.
+        Every status is returned; TransportError without a response within `timeout_s`. After a 401
+        the next request reconnects: certificates and token may have been replaced meanwhile.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         call = _Call(method, path, params, body, content_type, accept)
@@ -113,9 +113,9 @@ class Transport:
         accept: str = "application/json",
         silence_s: float = 0.0,
     ) -> AsyncIterator[Stream]:
-        """Send and hand over the answer as it arrives; broken off after `silence_s` without a byte.
+        """Send and yield the response as it arrives; it ends after `silence_s` without a byte.
 
-        0 waits for ever (TCP keep-alive still ends a dead connection).
+        0 waits forever (TCP keep-alive still ends a dead connection).
         """
         call = _Call(method, path, params, body, content_type, accept, silence_s)
         try:
@@ -129,7 +129,7 @@ class Transport:
             _cut(response)
 
     async def reset(self) -> None:
-        """Drop every connection; the next request dials anew, with certificates read again."""
+        """Drop every connection; the next request reads the certificates again and reconnects."""
         session, self._session = self._session, None
         self._token_read_s = float("-inf")
         if session is not None:
@@ -177,7 +177,7 @@ class Transport:
         https = self.config.server.startswith("https://")
         context = await self._tls.run() if https else True
         self._resolver = self._resolver or Resolver()
-        if self._session is None:  # nobody else was first meanwhile
+        if self._session is None:  # still: a concurrent call may have opened it
             connector = aiohttp.TCPConnector(
                 ssl=context,
                 keepalive_timeout=_KEEPALIVE_S,
@@ -203,7 +203,7 @@ class Transport:
 
     async def _file_token(self) -> str:
         now_s = asyncio.get_running_loop().time()
-        if self.config.token_file and now_s - self._token_read_s > _TOKEN_AGE_S:
+        if self.config.token_file and now_s - self._token_read_s > TOKEN_AGE_S:
             self._token = await self._token_file.run()
             self._token_read_s = now_s
         return self._token
@@ -215,7 +215,7 @@ def given(**params: str) -> dict[str, str]:
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:
-    """End the connection: neither the rest of a stream nor the end of TLS is waited for."""
+    """Abort the connection, without waiting for the rest of a stream or for TLS to close."""
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
     response.close()

@@ -1,7 +1,7 @@
-"""gRPC channels and what failed on them: the one module, beside generated stubs, that imports grpc.
+"""gRPC channels and their failures: the only module, beside generated stubs, that imports grpc.
 
-grpc takes 10 MB and is loaded when the first channel is made, so that a command or program without
-a channel does not load it. What a failure means is for the callers to say.
+grpc takes 10 MB, so it is loaded with the first channel only. What a failure means is up to the
+callers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Options = Sequence[tuple[str, int | str]]
 
 class CallFailed(Exception):
     """`code` is the name of the status code (`NOT_FOUND`), or CLOSED when this end closed the
-    channel; `details` is the server's sentence, maybe "".
+    channel; `details` is the server's message, which may be "".
     """
 
     def __init__(self, code: str, details: str) -> None:
@@ -31,10 +31,10 @@ class CallFailed(Exception):
 
 
 class Channel:
-    """The connection to one server, made at the first call and by itself again when it broke.
+    """The connection to one server, opened by the first call; grpc reopens it when it breaks.
 
-    `stubs` makes what can be called of grpc's own channel; `tls` are a CA, a key and a certificate
-    chain in PEM, each of them or None, and no TLS without it.
+    `stubs` builds the stubs of a grpc channel; `tls` are a CA, a key and a certificate chain in
+    PEM, each of which may be None; without `tls` the channel is insecure.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Channel:
             return await self.method(name)(request, timeout=timeout_s)
 
     def method(self, name: str) -> Any:
-        """What the stubs have under that name, to be used within `failures`."""
+        """The stubs' method of that name, to be called within `failures`."""
         if self._closed:
             raise CallFailed(CLOSED, "")
         if self._channel is None:
@@ -86,7 +86,7 @@ class Channel:
             raise
 
     async def close(self) -> None:
-        """For good; calls under way fail."""
+        """Close for good; calls in progress fail."""
         self._closed = True
         channel, self._channel, self._stubs = self._channel, None, ()
         if channel is not None:
@@ -102,7 +102,7 @@ class Channel:
 
 @contextlib.contextmanager
 def observed(observe: Observe, operation: str) -> Iterator[None]:
-    """Tell how long what is done here took, and whether it failed."""
+    """Report the duration of the body, and whether it failed."""
     clock = asyncio.get_running_loop().time
     began_s, failed = clock(), True
     try:
@@ -112,8 +112,8 @@ def observed(observe: Observe, operation: str) -> Iterator[None]:
         observe(operation, clock() - began_s, failed)
 
 
-async def settled() -> None:
-    """Until grpc's own tasks have seen the end of closed channels' calls; a moment at most."""
+async def wait_calls_ended() -> None:
+    """Wait until grpc's tasks of closed channels have ended, at most _QUIET_TIMEOUT_S."""
     deadline_s = asyncio.get_running_loop().time() + _QUIET_TIMEOUT_S
     while any("_AioCall" in repr(task) for task in asyncio.all_tasks()):
         if asyncio.get_running_loop().time() > deadline_s:

@@ -1,7 +1,7 @@
-"""Keys and certificates made here: a CA of a local cluster, or a server's own self-signed one.
+"""Issues keys and certificates: a local cluster's CA, or a server's self-signed certificate.
 
-Existing files are kept while they are good for another day, so that a second start continues with
-the same identities. Keys are EC P-256, written 0600. Import this module only where it is needed:
+Existing files are reused while they are valid for another day, so that a second start continues
+with the same identities. Keys are EC P-256, mode 0600. Import this module only where it is needed:
 cryptography costs 16 MiB.
 """
 
@@ -24,7 +24,7 @@ from orch.component.process.atomic_file import replace_file
 _CA_LIFETIME = timedelta(days=3650)
 _LEAF_LIFETIME = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=1)
-_BACKDATE = timedelta(minutes=5)  # tolerate clocks that are a little behind
+_BACKDATE = timedelta(minutes=5)  # tolerates clocks that are slightly behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a certificate names: its user, groups, and the hosts it may serve as."""
+    """The subject of a certificate: its user, groups, and the hosts it may serve as."""
 
     file_name: str
     common_name: str
@@ -44,17 +44,17 @@ class Subject:
 
 
 class Authority:
-    """A CA in a directory; `issue` makes or reuses a certificate it signed."""
+    """A CA in a directory; `issue` creates or reuses a certificate that it signed."""
 
     def __init__(self, directory: Path, *, now: datetime) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
         self._now = now
         self.ca_file = str(directory / "ca.crt")
-        self._key, self._cert = self._load_ca() or self._make_ca()
+        self._key, self._cert = self._load_ca() or self._create_ca()
 
     def issue(self, subject: Subject) -> KeyPair:
-        """The key pair of a subject, made anew when missing, foreign, too old or of other names."""
+        """The subject's key pair; replaced when missing, foreign, expiring or of other names."""
         cert_path = self._directory / f"{subject.file_name}.crt"
         key_path = self._directory / f"{subject.file_name}.key"
         if not self._reusable(cert_path, key_path, subject):
@@ -72,11 +72,11 @@ class Authority:
             cert = x509.load_pem_x509_certificate((self._directory / "ca.crt").read_bytes())
         except (FileNotFoundError, ValueError):
             return None
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or _ends_soon(cert, self._now):
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or _expires_soon(cert, self._now):
             return None
         return key, cert
 
-    def _make_ca(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    def _create_ca(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "orch-up")])
         cert = (
@@ -116,7 +116,7 @@ class Authority:
         if (
             cert is None
             or not key_path.exists()
-            or _ends_soon(cert, self._now)
+            or _expires_soon(cert, self._now)
             or cert.subject != _name(subject)
         ):
             return False
@@ -126,20 +126,20 @@ class Authority:
 
 
 def self_signed(directory: Path, name: str, hosts: Sequence[str], *, now: datetime) -> KeyPair:
-    """A server certificate `<name>.crt` for these hosts that vouches for itself.
+    """A self-signed server certificate `<name>.crt` for these hosts.
 
-    For a server nobody gave a certificate: clients must be told to trust this very file.
+    For a server without a configured certificate: clients must be told to trust this very file.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     cert_path, key_path = directory / f"{name}.crt", directory / f"{name}.key"
     pair = KeyPair(str(cert_path), str(key_path))
     cert = _read_certificate(cert_path)
     names = _alternative_names(hosts)
-    if cert and key_path.exists() and not _ends_soon(cert, now) and _names_in(cert) == names:
+    if cert and key_path.exists() and not _expires_soon(cert, now) and _names_in(cert) == names:
         return pair
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
-    made = (
+    cert = (
         _builder(subject, key.public_key(), _LEAF_LIFETIME, now)
         .issuer_name(subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -148,7 +148,7 @@ def self_signed(directory: Path, name: str, hosts: Sequence[str], *, now: dateti
         .sign(key, hashes.SHA256())
     )
     replace_file(key_path, _pem(key), mode=0o600)
-    replace_file(cert_path, made.public_bytes(serialization.Encoding.PEM), mode=0o644)
+    replace_file(cert_path, cert.public_bytes(serialization.Encoding.PEM), mode=0o644)
     return pair
 
 
@@ -159,7 +159,7 @@ def _read_certificate(path: Path) -> x509.Certificate | None:
         return None
 
 
-def _ends_soon(cert: x509.Certificate, now: datetime) -> bool:
+def _expires_soon(cert: x509.Certificate, now: datetime) -> bool:
     return cert.not_valid_after_utc - now < _RENEW_BEFORE
 
 

@@ -1,7 +1,7 @@
 """Values that must never be shown: passwords, tokens, credentials in headers and addresses.
 
-A secret field or flag is declared with this type, and every page, log and dump then shows the word
-instead of the value; only `reveal` gives it away.
+A secret field or flag is declared with this type, so that every page, log and dump shows a fixed
+word instead of the value; only `reveal` returns it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SHOWN = "CLASSIFIED"  # the word the reference system prints for such flags
 
 
 class Secret:
-    """A text that prints as CLASSIFIED; the empty one prints as nothing, so that it shows unset."""
+    """A text that prints as CLASSIFIED; an empty one prints as nothing, which shows it is unset."""
 
     __slots__ = ("_value",)
 

@@ -1,13 +1,13 @@
-"""Escaping of text for a terminal, so that data from elsewhere cannot steer the reader's screen.
+"""Escaping of untrusted text for a terminal or a log.
 
-Pure, and importable by every program: knows nothing of streams, colours or logs.
+Pure; knows nothing of streams, colours or log records.
 """
 
 from __future__ import annotations
 
 
 def visible(text: str) -> str:
-    """The text with control and other unprintable characters shown as escapes: `\\x1b`."""
+    """The text with control and other unprintable characters escaped: `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

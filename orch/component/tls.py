@@ -1,14 +1,9 @@
-"""TLS of the servers: version, suites and certificates, from names operators know.
+"""TLS of the servers, and the renewal of certificates and CAs without a restart.
 
-TLS 1.2 or newer and suites with forward secrecy and AEAD only (CIS 4.2.12); what is older or
-weaker cannot be configured. Client certificates are asked for, never demanded: who shows none may
-still bring a token.
-
-TLS kept as its files are: a new certificate or CA counts without a restart.
-
-Files are compared by content, so that a link that points elsewhere is noticed too. What cannot be
-used (half a pair, no PEM) is retried with every look and logged once per cause; until then a
-listener or client keeps what it has.
+TLS 1.2 or newer, and only suites with forward secrecy and AEAD (CIS 4.2.12); older or weaker ones
+cannot be configured. Client certificates are optional: a client without one may send a token.
+Files are compared by content, so that a retargeted link is noticed too. Unusable files (half a
+pair, no PEM) are retried and logged once per cause; meanwhile the old ones stay in use.
 """
 
 from __future__ import annotations
@@ -37,7 +32,7 @@ _SUITES = {
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
 }
-# All on whenever TLS 1.3 is spoken; listed so that naming them is no error.
+# Always enabled with TLS 1.3; listed so that naming them is no error.
 _SUITES_OF_13 = frozenset(
     ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 )
@@ -59,7 +54,7 @@ def server_context(
     """The context of a listener; client certificates are verified when `client_ca_file` is given.
 
     `min_version` is VersionTLS12 or VersionTLS13, `cipher_suites` are IANA names; empty means the
-    defaults. SetupError names the file or the name that does not fit.
+    defaults. SetupError names the unusable file or name.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _version(min_version)
@@ -79,7 +74,7 @@ def server_context(
 
 
 def load_certificate(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
-    """Show this certificate from now on; connections that exist keep the old one."""
+    """Present this certificate from now on; existing connections keep the old one."""
     try:
         context.load_cert_chain(cert_file, key_file, password=_no_password)
     except (OSError, ValueError) as error:
@@ -97,7 +92,7 @@ def _version(name: str) -> ssl.TLSVersion:
 
 
 def openssl_suites(names: Sequence[str]) -> str:
-    """OpenSSL's list for IANA names, none: the defaults; SetupError names one that is not known."""
+    """OpenSSL's list for IANA names, the defaults for none; SetupError names an unknown suite."""
     if not names:
         return _DEFAULT_SUITES
     unknown = [name for name in names if name not in _SUITES and name not in _SUITES_OF_13]
@@ -126,7 +121,7 @@ _MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 class Renewable(Protocol):
-    """A listener, or a client, by its name in the log."""
+    """A listener or client; `name` is what the log calls it."""
 
     name: str
 
@@ -134,9 +129,9 @@ class Renewable(Protocol):
 
 
 class TlsFiles:
-    """Certificate and CA files, with what was in them when this was made.
+    """Certificate and CA files, with digests of their contents at construction.
 
-    Make it, which reads them, before the first context is: then no change between is missed.
+    Construct it before the first context, so that no change in between is missed.
     """
 
     def __init__(self, files: Sequence[str], client_ca_file: str | None = None) -> None:
@@ -145,15 +140,15 @@ class TlsFiles:
         self.seen = self.look()
 
     def look(self) -> tuple[bytes, bytes]:
-        """Digests of what is in the certificate files and in the CA's."""
+        """Digests of the certificate files and of the CA file."""
         return _digest(self._files), _digest(self._ca_files)
 
 
 class TlsRenewal:
-    """`step` looks at the files once; `make` builds the context that they ask for.
+    """`step` checks the files once; `make` builds a context from them.
 
-    A client CA that changed also ends the connections that were verified by the one before.
-    `words` name the certificate and the CA.
+    A changed client CA also ends the connections that the previous one verified. `words` are what
+    the log calls the certificate and the CA.
     """
 
     def __init__(
@@ -173,7 +168,7 @@ class TlsRenewal:
         self._unusable = OnceLog(log, logging.ERROR)
 
     async def step(self) -> None:
-        """Renew when a file is another than it was when last used, or at the start."""
+        """Renew when a file differs from the one in use."""
         seen = await asyncio.to_thread(self._files.look)
         if seen == self._used:
             self._unusable.recovered()
@@ -181,7 +176,7 @@ class TlsRenewal:
         try:
             context = await asyncio.to_thread(self._make)
         except SetupError as error:
-            self._unusable.failed("%s keeps its TLS files of before: %s", self._user.name, error)
+            self._unusable.failed("%s keeps its previous TLS files: %s", self._user.name, error)
             return
         ca_changed = self._used[1] != seen[1]
         self._used = seen

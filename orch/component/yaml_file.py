@@ -1,12 +1,8 @@
-"""Strict YAML and JSON files: what people write, read without surprises, with every place known.
+"""YAML and JSON files: read strictly, with the line of every value, and written as `kubectl` does.
 
 Duplicate keys are refused, the old implicit types (`on`, `0755`, `1:30`, dates) stay text or
-decimal numbers, aliases cannot grow a small file into a large value, and the line of every value is
-kept so that an error can name `file:line: field`.
-
-Data as YAML text, in the style of `kubectl`: sorted keys, blocks for text of several lines.
-
-Text that would be read back as something else stands in double quotes.
+decimal numbers, and aliases cannot expand a small file into a large value. Errors name
+`file:line: field`. Written text has sorted keys and block scalars for several lines.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ _MAX_DEPTH = 100
 
 
 class YamlError(Exception):
-    """What does not parse; the text begins with `source:line:`."""
+    """The file does not parse; the text begins with `source:line:`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,7 @@ def parse_yaml(raw: str | bytes, *, source: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise YamlError(f"{source}:{line}: {_said(error)}") from None
+        raise YamlError(f"{source}:{line}: {_problem(error)}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise YamlError(f"{source}: {' '.join(str(error).split())}") from None
     if root is None:
@@ -80,8 +76,8 @@ def parse_yaml(raw: str | bytes, *, source: str) -> Document:
     return Document(source, builder.build(root, ()), builder.lines)
 
 
-def _said(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong; of two documents the problem alone would be half a sentence."""
+def _problem(error: yaml.MarkedYAMLError) -> str:
+    """The problem; for a second document PyYAML's own text is only half a sentence."""
     if (error.problem or "").startswith("but "):
         return f"{error.context}, {error.problem}"
     return error.problem or error.context or "it cannot be read"
@@ -176,7 +172,7 @@ class _Builder:
 
 
 _BASE: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-# What other readers take for a truth value or a number, beyond what PyYAML itself does.
+# Texts that other readers take for a boolean or a number, beyond those that PyYAML quotes.
 _AMBIGUOUS = re.compile(
     r"[yYnN]|[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9_]+)?"
     r"|[-+]?0[xXoObB][0-9a-fA-F_]+"
@@ -203,6 +199,6 @@ _Dumper.add_representer(str, _represent)
 
 
 def dump(value: Any) -> str:
-    """The text, without the line break at its end."""
+    """The YAML text, without the final line break; ambiguous text is quoted."""
     text = str(yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=2**31 - 1))
     return text.removesuffix("\n")

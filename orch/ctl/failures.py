@@ -46,7 +46,7 @@ def explain(error: Exception) -> str | None:
     from orch.client.answers import TransportError
     from orch.component.process.daemon import SetupError
     from orch.wire.errors import ApiError
-    from orch.wire.patch.data import PatchError
+    from orch.wire.patch.patch import PatchError
 
     if isinstance(error, ApiError):
         return one_line(_refusal(error))

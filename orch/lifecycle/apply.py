@@ -26,7 +26,7 @@ from orch.lifecycle.decide.records import (
 from orch.lifecycle.metrics import LifecycleMetrics
 from orch.wire import times
 from orch.wire.errors import ApiError
-from orch.wire.podrules.standing import FINAL_PHASES
+from orch.wire.podrules.podspec import FINAL_PHASES
 from orch.wire.records.configuration import Lease
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod, PodCondition

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logs.configure(level=options.log_level, format=options.logging_format)
         files = read_files(options)
     except SetupError as error:
-        log_queue.say_last(f"{PROGRAM}: error: {error}")
+        log_queue.print_final_line(f"{PROGRAM}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(options, files, stop), name=PROGRAM)
 

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             format=flags.logging_format,
         )
     except SetupError as error:
-        log_queue.say_last(f"{NAME}: error: {error}")
+        log_queue.print_final_line(f"{NAME}: error: {error}")
         return 1
     return daemon.run_daemon(lambda stop: run(flags, stop), name=NAME)
 

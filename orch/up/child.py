@@ -1,7 +1,7 @@
-"""One child process of the local cluster: started apart from the terminal, watched, ended by pid.
+"""A child process of the local cluster: started in its own session, watched, stopped.
 
-A child runs in its own session, so that Ctrl-C reaches only orch-up, which stops the others in
-order; the kernel ends it with SIGTERM should orch-up die without a chance to do so.
+So Ctrl-C reaches only orch-up, which stops the others in order; if orch-up dies, the kernel sends
+its children SIGTERM.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Child:
             await self._process.wait()
 
     def last_lines(self, count: int = 5) -> str:
-        """The end of its log, for an error that says why it stopped."""
+        """The end of its log, for an error message."""
         with self.log_file.open("rb") as log:
             log.seek(max(log.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
             lines = log.read().decode(errors="replace").splitlines()

@@ -1,7 +1,7 @@
 """The three daemons of a local cluster: started in order, watched, stopped in reverse order.
 
-Start: API server, controller manager, node agent; each is healthy before the next begins. A daemon
-that ends by itself later is started again, as a service manager would, unless it keeps ending.
+Start: API server, controller manager, node agent; each is healthy before the next one starts. A
+daemon that exits later is restarted, as a service manager would, unless it keeps exiting.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ log = logging.getLogger(__name__)
 
 START_DEADLINE_S = 60.0
 _POLL_S = 0.05
-_TELL_AFTER_S = 5.0
+LOG_AFTER_S = 5.0
 _NEVER = "1970-01-01T00:00:00Z"
 _STOP_GRACE_S = 45.0
-_RESTART_PAUSE_S = 1.0
-_MOST_RESTARTS = 5  # within _RESTART_WINDOW_S
-_RESTART_WINDOW_S = 60.0
+RESTART_PAUSE_S = 1.0
+MAX_RESTARTS = 5  # within RESTART_WINDOW_S
+RESTART_WINDOW_S = 60.0
 
 
 class Cluster:
-    """Started programs and where they answer; `stop` may be called at any point."""
+    """The daemons and their addresses; `stop` may be called at any point."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Cluster:
         self.url = f"https://127.0.0.1:{ports.apiserver}"
         self._children: dict[str, Child] = {}
         self._agent_started = clock.utc_now()
-        self._not_ready = ""  # what the node says of itself while it is waited for
+        self.not_ready = ""  # the node's own reason
         self._commands: dict[str, Command] = {
             "apiserver": commands.apiserver(layout, ports, certificates, apiserver_flags),
             "controller-manager": commands.controller_manager(layout, ports),
@@ -68,7 +68,7 @@ class Cluster:
         }
 
     async def start(self) -> None:
-        """Start everything and wait until the node reports; SetupError names what did not come."""
+        """Start everything and wait until the node reports; SetupError names the failed part."""
         self._write_kubeconfigs()
         await self.start_child("apiserver")
         await self._until("apiserver", "the API server is not ready", self.apiserver_ready)
@@ -88,22 +88,22 @@ class Cluster:
         return self._children[name]
 
     async def keep(self, name: str) -> None:
-        """Start a daemon again whenever it ends; SetupError when it ends over and over."""
+        """Restart a daemon whenever it exits; SetupError when it keeps exiting."""
         loop = asyncio.get_running_loop()
         ended_s: list[float] = []
         while True:
             child = self._children[name]
             code = await child.wait()
-            ended_s = [t for t in ended_s if loop.time() - t < _RESTART_WINDOW_S] + [loop.time()]
-            if len(ended_s) > _MOST_RESTARTS:
-                raise SetupError(f"{name} keeps ending; {_last_words(child)}")
+            ended_s = [t for t in ended_s if loop.time() - t < RESTART_WINDOW_S] + [loop.time()]
+            if len(ended_s) > MAX_RESTARTS:
+                raise SetupError(f"{name} keeps exiting; {_log_end(child)}")
             log.warning(
-                "%s ended with exit code %s and is started again; its last words:\n%s",
+                "%s exited with code %s and is restarted; the end of its log:\n%s",
                 name,
                 code,
                 child.last_lines(1),
             )
-            await asyncio.sleep(_RESTART_PAUSE_S)
+            await asyncio.sleep(RESTART_PAUSE_S)
             await self.start_child(name)
             self.write_cluster_file()
 
@@ -123,10 +123,10 @@ class Cluster:
             await transport.close()
 
     async def node_reports(self) -> bool:
-        """This start's agent renews the Lease, and the node is Ready.
+        """Whether this start's agent renews the Lease, and the node is Ready.
 
-        Without a runtime its own word that it is not Ready is enough. What an earlier start left at
-        the API server does not count.
+        Without a runtime, a node that reports not being Ready is enough. What an earlier start left
+        at the API server does not count.
         """
         transport = self._transport()
         client = ApiClient(transport)
@@ -141,7 +141,7 @@ class Cluster:
             return False
         ready = [c for c in node.status.conditions or () if c.type == "Ready"]
         doubts = [c.message or c.reason or c.status for c in ready if c.status != "True"]
-        self._not_ready = "; ".join(doubts)
+        self.not_ready = "; ".join(doubts)
         return bool(ready) and (not self.runtime or not doubts)
 
     def write_cluster_file(self) -> None:
@@ -164,23 +164,21 @@ class Cluster:
         text = json.dumps(description, indent=2) + "\n"
         replace_file(layout.cluster_file, text.encode(), mode=0o644)
 
-    async def _until(self, name: str, complaint: str, done: Callable[[], Awaitable[bool]]) -> None:
-        """Poll until done; SetupError when the daemon ends or takes too long."""
+    async def _until(self, name: str, problem: str, done: Callable[[], Awaitable[bool]]) -> None:
+        """Poll until done; SetupError when the daemon exits or takes too long."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        child, told = self._children[name], False
+        child, logged = self._children[name], False
         while not await done():
             waited_s = loop.time() - began_s
-            why = f": {self._not_ready}" if self._not_ready else ""
+            why = f": {self.not_ready}" if self.not_ready else ""
             if child.exit_code is not None:
-                raise SetupError(
-                    f"{name} ended with exit code {child.exit_code}; {_last_words(child)}"
-                )
+                raise SetupError(f"{name} exited with code {child.exit_code}; {_log_end(child)}")
             if waited_s > START_DEADLINE_S:
-                raise SetupError(f"{complaint} after {waited_s:.0f} s{why}; {_last_words(child)}")
-            if waited_s > _TELL_AFTER_S and not told:
-                told = True
-                log.info("waiting: %s%s", complaint, why)
+                raise SetupError(f"{problem} after {waited_s:.0f} s{why}; {_log_end(child)}")
+            if waited_s > LOG_AFTER_S and not logged:
+                logged = True
+                log.info("waiting: %s%s", problem, why)
             await asyncio.sleep(_POLL_S)
 
     def _transport(self) -> Transport:
@@ -206,5 +204,5 @@ class Cluster:
         )
 
 
-def _last_words(child: Child) -> str:
+def _log_end(child: Child) -> str:
     return f"the end of {child.log_file}:\n{child.last_lines()}"

@@ -1,7 +1,10 @@
-"""The command line of each daemon of a local cluster, from its layout, ports and certificates."""
+"""The ports and the command line of each daemon of a local cluster."""
 
 from __future__ import annotations
 
+import contextlib
+import random
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +13,9 @@ from pathlib import Path
 from orch.up.layout import Certificates, Layout
 
 Command = tuple[str, ...]
+
+# Below the kernel's ephemeral ports: a free port is still free when its daemon has started.
+_PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +27,29 @@ class Ports:
     healthz: int
     controller: int
 
+    @classmethod
+    def choose(cls, *, apiserver: int, nodeagent: int, healthz: int) -> Ports:
+        """A free port in place of each 0, and for the controller manager."""
+        free = filter(_is_free, random.SystemRandom().sample(_PORTS, len(_PORTS)))
+        return cls(
+            apiserver=apiserver or next(free),
+            nodeagent=nodeagent or next(free),
+            healthz=healthz or next(free),
+            controller=next(free),
+        )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
+
 
 def apiserver(
     layout: Layout, ports: Ports, certificates: Certificates, more: Sequence[str] = ()
 ) -> Command:
-    """`more` are flags of it that whoever brings the cluster up has chosen."""
+    """`more` are further flags of the API server."""
     return _program(
         "orch-apiserver",
         "--bind-address=127.0.0.1",
@@ -41,6 +65,12 @@ def apiserver(
         "--node-proxy-allow-loopback",
         *more,
     )
+
+
+def apiserver_flags(etcd_servers: str, *, upstream_aliases: bool) -> list[str]:
+    """The API server's flags for options of orch-up."""
+    flags = ["--serve-upstream-aliases"] if upstream_aliases else []
+    return [*flags, f"--etcd-servers={etcd_servers}"] if etcd_servers else flags
 
 
 def controller_manager(layout: Layout, ports: Ports) -> Command:
@@ -76,5 +106,5 @@ def nodeagent(
 
 
 def _program(name: str, *arguments: str) -> Command:
-    """A program of this installation: it lies beside the interpreter that runs orch-up."""
+    """A program of this installation, which is beside the interpreter that runs orch-up."""
     return (str(Path(sys.executable).with_name(name)), *arguments)

@@ -1,12 +1,14 @@
-"""Where a local cluster keeps everything: the contract of RUN_DIR.
+"""The files of a local cluster: the contract of RUN_DIR, the agent's configuration, certificates.
 
-Who has a certificate in a local cluster, and what each one names.
+Knows no processes and no ports.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import resources
 from pathlib import Path
 
 from orch.component.pki import Authority, KeyPair, Subject
@@ -60,19 +62,33 @@ class Layout:
         return self.run_dir / f"{name}.port"
 
     def make(self) -> None:
-        """Create the directories; what exists is kept."""
+        """Create the directories that do not exist."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
         for directory in (self.logs, self.agent_drop_ins, self.manifests):
             directory.mkdir(exist_ok=True)
         for private in (self.pki, self.agent_root, self.store):
             private.mkdir(mode=0o700, exist_ok=True)
 
+    def write_agent_files(self, *, with_demo: bool) -> None:
+        """Write the agent's main configuration, and on the first start a demonstration pod."""
+        self.agent_config.write_text(
+            "# Written at every start; put your own settings into nodeagent.conf.d/*.conf.\n"
+            f"apiVersion: {names.AGENT_CONFIG_API_VERSION}\n"
+            f"kind: {names.AGENT_CONFIG_KIND}\n"
+            f"staticPodPath: {json.dumps(str(self.manifests))}\n"
+            f"podLogsDir: {json.dumps(str(self.logs / 'pods'))}\n"
+        )
+        first_start = not any(self.manifests.iterdir())
+        if with_demo and first_start:
+            demo = resources.files("orch.up").joinpath("demo.yaml").read_text()
+            (self.manifests / "demo.yaml").write_text(demo)
+
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
     ca_file: str
     apiserver: KeyPair
-    proxy: KeyPair  # the API server's own, towards the node agent
+    proxy: KeyPair  # the API server's, as a client of the node agent
     nodeagent: KeyPair  # serving
     node: KeyPair
     controller: KeyPair
@@ -82,7 +98,7 @@ class Certificates:
 
 
 def issue_certificates(directory: Path, node: str, *, now: datetime) -> Certificates:
-    """One certificate for every program and person of the cluster, made or reused."""
+    """A certificate for every program and user of the cluster, created or reused."""
     authority = Authority(directory, now=now)
     local = ("localhost", "127.0.0.1", "::1")
 

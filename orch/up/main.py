@@ -1,17 +1,13 @@
-"""orch-up: the whole service on one machine, in the foreground, until it is told to stop."""
+"""orch-up: the whole service on one machine, in the foreground, until it is stopped."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
-import logging
-import random
 import socket
 import sys
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 
 from orch.component.flags.program_flags import Parser
@@ -21,15 +17,10 @@ from orch.component.process.daemon import SetupError, Stop, run_daemon, supervis
 from orch.component.process.files import LockHeldError, acquire
 from orch.component.process.loops import cancel, spawn
 from orch.up.cluster import Cluster
-from orch.up.commands import Ports
+from orch.up.commands import Ports, apiserver_flags
 from orch.up.layout import Layout, issue_certificates
-from orch.up.runtime import RuntimeChoice, RuntimeTool
+from orch.up.runtime import RuntimeTool, choose_runtime
 from orch.wire import names
-
-log = logging.getLogger(__name__)
-
-# Below those the kernel hands out: a free port is still free when its daemon has started.
-_PORTS = range(20_000, 32_000)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     flags = Parser(prog="orch-up", description=__doc__, allow_abbrev=False)
-    flags.add_argument("--run-dir", type=Path, default=Path(".run"), help="holds everything made")
+    flags.add_argument("--run-dir", type=Path, default=Path(".run"), help="holds all files")
     flags.add_argument(
         "--apiserver-port", type=int, default=names.APISERVER_PORT, help="0 picks a free one"
     )
@@ -57,17 +48,12 @@ def _parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--serve-upstream-aliases",
         action="store_true",
-        help="answer under the reference's group names, too: kubectl auth can-i, create role, top",
+        help="also serve the reference's group names: kubectl auth can-i, create role, top",
     )
     flags.add_argument(
         "--runtime-tool", type=Path, help="program that finds or provisions a runtime"
     )
     return flags
-
-
-def _apiserver_flags(options: argparse.Namespace) -> list[str]:
-    flags = ["--serve-upstream-aliases"] if options.serve_upstream_aliases else []
-    return [*flags, f"--etcd-servers={options.etcd_servers}"] if options.etcd_servers else flags
 
 
 async def _run(options: argparse.Namespace, stop: Stop) -> None:
@@ -84,31 +70,38 @@ async def _run(options: argparse.Namespace, stop: Stop) -> None:
     running = spawn(_serve(options, layout, tool), name="cluster")
     await asyncio.wait((stopping, running), return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
-        _say("stopping")
+        _print("stopping")
     await cancel(stopping)
     if not running.done():
-        await cancel(running)  # the one request to stop; _serve's own clean-up runs to its end
+        await cancel(running)  # once only: _serve's own clean-up must complete
     else:
         running.result()
 
 
 async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool | None) -> None:
-    """Bring everything up and watch over it until cancelled; leaves nothing running."""
+    """Start everything and restart what exits, until cancelled; leaves nothing running."""
     cluster: Cluster | None = None
     try:
-        choice = await _choose_runtime(options, tool)
-        _write_agent_files(layout, with_demo=choice.provisioned)
+        choice = await choose_runtime(options.container_runtime_endpoint, tool)
+        layout.write_agent_files(with_demo=choice.provisioned)
+        ports = Ports.choose(
+            apiserver=options.apiserver_port,
+            nodeagent=options.nodeagent_port,
+            healthz=options.healthz_port,
+        )
         cluster = Cluster(
             layout,
-            _ports(options),
+            ports,
             issue_certificates(layout.pki, options.node_name, now=utc_now()),
             node=options.node_name,
             runtime=choice.endpoint,
-            apiserver_flags=_apiserver_flags(options),
+            apiserver_flags=apiserver_flags(
+                options.etcd_servers, upstream_aliases=options.serve_upstream_aliases
+            ),
         )
         began_s = asyncio.get_running_loop().time()
         await cluster.start()
-        _say(_ready_text(layout, asyncio.get_running_loop().time() - began_s))
+        _print(_ready_text(layout, asyncio.get_running_loop().time() - began_s))
         children = ("apiserver", "controller-manager", "nodeagent")
         await supervise(Stop(), {name: cluster.keep(name) for name in children})
     finally:
@@ -118,53 +111,8 @@ async def _serve(options: argparse.Namespace, layout: Layout, tool: RuntimeTool 
             await tool.down()
 
 
-async def _choose_runtime(options: argparse.Namespace, tool: RuntimeTool | None) -> RuntimeChoice:
-    if options.container_runtime_endpoint is not None:
-        return RuntimeChoice(options.container_runtime_endpoint or None)
-    choice = await tool.choose() if tool else RuntimeChoice(None, why="no --runtime-tool is given")
-    if choice.endpoint is None:
-        log.warning(
-            "running without a container runtime: %s; stats, heartbeats and diagnostics work, "
-            "pods do not",
-            choice.why,
-        )
-    return choice
-
-
-def _ports(options: argparse.Namespace) -> Ports:
-    free = filter(_is_free, random.SystemRandom().sample(_PORTS, len(_PORTS)))
-    return Ports(
-        apiserver=options.apiserver_port or next(free),
-        nodeagent=options.nodeagent_port or next(free),
-        healthz=options.healthz_port or next(free),
-        controller=next(free),
-    )
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe, contextlib.suppress(OSError):
-        probe.bind(("127.0.0.1", port))
-        return True
-    return False
-
-
-def _write_agent_files(layout: Layout, *, with_demo: bool) -> None:
-    """The agent's main configuration, and on the first start a pod that does visible work."""
-    layout.agent_config.write_text(
-        "# Written at every start; put your own settings into nodeagent.conf.d/*.conf.\n"
-        f"apiVersion: {names.AGENT_CONFIG_API_VERSION}\n"
-        f"kind: {names.AGENT_CONFIG_KIND}\n"
-        f"staticPodPath: {json.dumps(str(layout.manifests))}\n"
-        f"podLogsDir: {json.dumps(str(layout.logs / 'pods'))}\n"
-    )
-    first_start = not any(layout.manifests.iterdir())
-    if with_demo and first_start:
-        demo = resources.files("orch.up").joinpath("demo.yaml").read_text()
-        (layout.manifests / "demo.yaml").write_text(demo)
-
-
 def _ready_text(layout: Layout, took_s: float) -> str:
-    """What the operator sees when all is healthy; the first line begins with `ready`."""
+    """The output when everything is healthy; the first line begins with `ready`."""
     cluster = json.loads(layout.cluster_file.read_text())
     return "\n".join(
         (
@@ -180,7 +128,7 @@ def _ready_text(layout: Layout, took_s: float) -> str:
     )
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

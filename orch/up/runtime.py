@@ -1,12 +1,13 @@
-"""Which container runtime the local cluster uses, and who ends it.
+"""The container runtime of the local cluster: found, provisioned, or none.
 
 Order: the endpoint in CONTAINER_RUNTIME_ENDPOINT, a running containerd >= 2 or CRI-O, a private one
-provisioned by the runtime tool, none. Only a runtime that was provisioned here is taken down again.
+provisioned by the runtime tool, none. Only a runtime provisioned here is stopped again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from pathlib import Path
 
 from orch.component.process.daemon import SetupError
 
+log = logging.getLogger(__name__)
+
 _NOT_FOUND = 3  # exit code of `find` when nothing answers
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeChoice:
-    """`endpoint` None: run without a runtime, and `why` says the reason."""
+    """`endpoint` None: run without a runtime, for the reason `why`."""
 
     endpoint: str | None
     provisioned: bool = False
@@ -30,7 +33,7 @@ class RuntimeTool:
     """The provisioning tool (`tools/runtime`), called as a command."""
 
     def __init__(self, command: Path, directory: Path, *, shared: Path) -> None:
-        """`shared` is the agent's directory: what it mounts there the runtime must see."""
+        """`shared` is the agent's directory, whose mounts the runtime must see."""
         self._command = command
         self._directory = directory
         self._shared = shared
@@ -41,13 +44,13 @@ class RuntimeTool:
         if code == 0:
             return RuntimeChoice(found)
         if code != _NOT_FOUND:
-            raise SetupError("looking for a container runtime failed; the lines above say why")
+            raise SetupError("the search for a container runtime failed; see the lines above")
         if os.geteuid() != 0:
             return RuntimeChoice(None, why="none is running, and only root can provision one")
         shared = ("--share", str(self._shared))
         code, endpoint = await self._call("up", "--dir", str(self._directory), *shared)
         if code != 0:
-            return RuntimeChoice(None, why="provisioning one failed; the lines above say why")
+            return RuntimeChoice(None, why="provisioning one failed; see the lines above")
         return RuntimeChoice(endpoint, provisioned=True)
 
     async def down(self) -> None:
@@ -69,3 +72,17 @@ class RuntimeTool:
             await process.wait()
             raise
         return process.returncode or 0, output.decode().strip()
+
+
+async def choose_runtime(endpoint: str | None, tool: RuntimeTool | None) -> RuntimeChoice:
+    """The runtime at the configured `endpoint` ("" for none), or with None the tool's choice."""
+    if endpoint is not None:
+        return RuntimeChoice(endpoint or None)
+    choice = await tool.choose() if tool else RuntimeChoice(None, why="no --runtime-tool is given")
+    if choice.endpoint is None:
+        log.warning(
+            "running without a container runtime: %s; stats, heartbeats and diagnostics work, "
+            "pods do not",
+            choice.why,
+        )
+    return choice

@@ -1,4 +1,4 @@
-"""The causes of a 422, worded as clients know them (reference/apiserver.md §4.3); pure."""
+"""The causes of a 422 in the reference's wording (reference/apiserver.md §4.3); pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def invalid_value(path: str, value: Any, detail: str) -> Cause:
 
 
 def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:
-    shown = ", ".join(f'"{one}"' for one in sorted(supported))
+    shown = ", ".join(f'"{choice}"' for choice in sorted(supported))
     text = f"Unsupported value: {_json(value)}: supported values: {shown}"
     return Cause("FieldValueNotSupported", text, path)
 

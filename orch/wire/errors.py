@@ -1,8 +1,8 @@
 """ApiError and the Status record it becomes on the wire, both ways.
 
 One error class for everything an API caller can distinguish: `code` is the HTTP status, `reason`
-the word clients match on, `message` the sentence people read. Which response an error becomes is
-decided in one middleware; this module only knows the record.
+the word clients match on, `message` the text for people. The middleware in `component/http` turns
+errors into responses; this module only knows the record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason an object was refused: `field` is its path (`spec.x[0].y`)."""
+    """A reason why an object was refused: `field` is its path (`spec.x[0].y`)."""
 
     reason: str
     message: str
@@ -33,7 +33,7 @@ class ApiError(Exception):
     uid: str = ""
     causes: tuple[Cause, ...] = field(default_factory=tuple)
     retry_after_s: int | None = None
-    continuation: str = ""  # where a list whose version is gone can go on as things are now
+    continuation: str = ""  # continues an expired list at the current version
 
     def __str__(self) -> str:
         return self.message
@@ -70,7 +70,7 @@ class ApiError(Exception):
 
     @classmethod
     def from_status(cls, status: Any, *, code: int) -> ApiError:
-        """Read a Status body; anything else becomes an error that quotes nothing but the code."""
+        """Read a Status body; anything else becomes an error that only has the code."""
         if not isinstance(status, dict) or status.get("kind") != "Status":
             return cls(code, _REASONS.get(code, "Unknown"), f"the server answered {code}")
         details = status.get("details") or {}

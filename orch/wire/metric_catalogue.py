@@ -1,7 +1,7 @@
-"""Every metric name the specification promises: its stability tier and whose it is; pure data.
+"""Every metric name the specification promises: its stability tier and its owner; pure data.
 
-A program that exposes one of these names takes the tier from here. `served` says whether a program
-of this release exposes it; names of components that are not part of this system never are.
+A program that exposes one of these names takes the tier from here. `served`: a program of this
+release exposes it; metrics of components outside this system are never served.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORKLOADS: Final = f"{OUTSIDE}workload controllers"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name, or a family of names when it ends in `_*`."""
+    """A name, or a family of names when it ends in `_*`."""
 
     name: str
     tier: Tier
@@ -171,7 +171,7 @@ def entries() -> list[Entry]:
 
 
 def tier_of(name: str) -> Tier:
-    """The tier of a name; what is not promised by name is alpha."""
+    """The tier of a name; names not in the catalogue are alpha."""
     return _TIERS.get(name, "ALPHA")
 
 

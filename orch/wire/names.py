@@ -1,12 +1,8 @@
-"""Every identifier of the service in one place, exactly as the specification writes it.
+"""Every identifier of the service, exactly as the specification writes it, and its version.
 
-Groups, versions, label and annotation keys, taints, namespaces, user and group names, reason
-prefixes. A second naming profile can be added here without touching a caller.
-
-The release every program of this distribution reports.
-
-The interface follows release 1.35 of the reference system, so that clients which compare minor
-versions see the one they know; the suffix counts this project's own releases of it.
+Groups, versions, label and annotation keys, taints, namespaces, user and group names. The interface
+follows release 1.35 of the reference system, so that clients which compare minor versions accept
+it; the suffix counts this project's own releases.
 """
 
 from __future__ import annotations
@@ -36,7 +32,7 @@ LABEL_INSTANCE_TYPE = "node.orch.io/instance-type"
 LABEL_REGION = "topology.orch.io/region"
 LABEL_ZONE = "topology.orch.io/zone"
 LABEL_ROLE_PREFIX = "node-role.orch.io/"
-LABEL_ROLE_PREFIX_UPSTREAM = "node-role.kubernetes.io/"  # as people who know the reference write it
+LABEL_ROLE_PREFIX_UPSTREAM = "node-role.kubernetes.io/"  # the reference's, accepted as well
 LABEL_ROLE = "orch.io/role"  # its value is a role too
 
 CRITICAL_PRIORITY = 2_000_000_000  # pods of this priority and above are never evicted
@@ -55,8 +51,8 @@ ANNOTATION_CONFIG_HASH = "orch.io/config.hash"
 ANNOTATION_CONFIG_MIRROR = "orch.io/config.mirror"
 ANNOTATION_LAST_APPLIED = "orch.io/last-applied-configuration"
 
-# Labels and annotations the agent puts on sandboxes and containers in the runtime, so that it
-# finds its pods again after a restart.
+# Labels and annotations that the agent sets on sandboxes and containers in the runtime, to find its
+# pods after a restart.
 RUNTIME_LABEL_POD_NAME = "orch.io/pod.name"
 RUNTIME_LABEL_POD_NAMESPACE = "orch.io/pod.namespace"
 RUNTIME_LABEL_POD_UID = "orch.io/pod.uid"

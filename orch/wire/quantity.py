@@ -38,7 +38,7 @@ _EXACT = decimal.Context(prec=400, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 def parse_quantity(text: str | int | float) -> Decimal:
     """The exact value, between -(2^63-1) and 2^63-1, to the nano-unit; ValueError names the text.
 
-    Numbers are accepted because YAML gives them for an unquoted `1` or `0.5`.
+    Numbers are accepted because YAML has them for an unquoted `1` or `0.5`.
     """
     shown = str(text)
     match = _TEXT.fullmatch(shown) if len(shown) <= _MAX_LENGTH else None

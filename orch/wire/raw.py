@@ -1,7 +1,6 @@
-"""Reading JSON records as they came, where any field may be missing or of another type.
+"""Access to raw JSON records, where any field may be missing or of the wrong type.
 
-For code that shows objects rather than acts on them; what acts uses the records of `core`, `pods`
-and their like.
+For code that displays objects; code that acts on them uses the typed records.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 
 def value(record: Any, *path: str) -> Any:
-    """What stands at a path of field names; None when any part of it is missing."""
+    """The value at a path of field names; None when any part of it is missing."""
     for name in path:
         if not isinstance(record, Mapping):
             return None

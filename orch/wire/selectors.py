@@ -1,7 +1,7 @@
-"""Label and field selectors: the text of `?labelSelector=` and `?fieldSelector=` made to match.
+"""Label and field selectors: parsed from `?labelSelector=` and `?fieldSelector=`, and matched.
 
-Grammar and meaning follow apimachinery `labels/selector.go` and `fields/selector.go`. What a
-field path may be is the resource's business, not known here.
+Grammar and meaning follow apimachinery `labels/selector.go` and `fields/selector.go`. Which field
+paths a resource supports is not known here.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class FieldSelector:
         return all((get(r.path) == r.value) == (r.op == "=") for r in self.requirements)
 
     def exact(self, path: str) -> str | None:
-        """The only value the selector lets `path` have; None when it does not fix one."""
+        """The only value of `path` that the selector allows; None when it does not fix one."""
         for requirement in self.requirements:
             if requirement.path == path and requirement.op == "=":
                 return requirement.value
@@ -90,7 +90,7 @@ class FieldSelector:
 
 
 def parse_label_selector(text: str) -> LabelSelector:
-    """Read `a=b,c!=d,e in (f,g),!h,i>5`; ValueError quotes what does not fit."""
+    """Read `a=b,c!=d,e in (f,g),!h,i>5`; ValueError quotes the invalid part."""
     return _LabelParser(text).parse()
 
 
@@ -156,17 +156,17 @@ def _requirement(key: str, operator: Operator, values: set[str]) -> LabelRequire
 
 
 class _LabelParser:
-    """Recursive descent over the tokens; "" stands for the end of the text."""
+    """Recursive descent over the tokens; "" is the end of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._nexts: Iterator[str] = iter(_TOKEN.findall(text.rstrip(" \t\r\n")))
+        self._tokens: Iterator[str] = iter(_TOKEN.findall(text.rstrip(" \t\r\n")))
         self._next = ""
         self._advance()
 
     def _advance(self) -> str:
-        taken, self._next = self._next, next(self._nexts, "")
-        return taken
+        token, self._next = self._next, next(self._tokens, "")
+        return token
 
     def _fail(self, expected: str) -> ValueError:
         found = self._next or "end of text"
@@ -213,7 +213,7 @@ class _LabelParser:
         return self._advance()
 
     def _parse_set(self) -> set[str]:
-        """`(a,b)`; an empty place between the commas is the empty value."""
+        """`(a,b)`; nothing between two commas is the empty value."""
         if self._next != "(":
             raise self._fail("'('")
         values: set[str] = set()

@@ -1,13 +1,9 @@
-"""Times as the wire writes them: RFC 3339 in UTC, to the second (Time) or microsecond (MicroTime).
+"""Times, durations and ages as text: RFC 3339, Go's `1m30s`, and the `5d3h` of tables.
 
-Records keep times as strings, so that what was read is what is written; these functions are the
-only place that converts. `Time` is such a string in a record. One that is read to be stored
-(`meta.TO_STORE`) must be a time: typed clients cannot read a list with one that is not.
-
-Durations as operators write them (`1m30s`, `500ms`) and ages as tables show them (`5d3h`).
-
-The text form is that of Go's `time.ParseDuration` and `Duration.String`; ages follow apimachinery
-`util/duration`. Values are seconds.
+Records keep times as strings, so that they are written as they were read; only this module
+converts. A `Time` to be stored (`meta.TO_STORE`) must be valid: typed clients cannot read a list
+with an invalid one. Durations follow Go's `time.ParseDuration` and `Duration.String`, ages
+apimachinery's `util/duration`; values are seconds.
 """
 
 from __future__ import annotations
@@ -45,7 +41,7 @@ def parse_time(text: str) -> datetime:
 
 def _checked(text: str, info: ValidationInfo) -> str:
     if info.context is not None:
-        if not _RFC3339.fullmatch(text):  # `parse_time` reads more of ISO 8601 than clients do
+        if not _RFC3339.fullmatch(text):  # `parse_time` accepts more of ISO 8601 than clients do
             raise ValueError(f"{text!r} is not an RFC 3339 time")
         parse_time(text)
     return text
@@ -112,7 +108,7 @@ def _decimal(value_ns: int, unit_ns: int) -> str:
 
 
 def human_age(seconds: float) -> str:
-    """An age the way tables show it, at most two units; `<invalid>` for a time in the future."""
+    """An age for tables, in at most two units; `<invalid>` for a time in the future."""
     whole_s = int(seconds)
     if whole_s < 0:
         return "0s" if whole_s == -1 else "<invalid>"

@@ -1,7 +1,7 @@
-"""Which names, label keys and label values are well formed, and what to tell who wrote another.
+"""Validation of names, label keys and label values.
 
-`*_problems` return the messages (none when valid), in the words clients know from apimachinery
-`util/validation`; `is_*` only answer yes or no.
+`*_problems` return messages (none when valid) in the wording of apimachinery `util/validation`;
+`is_*` only whether a text is valid.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ def _problems(text: str, regex: re.Pattern[str], regex_text: str, limit: int) ->
 
 
 def dns1123_label_problems(text: str) -> tuple[str, ...]:
-    """What keeps a text from being a DNS label (a namespace or container name); () when valid."""
+    """Why a text is not a DNS label (a namespace or container name); () when it is."""
     return _problems(text, _LABEL_RE, _LABEL_TEXT, DNS_LABEL_MAX)
 
 
 def dns1123_subdomain_problems(text: str) -> tuple[str, ...]:
-    """What keeps a text from being a DNS subdomain (most object names); () when valid."""
+    """Why a text is not a DNS subdomain (most object names); () when it is."""
     return _problems(text, _SUBDOMAIN_RE, _SUBDOMAIN_TEXT, DNS_SUBDOMAIN_MAX)
 
 
 def label_value_problems(text: str) -> tuple[str, ...]:
-    """What keeps a text from being a label value; the empty text is one."""
+    """Why a text is not a label value; the empty text is one."""
     return _problems(text, _LABEL_VALUE_RE, _LABEL_VALUE_TEXT, LABEL_VALUE_MAX)
 
 
 def qualified_name_problems(text: str) -> tuple[str, ...]:
-    """What keeps a text from being a label key: `name` or `dns.subdomain/name`; () when valid."""
+    """Why a text is not a label key: `name` or `dns.subdomain/name`; () when it is."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         return (
@@ -94,7 +94,7 @@ def qualified_name_problems(text: str) -> tuple[str, ...]:
 
 
 def path_segment_problems(text: str) -> tuple[str, ...]:
-    """What keeps a text from being one segment of a path (names of roles and bindings)."""
+    """Why a text is not a path segment (names of roles and bindings); () when it is."""
     if text in (".", ".."):
         return (f"may not be '{text}'",)
     return tuple(f"may not contain '{part}'" for part in ("/", "%") if part in text)

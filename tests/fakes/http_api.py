@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from orch.wire import errors
+from orch.wire.patch.json_patch import apply_json_patch
 from orch.wire.patch.merge_keys import schema_of
-from orch.wire.patch.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
+from orch.wire.patch.patch import apply_merge_patch
+from orch.wire.patch.strategic_patch import apply_strategic_patch
 from orch.wire.selectors import parse_label_selector
 from orch.wire.tables.tables import table_of
 

@@ -27,7 +27,7 @@ from nodeagent.pods.volumes.volumes import VolumeStore
 from nodeagent.pods.worker.services import PodServices, SeccompProfiles
 from orch.component.process import loops
 from orch.wire import names
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.core import Node
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Container, ContainerState, Pod
@@ -54,18 +54,18 @@ class ClockedRuntime(FakeRuntime):
 class FakeSource:
     """A source whose pods a test sets."""
 
-    def __init__(self, *pods: Pod, name: str = standing.FILE, ready: bool = True) -> None:
+    def __init__(self, *pods: Pod, name: str = podspec.FILE, ready: bool = True) -> None:
         self.name = name
         self.ready = ready
         self.doubtful = False
-        self._pods = list(pods)
+        self.given = list(pods)
         self._changed: Changed | None = None
 
     def pods(self) -> Sequence[Pod]:
-        return [_from(self.name, pod) for pod in self._pods]
+        return [_from(self.name, pod) for pod in self.given]
 
     def set(self, *pods: Pod) -> None:
-        self._pods = list(pods)
+        self.given = list(pods)
         self.tell()
 
     def tell(self) -> None:
@@ -157,7 +157,7 @@ class PodWorld:
     def successor(self) -> PodWorld:
         """Another agent for the same node, as after a restart."""
         world = PodWorld(self.directory, self.runtime)
-        world.source = FakeSource(*self.source._pods)
+        world.source = FakeSource(*self.source.given)
         world.use(world.source)
         self._heirs.append(world)
         return world

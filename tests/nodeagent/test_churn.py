@@ -16,7 +16,7 @@ import pytest
 
 from nodeagent.metrics.pages import StatsPages
 from nodeagent.stats.sampler import Sampler
-from orch.component.process.daemon import give_memory_back
+from orch.component.process.daemon import configure_allocator
 from orch.wire.records.pods import Pod
 from tests.fakes import hosts
 from tests.fakes.hosts import Clock
@@ -141,7 +141,7 @@ def held() -> tuple[int, int]:
 
 
 async def churn_and_compare(directory: Path, *, warm_up: int, pods: int) -> None:
-    give_memory_back()  # as the agent does
+    configure_allocator()  # as the agent does
     day = Day(directory)
     await day.world.start()
     try:

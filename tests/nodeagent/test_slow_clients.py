@@ -1,6 +1,6 @@
 """Clients that connect and do not go on: the agent stays healthy for others, on both ports.
 
-A small picture of `python -m tools.bench slowclients`, which holds 11,000 of them.
+A small picture of `python -m tools.bench slow_clients`, which holds 11,000 of them.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ async def test_health_is_answered_on_the_plain_port_despite_hanging_clients(
             ask = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
             async with asyncio.timeout(30), dialled(unserved.port, ask) as reader:
                 assert (await reader.read()).startswith(b"HTTP/1.1 200 OK\r\n")
-        assert listener.admission.open <= LIMIT // 2
-        assert listener.admission.refused == 0
-        assert listener.admission.shed >= SLOW - LIMIT // 2
+        assert listener.connection_limit.open <= LIMIT // 2
+        assert listener.connection_limit.refused == 0
+        assert listener.connection_limit.shed >= SLOW - LIMIT // 2
 
 
 async def test_pages_are_answered_over_tls_despite_silent_clients(
@@ -76,8 +76,8 @@ async def test_pages_are_answered_over_tls_despite_silent_clients(
             await held.enter_async_context(dialled(unserved.port, b"\x16\x03\x01"))
         async with asyncio.timeout(30), unserved.session(ADMIN) as ask:
             assert (await ask("GET", "/metrics")).status == 200
-        assert listener.admission.open <= LIMIT // 2
-        assert len(listener.admission.handshakes) <= LIMIT // 2
+        assert listener.connection_limit.open <= LIMIT // 2
+        assert len(listener.connection_limit.handshakes) <= LIMIT // 2
 
 
 async def _posted(agent: Agent, context: ssl.SSLContext, path: str) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.bench import __main__ as bench
-from tools.bench import heartbeats, heartbeatsplot, yardstick
+from tools.bench import heartbeats, heartbeats_plot, yardstick
 from tools.bench.client import percentile
 from tools.bench.table import Table
 
@@ -62,15 +62,15 @@ def test_flags_reach_the_one_benchmark_that_takes_them(
 
 
 def test_the_course_of_heartbeats_is_drawn(tmp_path: Path) -> None:
-    course = heartbeatsplot.Course(found_s=[47.0, 52.5])
+    course = heartbeats_plot.Course(found_s=[47.0, 52.5])
     for at_s in (5.0, 10.0):
         course.add(at_s, {"late_p50_s": 0.004, "late_p99_s": 0.02})
-    heartbeatsplot.draw(course, "two nodes", tmp_path / "course.svg")
+    heartbeats_plot.draw(course, "two nodes", tmp_path / "course.svg")
     assert "</svg>" in (tmp_path / "course.svg").read_text()
 
 
-def test_the_drawing_has_its_place_without_being_asked_for() -> None:
-    places = [heartbeats._scale(words).plot for words in ([], ["--plot", "course.png"])]
+def test_the_plot_has_a_default_path() -> None:
+    places = [heartbeats.scale_of(words).plot for words in ([], ["--plot", "course.png"])]
     assert [str(place) for place in places] == ["build/heartbeats-sqlite.svg", "course.png"]
 
 

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
     ("name", "setting"),
     [
         ("idle", {"BENCH_IDLE_SECONDS": "60"}),
-        ("heartbeatcost", {"BENCH_HEARTBEAT_SECONDS": "60"}),
-        ("slowclients", {"BENCH_SLOW_SECONDS": "60"}),
+        ("heartbeat_cost", {"BENCH_HEARTBEAT_SECONDS": "60"}),
+        ("slow_clients", {"BENCH_SLOW_SECONDS": "60"}),
     ],
 )
 def test_every_stated_limit_is_met(name: str, setting: dict[str, str]) -> None:

@@ -142,7 +142,7 @@ def test_the_command_prints_the_named_endpoint() -> None:
     assert (done.returncode, done.stdout) == (0, "unix:///run/named.sock\n")
 
 
-def test_the_command_says_by_its_exit_code_that_there_is_none() -> None:
+def test_the_exit_code_of_find_shows_that_there_is_none() -> None:
     environment = {name: value for name, value in os.environ.items() if name != choice.VARIABLE}
 
     done = subprocess.run([TOOL, "find"], env=environment, capture_output=True, text=True)
@@ -230,9 +230,7 @@ def test_a_subnet_is_chosen_that_is_not_routed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", '{"state": "up", "ba'])
-def test_a_record_that_is_absent_or_broken_says_nothing(
-    tmp_path: Path, content: str | None
-) -> None:
+def test_an_absent_or_broken_record_is_empty(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "instance.json").write_text(content)
 

@@ -13,7 +13,7 @@ class Mounts:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.points: list[str] = []
         monkeypatch.setattr(sharing, "run", self.run)
-        monkeypatch.setattr(sharing, "_mounts", self.table)
+        monkeypatch.setattr(sharing, "mounts", self.table)
 
     def run(self, command: list[str]) -> None:
         if command[0] == "umount":

@@ -35,7 +35,7 @@ def set_up(folder: Path, *, apt_get: str, user: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize("update", ["", 'case "$*" in *update*) exit 100;; esac'])
-def test_an_optional_package_that_cannot_be_installed_is_said_in_a_line(
+def test_an_optional_package_that_cannot_be_installed_is_reported_in_a_line(
     tmp_path: Path, update: str
 ) -> None:
     said = set_up(tmp_path, apt_get=f"{update}\n{UNKNOWN}")
@@ -43,7 +43,7 @@ def test_an_optional_package_that_cannot_be_installed_is_said_in_a_line(
     assert any("installing etcd-server" in line for line in said), "the others are tried"
 
 
-def test_without_root_each_says_what_it_takes(tmp_path: Path) -> None:
+def test_without_root_each_names_its_requirement(tmp_path: Path) -> None:
     said = set_up(tmp_path, apt_get="exit 1", user=1000)
     assert "setup: cannot install zsh fish: that takes root and apt-get; going on," in said[2]
     assert all("without the tests that need them" in line for line in said)

@@ -96,7 +96,7 @@ def test_what_fails_in_a_machine_that_goes_on_is_not_tried_again() -> None:
     ("said", "error"),
     [("[ 206.1] Kernel panic - not syncing\n", KernelPanicError), ("login:\n", MachineEndedError)],
 )
-def test_a_panic_is_told_from_another_end(
+def test_a_panic_is_distinguished_from_another_end(
     tmp_path: Path, said: str, error: type[Exception]
 ) -> None:
     console = tmp_path / "console.log"

@@ -1,10 +1,10 @@
 """`make bench`: every benchmark, or those named: python -m tools.bench [NAME…]
 
-`heartbeats` alone takes flags, too: python -m tools.bench heartbeats --help
+`heartbeats` alone takes flags: python -m tools.bench heartbeats --help
 
-A yardstick before the first and after the last tells how quick the machine was meanwhile. Each
-prints a table of what it measured beside its limit; figures are as seen on this machine. A
-benchmark's `main` returns how many limits it missed (None: it has none); 1 is the exit code then.
+A yardstick before the first and after the last shows the speed of the machine meanwhile. Each
+benchmark prints a table of its figures beside their limits. Its `main` returns how many limits it
+missed (None: it has none); the exit code is 1 if any.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tools.bench import yardstick
 BENCHMARKS = {
     "statistics": "sampling, pages, serving and the whole agent, beside C, peers and limits",
     "idle": "the whole agent with the demo pod: start, memory, CPU over five minutes",
-    "slowclients": "10,000 slow clients, 1,000 of them more over TLS: health, memory, the Lease",
+    "slow_clients": "10,000 slow clients, 1,000 of them more over TLS: health, memory, the Lease",
     "checkpoint": "a checkpoint of 512 MiB: what the agent adds to the runtime's own time",
     "pods": "110 pods on one node: what the agent costs for each, and adds to the runtime",
     "apiserver": "durable writes beside etcd, starts, a large cluster, watch fan-out",
     "aiohttp_internals": "what each way past aiohttp's public interface saves, by turns",
     "orchctl": "the client command: from the shell to its first output",
     "authorizer": "access decisions against a plain scan, and reviews over TLS on one core",
-    "heartbeatcost": "one agent's Lease and status loops over TLS: CPU over two minutes",
+    "heartbeat_cost": "one agent's Lease and status loops over TLS: CPU over two minutes",
     "heartbeats": "API server and controller under thousands of hollow nodes",
 }
 

@@ -1,8 +1,8 @@
-"""The ways past aiohttp's public interface: the API server with each and without, by turns.
+"""The code beyond aiohttp's public interface: the API server with and without each part, in turns.
 
-One server over TLS changes its own code at a signal, so that the two it is compared in share the
-process, its memory and the machine's mood; turns are short and in random order. Figures are CPU of
-the server; ratios are of neighbouring turns, median and quartiles. Five minutes.
+A server over TLS changes its own code at a signal, so that both variants share the process, its
+memory and the machine's state; turns are short and in random order. Figures are CPU of the server;
+ratios are of neighbouring turns, median and quartiles. Five minutes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from orch.server import main as server_main
 from orch.server.handlers import answer, watch_stream
 from orch.server.objects import renewal
 from tests.e2e import apiserver
-from tools.bench import httpload, processes, storedcluster
+from tools.bench import http_load, processes, stored_cluster
 from tools.bench.apiserver import LEASES_PATH, client_context, one_core, renewals
-from tools.bench.apiservercluster import NODES_PATH, Client, Watch, stop
-from tools.bench.httpload import Figures
+from tools.bench.apiserver_cluster import NODES_PATH, Client, Watch, stop
+from tools.bench.http_load import Figures
 from tools.bench.table import Table
 
 TURNS = 60
@@ -182,7 +182,7 @@ def main() -> None:
     table = Table()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         (Path(name) / "data").mkdir()
-        storedcluster.fill(Path(name) / "data" / "state.db", nodes=LISTED[-1])
+        stored_cluster.fill(Path(name) / "data" / "state.db", nodes=LISTED[-1])
         with _server(Path(name)) as server:
             asyncio.run(_measure(server, table))
     print(f"\n{table.markdown()}")
@@ -215,30 +215,30 @@ def _add(table: Table, what: str, seen: dict[str, list[float]]) -> None:
         table.note(f"{what}, {variant}", f"{middle:.2f} ({low:.2f} to {high:.2f})")
 
 
-def _getter(name: str) -> httpload.NextRequest:
-    return lambda _answered: httpload.request("GET", f"{LEASES_PATH}/{name}")
+def _getter(name: str) -> http_load.NextRequest:
+    return lambda _answered: http_load.request("GET", f"{LEASES_PATH}/{name}")
 
 
-def _lister(count: int, _name: str) -> httpload.NextRequest:
-    return lambda _answered: httpload.request("GET", f"{NODES_PATH}?limit={count}")
+def _lister(count: int, _name: str) -> http_load.NextRequest:
+    return lambda _answered: http_load.request("GET", f"{NODES_PATH}?limit={count}")
 
 
 async def _requests(
     server: Server,
     variants: list[str],
     turns: int,
-    maker: Callable[[str], httpload.NextRequest],
+    maker: Callable[[str], http_load.NextRequest],
     load: tuple[int, int],
 ) -> dict[str, list[float]]:
     """µs of CPU a request; `load` is clients, and requests of each in a turn."""
     clients, requests = load
     figures = Figures()
     connections = [
-        await httpload.connect(server.port, maker(f"c{number}"), figures, server.context)
+        await http_load.connect(server.port, maker(f"c{number}"), figures, server.context)
         for number in range(clients)
     ]
 
-    async def ask(one: httpload.Connection) -> None:
+    async def ask(one: http_load.Connection) -> None:
         for _ in range(requests):
             await one.once()
 
@@ -256,15 +256,15 @@ async def _requests(
 
 async def _memory(server: Server) -> dict[str, float]:
     """KiB for each of many connections that asked for something once, by variant."""
-    ask = httpload.request("GET", "/livez")
-    held: list[httpload.Connection] = []
+    ask = http_load.request("GET", "/livez")
+    held: list[http_load.Connection] = []
     seen = {}
     for variant in (KEPT, *BUFFERS):
         await server.switch(variant)
         before_kib = processes.status_kib(server.pid, "VmRSS")
         for _ in range(IDLE):
             held.append(
-                await httpload.connect(server.port, lambda _: ask, Figures(), server.context)
+                await http_load.connect(server.port, lambda _: ask, Figures(), server.context)
             )
             await held[-1].once()
         seen[variant] = (processes.status_kib(server.pid, "VmRSS") - before_kib) / IDLE
@@ -280,7 +280,7 @@ async def _fan_out(server: Server) -> dict[str, list[float]]:
         await writer.start()
 
     async def turn(variant: str) -> float:
-        listed = await writers[0].client.ask(httpload.request("GET", f"{LEASES_PATH}?limit=1"))
+        listed = await writers[0].client.ask(http_load.request("GET", f"{LEASES_PATH}?limit=1"))
         watches = [Watch(LEASES_PATH) for _ in range(0 if variant == ALONE else WATCHES)]
         for watch in watches:
             await watch.start(server.running, server.context, listed)

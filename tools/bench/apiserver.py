@@ -1,8 +1,8 @@
 """The API server: durable writes against etcd, starts, a cluster of 5,000 nodes, watch fan-out.
 
-Real parts: the program over TLS with client certificates on one core, its load on another. Figures
-beside a limit that is a ratio are of one run. `BENCH_APISERVER_SECONDS` (60) is how long the large
-cluster is kept up.
+Real parts: the program over TLS with client certificates on one core, its load on another. Ratios
+beside a limit are of the same run. `BENCH_APISERVER_SECONDS` (60) is the duration of the large
+cluster's load.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from orch.component.pki import Authority, KeyPair, Subject
 from tests.e2e import apiserver
 from tests.e2e.apiserver import ApiServer
 from tests.orch.server.storage import etcdserver
-from tools.bench import httpload, processes, storedcluster
-from tools.bench.httpload import Figures, NextRequest
+from tools.bench import http_load, processes, stored_cluster
+from tools.bench.http_load import Figures, NextRequest
 from tools.bench.table import Table
 
 CLIENTS = (1, 10, 100)
 SECONDS = 5.0
 STARTS = 5
-LEASES_PATH = f"/apis/coordination.orch.io/v1/namespaces/{storedcluster.LEASE_NAMESPACE}/leases"
+LEASES_PATH = f"/apis/coordination.orch.io/v1/namespaces/{stored_cluster.LEASE_NAMESPACE}/leases"
 
 
 def main() -> int:
     """How many limits are missed."""
-    from tools.bench import apiservercluster  # which uses this module
+    from tools.bench import apiserver_cluster  # which uses this module
 
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed server has its code compiled
     table = Table()
@@ -45,7 +45,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         _writes(Path(name) / "writes", table)
         _starts(Path(name), table)
-        apiservercluster.run(Path(name) / "cluster", table)
+        apiserver_cluster.run(Path(name) / "cluster", table)
     print(f"\n{table.markdown()}")
     return table.missed
 
@@ -103,17 +103,17 @@ def _writes(directory: Path, table: Table) -> None:
 
 def renewals(name: str) -> NextRequest:
     """Create a Lease, then put it back as it was answered, with another time each turn."""
-    lease = storedcluster.lease(name)
+    lease = stored_cluster.lease(name)
     turn = 0
 
     def make(answered: bytes) -> bytes:
         nonlocal turn
         if not answered:
             body = json.dumps(lease).encode()
-            return httpload.request("POST", LEASES_PATH, body, "application/json")
+            return http_load.request("POST", LEASES_PATH, body, "application/json")
         turn += 1
         body = renewed(answered, turn)
-        return httpload.request("PUT", f"{LEASES_PATH}/{name}", body, "application/json")
+        return http_load.request("PUT", f"{LEASES_PATH}/{name}", body, "application/json")
 
     return make
 
@@ -139,7 +139,7 @@ def _measured(
     pid: int, port: int, makers: list[NextRequest], context: ssl.SSLContext | None = None
 ) -> Measured:
     used_s = processes.cpu_s(pid)
-    figures, requests = asyncio.run(httpload.closed_loop(port, makers, SECONDS, context))
+    figures, requests = asyncio.run(http_load.closed_loop(port, makers, SECONDS, context))
     assert not figures.refused
     cpu_us = 1e6 * (processes.cpu_s(pid) - used_s) / requests
     return Measured(figures.seconds, 0, figures.elapsed_s, cpu_us)
@@ -175,7 +175,7 @@ def _put(number: int) -> NextRequest:
         base64.b64encode(part).decode() for part in (b"/registry/leases/n%d" % number, b"x" * 443)
     )
     body = json.dumps({"key": key, "value": value}).encode()
-    whole = httpload.request("POST", "/v3/kv/put", body, "application/json")
+    whole = http_load.request("POST", "/v3/kv/put", body, "application/json")
     return lambda _answered: whole
 
 
@@ -191,7 +191,7 @@ def _starts(directory: Path, table: Table) -> None:
 
 def _start(place: Path, nodes: int, pods: int) -> tuple[list[float], float]:
     (place / "data").mkdir(parents=True)
-    storedcluster.fill(place / "data" / "state.db", nodes=nodes, pods=pods)
+    stored_cluster.fill(place / "data" / "state.db", nodes=nodes, pods=pods)
     taken, resident_mib = [], 0.0
     for _ in range(STARTS + 1):
         with pinned_server(place) as server:

@@ -1,7 +1,7 @@
 """Access decisions: in the index against a plain scan, and as reviews over TLS on one core.
 
 `BENCH_REVIEWS_SECONDS` (10) shortens each load. The server runs on the first core of the machine,
-its clients on the others; each client is a process with one kept connection.
+its clients on the others; each client is a process with a persistent connection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orch.server.authz.index import RbacIndex
 from orch.server.authz.rules import Binding, RoleKey, Rule, Subject
 from orch.server.request.attributes import RequestInfo
 from orch.wire.records.authentication import Identity
-from tools.bench import reviewload
+from tools.bench import review_load
 
 SIZES = (100, 1_000, 10_000)
 QUESTIONS = 5_000
@@ -104,7 +104,7 @@ def main() -> None:
     ratio = costs[10_000] / costs[1_000]
     print(f"limits: 1,000 ≤ 1.5 µs: {costs[1_000]:.2f}; 10,000 at most 1.5 times that: {ratio:.2f}")
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        reviewload.measure(Path(name), make_world(1_000), seconds=SECONDS)
+        review_load.measure(Path(name), make_world(1_000), seconds=SECONDS)
 
 
 def _decisions(world: World) -> float:

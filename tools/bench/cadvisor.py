@@ -1,7 +1,7 @@
-"""cAdvisor beside us, when `CADVISOR` names its binary: its pages, passes and housekeeping.
+"""cAdvisor for comparison, when `CADVISOR` names its binary: its pages, passes and housekeeping.
 
-It is told to look at the cgroups below one parent alone (and at the root, which it never leaves
-out), so that others on the machine count for nobody.
+It is limited to the cgroups below a parent (and the root, which it always includes), so that other
+cgroups of the machine do not count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A checkpoint of a container with much memory, through the whole agent: what the agent adds.
+"""A checkpoint of a container with much memory, through the whole agent: the agent's overhead.
 
 Real parts: containerd, CRIU, the API server's proxy. Durations are the agent's own metrics: of the
 whole checkpoint, and of the runtime's call in it. `BENCH_CHECKPOINT_MIB` is the container's memory.
@@ -116,7 +116,7 @@ def _measure(directory: Path, kind: str, endpoint: str) -> float:
         overhead = 100 * (took["agent"] - took["runtime"]) / took["runtime"]
         times = (took["runtime"], took["agent"], cpu_s, max(stood))
         memory = (resident, processes.resident_mib(agent), processes.peak_mib(agent))
-        cells = [*(f"{one:.2f}" for one in times), *(f"{one:.1f}" for one in memory)]
+        cells = [*(f"{time_s:.2f}" for time_s in times), *(f"{mib:.1f}" for mib in memory)]
         print(_row(kind, f"{overhead:.1f}%", *cells), flush=True)
     return overhead
 

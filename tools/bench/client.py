@@ -1,4 +1,4 @@
-"""A client of the agent's pages over mutual TLS: one kept connection, a steady rate."""
+"""A client of the agent's pages over mutual TLS: a persistent connection, a steady rate."""
 
 from __future__ import annotations
 

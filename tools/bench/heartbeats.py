@@ -1,11 +1,11 @@
-"""A control plane under hollow nodes: lateness of renewals, false and missed deaths, recovery.
+"""A control plane under hollow nodes: lateness of renewals, false and missed failures, recovery.
 
 Real parts: API server, controller, the agents' loops, all on this machine. The whole measurement:
 
     python -m tools.bench.heartbeats --nodes 5000 --minutes 30 [--etcd] [--plot docs/heartbeats.svg]
 
-Without `--plot` the picture goes into `build`.
-`BENCH_NODES` and `BENCH_NODES_SECONDS` make it smaller where all benchmarks run, for a quick look.
+Without `--plot` the picture is written to `build`. `BENCH_NODES` and `BENCH_NODES_SECONDS` make it
+smaller, for a quick look.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import Any
 
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tests.orch.server.storage.etcdserver import running_etcd
-from tools.bench import heartbeatsplot, processes
-from tools.bench.heartbeatsplot import Course
+from tools.bench import heartbeats_plot, processes
+from tools.bench.heartbeats_plot import Course
 from tools.bench.table import Table
 
 _GIVE_UP_S = 90.0
@@ -75,19 +75,19 @@ class Control:
 
 def main(arguments: Sequence[str] = ()) -> int:
     """How many limits are missed."""
-    scale = _scale(arguments)
+    scale = scale_of(arguments)
     table = Table()
     with _control_plane(scale) as cluster, _hollow(cluster, scale.nodes) as (process, control):
         course = _measure(scale, cluster, process, control, table)
     print(f"\n{table.markdown()}")
     title = f"{scale.nodes} nodes, {scale.steady_s / 60:g} minutes, {_STORES[scale.etcd]}"
     scale.plot.parent.mkdir(parents=True, exist_ok=True)
-    heartbeatsplot.draw(course, title, scale.plot)
+    heartbeats_plot.draw(course, title, scale.plot)
     print(f"drawn: {scale.plot}")
     return table.missed
 
 
-def _scale(arguments: Sequence[str]) -> Scale:
+def scale_of(arguments: Sequence[str]) -> Scale:
     """The flags' words, else the environment's, else the whole measurement."""
     flags = argparse.ArgumentParser(prog="python -m tools.bench.heartbeats", allow_abbrev=False)
     nodes = int(os.environ.get("BENCH_NODES") or 5000)

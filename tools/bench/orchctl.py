@@ -1,6 +1,6 @@
-"""The start of `orchctl`: from the shell to its first byte, beside an empty Python program.
+"""The start of `orchctl`: from the shell to its first byte, compared with an empty Python program.
 
-As installed (code compiled), a warm file cache; the median and the worst of many.
+As installed (code compiled), with a warm file cache; the median and the worst of many.
 """
 
 from __future__ import annotations

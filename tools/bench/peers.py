@@ -1,4 +1,4 @@
-"""What the sampler is measured beside: a C program that does the same reads, and other agents."""
+"""The sampler's competitors: a C program that does the same reads, and other exporters."""
 
 from __future__ import annotations
 

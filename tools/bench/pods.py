@@ -1,8 +1,8 @@
-"""110 pods on one node, real containerd and API server: what the agent costs and adds.
+"""110 pods on a node, real containerd and API server: the agent's CPU and added latency.
 
-First pods one after the other: from the API's answer to Running, beside what the runtime's own
-calls took. Then all that are left of a full node at once, the full node at rest, and its removal.
-`BENCH_PODS` makes the node smaller for a quick look, `BENCH_PODS_REST_SECONDS` its rest shorter.
+First pods one after the other: from the API's response to Running, compared with the runtime's own
+calls. Then the rest of a full node at once, the full node at rest, and its removal. `BENCH_PODS`
+makes the node smaller for a quick look, `BENCH_PODS_REST_SECONDS` its rest shorter.
 """
 
 from __future__ import annotations

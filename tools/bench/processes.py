@@ -1,4 +1,4 @@
-"""What a process of this machine has used: CPU seconds and memory."""
+"""CPU seconds and memory of a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def resident_mib(pid: int) -> float:
 
 
 def peak_mib(pid: int) -> float:
-    """The most that was ever resident, which psutil does not tell of Linux."""
+    """The peak resident memory, which psutil does not have for Linux."""
     status = Path(f"/proc/{pid}/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024

@@ -1,7 +1,7 @@
-"""What the pages cost that are made of a sample, beside the usual ways to make them.
+"""The cost of rendering a sample's pages, compared with the usual libraries.
 
 prometheus-client renders the same families, orjson encodes the ready dict. CPU, medians of
-alternated rounds, over samples of real cgroups.
+alternating rounds, over samples of real cgroups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nodeagent.stats.reading import Reader
 from nodeagent.stats.samples import PodTarget, Sample
 from nodeagent.stats.sources import Background, Sources
 from nodeagent.stats.summary import build_summary
-from tools.bench import cgrouptree
+from tools.bench import cgroup_tree
 from tools.bench.table import Table
 
 SIZES = (30, 110, 330, 1000)
@@ -50,7 +50,7 @@ def add_rows(table: Table) -> dict[int, Pages]:
     print("|" + "---|" * 7)
     found = {}
     for size in SIZES:
-        with cgrouptree.pods(size) as (_, targets):
+        with cgroup_tree.pods(size) as (_, targets):
             sample = _sample(targets)
         found[size] = _measure(sample)
         _print_line(size, found[size])

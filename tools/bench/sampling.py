@@ -1,9 +1,8 @@
-"""What a sample costs, beside the least that it could.
+"""The cost of a sample, compared with the least possible.
 
-One pass over real, empty cgroups at five sizes: our readers, with texts that stay and with texts
-that all change, beside a C program that does the same reads on kept descriptors, and cAdvisor when
-CADVISOR names its binary; all ways by turns, so that a noisy neighbour disturbs them alike. CPU
-microseconds per cgroup, medians.
+A pass over real, empty cgroups at five sizes: our readers, with unchanged and with all new texts,
+a C program that does the same reads on open descriptors, and cAdvisor when CADVISOR names its
+binary; in turns, so that a noisy neighbour affects all alike. CPU microseconds per cgroup, medians.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from nodeagent.stats.cgroup.layout import POSITIONS, Layout
 from nodeagent.stats.cgroup.paths import CgroupPaths
 from nodeagent.stats.cgroup.readers import CgroupReaders
-from tools.bench import cadvisor, cgrouptree, peers
+from tools.bench import cadvisor, cgroup_tree, peers
 from tools.bench.client import percentile
 from tools.bench.peers import CReader
 from tools.bench.table import Table
@@ -54,9 +53,9 @@ def add_rows(table: Table) -> dict[int, Costs]:
     _print_head()
     costs = {}
     for size in SIZES:
-        with cgrouptree.pods(size) as (layout, targets):
+        with cgroup_tree.pods(size) as (layout, targets):
             paths = CgroupPaths(layout).all(targets)
-            with cadvisor.running("1h", below=cgrouptree.parent_of(targets)) as peer:
+            with cadvisor.running("1h", below=cgroup_tree.parent_of(targets)) as peer:
                 costs[size] = _measure(size, layout, paths, peer)
         _print_line(costs[size])
     for one in costs.values():
@@ -114,7 +113,7 @@ def _measure(
     files = [one.path for reader in kept._readers.values() for one in reader.files]
     with peers.c_reader(files) as c:
         if c is None:
-            raise cgrouptree.NoCgroups("no C compiler: install gcc to measure the limit")
+            raise cgroup_tree.NoCgroups("no C compiler: install gcc to measure the limit")
         costs = _alternate(kept, named, paths, c, peer)
     kept.close()
     walls, theirs = costs["walls"], costs.pop("cadvisor")

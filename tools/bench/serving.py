@@ -1,7 +1,7 @@
 """A real agent over 330 and 1,000 containers' cgroups: pages over mutual TLS, loop delay, memory.
 
-The agent is a process of its own, without API server and runtime; the client keeps one connection
-and asks ten times a second, so that every tenth answer waits for a reading.
+The agent is a process of its own, without API server and runtime; the client has a persistent
+connection and sends ten requests a second, so that every tenth waits for a new sample.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from orch.component.process import clock
 from orch.up.layout import issue_certificates
 from tests.e2e.harness import eventually
-from tools.bench import cgrouptree, peers, processes
+from tools.bench import cgroup_tree, peers, processes
 from tools.bench.client import Client, percentile
 from tools.bench.table import Table
 
@@ -69,7 +69,7 @@ def add_rows(table: Table) -> None:
 
 
 def _serve(containers: int) -> Served:
-    with cgrouptree.pods(containers) as (_, targets), _agent(targets, containers) as agent:
+    with cgroup_tree.pods(containers) as (_, targets), _agent(targets, containers) as agent:
         client = Client(agent.info)
         for path in PATHS:
             client.get(path)
@@ -116,7 +116,7 @@ def _agent(targets: list[Any], containers: int) -> Iterator[_Agent]:
             f"failCgroupV1: false\npodLogsDir: {directory}/logs\n"
         )
         command = [
-            sys.executable, "-m", "tools.bench.measuredagent",
+            sys.executable, "-m", "tools.bench.measured_agent",
             parent, str(containers), str(directory / "delays.json"),
             f"--config={config}",
             f"--root-dir={directory}/root", f"--lock-file={directory}/lock",

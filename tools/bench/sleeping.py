@@ -1,8 +1,7 @@
-"""The whole agent with 101 sleeping pods on a real containerd: what it costs to look after them.
+"""The whole agent with 101 sleeping pods on a real containerd: its CPU at rest.
 
-The same set-up as that of the reference agent's figures: two containers of each pod, its own and
-the sandbox. CPU is that of the agent's process. `BENCH_SLEEPING_SECONDS` (120) sets how long is
-measured.
+The set-up is that of the reference agent's figures: two containers per pod, its own and the
+sandbox. CPU is that of the agent's process. `BENCH_SLEEPING_SECONDS` (120) is the duration.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Everything that is promised of the statistics, in one run of about ten minutes.
+"""Every promised figure of the statistics, in a run of about ten minutes.
 
-Sampling beside a C program, pages beside other ways to make them, other exporters on the same
-cgroups, the served agent, and the whole agent with real pods. The last thing printed is the table
-of limits for docs/benchmarks.md. `BENCH_PARTS=sampling,rendering` runs only some parts.
+Sampling compared with a C program, pages with other ways to render them, other exporters on the
+same cgroups, the served agent, and the whole agent with real pods. The last output is the table of
+limits for docs/benchmarks.md. `BENCH_PARTS=sampling,rendering` runs only some parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from orch.component.process.daemon import freeze_gc
 from tools.bench import (
     cadvisor,
-    cgrouptree,
+    cgroup_tree,
     peers,
     rendering,
     sampling,
@@ -56,8 +56,8 @@ def _rendering(table: Table) -> None:
     else:
         table.note("node exporter, a scrape", str(exporter))
     for size in rendering.SIZES[1:]:
-        with cgrouptree.pods(size) as (_, targets):
-            page = cadvisor.scraped(below=cgrouptree.parent_of(targets))
+        with cgroup_tree.pods(size) as (_, targets):
+            page = cadvisor.scraped(below=cgroup_tree.parent_of(targets))
         if page is None:
             table.note("cAdvisor", "not given (CADVISOR=path)")
             return

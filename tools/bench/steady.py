@@ -1,9 +1,9 @@
-"""Sampling alone at 330 containers, once every 10 s for a minute, in a process of its own.
+"""Sampling alone at 330 containers, every 10 s for a minute, in a process of its own.
 
-    python -m tools.bench.steady PARENT CONTAINERS     (what `add_rows` starts)
+    python -m tools.bench.steady PARENT CONTAINERS     (started by `add_rows`)
 
-When CADVISOR names a binary it keeps house over the same cgroups in the same minute: every 10 s,
-and as much longer as its own jitter makes it (up to twice).
+When CADVISOR names a binary, it does its housekeeping over the same cgroups in the same minute:
+every 10 s, lengthened by its own jitter (up to twice).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nodeagent.stats.sources import Sources
 from orch.component.process.daemon import freeze_gc
 from orch.component.process.loops import Periodic
 from orch.component.process.system import raise_open_files
-from tools.bench import cadvisor, cgrouptree, peers, processes
+from tools.bench import cadvisor, cgroup_tree, peers, processes
 from tools.bench.table import Table
 
 CONTAINERS = 330
@@ -27,8 +27,8 @@ SETTLING_S = 5.0
 
 
 def add_rows(table: Table) -> None:
-    with cgrouptree.pods(CONTAINERS) as (_, targets), ExitStack() as stack:
-        parent = cgrouptree.parent_of(targets)
+    with cgroup_tree.pods(CONTAINERS) as (_, targets), ExitStack() as stack:
+        parent = cgroup_tree.parent_of(targets)
         housekeeping = stack.enter_context(cadvisor.running(interval="10s", below=parent))
         command = [sys.executable, "-m", "tools.bench.steady", parent, str(CONTAINERS)]
         ours = stack.enter_context(peers.running(command))
@@ -47,7 +47,7 @@ def add_rows(table: Table) -> None:
 
 
 async def _sample_for_ever(parent: str, containers: int) -> None:
-    targets = cgrouptree.targets_below(parent, containers)
+    targets = cgroup_tree.targets_below(parent, containers)
     sampler = Sampler(targets=lambda: targets, sources=Sources())
     freeze_gc()
     await Periodic("sampling", sampler.step, interval_s=INTERVAL_S).run()

@@ -1,4 +1,4 @@
-"""What a benchmark prints at its end: every figure beside its limit, and how many miss it."""
+"""The output of a benchmark: every figure beside its limit, and the number of missed limits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Table:
 
 
 def _short(value: float) -> str:
-    """Three digits that count: 0.237, 17.3, 2060."""
+    """Three significant digits: 0.237, 17.3, 2060."""
     if abs(value) >= 100:
         return f"{value:.0f}"
     return f"{value:.3g}"

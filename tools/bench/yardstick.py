@@ -1,8 +1,8 @@
-"""How quick this machine is just now: an aiohttp server that answers nothing, over TLS on one core.
+"""The current speed of this machine: an aiohttp server with empty responses, over TLS on one core.
 
-The limits in seconds were written on a machine where such an answer takes about 32 µs of CPU; a
-virtual machine beside busy neighbours has been seen to take three times that. Printed before and
-after the benchmarks, so that a figure in seconds can be read beside what the machine gave.
+The limits in seconds were set on a machine where such a response takes about 32 µs of CPU; a
+virtual machine with busy neighbours may take three times that. Printed before and after the
+benchmarks, to put their figures in proportion.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from aiohttp import web
 
 from orch.component.pki import Authority, KeyPair, Subject
-from tools.bench import httpload, processes
+from tools.bench import http_load, processes
 from tools.bench.apiserver import client_context, one_core
 
 REFERENCE_USEC = 32.0
@@ -59,9 +59,9 @@ def measure() -> float:
 async def _load(server: subprocess.Popen[str], ca_file: str, pair: KeyPair) -> float:
     assert server.stdout is not None
     port = int(server.stdout.readline())
-    ask = httpload.request("GET", "/")
+    ask = http_load.request("GET", "/")
     used_s = processes.cpu_s(server.pid)
-    _, requests = await httpload.closed_loop(
+    _, requests = await http_load.closed_loop(
         port, [lambda _answered: ask] * CLIENTS, SECONDS, client_context(ca_file, pair)
     )
     return 1e6 * (processes.cpu_s(server.pid) - used_s) / requests

@@ -1,1 +1,1 @@
-"""What `tools/runtime` is made of: a private containerd for `make run` and for the tests."""
+"""The implementation of `tools/runtime`: a private containerd for `make run` and for the tests."""

@@ -1,9 +1,8 @@
-"""The base filesystem: containerd, runc, CRIU and what they need, shared by all instances.
+"""The base filesystem: containerd, runc, CRIU and their dependencies, shared by all instances.
 
 `BASE/root` holds the unpacked packages, of which an instance uses `usr`; `BASE/versions.json` is
-written last and says that the base is complete. A base is built beside its place and renamed, so
-a build that was killed leaves nothing that looks finished, and builders exclude one another with
-a lock.
+written last and marks the base as complete. A base is built in a temporary place and renamed, so
+that a killed build leaves nothing that looks finished; a lock excludes concurrent builds.
 """
 
 import datetime

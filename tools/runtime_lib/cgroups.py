@@ -1,4 +1,4 @@
-"""Finding and removing the cgroups that containers left behind, in v1, v2 and hybrid layouts."""
+"""Finds and removes cgroups that containers left behind, in v1, v2 and hybrid layouts."""
 
 import os
 import re

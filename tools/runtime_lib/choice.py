@@ -1,4 +1,4 @@
-"""Choosing the runtime a program should use: the one named, else one that runs, else none."""
+"""Chooses a program's runtime: the one named, else one that runs, else none."""
 
 import re
 from collections.abc import Iterable, Mapping

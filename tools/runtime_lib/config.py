@@ -1,7 +1,7 @@
-"""What an instance is called and how it is configured: names, paths, files; no I/O.
+"""The names, paths and configuration files of an instance; no I/O.
 
-Everything is derived from the instance's directory, so that what a crashed run left behind can
-be found again without any record.
+Everything is derived from the instance's directory, so that the leftovers of a crashed run can be
+found without any record.
 """
 
 import dataclasses

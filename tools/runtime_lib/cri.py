@@ -1,7 +1,7 @@
-"""The few CRI calls this tool needs, spoken over a socket with nothing but the standard library.
+"""The few CRI calls of this tool, over a socket with the standard library alone.
 
-A unary gRPC call is one HTTP/2 stream: request headers and one message go out, and one message
-comes back unless the call failed. Response headers are compressed and not needed: a message means
+A unary gRPC call is an HTTP/2 stream: request headers and a message go out, and a message comes
+back unless the call failed. Response headers are compressed and not needed: a message means
 success, its absence failure. Field numbers are those of the CRI v1 definition (cri-api,
 runtime/v1/api.proto). The agent itself uses grpcio; this tool runs before anything is installed.
 """

@@ -1,8 +1,8 @@
-"""Container images made from nothing but a static busybox, so that no registry is needed.
+"""Container images built from a static busybox, so that no registry is needed.
 
-Both images share one layer: busybox, a link for each of its applets, and the few files a shell
-and the runtime expect. Everything that could vary (order, times, owners) is fixed: the same
-busybox always gives the same bytes, and with them the same image ids.
+Both images share a layer: busybox, a link for each of its applets, and the few files that a shell
+and the runtime expect. Everything variable (order, times, owners) is fixed: the same busybox always
+gives the same bytes, and with them the same image IDs.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""One private containerd as it is: its directory, its record, its processes, how it fares."""
+"""A private containerd: its directory, its record, its processes, its status."""
 
 import dataclasses
 import json

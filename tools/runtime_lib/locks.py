@@ -1,4 +1,4 @@
-"""One lock for what two runs of the tool must not do at the same time."""
+"""The lock against concurrent runs of the tool."""
 
 import contextlib
 import fcntl

@@ -2,8 +2,8 @@
 
 The host's root stays the root, so that every path means the same to the runtime and to the host;
 only /usr is that of the base (the host's /usr/local and /usr/src stay visible in it), and the two
-directories outside its own that containerd and CNI insist on are private. A process that sleeps
-keeps the namespace alive while containerd is stopped.
+directories outside its own that containerd and CNI require are private. A sleeping process keeps
+the namespace alive while containerd is stopped.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""The instance's bridge and its firewall rules, made before the first pod and removed as a whole.
+"""The instance's bridge and firewall rules, created before the first pod and removed as a whole.
 
-The bridge is made here and not left to the CNI plugin, because a subnet with a route is a claim
-that other instances see. `ip` and `nft` come from the base; what they are asked about is the
-host's own network, as the private namespace is one of mounts only.
+The bridge is not left to the CNI plugin, because a subnet with a route is a claim that other
+instances see. `ip` and `nft` come from the base, but act on the host's own network: the private
+namespace is one of mounts only.
 """
 
 import ipaddress

@@ -1,9 +1,9 @@
-"""Fetching Debian packages into a directory without installing anything on this machine.
+"""Fetches Debian packages into a directory without installing anything on this machine.
 
 apt resolves and downloads with the machine's own settings (proxies, keys, certificates) but with
 lists, cache and status of our own, and `dpkg-deb` unpacks. Nothing is configured: maintainer
-scripts do not run, which is what makes this take seconds. The mirror is asked from the machine,
-so that no address is written down anywhere.
+scripts do not run, which is why this takes seconds. The mirror is the machine's own, so that no
+address is hard-coded.
 """
 
 import concurrent.futures

@@ -1,9 +1,9 @@
-"""Which processes are an instance's, and ending them.
+"""The processes of an instance, and how they are ended.
 
-The kernel is asked, not a record: a process belongs to an instance when its mount table names the
-instance's own tmpfs (containerd, its shims and helpers), or when its root lies in the instance's
-storage (the containers). That holds after any crash, and a process id used again by a stranger
-is never taken for ours.
+They are identified by the kernel, not by a record: a process belongs to an instance when its mount
+table names the instance's own tmpfs (containerd, its shims and helpers), or when its root is in the
+instance's storage (the containers). That holds after any crash, and a process ID reused by a
+stranger is never mistaken.
 """
 
 import dataclasses

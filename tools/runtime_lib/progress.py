@@ -1,7 +1,7 @@
-"""How the runtime tool speaks: progress on standard error, one error line at the end.
+"""The output of the runtime tool: progress on standard error, an error line at the end.
 
-Standard output is kept for results (an endpoint, a JSON document), so that a shell or a test can
-read them without parsing prose.
+Standard output is reserved for results (an endpoint, a JSON document), so that a shell or a test
+can read them without parsing prose.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
-"""Taking an instance down, whatever state it is in.
+"""Removes an instance, whatever state it is in.
 
-First the orderly way: pods are removed over CRI, by a containerd started for that if need be, so
-that the network plugins and the database forget them too. Then what is left is removed the hard
-way, found by asking the kernel and by names that follow from the directory, never from records.
+First in order: pods are removed over CRI, by a containerd started for that if need be, so that the
+network plugins and the database forget them too. Then the rest by force, found through the kernel
+and by names derived from the directory, never from records.
 """
 
 import concurrent.futures

@@ -1,8 +1,8 @@
-"""Directories whose later mounts the runtime sees too.
+"""Directories whose later mounts are visible to the runtime.
 
-The runtime lives in a mount namespace of its own. What the agent mounts afterwards (the tmpfs of an
+The runtime has a mount namespace of its own. What the agent mounts afterwards (the tmpfs of an
 emptyDir volume in memory) reaches it only below a mount point that both share, so the directory is
-bound onto itself and marked shared before the namespace is made.
+bound onto itself and marked shared before the namespace is created.
 """
 
 import os
@@ -16,7 +16,7 @@ _OPTIONAL = 6  # mountinfo: the optional fields follow the sixth
 
 
 def share_all(directories: Iterable[Path], instance: Instance) -> None:
-    """Share them, and write down what was mounted for that, beside what was written before."""
+    """Share directories, and add the mounts made for that to the record."""
     for directory in directories:
         if share(directory):
             made = dict.fromkeys([*made_for(instance), str(directory)])
@@ -24,8 +24,8 @@ def share_all(directories: Iterable[Path], instance: Instance) -> None:
 
 
 def made_for(instance: Instance) -> list[str]:
-    """What is written down: the mounts to take back, and none that was there before."""
-    return [one for one in instance.record().get("shared", "").split(os.pathsep) if one]
+    """The recorded mounts, which are to be undone; never one that existed before."""
+    return [path for path in instance.record().get("shared", "").split(os.pathsep) if path]
 
 
 def share(directory: Path) -> bool:
@@ -50,7 +50,7 @@ def unshare(directories: Iterable[str]) -> None:
 
 def is_shared(directory: Path) -> bool:
     """Tell whether the topmost mount on exactly this directory passes mounts on."""
-    marks = [fields[_OPTIONAL] for fields in _mounts() if fields[4] == str(directory)]
+    marks = [fields[_OPTIONAL] for fields in mounts() if fields[4] == str(directory)]
     return bool(marks) and marks[-1].startswith("shared:")
 
 
@@ -62,7 +62,7 @@ def _since_shared(directory: Path) -> list[str]:
     if not is_shared(directory):
         return []
     found = []
-    for fields in reversed(_mounts()):
+    for fields in reversed(mounts()):
         if Path(fields[4]).is_relative_to(directory):
             found.append(fields[4])
         if fields[4] == str(directory):
@@ -70,5 +70,5 @@ def _since_shared(directory: Path) -> list[str]:
     return found
 
 
-def _mounts() -> list[list[str]]:
+def mounts() -> list[list[str]]:
     return [line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]

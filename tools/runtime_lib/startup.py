@@ -1,7 +1,7 @@
-"""Bringing an instance up, and stopping and starting its containerd alone.
+"""Starts an instance, and stops and starts its containerd alone.
 
-Each step looks at what is there (processes, mounts, interfaces, images) and adds what is missing,
-so `up` also repairs any half-made instance.
+Each step checks what exists (processes, mounts, interfaces, images) and adds what is missing, so
+that `up` also repairs an incomplete instance.
 """
 
 import os

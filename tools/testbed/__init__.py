@@ -1,1 +1,1 @@
-"""Machines for tests: Debian systems with systemd as process 1, made from packages in seconds."""
+"""Machines for tests: Debian systems with systemd as process 1, built from packages in seconds."""

@@ -1,4 +1,4 @@
-"""What tests do with a machine of either kind: run commands, write files, ask systemd."""
+"""The interface of test machines of either kind: run commands, write files, query systemd."""
 
 from __future__ import annotations
 

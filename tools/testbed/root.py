@@ -1,7 +1,7 @@
 """The root filesystem of a test machine: systemd, a container runtime and CRIU, from packages.
 
-`BASE/root` is never run in place: a machine lays an overlay on it or copies it into an image.
-`BASE/versions.json` is written last and says that the root is complete.
+`BASE/root` is never run in place: a machine uses an overlay of it or an image copied from it.
+`BASE/versions.json` is written last and marks the root as complete.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A virtual machine with a kernel of its own: cgroup v2, pressure stalls, containerd and CRIU.
 
-`ensure` makes kernel and disk image from packages; `virtual` boots them with QEMU. The processor is
-emulated, some ten times slower than this one: what runs inside is checked for what it does, never
-for how quickly. A boot never changes the image; emulation makes the kernel panic now and then, and
-then the machine is started again.
+`ensure` builds kernel and disk image from packages; `virtual` boots them with QEMU. The processor
+is emulated, some ten times slower than this one: tests inside check behaviour, never speed. A boot
+never changes the image. Emulation occasionally makes the kernel panic, and then the machine is
+restarted.
 """
 
 from __future__ import annotations
@@ -52,13 +52,20 @@ _NETWORK = {
         }
     ],
 }
+# Half of the work of a boot is done by these, and none of it is needed.
+_NEEDLESS = (
+    "systemd-udevd.service", "systemd-udev-trigger.service", "systemd-udevd-control.socket",
+    "systemd-udevd-kernel.socket", "systemd-hwdb-update.service", "systemd-logind.service",
+    "systemd-journal-catalog-update.service", "serial-getty@ttyS0.service", "getty@tty1.service",
+)  # fmt: skip
+_MODULES = "virtio_pci\nvirtio_console\n"  # what udev would load
 _RUNNER = """[Unit]
 Description=Runs the commands of the tests
 After=multi-user.target
 [Service]
 Type=idle
 Environment=PYTHONHOME=/opt/python LD_LIBRARY_PATH=/opt/python/lib
-ExecStart=/opt/python/bin/python3 /opt/testbed/runner.py /dev/virtio-ports/commands
+ExecStart=sh -c 'exec /opt/python/bin/python3 /opt/testbed/runner.py /dev/vport*p1'
 """
 _READY = """[Unit]
 Description=Addresses of the machine
@@ -342,6 +349,7 @@ def _add_files(extra: Path, root: Path) -> None:
         "etc/containerd/config.toml": _CONTAINERD,
         "etc/cni/net.d/10-pods.conflist": json.dumps(_NETWORK),
         "etc/resolv.conf": "",
+        "etc/modules-load.d/testbed.conf": _MODULES,
         "etc/hosts": "127.0.0.1 localhost\n10.0.2.15 testbed\n",
     }
     for name, text in files.items():
@@ -351,6 +359,8 @@ def _add_files(extra: Path, root: Path) -> None:
     (extra / wanted).mkdir(parents=True)
     for unit in ("testbed-runner", "testbed-addresses", "containerd"):
         (extra / wanted / f"{unit}.service").symlink_to(f"/{units}/{unit}.service")
+    for unit in _NEEDLESS:
+        (extra / wanted).with_name(unit).symlink_to("/dev/null")
     archive = images.build(root / "usr/bin/busybox").archive
     (extra / "opt").mkdir()
     (extra / "opt/images.tar").write_bytes(archive)

@@ -24,7 +24,7 @@ from nodeagent.pods.counts import Timings
 from nodeagent.pods.spec import qos, spec
 from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
-from orch.wire.podrules import resources
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 
 def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
     """The files to write in the pod's cgroup; those a hierarchy does not have are for another."""
-    limits = [resources.limits(c) for c in pod.spec.containers]
-    shares = spec.cpu_shares(resources.requested(pod, "cpu"))
+    limits = [podspec.limits(c) for c in pod.spec.containers]
+    shares = spec.cpu_shares(podspec.requested(pod, "cpu"))
     bounds = share_bound(shares, unified=unified)
     if all("cpu" in one for one in limits):
         quota = spec.cpu_quota_usec(sum(quantity.to_milli(one["cpu"]) for one in limits))
@@ -50,12 +50,10 @@ def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
 
 def class_shares(pods: Iterable[Pod]) -> dict[str, int]:
     """cpu shares of the classes that have a cgroup of their own: BestEffort gets the least."""
-    burstable = (pod for pod in pods if resources.qos_class(pod) == resources.BURSTABLE)
+    burstable = (pod for pod in pods if podspec.qos_class(pod) == podspec.BURSTABLE)
     return {
-        resources.BURSTABLE: spec.cpu_shares(
-            sum(resources.requested(pod, "cpu") for pod in burstable)
-        ),
-        resources.BEST_EFFORT: spec.MIN_CPU_SHARES,
+        podspec.BURSTABLE: spec.cpu_shares(sum(podspec.requested(pod, "cpu") for pod in burstable)),
+        podspec.BEST_EFFORT: spec.MIN_CPU_SHARES,
     }
 
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from nodeagent.pods.decide.phase import EVICTED
 from nodeagent.pods.spec import sysctls
 from orch.wire import names, quantity
-from orch.wire.podrules import resources, standing
-from orch.wire.podrules.resources import requested
-from orch.wire.podrules.tolerations import NO_EXECUTE, NO_SCHEDULE, is_tolerated, tolerates
+from orch.wire.podrules import podspec
+from orch.wire.podrules.podspec import NO_EXECUTE, NO_SCHEDULE, is_tolerated, requested, tolerates
 from orch.wire.records.core import Node, Taint
 from orch.wire.records.pods import Pod
 
@@ -50,7 +49,7 @@ def refusal(pod: Pod, node: Node, others: Iterable[Pod]) -> Refusal | None:
 
 def _pressure_problem(pod: Pod, node: Node) -> Refusal | None:
     """A node that evicts takes nobody it would evict next; memory is kept for who asked for it."""
-    if standing.is_critical(pod):
+    if podspec.is_critical(pod):
         return None
     under = [c.type for c in node.status.conditions or () if c.status == "True"]
     pressures = [kind for kind in _PRESSURES if kind in under]
@@ -63,7 +62,7 @@ def _asks_for_memory(pod: Pod) -> bool:
     """Of service classes above the last one, or tolerates the pressure by its name."""
     pressure = Taint(key=names.TAINT_MEMORY_PRESSURE, effect=NO_SCHEDULE)
     tolerated = any(t.key and tolerates(t, pressure) for t in pod.spec.tolerations or ())
-    return tolerated or resources.qos_class(pod) != resources.BEST_EFFORT
+    return tolerated or podspec.qos_class(pod) != podspec.BEST_EFFORT
 
 
 def _pods_problem(node: Node, others: list[Pod]) -> Refusal | None:
@@ -128,7 +127,7 @@ def _selector_problem(pod: Pod, node: Node) -> Refusal | None:
 
 def _taint_problem(pod: Pod, node: Node) -> Refusal | None:
     """Only what evicts counts, and static pods tolerate all of that."""
-    if standing.is_static(pod):
+    if podspec.is_static(pod):
         return None
     for taint in node.spec.taints or ():
         if taint.effect == NO_EXECUTE and not is_tolerated(taint, pod.spec.tolerations):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from nodeagent.pods.decide.restarts import pod_policy
 from nodeagent.pods.observed import ObservedPod
-from orch.wire.podrules.containers import is_sidecar
-from orch.wire.podrules.standing import FINAL_PHASES as FINAL_PHASES
+from orch.wire.podrules.podspec import FINAL_PHASES as FINAL_PHASES
+from orch.wire.podrules.podspec import is_sidecar
 from orch.wire.records.pods import Container, ContainerStatus, Pod, PodCondition
 
 PENDING = "Pending"

@@ -28,7 +28,7 @@ from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.decide.restarts import Decision
 from nodeagent.pods.observed import ObservedPod, is_active, is_ready
 from nodeagent.runtime.base import SandboxDetail
-from orch.wire.podrules.containers import is_sidecar
+from orch.wire.podrules.podspec import is_sidecar
 from orch.wire.records.pods import Container, Pod
 
 SANDBOX = ""  # the key of a sandbox's back-off among those of containers

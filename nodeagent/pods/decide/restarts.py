@@ -24,7 +24,7 @@ from nodeagent.pods.observed import ObservedPod, recorded_hash, recorded_step
 from nodeagent.pods.spec import spec
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
-from orch.wire.podrules.containers import is_sidecar
+from orch.wire.podrules.podspec import is_sidecar
 from orch.wire.records.pods import Container, Pod
 
 BACKOFF_INITIAL_S = 10.0

@@ -17,8 +17,8 @@ from nodeagent.pods.decide.phase import DISRUPTED, FAILED, FINAL_PHASES, is_done
 from nodeagent.pods.observed import ObservedPod, is_ready
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
-from orch.wire.podrules import resources
-from orch.wire.podrules.containers import is_sidecar
+from orch.wire.podrules import podspec
+from orch.wire.podrules.podspec import is_sidecar
 from orch.wire.records.pods import (
     Container,
     ContainerStateRunning,
@@ -82,7 +82,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
             _container_status(c, seen, facts, over) for c in pod.spec.ephemeralContainers or ()
         ]
         or None,
-        qosClass=resources.qos_class(pod),
+        qosClass=podspec.qos_class(pod),
         reason=pod.status.reason,
         message=pod.status.message,
     )
@@ -95,7 +95,7 @@ def refused_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
         reason=reason,
         message=message,
         startTime=pod.status.startTime or now,
-        qosClass=resources.qos_class(pod),
+        qosClass=podspec.qos_class(pod),
     )
 
 

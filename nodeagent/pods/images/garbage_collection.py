@@ -25,8 +25,8 @@ from nodeagent.runtime.base import (
 )
 from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
-from orch.component.process.threads import run_aside
-from orch.wire.podrules.containers import all_containers
+from orch.component.process.threads import run_in_thread
+from orch.wire.podrules.podspec import all_containers
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ class ImageCollection:
             return None
         path = filesystems[0].mountpoint
         async with asyncio.timeout(_STATVFS_DEADLINE_S):
-            found = await run_aside(lambda: os.statvfs(path), name="statvfs of images")
+            found = await run_in_thread(lambda: os.statvfs(path), name="statvfs of images")
         return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 

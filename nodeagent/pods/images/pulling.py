@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeUnavailable
-from orch.wire.podrules.containers import ALWAYS, NEVER, pull_policy
+from orch.wire.podrules.podspec import ALWAYS, NEVER, pull_policy
 
 _REFERENCE = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._:/\[\]-]*(?:@[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,})?", re.ASCII

@@ -25,7 +25,7 @@ from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock, loops
 from orch.component.process.clock import Now
 from orch.component.process.once_log import OnceLog
-from orch.wire.podrules.containers import all_containers
+from orch.wire.podrules.podspec import all_containers
 from orch.wire.records.pods import Container, Pod, Probe
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from orch.component.process.inotify import PathWatch
 from orch.component.process.once_log import OnceLog
 from orch.component.yaml_file import YamlError
 from orch.wire import names
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class _Seen:
 class FileSource:
     """`path` need not exist yet; `full_interval_s` is the configuration's fileCheckFrequency."""
 
-    name = standing.FILE
+    name = podspec.FILE
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class FileSource:
 
     def _parsed(self, path: str, file: _File) -> _File:
         """With the pod of a content that is new; ManifestError, OSError."""
-        origin = Origin(standing.FILE, path, self._node_name, self._now())
+        origin = Origin(podspec.FILE, path, self._node_name, self._now())
         pod = read_manifest(Path(path), origin)
         if file.is_bad:
             self._problems.recovered(subject=path)

@@ -21,10 +21,8 @@ import pydantic
 from orch.component import yaml_file
 from orch.component.yaml_file import Document, FieldPath
 from orch.wire import names, times, validation
-from orch.wire.podrules.containers import places
+from orch.wire.podrules.podspec import FILE, NO_EXECUTE, URL, places
 from orch.wire.podrules.references import api_references
-from orch.wire.podrules.standing import FILE, URL
-from orch.wire.podrules.tolerations import NO_EXECUTE
 from orch.wire.podrules.validation import runnable_causes
 from orch.wire.records.fields import fields_beyond
 from orch.wire.records.meta import ObjectMeta, WireModel

@@ -20,7 +20,7 @@ from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.wire import names
 from orch.wire.errors import ApiError
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.core import Node
 from orch.wire.records.meta import OwnerReference
 from orch.wire.records.pods import Pod, PodStatus
@@ -100,7 +100,7 @@ class MirrorPods:
         found = (*self._registry.all_desired(), *self._source.listed())
         if len(found) == len(self._settled) and all(map(operator.is_, found, self._settled)):
             return
-        static = [pod for pod in self._registry.all_desired() if standing.is_static(pod)]
+        static = [pod for pod in self._registry.all_desired() if podspec.is_static(pod)]
         mirrors = self._source.mirrors()
         self.held = len(mirrors)
         planned = plan_mirrors(static, mirrors)

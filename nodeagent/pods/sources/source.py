@@ -13,7 +13,7 @@ from typing import Protocol
 from orch.client.informer import Informer
 from orch.client.resources import ApiClient
 from orch.wire import names
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 Changed = Callable[[], None]
@@ -35,7 +35,7 @@ class PodSource(Protocol):
 class ApiSource:
     """The pods that the API has bound to this node; mirror pods are not among them."""
 
-    name = standing.API
+    name = podspec.API
     doubtful = False
 
     def __init__(self, client: ApiClient, node_name: str) -> None:
@@ -53,7 +53,7 @@ class ApiSource:
         return self._informer.synced
 
     def pods(self) -> Sequence[Pod]:
-        own = [pod for pod in self.listed() if not standing.is_mirror(pod)]
+        own = [pod for pod in self.listed() if not podspec.is_mirror(pod)]
         kept = {pod.metadata.uid or "": self._with_source(pod) for pod in own}
         self._annotated = {
             uid: (pod.metadata.resourceVersion or "", pod) for uid, pod in kept.items()
@@ -62,7 +62,7 @@ class ApiSource:
 
     def mirrors(self) -> Sequence[Pod]:
         """The mirror pods of this node's static ones."""
-        return [pod for pod in self.listed() if standing.is_mirror(pod)]
+        return [pod for pod in self.listed() if podspec.is_mirror(pod)]
 
     def listed(self) -> Iterable[Pod]:
         """Every pod of this node that the API holds, as last seen; mirrors included."""
@@ -90,7 +90,7 @@ class ApiSource:
             return known
         annotations = {
             **(pod.metadata.annotations or {}),
-            names.ANNOTATION_CONFIG_SOURCE: standing.API,
+            names.ANNOTATION_CONFIG_SOURCE: podspec.API,
         }
         metadata = pod.metadata.model_copy(update={"annotations": annotations})
         return pod.model_copy(update={"metadata": metadata})

@@ -26,7 +26,7 @@ from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.component.secret import Secret
 from orch.component.yaml_file import Document, YamlError
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _MAX_REDIRECTS = 10
 class UrlSource:
     """`headers` may have several values under one name."""
 
-    name = standing.URL
+    name = podspec.URL
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class UrlSource:
             document = yaml_file.parse_yaml(content, source=self._shown)
         except YamlError as error:
             raise ManifestError(str(error)) from None
-        origin = Origin(standing.URL, self._shown, self._node_name, self._now())
+        origin = Origin(podspec.URL, self._shown, self._node_name, self._now())
         value = document.value
         if not isinstance(value, dict) or value.get("kind") != "PodList":
             made = [manifests.static_pod(document, origin)]

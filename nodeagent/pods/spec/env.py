@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from nodeagent.pods.spec import references
 from nodeagent.pods.spec.references import NotThere, Objects, Reference
 from orch.wire import quantity
-from orch.wire.podrules import resources
+from orch.wire.podrules import podspec
 from orch.wire.podrules.references import CONFIG_MAP, SECRET
 from orch.wire.records.pods import (
     Container,
@@ -188,7 +188,7 @@ def resource_field(
     kind, _, resource = reference.resource.partition(".")
     if kind not in ("limits", "requests") or resource not in _RESOURCES:
         raise SpecError(f"resourceFieldRef.resource {reference.resource!r} is not known")
-    amounts = resources.limits(container) if kind == "limits" else resources.requests(container)
+    amounts = podspec.limits(container) if kind == "limits" else podspec.requests(container)
     default = allocatable.get(resource, "0") if kind == "limits" else "0"
     amount = quantity.parse_quantity(amounts.get(resource, default))
     divisor = quantity.parse_quantity(reference.divisor or 1) or quantity.parse_quantity(1)

@@ -25,9 +25,8 @@ from nodeagent.runtime.base import (
     SeccompSetting,
 )
 from orch.wire import names, quantity
-from orch.wire.podrules import resources
-from orch.wire.podrules.containers import all_containers
-from orch.wire.podrules.standing import DEFAULT_GRACE_S
+from orch.wire.podrules import podspec
+from orch.wire.podrules.podspec import DEFAULT_GRACE_S, all_containers
 from orch.wire.records.pods import (
     Container,
     EnvVarSource,
@@ -198,7 +197,7 @@ def container_resources(
     pod: Pod, container: Container, memory_capacity_bytes: int = 0
 ) -> LinuxResources:
     """Shares from the cpu request, quota from its limit, the memory limit, the OOM adjustment."""
-    limits, requests = resources.limits(container), resources.requests(container)
+    limits, requests = podspec.limits(container), podspec.requests(container)
     return LinuxResources(
         cpu_shares=cpu_shares(quantity.to_milli(requests.get("cpu", 0))),
         cpu_quota_usec=cpu_quota_usec(quantity.to_milli(limits["cpu"]))

@@ -16,8 +16,8 @@ from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerState
 from orch.wire import times
-from orch.wire.podrules import standing
-from orch.wire.podrules.containers import all_containers, is_sidecar
+from orch.wire.podrules import podspec
+from orch.wire.podrules.podspec import all_containers, is_sidecar
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def _waiting_for_pulls(pod: Pod, decided: Plan) -> dict[str, str]:
 def age_s(pod: Pod, now: datetime) -> float:
     """Since its creation in the API, to the second; 0 for a static pod, which begins when seen."""
     created = pod.metadata.creationTimestamp
-    if not created or standing.is_static(pod):
+    if not created or podspec.is_static(pod):
         return 0.0
     return (now - times.parse_time(created)).total_seconds()
 

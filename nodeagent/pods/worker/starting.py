@@ -22,7 +22,7 @@ from nodeagent.pods.volumes.volumes import VolumeError
 from nodeagent.pods.worker import stopping
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerSpec, RuntimeCallError, SandboxDetail, SandboxSpec
-from orch.wire.podrules.containers import find_container
+from orch.wire.podrules.podspec import find_container
 from orch.wire.records.pods import Container, Pod
 
 

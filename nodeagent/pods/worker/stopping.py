@@ -14,7 +14,7 @@ from nodeagent.pods.prober.probes import Outcome, Prober, Target
 from nodeagent.pods.spec import spec
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerDetail, ContainerState
-from orch.wire.podrules.containers import find_container
+from orch.wire.podrules.podspec import find_container
 from orch.wire.records.pods import Container, LifecycleHandler, Pod, Probe
 
 NO_LIMIT_S = 3600  # of a postStart hook, which has none of its own

@@ -30,7 +30,7 @@ from orch.component.process import loops
 from orch.component.process.loops import Backoff
 from orch.component.process.once_log import OnceLog
 from orch.wire import times
-from orch.wire.podrules.containers import all_containers, container_type, find_container
+from orch.wire.podrules.podspec import all_containers, container_type, find_container
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)

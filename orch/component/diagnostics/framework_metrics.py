@@ -1,4 +1,4 @@
-"""What every program's metrics page says of the program itself: build, version, features, log."""
+"""The metrics of every program about itself: build, version, features, dropped log lines."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
-"""Health endpoints: named checks behind /healthz, /livez and /readyz.
+"""Health endpoints (/healthz, /livez, /readyz) of named checks, and their results as metrics.
 
 Bodies are those of the reference system: `ok`, a list with `?verbose`, always the list on failure,
-and never the reason of a failure, which goes to the log. Every check has its own deadline and all
-run at once, so that one that hangs neither hides nor delays the others.
-
-Health as metrics (`/metrics/slis`): the last result of each check, and counts of all results.
-
-Names, labels and texts are the specification's; the label sets never change. Written only when an
-aggregate health endpoint is asked, so the page is empty of checks before that.
+and never the reason of a failure, which is logged. Every check has its own deadline and all run
+concurrently, so that a hanging one neither hides nor delays the others. Names, labels and texts of
+`/metrics/slis` are the specification's; it counts requests to the aggregate endpoints only.
 """
 
 from __future__ import annotations
@@ -64,7 +60,7 @@ class SliMetrics:
         self._totals.clear()
 
     def render(self) -> bytes:
-        """The page as Prometheus text; check names need no escaping, they are path segments."""
+        """The page as Prometheus text; check names are path segments and need no escaping."""
         lines = []
         if self._last:
             lines.append(_GAUGE_HEAD)
@@ -78,8 +74,6 @@ class SliMetrics:
         return "".join(lines).encode()
 
 
-__all__ = ["CheckFailed", "CheckResult", "HealthChecks", "SliMetrics", "render_results"]
-
 ENDPOINTS = ("healthz", "livez", "readyz")
 CHECK_TIMEOUT_S = 5.0
 _NUMBER = re.compile(r"\d+")
@@ -88,7 +82,7 @@ Check = Callable[[], Awaitable[None] | None]
 
 
 class CheckFailed(Exception):
-    """What a check raises when what it checks is not healthy; the text is the reason."""
+    """Raised by a failing check; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +119,7 @@ class HealthChecks:
         endpoints: Collection[str] = ENDPOINTS,
         timeout_s: float = CHECK_TIMEOUT_S,
     ) -> None:
-        """Check what `check` checks on these endpoints; it raises CheckFailed to fail."""
+        """Add a check to these endpoints; it raises CheckFailed to fail."""
         self._checks.append(_Registered(name, check, tuple(endpoints), timeout_s))
 
     def names(self, endpoint: str) -> list[str]:
@@ -133,13 +127,13 @@ class HealthChecks:
 
     async def run(self, endpoint: str, exclude: Collection[str] = ()) -> list[CheckResult]:
         """Run all checks of an endpoint that are not excluded, and count the results."""
-        begun = [
-            CheckResult(check.name, True, excluded=True) if check.name in exclude else _begin(check)
+        started = [
+            CheckResult(check.name, True, excluded=True) if check.name in exclude else _start(check)
             for check in self._of(endpoint)
         ]
-        waiting = [one for one in begun if not isinstance(one, CheckResult)]
-        ended = iter(await asyncio.gather(*waiting) if waiting else ())
-        results = [one if isinstance(one, CheckResult) else next(ended) for one in begun]
+        pending = [item for item in started if not isinstance(item, CheckResult)]
+        awaited = iter(await asyncio.gather(*pending) if pending else ())
+        results = [item if isinstance(item, CheckResult) else next(awaited) for item in started]
         for result in results:
             if not result.excluded:
                 self._slis.record(result.name, endpoint, result.ok)
@@ -150,17 +144,17 @@ class HealthChecks:
         """Run one check without counting it; None when the endpoint has none of that name."""
         for check in self._of(endpoint):
             if check.name == name:
-                begun = _begin(check)
-                return begun if isinstance(begun, CheckResult) else await begun
+                started = _start(check)
+                return started if isinstance(started, CheckResult) else await started
         return None
 
     def handler(self, endpoint: str) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """The handler of `/<endpoint>` and, with a path variable `check`, of its single checks."""
+        """The handler of `/<endpoint>` and, with a path variable `check`, of single checks."""
 
         async def handle(request: web.Request) -> web.Response:
             name = request.match_info.get("check")
             if name is not None:
-                return await self._answer_one(endpoint, name)
+                return await self._render_check(endpoint, name)
             excluded = request.query.getall("exclude", [])
             results = await self.run(endpoint, excluded)
             unknown = [name for name in dict.fromkeys(excluded) if name not in self.names(endpoint)]
@@ -179,7 +173,7 @@ class HealthChecks:
             routes.append(web.get(f"/{endpoint}/{{check:.+}}", handler))
         return routes
 
-    async def _answer_one(self, endpoint: str, name: str) -> web.Response:
+    async def _render_check(self, endpoint: str, name: str) -> web.Response:
         result = await self.run_one(endpoint, name)
         if result is None:
             return render_text("404 page not found\n", status=404)
@@ -195,22 +189,21 @@ class HealthChecks:
         if result.ok:
             self._outages.recovered("%s check %s passes again", *about, subject=about)
             return
-        # How long something has been wrong is no news each time somebody asks.
-        cause = _NUMBER.sub("", result.message)
+        cause = _NUMBER.sub("", result.message)  # a growing duration is not a new cause
         text = "%s check %s fails: %s"
         self._outages.failed(text, *about, result.message, subject=about, cause=cause)
 
 
-def _begin(check: _Registered) -> CheckResult | Awaitable[CheckResult]:
-    """The result, or who waits for it: most checks only look at what is known, and never wait."""
+def _start(check: _Registered) -> CheckResult | Awaitable[CheckResult]:
+    """The result, which most checks have at once, or an awaitable of it."""
     try:
         pending = check.check()
     except Exception as error:
         return _failure(check, error)
-    return CheckResult(check.name, True) if pending is None else _result(check, pending)
+    return CheckResult(check.name, True) if pending is None else _wait(check, pending)
 
 
-async def _result(check: _Registered, pending: Awaitable[None]) -> CheckResult:
+async def _wait(check: _Registered, pending: Awaitable[None]) -> CheckResult:
     try:
         async with asyncio.timeout(check.timeout_s):
             await pending
@@ -231,7 +224,7 @@ def _failure(check: _Registered, error: Exception) -> CheckResult:
 def render_results(
     endpoint: str, results: Sequence[CheckResult], *, unknown: Sequence[str], verbose: bool
 ) -> web.Response:
-    """The answer of an aggregate endpoint; `unknown` are exclusions that match no check."""
+    """The response of an aggregate endpoint; `unknown` are exclusions that match no check."""
     failed = any(not result.ok for result in results)
     if not failed and not verbose:
         return render_text("ok")

@@ -1,12 +1,9 @@
 """A program's own metrics: prometheus-client behind stability-marked HELP texts.
 
-The tier of a metric comes from the catalogue of promised names; with a policy, what operators
-disabled or a deprecation hides is withheld, and three counters tell what became of all metrics.
-Hot pages (container metrics, health SLIs) are written by their own renderers, not from here.
-
-Label values kept within lists that operators give, so that no label can grow without bound.
-
-A value outside its list becomes `unexpected`, and is counted.
+The tier of a metric comes from the catalogue of promised names. A policy withholds metrics that are
+disabled or hidden by deprecation, and replaces label values outside an operator's list with
+`unexpected`; counters report the effect. Hot pages (container metrics, health SLIs) have their own
+renderers.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ Allowed = Mapping[str, frozenset[str]]  # label → the values it may have
 
 
 class Bounded:
-    """Checks the values before the metric sees them."""
+    """A metric whose label values are limited to lists."""
 
     allowed: Allowed
     on_unexpected: Callable[[], None]
@@ -63,7 +60,7 @@ class BoundedHistogram(Bounded, Histogram):
 
 
 def bounded_kind(kind: type[M]) -> type[M]:
-    """The same kind of metric with lists of label values; they are set on it once it is made."""
+    """The subclass of a metric type that limits label values."""
     kinds: dict[Any, Any] = {
         Counter: BoundedCounter,
         Gauge: BoundedGauge,
@@ -73,13 +70,13 @@ def bounded_kind(kind: type[M]) -> type[M]:
 
 
 def bound_family(family: Metric, allowed: Allowed, on_unexpected: Callable[[], None]) -> Metric:
-    """A computed family with its values in the lists; series that become one are added up."""
+    """A computed family with its label values limited; series that become equal are added up."""
     result = Metric(family.name, family.documentation, family.type, family.unit)
-    result.samples = list(_added_up(_within(family.samples, allowed, on_unexpected)))
+    result.samples = list(_merged(_limited(family.samples, allowed, on_unexpected)))
     return result
 
 
-def _within(
+def _limited(
     samples: Iterable[Sample], allowed: Allowed, on_unexpected: Callable[[], None]
 ) -> Iterator[Sample]:
     for sample in samples:
@@ -91,12 +88,12 @@ def _within(
         yield sample._replace(labels=labels)
 
 
-def _added_up(samples: Iterable[Sample]) -> Iterable[Sample]:
+def _merged(samples: Iterable[Sample]) -> Iterable[Sample]:
     merged: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
     for sample in samples:
         key = (sample.name, tuple(sorted(sample.labels.items())))
-        known = merged.get(key)
-        merged[key] = sample._replace(value=known.value + sample.value) if known else sample
+        same = merged.get(key)
+        merged[key] = sample._replace(value=same.value + sample.value) if same else sample
     return merged.values()
 
 
@@ -108,11 +105,10 @@ M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 class Registry:
-    """One page of metrics; each program makes its own, nothing is global.
+    """A page of metrics; each program builds its own, nothing is global.
 
-    `stability` is INTERNAL, ALPHA, BETA or STABLE, and the catalogue's word where it is not given;
-    `deprecated` is the release since which a metric is. A withheld metric can be written to as any
-    other.
+    `stability` is INTERNAL, ALPHA, BETA or STABLE, by default the catalogue's tier; `deprecated` is
+    the release since which a metric is. A withheld metric can be written to like any other.
     """
 
     def __init__(self, policy: MetricPolicy | None = None) -> None:
@@ -160,7 +156,7 @@ class Registry:
         return self._make(Histogram, described, stability, deprecated, buckets=tuple(buckets))
 
     def register(self, collector: Collector) -> None:
-        """Add what computes its metrics when the page is asked for."""
+        """Add a collector, which computes its metrics when the page is rendered."""
         self._registry.register(_Governed(collector, self._policy, self._record))
 
     def add_process_metrics(self) -> None:
@@ -190,17 +186,17 @@ class Registry:
         allowed = self._policy.allowed.get(name)
         chosen = bounded_kind(kind) if allowed else kind
         registry = self._registry if fate == "shown" else None
-        made = chosen(name, _help(text, level, deprecated), labels, registry=registry, **more)
-        if isinstance(made, Bounded) and allowed:
-            made.allowed, made.on_unexpected = allowed, self._record.count_unexpected
-        return made
+        metric = chosen(name, _help(text, level, deprecated), labels, registry=registry, **more)
+        if isinstance(metric, Bounded) and allowed:
+            metric.allowed, metric.on_unexpected = allowed, self._record.count_unexpected
+        return metric
 
 
 def computed(metric: Counter | Histogram) -> Metric:
     """The family of a metric without a registry, for a collector to yield.
 
-    Its series are in the order of their labels, and the bounds of buckets as the reference writes
-    them: `le="1"` where the library has `le="1.0"`.
+    Its series are sorted by labels, and bucket bounds formatted as the reference does: `le="1"`
+    instead of the library's `le="1.0"`.
     """
     (family,) = metric.collect()
     family.samples.sort(key=lambda sample: [v for k, v in sample.labels.items() if k != "le"])
@@ -212,7 +208,7 @@ def computed(metric: Counter | Histogram) -> Metric:
 
 
 class _Record(Collector):
-    """What became of the metrics of one page, as metrics."""
+    """Counts a page's registered, hidden and disabled metrics, as metrics."""
 
     def __init__(self, policy: MetricPolicy) -> None:
         self._disabled = len(policy.disabled)
@@ -253,7 +249,7 @@ class _Record(Collector):
 
 
 class _Governed(Collector):
-    """A collector whose families keep to the policy; each is counted when it is first seen."""
+    """A collector under the policy; each family is counted when it is first seen."""
 
     def __init__(self, collector: Collector, policy: MetricPolicy, record: _Record) -> None:
         self._collector = collector
@@ -282,6 +278,6 @@ def _help(text: str, level: str, deprecated: str) -> str:
 
 
 def _level_in(text: str) -> str:
-    """The level that a HELP text begins with; "" when it names none."""
+    """The level at the start of a HELP text; "" without one."""
     level, found, _ = text.removeprefix("[").partition("] ")
     return level if found and text.startswith("[") else ""

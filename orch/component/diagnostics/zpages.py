@@ -1,8 +1,8 @@
-"""`/statusz`, `/flagz` and `/configz`: what runs here, since when, and with which settings.
+"""`/statusz`, `/flagz` and `/configz`: the running version, its uptime, and its settings.
 
 The text forms are for people, and their delimiter is random so that nobody parses them; the
 structured forms are records of config.orch.io/v1alpha1. Secrets show as CLASSIFIED because of
-their type (`secret.Secret`). Which requests get here is the programs' own decision.
+their type (`secret.Secret`). Authorization is the programs' own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DELIMITERS = (":", ": ", "=", " ")
 _WARNING = (
     "Warning: this page is for people who debug; its form changes from one request to the next."
 )
-# What /statusz names: pages that only read. The rest of a program's paths are its interface.
+# The read-only pages that /statusz lists; a program's other paths are its interface.
 _PAGES = ("configz", "debug", "flagz", "healthz", "livez", "logs", "metrics", "readyz", "version")
 _TERMINALS = ("curl/", "Wget/", "Mozilla/")
 
@@ -60,7 +60,7 @@ class ZPages:
         self._flags_text = ""
 
     def routes(self, features: Features) -> list[web.RouteDef]:
-        """The routes of the pages that are switched on."""
+        """The routes of the enabled pages."""
         routes = []
         if features.enabled("ComponentFlagz"):
             routes.append(web.get("/flagz", self.flagz))
@@ -70,7 +70,7 @@ class ZPages:
 
     async def statusz(self, request: web.Request) -> web.Response:
         paths = debugging_paths(request.app)
-        return self._answer(
+        return self._render(
             request,
             "Statusz",
             text=lambda: self._status_text(paths),
@@ -78,11 +78,11 @@ class ZPages:
         )
 
     async def flagz(self, request: web.Request) -> web.Response:
-        return self._answer(
+        return self._render(
             request, "Flagz", text=self._flags_page, fields=lambda: {"flags": self._flags}
         )
 
-    def _answer(
+    def _render(
         self,
         request: web.Request,
         kind: str,
@@ -95,7 +95,7 @@ class ZPages:
             return render_text(text())
         if form == "json":
             return self._record(request, kind, fields())
-        # A Status record also where a program's other errors are text.
+        # A Status record even where a program's other errors are text.
         types = negotiation.accepted_types(kind)
         message = f"only the following media types are accepted: {types}"
         return render_status(ApiError(406, "NotAcceptable", message))
@@ -145,7 +145,7 @@ class ZPages:
 
 
 def configz(name: str, record: Callable[[], Mapping[str, Any]]) -> web.RouteDef:
-    """The route that shows the effective configuration under `name`; secrets are typed as such."""
+    """The route that shows the effective configuration under `name`; secrets mask themselves."""
 
     async def handle(_request: web.Request) -> web.Response:
         headers = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
@@ -155,7 +155,7 @@ def configz(name: str, record: Callable[[], Mapping[str, Any]]) -> web.RouteDef:
 
 
 def flags_of(parser: argparse.ArgumentParser, values: argparse.Namespace) -> dict[str, str]:
-    """Every flag of a parser by its long name, with its value; the empty text where it has none."""
+    """Every flag of a parser by its long name, with its value as text, "" for None."""
     flags = {}
     for action in parser._actions:
         names = [name[2:] for name in action.option_strings if name.startswith("--")]
@@ -165,7 +165,7 @@ def flags_of(parser: argparse.ArgumentParser, values: argparse.Namespace) -> dic
 
 
 def debugging_paths(app: web.Application) -> list[str]:
-    """The program's pages that only read, without /statusz itself."""
+    """The program's read-only pages, without /statusz itself."""
     first = {resource.canonical.split("/")[1] for resource in app.router.resources()}
     return [f"/{name}" for name in _PAGES if name in first]
 
@@ -176,7 +176,7 @@ def _flag_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={_flag_text(one)}" for key, one in sorted(value.items()))
+        return ",".join(f"{key}={_flag_text(item)}" for key, item in sorted(value.items()))
     if isinstance(value, list | tuple):
         return ",".join(map(_flag_text, value))
     return str(value)

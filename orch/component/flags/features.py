@@ -1,8 +1,7 @@
-"""Feature gates: what is still in development, who may switch it, and since when.
+"""Feature gates: their stages by release, and which are enabled.
 
-A gate is alpha (off), beta (on unless said otherwise) or stable (always on), and which of these
-may differ in the release that is emulated. `AllAlpha` and `AllBeta` switch a whole stage; a gate
-named by itself wins over them.
+A gate is alpha (off), beta (on by default) or stable (always on), as of the emulated release.
+`AllAlpha` and `AllBeta` switch a whole stage; a setting for a single gate wins over them.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """A feature as one release has it."""
+class FeatureGate:
+    """A feature in some release."""
 
     name: str
     stage: Stage
@@ -59,14 +58,14 @@ _HISTORIES: Mapping[str, _History] = {
 _STAGES = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
 
-def gates_at(release: Release) -> tuple[Gate, ...]:
-    """Every gate that release has, as it has it."""
+def gates_at(release: Release) -> tuple[FeatureGate, ...]:
+    """Every gate of a release, at its stage then."""
     gates = []
     for name, history in _HISTORIES.items():
         steps = [step for step in history if _is_within(step[0], release)]
         if steps:
             since, stage, default = steps[-1]
-            gates.append(Gate(name, stage, default, since))
+            gates.append(FeatureGate(name, stage, default, since))
     return tuple(gates)
 
 
@@ -80,13 +79,10 @@ class FeatureError(ValueError):
 
 
 class Features:
-    """The gates of one program after configuration; `enabled` answers for each.
-
-    `release` is the one whose stages and defaults hold: this one, or an older that is emulated.
-    """
+    """The gates of a program after configuration, with the stages and defaults of `release`."""
 
     def __init__(self, settings: Mapping[str, bool], release: Release = CURRENT) -> None:
-        """Apply settings by name; FeatureError for the first that does not fit."""
+        """Apply settings by name; FeatureError for the first invalid one."""
         self._gates = gates_at(release)
         for name in settings:
             self._check(name, settings[name], release)
@@ -94,10 +90,10 @@ class Features:
         self._enabled |= {gate.name: _decide(gate, settings) for gate in self._gates}
 
     def enabled(self, name: str) -> bool:
-        """KeyError for a name that is no gate: a mistake of the program, not of the user."""
+        """KeyError for an unknown name, which is a bug of the program."""
         return self._enabled[name]
 
-    def all(self) -> Iterator[tuple[Gate, bool]]:
+    def all(self) -> Iterator[tuple[FeatureGate, bool]]:
         """Every gate and whether it is on."""
         for gate in self._gates:
             yield gate, self._enabled[gate.name]
@@ -118,7 +114,7 @@ class Features:
             raise FeatureError(f"the feature {name} is stable and can no longer be switched")
 
 
-def _decide(gate: Gate, settings: Mapping[str, bool]) -> bool:
+def _decide(gate: FeatureGate, settings: Mapping[str, bool]) -> bool:
     if gate.name in settings:
         return settings[gate.name]
     for name, stage in _STAGES.items():

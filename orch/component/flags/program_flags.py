@@ -1,19 +1,9 @@
-"""How a daemon's command line reads values that several programs take, and answers wrong ones.
+"""Command-line flags that all programs share: features, versions, metrics; their value types.
 
-`--feature-gates`: the same words for every daemon.
-
-The node agent's is a field of its configuration, so it uses `gates` alone.
-
-`--version` and `--emulated-version`, the same for every program.
-
-An emulated version is the release before this one, or one of the two before that: stages and
-defaults of features are as they were then, so that an upgrade can be taken back feature by feature.
-
-The flags that govern a program's metrics, the same for every program.
-
-`--disabled-metrics`, `--show-hidden-metrics-for-version`, `--allow-metric-labels` and its manifest
-become one `MetricPolicy` for the registry. A manifest that cannot be used is logged and ignored:
-metrics are no reason not to start.
+An emulated version is one of the three releases before this one: features have the stages and
+defaults of then, so that an upgrade can be reverted feature by feature. The metric flags become a
+`MetricPolicy`; an unusable label manifest is logged and ignored, and never prevents a start. The
+agent's feature gates are a field of its configuration, so it uses `gates` alone.
 """
 
 from __future__ import annotations
@@ -41,7 +31,7 @@ USAGE = 2  # the exit code
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without listing every flag."""
+    """Reports an error in one line, without listing every flag."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
@@ -76,7 +66,7 @@ def add_feature_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def features_of(values: argparse.Namespace) -> Features:
-    """The features of the release that `versionflags` read; SetupError names a wrong gate."""
+    """The features of the emulated release; SetupError names a wrong gate."""
     try:
         return Features(values.feature_gates, values.emulated_version)
     except FeatureError as error:
@@ -84,7 +74,7 @@ def features_of(values: argparse.Namespace) -> Features:
 
 
 def gates(text: str) -> dict[str, bool]:
-    """A flag's type: what is to be on and off, by name."""
+    """A flag's type: gates to switch on or off, by name."""
     found = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = pair.partition("=")
@@ -157,7 +147,7 @@ def add_metric_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def policy_of(values: argparse.Namespace) -> MetricPolicy:
-    """What the flags ask for."""
+    """The policy from the flags' values."""
     lists = dict(values.allow_metric_labels)
     if not lists and values.allow_metric_labels_manifest:
         lists = _read_manifest(Path(values.allow_metric_labels_manifest))

@@ -1,8 +1,8 @@
-"""Stability of metrics: tiers, deprecation windows, and what operators may switch; pure.
+"""Stability of metrics: tiers, deprecation windows, and the operators' policy; pure.
 
 A deprecated metric is hidden when its window has passed: at once for alpha, after one release for
-beta, after three for stable. Hidden ones can be shown again for one release; disabled ones never
-register (nodeagent.md §4.4).
+beta, after three for stable. Hidden metrics can be shown again for one release; disabled metrics
+are never registered (nodeagent.md §4.4).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 from orch.wire import names
 
 Level = Literal["INTERNAL", "ALPHA", "BETA", "STABLE"]
-UNEXPECTED = "unexpected"  # what a label value outside its list becomes
+UNEXPECTED = "unexpected"  # replaces a label value outside its list
 
 _WINDOW: Mapping[str, int] = {"INTERNAL": 0, "ALPHA": 0, "BETA": 1, "STABLE": 3}
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.\d+)?(-alpha\.0)?(?:[-+].*)?")
@@ -35,7 +35,7 @@ class Release:
 
 
 def parse_release(text: str) -> Release:
-    """`1.35`, `v1.35.0-orch.1`, `1.18.0-alpha.0`; ValueError quotes what is none of these."""
+    """`1.35`, `v1.35.0-orch.1`, `1.18.0-alpha.0`; ValueError quotes any other text."""
     found = _VERSION.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not a version such as 1.35")
@@ -46,20 +46,20 @@ CURRENT = parse_release(names.VERSION)
 
 
 def is_hidden(level: str, deprecated: str, current: Release = CURRENT) -> bool:
-    """Whether a metric deprecated in that release has passed its window; "" is not deprecated."""
+    """Whether a metric deprecated in that release has passed its window; "" means it is not."""
     if not deprecated:
         return False
     since = parse_release(deprecated)
     if since.major != current.major:
         return since.major < current.major
     end = since.minor + _WINDOW[level]
-    # While the first build of a release is out, windows that end in it are still open.
+    # In the first build of a release, windows that end with it are still open.
     return end < current.minor if current.alpha0 else end <= current.minor
 
 
 @dataclass(frozen=True, slots=True)
 class MetricPolicy:
-    """What operators switched: names never exposed, hidden ones shown, allowed label values."""
+    """The operators' choices: disabled metrics, hidden ones shown, allowed label values."""
 
     disabled: frozenset[str] = frozenset()
     show_hidden: bool = False
@@ -69,7 +69,7 @@ class MetricPolicy:
     def fate(
         self, name: str, level: str, deprecated: str
     ) -> Literal["shown", "hidden", "disabled"]:
-        """What becomes of a metric; being disabled wins over being shown."""
+        """Whether a metric is shown; disabling wins over showing."""
         if name in self.disabled:
             return "disabled"
         if is_hidden(level, deprecated, self.current) and not self.show_hidden:
@@ -84,10 +84,10 @@ def read_policy(
     allowed_labels: Mapping[str, str] | None = None,
     current: Release = CURRENT,
 ) -> MetricPolicy:
-    """The policy from settings as written; ValueError says which one does not fit and why.
+    """The policy from the settings' text; ValueError names an invalid setting.
 
-    `show_hidden_for` is empty or the release before this one; `allowed_labels` maps
-    `metric,label` to the allowed values, comma-separated.
+    `show_hidden_for` is empty or the previous release; `allowed_labels` maps `metric,label` to the
+    allowed values, comma-separated.
     """
     return MetricPolicy(
         disabled=frozenset(name.strip() for name in disabled if name.strip()),

@@ -1,7 +1,7 @@
-"""One server connection: aiohttp's protocol, without its version banner and its verbose errors.
+"""A server connection: aiohttp's protocol, without its version banner and its verbose errors.
 
-What a client sends that is not HTTP is the client's business: it gets a short 400 and one debug
-line. Keeps the identity of the TLS client certificate, so that it is read once per connection.
+Malformed requests get a short 400 and one debug line. Caches the identity of the TLS client
+certificate, so that it is read once per connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TLS_BUFFER_BYTES = 16_384  # a whole record
 
 
 def limit_tls_buffers() -> None:
-    """An idle TLS connection takes 57 KiB then, and 299 with asyncio's own buffer of 256 KiB."""
+    """Reduces an idle TLS connection to 57 KiB, from 299 with asyncio's buffer of 256 KiB."""
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
 
 
@@ -36,8 +36,8 @@ class BareResponse(web.Response):
 
 
 class Connection(web.RequestHandler):
-    """One accepted connection; `peer` is None until asked for, then the cached answer: who the
-    client certificate names, and when its time is over (seconds since the epoch).
+    """An accepted connection; `peer` caches the client certificate's identity and its expiry
+    (seconds since the epoch), None until it is read.
     """
 
     def __init__(self, manager: web.Server, **settings: Any) -> None:
@@ -46,21 +46,21 @@ class Connection(web.RequestHandler):
         self.on_end: Callable[[], None] | None = None
         self.cut: Callable[[], None] | None = None  # closes the socket at once, TLS or not
         self.ended = False
-        self.only_for_client = False  # what is being done ends when nobody waits for its answer
+        self.only_for_client = False  # cancel the handler when the client disconnects
 
     @property
     def is_idle(self) -> bool:
-        """Nothing was asked that is not answered."""
+        """No request is in flight or queued."""
         return self._current_request is None and not self._messages
 
     def drop(self) -> None:
-        """Cut the connection without another word."""
+        """Cut the connection without a response."""
         if self.cut is not None:
             self.cut()
         self.end()
 
     def data_received(self, data: bytes) -> None:
-        """Also while the server stops, for a request whose body is still on its way."""
+        """Accept data even while the server stops, if it belongs to a body still arriving."""
         if not (self._close or self._force_close):
             super().data_received(data)
             return
@@ -68,12 +68,12 @@ class Connection(web.RequestHandler):
         if request is None or request.content.is_eof():
             return
         stopping = self._close, self._force_close
-        self._close = self._force_close = False  # else aiohttp drops what comes
+        self._close = self._force_close = False  # otherwise aiohttp drops the data
         super().data_received(data)
         self._close, self._force_close = stopping
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End what only the client wanted: a read or a watch stops, a write is carried through."""
+        """Cancel a read or a watch, which only the client wanted; a write is completed."""
         request, task = self._current_request, self._task_handler
         super().connection_lost(exc)
         wanted = request is not None and request.method not in _READS and not self.only_for_client
@@ -82,14 +82,14 @@ class Connection(web.RequestHandler):
         self.end()
 
     def retire(self) -> None:
-        """End the connection, after the answer to a request that is under way."""
+        """Close the connection, after the response to a request in flight."""
         if self._current_request is None:
             self.force_close()
         else:
             self.close()
 
     def end(self) -> None:
-        """Tell whoever set `on_end`, once, that this connection is no more."""
+        """Call `on_end`, once."""
         if not self.ended and self.on_end is not None:
             self.on_end()
         self.ended = True
@@ -104,7 +104,7 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer broke off")
         if isinstance(exc, ConnectionError):
-            log.debug("%s went away before it had said everything", request.remote)
+            log.debug("%s disconnected before its request was complete", request.remote)
         elif status >= 500:
             log.error("answering %s failed: %s", request.remote, exc, exc_info=exc)
         else:

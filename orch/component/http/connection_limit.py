@@ -1,7 +1,7 @@
-"""The door of a listener: how many connections it holds, and TLS before anything else is read.
+"""Limits on the connections of a listener, in all and per address, and the TLS handshake.
 
 A connection counts from the moment it is accepted, handshake included, so that clients which open
-TLS and say nothing cannot use up the memory of the process. One address gets at most its share.
+TLS and send nothing cannot use up the memory of the process. Knows nothing of requests.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ from orch.component.process.once_log import OnceLog
 log = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 10.0
-_LOOKED_AT = 64  # connections, for one that is idle: an accept must stay cheap
+_MAX_SCANNED = 64  # connections, in search of an idle one: an accept must stay cheap
 
 
-class Guest(Protocol):
-    """A connection as the door sees it."""
+class OpenConnection(Protocol):
+    """A connection as its limit sees it."""
 
     @property
     def is_idle(self) -> bool:
-        """No request is under way: nothing is lost but a new dial."""
+        """No request is in flight: closing it costs the client a new dial, no more."""
 
     def drop(self) -> None:
-        """Cut it at once, and have `leave` called."""
+        """Cut it at once, which also releases its place."""
 
 
-class Admission:
-    """The open connections; asked at each accept, told at each end.
+class ConnectionLimit:
+    """The open connections, by address; at a limit an idle connection makes room for a new one.
 
-    Where there is no room, the oldest connection without a request gives its place: of the same
-    address when that has its share, else of the address with most. So that clients which connect
-    and say nothing can neither use up memory nor keep others out. Refused is who comes while every
-    place is at work.
+    The oldest idle connection is cut: of the same address when that is at its limit, else of the
+    address with the most. So clients that connect and send nothing neither use up memory nor keep
+    others out. While every connection is busy, new ones are refused.
     """
 
     def __init__(self, name: str, *, limit: int, limit_per_address: int) -> None:
@@ -52,64 +51,64 @@ class Admission:
         self._name = name
         self._limit = limit
         self._limit_per_address = limit_per_address
-        self._guests: dict[str, dict[Guest, None]] = {}  # by address, oldest first
-        self._crowding = OnceLog(log)
+        self._open: dict[str, dict[OpenConnection, None]] = {}  # by address, oldest first
+        self._full = OnceLog(log)
 
-    def admit(self, address: str, guest: Guest) -> bool:
-        """Let one more connection of an address in, or refuse it."""
+    def admit(self, address: str, connection: OpenConnection) -> bool:
+        """Count one more connection of an address, or refuse it."""
         if not self._has_room(address):
             self.refused += 1
-            self._tell("refuses connections", address)
+            self._log_full("refuses connections", address)
             return False
         self.open += 1
-        self._guests.setdefault(address, {})[guest] = None
+        self._open.setdefault(address, {})[connection] = None
         return True
 
-    def leave(self, address: str, guest: Guest) -> None:
-        guests = self._guests[address]
-        del guests[guest]
+    def release(self, address: str, connection: OpenConnection) -> None:
+        connections = self._open[address]
+        del connections[connection]
         self.open -= 1
-        if not guests:
-            del self._guests[address]
+        if not connections:
+            del self._open[address]
         if self.open < self._limit_per_address * 0.9:
             text = "%s has room again: %d connections are open"
-            self._crowding.recovered(text, self._name, self.open)
+            self._full.recovered(text, self._name, self.open)
 
     def _has_room(self, address: str) -> bool:
-        mine = self._guests.get(address, {})
-        if len(mine) >= self._limit_per_address:
-            return self._make_room(mine, address)
+        same_address = self._open.get(address, {})
+        if len(same_address) >= self._limit_per_address:
+            return self._make_room(same_address, address)
         if self.open >= self._limit:
-            return self._make_room(max(self._guests.values(), key=len), address)
+            return self._make_room(max(self._open.values(), key=len), address)
         return True
 
-    def _make_room(self, guests: Mapping[Guest, None], address: str) -> bool:
-        idle = next((guest for guest in islice(guests, _LOOKED_AT) if guest.is_idle), None)
+    def _make_room(self, connections: Mapping[OpenConnection, None], address: str) -> bool:
+        idle = next((c for c in islice(connections, _MAX_SCANNED) if c.is_idle), None)
         if idle is None:
             return False
-        self._tell("cuts connections without a request to make room", address)
+        self._log_full("cuts connections without a request to make room", address)
         self.shed += 1
         idle.drop()
         return True
 
-    def _tell(self, what: str, address: str) -> None:
-        mine = len(self._guests.get(address, ()))
-        self._crowding.failed(
+    def _log_full(self, action: str, address: str) -> None:
+        same_address = len(self._open.get(address, ()))
+        self._full.failed(
             "%s %s: %d are open, %d of them from %s",
-            self._name, what, self.open, mine, address, cause="full",
+            self._name, action, self.open, same_address, address, cause="full",
         )  # fmt: skip
 
 
-class Gate(asyncio.Protocol):
+class AcceptedSocket(asyncio.Protocol):
     """The first protocol of an accepted socket; hands it to a Connection or closes it."""
 
     def __init__(
         self,
-        admission: Admission,
+        limit: ConnectionLimit,
         make_connection: Callable[[], Connection],
         context: ssl.SSLContext | None,
     ) -> None:
-        self._admission = admission
+        self._limit = limit
         self._make_connection = make_connection
         self._context = context
 
@@ -118,22 +117,22 @@ class Gate(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if isinstance(peer, tuple) else ""
         connection = self._make_connection()
-        if not self._admission.admit(address, connection):
+        if not self._limit.admit(address, connection):
             transport.abort()
             return
-        connection.on_end = lambda: self._admission.leave(address, connection)
+        connection.on_end = lambda: self._limit.release(address, connection)
         connection.cut = transport.abort
         tcp.notice_dead_peer(transport.get_extra_info("socket"))
         if self._context is None:
             transport.set_protocol(connection)
             connection.connection_made(transport)
         else:
-            transport.pause_reading()  # the hello belongs to TLS
+            transport.pause_reading()  # the ClientHello is for TLS to read
             handshake = loops.spawn(
                 self._secure(transport, connection, self._context), name=f"handshake {address}"
             )
-            self._admission.handshakes.add(handshake)
-            handshake.add_done_callback(self._admission.handshakes.discard)
+            self._limit.handshakes.add(handshake)
+            handshake.add_done_callback(self._limit.handshakes.discard)
 
     async def _secure(
         self, transport: asyncio.Transport, connection: Connection, context: ssl.SSLContext

@@ -1,4 +1,4 @@
-"""Ways past what costs a request or a watch event too much: the router, a timer each, a coroutine.
+"""Fast paths around the router, a timer per request, and a coroutine per watch event.
 
 Figures are CPU of the API server over TLS. Knows neither resources nor records.
 """
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """Below each of `prefixes`, which end in a slash, `route` is the only one: requests that all
-    end there need no router. Without this a GET costs 7-15 % more, a PUT 4-6 %.
+    """`route` is the only one below each of `prefixes`, which end in a slash, so requests there
+    need no router. Without this a GET costs 7-15 % more, a PUT 4-6 %.
     """
 
     prefixes: tuple[str, ...]
     route: web.AbstractRoute
 
     def beside(self, app: web.Application, routed: Answering) -> Answering:
-        """Answers like `routed`, the application's own way, which is left what needs a look."""
+        """A handler like `routed`, aiohttp's own, which still gets the unusual requests."""
         match = web.UrlMappingMatchInfo({}, self.route)
         match.add_app(app)
         match.current_app = app
@@ -42,7 +42,7 @@ class Shortcut:
             plain = path.startswith(prefixes) and "%" not in path and not path.endswith("/")
             if not plain or "Expect" in request.headers:
                 return routed(request)
-            request._match_info = match  # by which the application's signals are found
+            request._match_info = match  # through which aiohttp finds the application's signals
             return handler(request)
 
         return answer
@@ -52,7 +52,7 @@ SHORTCUT = web.AppKey("shortcut", Shortcut)
 
 
 def take_shortcut(app: web.Application, server: web.Server) -> None:
-    """Have the connections of the server use the application's shortcut, if it has one."""
+    """Make the server's connections use the application's shortcut, if it has one."""
     shortcut = app.get(SHORTCUT)
     if shortcut is not None:
         changed: Any = server
@@ -60,24 +60,24 @@ def take_shortcut(app: web.Application, server: web.Server) -> None:
 
 
 class Deadlines:
-    """Bounds the time of requests, each in a task of its own, with one timer for all.
+    """Limits the duration of requests, each in its own task, with a single timer.
 
-    All have the same time, so the first to begin is the first to be late, and nearly none ever is.
-    With an `asyncio.timeout` for each a GET costs 6-12 % more, a PUT 4-6 %.
+    All have the same limit, so the oldest request is the first to exceed it, and hardly any does.
+    With an `asyncio.timeout` for each, a GET costs 6-12 % more, a PUT 4-6 %.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._ends: dict[asyncio.Task[object], float] = {}  # the oldest first
+        self._ends: dict[asyncio.Task[object], float] = {}  # oldest first
         self._late: set[asyncio.Task[object]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     async def hold(self, work: Awaitable[T]) -> T:
-        """What the work returns or raises; TimeoutError when it takes longer, which cancels it."""
+        """What the work returns or raises; cancelled with a TimeoutError when it takes longer."""
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         if task is None:
-            raise AssertionError("work is held to its time in a task")
+            raise AssertionError("only the work of a task has a deadline")
         self._ends[task] = loop.time() + self.seconds
         if self._timer is None:
             self._timer = loop.call_at(self._ends[task], self._end_late)
@@ -92,7 +92,7 @@ class Deadlines:
             self._late.discard(task)
 
     def _end_late(self) -> None:
-        """Cancel what is late, and look again when the next one is."""
+        """Cancel the late tasks, and set the timer for the next deadline."""
         loop = asyncio.get_running_loop()
         self._timer = None
         for task, end_s in tuple(self._ends.items()):
@@ -105,14 +105,14 @@ class Deadlines:
 
 
 def framed(data: bytes) -> bytes:
-    """One chunk of a chunked answer, as it goes over the wire; never of nothing, which ends it."""
+    """`data`, which is not empty, as a chunk of a chunked response; an empty chunk would end it."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def write_chunk(request: web.Request, chunk: bytes) -> None:
-    """Put a framed chunk into the buffer of the connection, from a callback: aiohttp's own `write`
-    has to be awaited, and waking the handler of a watch for that makes an event 2.3 to 3.9 times
-    as dear.
+    """Write a framed chunk to the connection's buffer from a callback: aiohttp's own `write` must
+    be awaited, and waking the handler of a watch for that makes an event 2.3 to 3.9 times as
+    expensive.
     """
     if request.transport is not None:
         request.transport.write(chunk)

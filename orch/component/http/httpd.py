@@ -1,12 +1,8 @@
-"""HTTP servers of the programs: listeners with bounds, whole bodies, who the peer is.
+"""The HTTP servers of the programs: bounded listeners, request bodies, peers, request IDs.
 
-Handlers and routes are the programs' own. TLS settings are in `tls`, how an error becomes an
-answer in `responses`; their names are offered here too.
-
-Each request has a name, so that what the log says of it can be found from the client's side.
-
-The caller's own (`X-Request-Id`) where it is a plain word, else a new one; it goes back in the
-answer and into every log line written while the request is handled (`log`).
+Handlers and routes are the programs' own, TLS settings in `tls`, errors in `responses`. A request's
+ID is the caller's `X-Request-Id` where it is a plain word, else a new one; it is in the response
+and in every log line written while the request is handled.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from typing import Any
 from aiohttp import http_parser, web
 
 from orch.component.http.connection import Connection, limit_tls_buffers
-from orch.component.http.connection_limit import Admission, Gate
+from orch.component.http.connection_limit import AcceptedSocket, ConnectionLimit
 from orch.component.http.fast_path import take_shortcut
 from orch.component.http.responses import (
     answer_error,
@@ -36,7 +32,7 @@ from orch.component.http.responses import (
 )
 from orch.component.process import clock, loops
 from orch.component.process.daemon import SetupError
-from orch.component.process.log import request_name
+from orch.component.process.log import request_id
 from orch.component.tls import load_certificate, server_context
 from orch.wire.errors import ApiError, unauthorized
 from orch.wire.names import GROUP_AUTHENTICATED
@@ -47,30 +43,14 @@ HEADER = "X-Request-Id"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-def current() -> str:
-    """The name of the request that is handled here; "" outside of any."""
-    return request_name.get()
-
-
 @web.middleware
-def named(
+def _identify(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> Awaitable[web.StreamResponse]:
-    """Name the request; aiohttp gives each one a context of its own."""
-    request_name.set(_name(request.headers.get(HEADER, "")))
+    """Set the request's ID; aiohttp gives each request a context of its own."""
+    given = request.headers.get(HEADER, "")
+    request_id.set(given if _PLAIN.fullmatch(given) else f"{random.getrandbits(64):016x}")
     return handler(request)
-
-
-def show(response: web.StreamResponse) -> None:
-    """Tell the caller the name; before the headers are sent."""
-    if name := request_name.get():
-        response.headers[HEADER] = name
-
-
-def _name(asked: str) -> str:
-    if asked and _PLAIN.fullmatch(asked):
-        return asked
-    return f"{random.getrandbits(64):016x}"
 
 
 __all__ = [
@@ -95,9 +75,9 @@ _BODY = web.RequestKey("body", bytes)
 
 
 def current_peer(request: web.Request) -> Identity | None:
-    """Who the verified TLS client certificate names; None without one, or without a CN.
+    """The identity in the verified TLS client certificate; None without one, or without a CN.
 
-    ApiError 401 when its time is over meanwhile: a connection may outlive it.
+    ApiError 401 when the certificate has expired: a connection may outlive it.
     """
     identity, end_s = _peer(request)
     if clock.wall_ns() > end_s * 1e9:
@@ -107,19 +87,19 @@ def current_peer(request: web.Request) -> Identity | None:
 
 def _peer(request: web.Request) -> tuple[Identity | None, float]:
     connection, transport = request.protocol, request.transport
-    known = connection.peer if isinstance(connection, Connection) else None
-    if known is not None:
-        return known
+    cached = connection.peer if isinstance(connection, Connection) else None
+    if cached is not None:
+        return cached
     certificate = transport.get_extra_info("peercert") if transport else None
     end_s = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else math.inf
-    found = identity_of(certificate), end_s
+    peer = identity_of(certificate), end_s
     if isinstance(connection, Connection) and transport is not None:
-        connection.peer = found
-    return found
+        connection.peer = peer
+    return peer
 
 
 def identity_of(certificate: Mapping[str, Any] | None) -> Identity | None:
-    """The subject of a certificate as `ssl` shows it: CN is the name, each O a group."""
+    """The subject of a certificate in `ssl`'s form: CN is the name, each O a group."""
     if not certificate:
         return None
     attributes = [pair for rdn in certificate.get("subject", ()) for pair in rdn]
@@ -131,24 +111,24 @@ def identity_of(certificate: Mapping[str, Any] | None) -> Identity | None:
 
 
 async def read_body(request: web.Request, *, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
-    """The whole body within the application's limit, also again; ApiError 408, 413 or 415."""
+    """The whole body within the application's limit, cached; ApiError 408, 413 or 415."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         raise ApiError(
             415, "UnsupportedMediaType", f"the content encoding {encoding!r} is not supported"
         )
-    # Asking a request for what it does not hold costs an exception.
+    # A lookup of a missing key costs an exception.
     body = request.get(_BODY) if request.content.at_eof() else None
     if body is None:
-        body = request[_BODY] = await _arrived(request, timeout_s)
+        body = request[_BODY] = await _receive(request, timeout_s)
     return body
 
 
-async def _arrived(request: web.Request, timeout_s: float) -> bytes:
+async def _receive(request: web.Request, timeout_s: float) -> bytes:
     content, limit = request.content, request.client_max_size
     try:
         if content.is_eof() and content.total_bytes <= limit:
-            # Mostly all is there: to wait for it nevertheless makes a PUT 5-7 % dearer.
+            # Mostly the body is complete: awaiting it makes a PUT 5-7 % more expensive.
             return content.read_nowait()
         async with asyncio.timeout(timeout_s):
             return await request.read()
@@ -161,9 +141,9 @@ async def _arrived(request: web.Request, timeout_s: float) -> bytes:
 
 
 class HttpServer:
-    """One listener with its own application; `ssl_context` makes it HTTPS.
+    """A listener with its own application; `ssl_context` makes it HTTPS.
 
-    At `max_connections` (one address: half of it) an idle connection gives its place to a new one.
+    At `max_connections` (half of it per address) a new connection replaces an idle one.
     """
 
     def __init__(
@@ -178,7 +158,7 @@ class HttpServer:
     ) -> None:
         self.name = name
         self.ssl_context = ssl_context
-        self.admission = Admission(
+        self.connection_limit = ConnectionLimit(
             name, limit=max_connections, limit_per_address=max(max_connections // 2, 1)
         )
         self._app = app
@@ -189,11 +169,11 @@ class HttpServer:
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
     async def start(self) -> int:
-        """Listen and return the bound port; SetupError (try again later) when it cannot be had."""
+        """Listen and return the bound port; SetupError (retryable) when it is not available."""
         _require_c_parser()
-        if not self._app.frozen:  # it is when an earlier start found the port taken
+        if not self._app.frozen:  # it is after an earlier start that found the port taken
             self._app.on_response_prepare.append(_complete_headers)
-            self._app.middlewares[:0] = [named, refuse_odd_requests]
+            self._app.middlewares[:0] = [_identify, refuse_odd_requests]
         runner = web.AppRunner(self._app, access_log=None)
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - setup makes it
@@ -215,7 +195,7 @@ class HttpServer:
             limit_tls_buffers()
 
         def make_connection() -> Connection:
-            made = Connection(
+            connection = Connection(
                 manager,
                 loop=loop,
                 access_log=None,
@@ -223,20 +203,20 @@ class HttpServer:
                 lingering_time=LINGER_S,
                 auto_decompress=False,
             )
-            self._connections.add(made)
-            return made
+            self._connections.add(connection)
+            return connection
 
         return await loop.create_server(
-            lambda: Gate(self.admission, make_connection, self.ssl_context),
+            lambda: AcceptedSocket(self.connection_limit, make_connection, self.ssl_context),
             self._host,
             self._port,
             backlog=1024,
         )
 
     def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
-        """Use another context from now on, or also end what was let in by the one before.
+        """Use another context from now on; `end_connections` also closes the existing ones.
 
-        A request that runs is finished first.
+        A request in flight is finished first.
         """
         self.ssl_context = context
         if end_connections:
@@ -244,14 +224,14 @@ class HttpServer:
                 connection.retire()
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Stop accepting, let running requests end within `grace_s`, then cut the rest."""
+        """Stop accepting, let requests in flight end within `grace_s`, then cut the rest."""
         if self._listener is None or self._manager is None:
             return
         listener, manager = self._listener, self._manager
         self._listener = self._manager = None
         listener.close()
-        await loops.cancel(*self.admission.handshakes)
-        await asyncio.sleep(0)  # requests already read get to their handlers
+        await loops.cancel(*self.connection_limit.handshakes)
+        await asyncio.sleep(0)  # requests already read reach their handlers
         manager.pre_shutdown()
         await self._app.shutdown()
         await manager.shutdown(grace_s)
@@ -261,7 +241,8 @@ class HttpServer:
 async def _complete_headers(_request: web.Request, response: web.StreamResponse) -> None:
     """The application's last signal before they are sent."""
     response.headers.pop("Server", None)
-    show(response)
+    if current := request_id.get():
+        response.headers[HEADER] = current
 
 
 def _require_c_parser() -> None:

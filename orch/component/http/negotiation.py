@@ -1,9 +1,7 @@
-"""Which form of a diagnostics page an Accept header asks for; pure.
+"""Content negotiation of diagnostics and metrics pages, from Accept headers; pure.
 
-Text is for people. The structured form is given only for the exact triple of group, version and
-kind, so that nobody depends on it by accident (nodeagent.md §6.2).
-
-What a client of a metrics page prefers, from its Accept headers; pure.
+The structured form of a diagnostics page is served only for the exact triple of group, version and
+kind, so that nobody depends on it by accident (nodeagent.md §6.2); everyone else gets text.
 """
 
 from __future__ import annotations
@@ -26,27 +24,28 @@ class _Clause:
     parameters: dict[str, str]
     weight: float
 
-    def asks_for_a_record(self) -> bool:
+    @property
+    def is_structured(self) -> bool:
         return any(name in self.parameters for name in ("g", "v", "as"))
 
 
 def structured_type(kind: str) -> str:
-    """The media type of the structured form of a page, as asked for and as answered."""
+    """The media type of the structured form of a page."""
     return f"application/json;v={VERSION};g={DIAGNOSTICS_GROUP};as={kind}"
 
 
 def accepted_types(kind: str) -> str:
-    """What may be asked for, for the text of an error."""
+    """The acceptable types, for the text of an error."""
     return f"{structured_type(kind)}, text/plain"
 
 
 def choose(accept: str, kind: str) -> Form | None:
-    """The form to answer with; None when nothing that is asked for can be given (406)."""
+    """The form to serve; None when nothing acceptable is available (406)."""
     if not accept.strip():
         return "text"
     wanted = {"g": DIAGNOSTICS_GROUP, "v": VERSION, "as": kind}
-    for clause in sorted(_clauses(accept), key=lambda one: -one.weight):
-        if clause.asks_for_a_record():
+    for clause in sorted(_clauses(accept), key=lambda clause: -clause.weight):
+        if clause.is_structured:
             given = {name: clause.parameters.get(name) for name in wanted}
             if given == wanted and clause.media_type in (
                 "application/json",
@@ -70,7 +69,7 @@ def _clauses(accept: str) -> Iterator[_Clause]:
 
 
 def _weight(text: str) -> float:
-    """A quality between 0 and 1; what is no number counts as 0, that is, as not asked for."""
+    """A quality between 0 and 1; anything else counts as 0: not acceptable."""
     try:
         weight = float(text)
     except ValueError:
@@ -90,12 +89,12 @@ def wants_openmetrics(accept: str) -> bool:
 
 
 def wants_gzip(accept_encoding: str) -> bool:
-    """Whether the Accept-Encoding header names gzip, and not to refuse it."""
+    """Whether the Accept-Encoding header accepts gzip by name."""
     return _qualities(accept_encoding).get("gzip", 0.0) > 0
 
 
 def _qualities(header: str) -> dict[str, float]:
-    """What an Accept header names, in lower case, with how much it is wanted: 0 to 1."""
+    """The entries of an Accept header, in lower case, with their quality: 0 to 1."""
     best: dict[str, float] = {}
     for item in header.split(","):
         kind, *parameters = (part.strip() for part in item.lower().split(";"))

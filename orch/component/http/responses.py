@@ -1,8 +1,8 @@
-"""Errors as HTTP answers: the one place where an ApiError becomes a status code and a body.
+"""Errors as HTTP responses: the one place where an ApiError becomes a status code and a body.
 
-`api_errors` answers with Status records (the API server), `text_errors` with plain text (the
-agent, as its clients expect). What no handler foresaw is logged with its traceback and answered
-without its details.
+`api_errors` responds with Status records (the API server), `text_errors` with plain text (the
+agent, as its clients expect). An unexpected exception is logged with its traceback, and its details
+stay out of the response.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def render_status(error: ApiError) -> web.Response:
 
 
 def render_text(text: str, *, status: int = 200) -> web.Response:
-    """Plain text as it is, marked so that no browser guesses another type."""
+    """A plain text response, marked so that no browser guesses another type."""
     headers = {"Content-Type": TEXT, "X-Content-Type-Options": "nosniff"}
     return web.Response(status=status, body=text.encode(), headers=headers)
 
@@ -51,20 +51,20 @@ def _with_retry_after(response: web.Response, error: ApiError) -> web.Response:
 
 @web.middleware
 async def api_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer errors with Status records; an unknown path with the text clients know."""
+    """Respond to errors with Status records, to an unknown path with the reference's text."""
     return await _answer(request, handler, render_status)
 
 
 @web.middleware
 async def text_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer errors with their message as plain text."""
+    """Respond to errors with their message as plain text."""
     return await _answer(request, handler, _render_error_text)
 
 
 @web.middleware
 def refuse_odd_requests(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
-    """Refuse what the parser lets pass but no client means: another major version, and chunks in
-    HTTP/1.0, which intermediaries frame differently.
+    """Refuse what the parser accepts but no proper client sends: another major version, and chunks
+    in HTTP/1.0, which intermediaries frame differently.
     """
     version = request.version
     if version.major != 1:
@@ -92,14 +92,14 @@ async def _answer(
 def answer_error(
     request: web.Request, error: Exception, render: Callable[[ApiError], web.Response]
 ) -> web.Response:
-    """The answer to a request whose handler raised; raises what is not to be answered so."""
+    """The response for an error of a handler; redirections and disconnects are re-raised."""
     match error:
         case ApiError():
             _refuse_if_started(request, error)
             return render(error)
         case web.HTTPException() if error.status >= 400:
             return _from_router(error, render)
-        case web.HTTPException() | ConnectionError():  # a redirection; or the client is gone
+        case web.HTTPException() | ConnectionError():
             raise error
     log.error("%s %s failed unexpectedly", request.method, request.path, exc_info=error)
     _refuse_if_started(request, error)
@@ -119,6 +119,6 @@ def _from_router(
 
 
 def _refuse_if_started(request: web.Request, error: Exception) -> None:
-    """An answer already under way cannot turn into another one: the connection is cut instead."""
+    """Cut the connection if the response has started, since it can no longer be replaced."""
     if request.writer.output_size > 0:
         raise ConnectionError(f"the answer broke off: {error}") from error

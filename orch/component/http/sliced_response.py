@@ -1,9 +1,9 @@
-"""A large answer that is sent slice by slice, as fast as its client takes it.
+"""Large response bodies, sent in slices at the pace of the client.
 
-aiohttp hands a whole body to the connection at once. Over TLS one of 16 MB is then encrypted in one
-go, while nothing else is served, and takes 1.5 to 1.8 times the CPU of slices that stay in the
-processor's cache; one of 4 MB 1.2 to 1.3 times. A client that keeps up never makes the sender wait,
-so it gives way to others by itself. `Sending` tells work that can wait when to begin.
+aiohttp writes a whole body to the connection at once. Over TLS, 16 MB are then encrypted in one go,
+while nothing else is served, at 1.5 to 1.8 times the CPU of slices that stay in the processor's
+cache; 4 MB at 1.2 to 1.3 times. A fast client never makes the sender wait, so the sender yields to
+the loop explicitly. `Sending` lets deferrable work wait until no large body is being sent.
 """
 
 from __future__ import annotations
@@ -16,55 +16,52 @@ from collections.abc import Callable, Mapping
 from aiohttp import payload, web
 from aiohttp.abc import AbstractStreamWriter
 
-SLICE_BYTES = 128 * 1024  # also encrypted none of the blocks that `allocator` gives back at once
+SLICE_BYTES = 128 * 1024  # encrypted, it is still below `daemon.LARGE_BYTES`
 BYTES_A_TURN = 256 * 1024  # of the event loop: about half a millisecond
 
 Data = bytes | bytearray
 
 
 class Sending:
-    """The large answers that are being sent at the moment."""
+    """Counts the large bodies that are being sent."""
 
     def __init__(self) -> None:
-        self._under_way = 0
-        self._none = asyncio.Event()
-        self._none_for_threads = threading.Event()
-        self._none.set()
-        self._none_for_threads.set()
+        self._count = 0
+        self._idle = asyncio.Event()
+        self._idle_for_threads = threading.Event()
+        self._idle.set()
+        self._idle_for_threads.set()
 
     def __enter__(self) -> None:
-        self._under_way += 1
-        self._none.clear()
-        self._none_for_threads.clear()
+        self._count += 1
+        self._idle.clear()
+        self._idle_for_threads.clear()
 
     def __exit__(self, *_: object) -> None:
-        self._under_way -= 1
-        if not self._under_way:
-            self._none.set()
-            self._none_for_threads.set()
+        self._count -= 1
+        if not self._count:
+            self._idle.set()
+            self._idle_for_threads.set()
 
-    async def ended(self, *, within_s: float) -> None:
-        """Wait until none is under way, but no longer than that: clients may be slow."""
+    async def wait_idle(self, *, within_s: float) -> None:
+        """Wait until nothing is being sent, at most `within_s`: clients may be slow."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self._none.wait()
+                await self._idle.wait()
 
-    def courtesy(self, within_s: float) -> Callable[[], None]:
-        """What a thread calls between two pieces of its work: the same wait as `ended`.
+    def thread_pause(self, within_s: float) -> Callable[[], None]:
+        """`wait_idle` for a thread to call between pieces of its work; no-op after a timeout."""
+        in_time = True
 
-        Once that was in vain, it no longer waits.
-        """
-        patient = True
+        def pause() -> None:
+            nonlocal in_time
+            in_time = in_time and self._idle_for_threads.wait(within_s)
 
-        def give_way() -> None:
-            nonlocal patient
-            patient = patient and self._none_for_threads.wait(within_s)
-
-        return give_way
+        return pause
 
 
-class Sliced(payload.Payload):
-    """A body; `data` is all of it."""
+class SlicedBody(payload.Payload):
+    """A body; `data` is the whole of it."""
 
     def __init__(self, data: Data, sending: Sending | None = None) -> None:
         super().__init__(data)
@@ -87,20 +84,20 @@ class Sliced(payload.Payload):
 def respond(
     status: int, body: Data, headers: Mapping[str, str], *, sending: Sending | None = None
 ) -> web.Response:
-    """The cheaper way for the small bodies that most are; `sending` counts the large ones."""
+    """A plain response for a small body, which is cheaper; `sending` counts the large ones."""
     if len(body) <= SLICE_BYTES:
         return web.Response(status=status, body=body, headers=headers)
-    return web.Response(status=status, body=Sliced(body, sending), headers=headers)
+    return web.Response(status=status, body=SlicedBody(body, sending), headers=headers)
 
 
 def size_of(response: web.StreamResponse | None) -> int | None:
-    """Bytes of the whole body; None for an answer that is sent piece by piece, or has none."""
+    """Bytes of the whole body; None for a streamed response, or one without a body."""
     body = body_of(response)
     return None if body is None else len(body)
 
 
 def body_of(response: web.StreamResponse | None) -> Data | None:
-    """The whole body, as it lies there; None for an answer sent piece by piece, or without one."""
+    """The whole body, not copied; None for a streamed response, or one without a body."""
     body = response.body if isinstance(response, web.Response) else None
-    data = body.data if isinstance(body, Sliced) else body
+    data = body.data if isinstance(body, SlicedBody) else body
     return data if isinstance(data, bytes | bytearray) else None

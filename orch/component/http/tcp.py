@@ -1,7 +1,7 @@
-"""TCP settings of both ends: a peer that died without a word is noticed within about a minute.
+"""TCP settings of both ends: a peer that vanishes is detected within about a minute.
 
-The kernel's own defaults keep such a connection for two hours when idle, a quarter of an hour when
-it is written to.
+The kernel's defaults keep such a connection for two hours when it is idle, a quarter of an hour
+when it is written to.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ UNACKNOWLEDGED_MS = 60_000
 
 
 def make_socket(address: Any) -> socket.socket:
-    """The `socket_factory` of a client: `address` is as getaddrinfo gives it."""
-    made = socket.socket(*address[:3])
-    made.setblocking(False)
-    notice_dead_peer(made)
-    return made
+    """The `socket_factory` of a client; `address` is an entry of getaddrinfo."""
+    connection = socket.socket(*address[:3])
+    connection.setblocking(False)
+    notice_dead_peer(connection)
+    return connection
 
 
 def notice_dead_peer(connection: socket.socket | TransportSocket) -> None:
-    """Set keep-alive probes and the limit for unacknowledged data; other families are left."""
+    """Set keep-alive probes and the limit for unacknowledged data; no-op for Unix sockets."""
     if connection.family not in (socket.AF_INET, socket.AF_INET6):
         return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

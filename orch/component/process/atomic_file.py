@@ -1,7 +1,7 @@
 """Files that change in one step: readers see the old content or the new one, never half of it.
 
-What is not a regular file is never replaced: a link, a directory, a pipe or a device of that name
-was put there by somebody else. Blocking I/O.
+Only regular files are ever replaced: a link, a directory, a pipe or a device of that name was put
+there by somebody else. Blocking I/O.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def replace_file(
     durable: bool = False,
     directory: int | None = None,
 ) -> None:
-    """Write the file, whether there was one or not; its mode is `mode`, whatever the umask.
+    """Create or replace the file, with `mode` whatever the umask.
 
-    `durable`: it outlives a power cut once this returns. With `directory`, a descriptor, `path` is
-    below it. OSError names `path`; it is a FileExistsError where no regular file is.
+    `durable`: it survives a power cut once this returns. With `directory`, a descriptor, `path` is
+    relative to it. OSError names `path`; FileExistsError where something else is.
     """
     folder, name = os.path.split(path)
     try:
@@ -65,7 +65,7 @@ def _replace(directory: int, name: str, content: bytes, mode: int, *, durable: b
             os.unlink(temporary, dir_fd=directory)
         raise
     if durable:
-        os.fsync(directory)  # else the new name may be lost
+        os.fsync(directory)  # otherwise the new name may be lost
 
 
 def _require_regular(directory: int, name: str) -> None:

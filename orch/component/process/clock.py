@@ -1,7 +1,7 @@
-"""The wall clock: the one place that asks what time it is.
+"""The wall clock: the only module that reads it.
 
-Everything that stamps takes a `Now` (or `wall_ns`) as a parameter and gets these by default.
-Intervals and deadlines never come from here: they are the event loop's time.
+Code that stamps takes a `Now` (or `wall_ns`) as a parameter, these by default. Intervals and
+deadlines use the event loop's time instead.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""The frame of a long-running program: signals, one root of tasks, and an exit code that is true.
+"""The frame of a long-running program: signals, supervised tasks, exit code, memory settings.
 
 A program's `main(stop)` builds its objects, hands its loops to `supervise` and cleans up after it.
-0 means it was asked to stop and did; anything else is 1 with the cause in the log. Configuration
-and arguments are the programs' own business.
-
-Asks the C library to give memory back: large blocks at once, one heap for all threads.
-
-By default every thread gets a heap of its own, and the size from which blocks are given back grows
-with the largest ever freed. A daemon that renders megabytes in worker threads then keeps tens of
-them for good. Costs a page fault per 4 kB of a large block.
+Exit code 0 means that it stopped on request; 1 comes with the cause in the log. Configuration and
+arguments are the programs' own.
 """
 
 from __future__ import annotations
@@ -30,20 +24,20 @@ from orch.component.process import log_queue
 
 log = logging.getLogger(__name__)
 
-_CLEANUP_LIMIT_S = 10.0  # for tasks and threads that outlive main; then the process just ends
-_SAME_REQUEST_S = 0.5  # a second signal counts only when it comes later than this
+CLEANUP_LIMIT_S = 10.0  # for tasks and threads that outlive main; then the process just exits
+SAME_REQUEST_S = 0.5  # a second signal counts only when it comes later than this
 
 
 class SetupError(Exception):
-    """The program cannot start as it was asked to; the text is the one line the operator sees."""
+    """The program cannot start as configured; the text is the one line the operator sees."""
 
 
 class LoopEnded(Exception):
-    """A loop that should run for ever returned."""
+    """A loop that should run forever returned."""
 
 
 class Stop:
-    """The request to stop: set once, by a signal or by the program; the first reason stays."""
+    """The request to stop: set once, by a signal or by the program; the first reason is kept."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -56,14 +50,14 @@ class Stop:
         await self._event.wait()
 
     def set(self, reason: str) -> None:
-        """Ask everything to stop; call from the loop's own thread."""
+        """Request the stop; call from the loop's own thread."""
         if not self._event.is_set():
             self.reason = reason
             self._event.set()
 
 
 async def supervise(stop: Stop, loops: Mapping[str, Coroutine[Any, Any, None]]) -> None:
-    """Run every loop until `stop`, then cancel them all and wait for their end.
+    """Run every loop until `stop`, then cancel them all and wait until they have ended.
 
     A loop that returns or raises before that cancels the others and raises an ExceptionGroup.
     """
@@ -80,9 +74,9 @@ async def _endless(name: str, loop: Coroutine[Any, Any, None]) -> None:
 
 
 def run_daemon(main: Callable[[Stop], Awaitable[None]], *, name: str) -> int:
-    """Run `main` to its end and return the process's exit code; call it from the main thread.
+    """Run `main` and return the process's exit code; call it from the main thread.
 
-    SIGTERM and SIGINT set the Stop; a second one ends the process with 1 at once.
+    SIGTERM and SIGINT set the Stop; a second signal exits with 1 at once.
     """
     stop = Stop()
     with asyncio.Runner() as runner:
@@ -100,10 +94,10 @@ def run_daemon(main: Callable[[Stop], Awaitable[None]], *, name: str) -> int:
 
 async def _report(main: Callable[[Stop], Awaitable[None]], stop: Stop, name: str) -> int:
     try:
-        asyncio.get_running_loop().set_default_executor(_threads())
+        asyncio.get_running_loop().set_default_executor(_start_threads())
         await main(stop)
     except (Exception, asyncio.CancelledError) as error:
-        return _explain(error, name)
+        return _log_causes(error, name)
     if not stop.is_set():
         log.error("%s ended without being asked to stop", name)
         return 1
@@ -111,28 +105,25 @@ async def _report(main: Callable[[Stop], Awaitable[None]], stop: Stop, name: str
     return 0
 
 
-def _threads() -> ThreadPoolExecutor:
-    """As many as asyncio's own pool may have, all from the start.
-
-    So `to_thread` never fails later, when the machine may have no thread left to start.
-    """
+def _start_threads() -> ThreadPoolExecutor:
+    """A pool as large as asyncio's own, started now, so that `to_thread` never lacks threads."""
     number = min(32, (os.cpu_count() or 1) + 4)
     pool = ThreadPoolExecutor(number, thread_name_prefix="asyncio")
-    all_begun = threading.Barrier(number)
+    all_started = threading.Barrier(number)
     try:
         for _ in range(number):
-            pool.submit(all_begun.wait)
+            pool.submit(all_started.wait)
     except RuntimeError as error:
-        all_begun.abort()
+        all_started.abort()
         raise SetupError(f"cannot start {number} threads: the machine has none left") from error
     return pool
 
 
-def _explain(error: BaseException, name: str) -> int:
+def _log_causes(error: BaseException, name: str) -> int:
     causes = list(_leaves(error))
     for cause in causes:
         if isinstance(cause, SetupError):
-            log_queue.say_last(f"{name}: error: {cause}")
+            log_queue.print_final_line(f"{name}: error: {cause}")
             return 1
     for cause in causes:
         if isinstance(cause, LoopEnded):
@@ -153,13 +144,11 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _install_signals(loop: asyncio.AbstractEventLoop, stop: Stop) -> Callable[[], None]:
-    """Handlers of the interpreter, not of the loop: the second signal also ends a loop that hangs.
-
-    They write no log line, since a handler may interrupt one being written. Two signals within a
-    moment are one request that came by two ways (a dying parent, a process group), not two. A pipe
-    wakes the loop, which a signal does not that another thread gets, or that comes just before it
-    waits.
-    """
+    """Set handlers of the interpreter: the second signal also ends a loop that hangs."""
+    # They log nothing, since a handler may interrupt a log line being written. Two signals within a
+    # moment are one request that came by two ways (a dying parent, a process group). The wake-up
+    # pipe wakes the loop even if another thread gets the signal, or it comes just before the loop
+    # waits.
     first_s: float | None = None
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -168,8 +157,8 @@ def _install_signals(loop: asyncio.AbstractEventLoop, stop: Stop) -> Callable[[]
         now_s = time.monotonic()
         if first_s is None:
             first_s = now_s
-        elif now_s - first_s > _SAME_REQUEST_S:
-            _end_now(f"received {shown} again: ending at once\n")
+        elif now_s - first_s > SAME_REQUEST_S:
+            exit_now(f"received {shown} again: ending at once\n")
         if not loop.is_closed():
             loop.call_soon_threadsafe(stop.set, f"received {shown}")
 
@@ -189,20 +178,21 @@ def _install_signals(loop: asyncio.AbstractEventLoop, stop: Stop) -> Callable[[]
 
 
 def _limit_cleanup(name: str) -> threading.Timer:
-    text = f"{name}: tasks or threads did not end within {_CLEANUP_LIMIT_S:g} s: ending at once\n"
-    timer = threading.Timer(_CLEANUP_LIMIT_S, _end_now, (text,))
+    text = f"{name}: tasks or threads did not end within {CLEANUP_LIMIT_S:g} s: ending at once\n"
+    timer = threading.Timer(CLEANUP_LIMIT_S, exit_now, (text,))
     timer.daemon = True
     timer.start()
     return timer
 
 
-def _end_now(text: str) -> None:
-    log_queue.write_last(2, text.encode())
+def exit_now(text: str) -> None:
+    """Exit with 1 and `text` on standard error, without any cleanup."""
+    log_queue.write_final(2, text.encode())
     os._exit(1)
 
 
 def freeze_gc() -> None:
-    """After start-up: keep what is loaded out of garbage collection, and collect rarely.
+    """After start-up: exclude what is loaded from garbage collection, and collect rarely.
 
     Removes pauses of 70-90 ms from serving; thresholds as measured for both daemons.
     """
@@ -215,8 +205,13 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h of t
 LARGE_BYTES = 256 * 1024
 
 
-def give_memory_back() -> bool:
-    """Before any thread is started; False where the C library offers no such settings."""
+def configure_allocator() -> bool:
+    """Make the C library return freed memory; call before any thread starts. False: not glibc.
+
+    By default each thread gets an arena, and the size from which freed blocks are returned at once
+    grows with the largest ever freed: a daemon that renders megabytes in worker threads then
+    retains tens of them. Costs a page fault per 4 kB of a large block.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):

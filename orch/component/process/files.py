@@ -1,10 +1,8 @@
-"""The lock file: one agent per host, one local cluster per directory.
+"""Files by which processes find each other: the lock file, and the port file (`--port-file`).
 
-The lock is a POSIX record lock held for the life of the process, so a dead agent never leaves a
-stale one behind; the file only names the holder for people. Two agents that use different lock
+The lock is a POSIX record lock held for the life of the process, so that a dead agent never leaves
+a stale one behind; the file's content only names the holder for people. Agents with different lock
 files do not see each other.
-
-The file that says which port a daemon bound (`--port-file`), for those that let it pick one.
 """
 
 from __future__ import annotations
@@ -24,11 +22,10 @@ class LockHeldError(Exception):
 
 
 def acquire(path: str, *, holder: str) -> int:
-    """Take the lock and return the descriptor that holds it; never wait.
+    """Take the lock without waiting, and return the descriptor that holds it.
 
-    `holder` says in the error what another holder would be ("node agent").
-
-    Raises LockHeldError when another process has it, OSError when the file cannot be made.
+    `holder` is what the error calls another holder ("node agent"). LockHeldError when another
+    process has the lock, OSError when the file cannot be created.
     """
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -38,14 +35,14 @@ def acquire(path: str, *, holder: str) -> int:
         os.close(descriptor)
         who = system.describe_process(int(pid)) if pid.isdecimal() else "pid unknown"
         raise LockHeldError(f"another {holder} ({who}) holds the lock file {path}") from None
-    with contextlib.suppress(OSError):  # on a full disk the lock holds, only the pid is missing
+    with contextlib.suppress(OSError):  # on a full disk only the pid is missing, the lock is held
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
 
 
 def write_port(path: Path | None, port: int) -> None:
-    """Whole or not at all: who waits for the file must not read half a number. None: no file.
+    """Replace the file in one step, because readers poll for it; None means no file.
 
     SetupError names the file that cannot be written. Blocking I/O.
     """

@@ -1,8 +1,7 @@
-"""Notices that a file or a directory's contents changed, by Linux inotify through the C library.
+"""Notification that a file or a directory's contents changed: inotify through the C library.
 
-Says only that it is worth looking; what changed is for the listener to find out. Misses what other
-machines do on a network filesystem and what happens behind symbolic links, so whoever relies on it
-looks by itself now and then as well.
+Reports only that something changed, not what. Misses changes by other machines on a network
+filesystem and changes behind symbolic links, so users poll now and then as well.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class PathWatch:
-    """One path that is watched; `on_change` is called in the loop, once for many changes.
+    """A watched path; `on_change` is called in the loop, once for many changes.
 
-    Made in the loop that calls; `close` it. OSError: the kernel gives no inotify instance.
+    Create it in that loop, and `close` it. OSError: the kernel gives no inotify instance.
     """
 
     def __init__(self, on_change: Callable[[], None], *, mask: int = CHANGED) -> None:
@@ -39,13 +38,13 @@ class PathWatch:
     def watch(self, path: str) -> None:
         """Watch what is at `path` now, instead of what was there before; may block on the disk.
 
-        OSError: there is nothing, or no more watches are to be had.
+        OSError: nothing is there, or the limit of watches is reached.
         """
         found = _checked(
             _libc.inotify_add_watch(self._fd, os.fsencode(path), ctypes.c_uint32(self._mask)), path
         )
         if self._watched not in (-1, found):
-            _libc.inotify_rm_watch(self._fd, self._watched)  # fails when it went by itself
+            _libc.inotify_rm_watch(self._fd, self._watched)  # fails if the kernel removed it
         self._watched = found
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Where log lines go and what they look like: text, text for the journal, or JSON.
+"""The log: where its lines go, and their format: text, text for the journal, or JSON.
 
-Programs call `configure` once; modules only use `logging.getLogger(__name__)`. One record is one
-line (a traceback excepted): control characters in a message are written as escapes. Nothing waits
-for a line to be written. Python's own warnings are records too, of the logger `py.warnings`.
+Programs call `configure` once; modules only use `logging.getLogger(__name__)`. Each record is a
+single line (apart from a traceback): control characters in a message are escaped. Nothing blocks on
+a line being written. Python's own warnings are logged too, by the logger `py.warnings`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from orch.component.process.daemon import SetupError
-from orch.component.process.log_queue import LAST_WORDS_S, LogQueue
+from orch.component.process.log_queue import FINAL_WRITE_S, LogQueue
 from orch.component.terminal import visible
 
-request_name: ContextVar[str] = ContextVar("request", default="")  # set by `requestid`
+request_id: ContextVar[str] = ContextVar("request", default="")  # set by `httpd`
 
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
@@ -41,13 +41,13 @@ def configure(*, level: str = "info", format: str = "text", stream: TextIO | Non
 
 
 def dropped_lines() -> int:
-    """How many lines this program could not write: refused, or their reader did not keep up."""
+    """How many lines this program could not write: an error, or a reader that did not keep up."""
     handlers = logging.getLogger().handlers
-    return sum(one.queue.dropped for one in handlers if isinstance(one, QueueHandler))
+    return sum(h.queue.dropped for h in handlers if isinstance(h, QueueHandler))
 
 
 def _handler(stream: TextIO, present: Sequence[logging.Handler]) -> logging.Handler:
-    """One for `stream`; if there is one already, that, since lines may wait in it."""
+    """The present handler of `stream`, since lines may wait in its queue, else a new one."""
     for handler in present:
         if isinstance(handler, QueueHandler) and handler.stream is stream:
             return handler
@@ -58,7 +58,7 @@ def _handler(stream: TextIO, present: Sequence[logging.Handler]) -> logging.Hand
 
 
 class QueueHandler(logging.Handler):
-    """Writes to the descriptor of `stream`, and never waits for it but at the program's end."""
+    """Writes to the descriptor of `stream`, and blocks on it only at the program's end."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -68,13 +68,13 @@ class QueueHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self._line(record)
-        except Exception:  # the arguments do not fit the message: told as any error is
+        except Exception:  # the arguments do not fit the message
             line = self._line(_record("ERROR", "no log line for %r", record.msg, exc_info=True))
         self.queue.write(line)
 
     def flush(self) -> None:
-        """Called at the end by `logging` itself."""
-        self.queue.finish(LAST_WORDS_S)
+        """Called by `logging` at exit."""
+        self.queue.finish(FINAL_WRITE_S)
 
     def _line(self, record: logging.LogRecord) -> bytes:
         return f"{self.format(record)}\n".encode(errors="backslashreplace")
@@ -139,7 +139,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "msg": record.getMessage(),
         }
-        if request := request_name.get():
+        if request := request_id.get():
             entry["request"] = request
         traceback = _traceback(self, record)
         if traceback:
@@ -148,9 +148,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def _request() -> str:
-    """The name of the request during which a line is written."""
-    name = request_name.get()
-    return f" (request {name})" if name else ""
+    """The ID of the request during which a line is written."""
+    current = request_id.get()
+    return f" (request {current})" if current else ""
 
 
 def _stamp(record: logging.LogRecord) -> str:

@@ -1,9 +1,9 @@
-"""Lines to a descriptor whose reader may have stopped: no program waits for it.
+"""Log lines to a descriptor whose reader may have stopped: no program ever blocks on it.
 
-A line is written at once while the descriptor takes it, else it waits in a bounded queue that a
-thread empties in order. O_NONBLOCK belongs to the open file, which a daemon shares with whoever
-started it, so the inherited one is left alone: a pipe or terminal is opened anew, and what cannot
-be (a socket, a pipe of another user) is asked first whether it takes PIPE_BUF bytes.
+A line is written at once if the descriptor is writable, else it waits in a bounded queue that a
+thread drains in order. O_NONBLOCK belongs to the open file, which a daemon shares with the process
+that started it, so the inherited one is left alone: a pipe or terminal is reopened, and what cannot
+be reopened (a socket, another user's pipe) is polled for room for PIPE_BUF bytes first.
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ from orch.component.process import threads
 
 MAX_LINES = 5000
 MAX_BYTES = 1024 * 1024
-LAST_WORDS_S = 1.0  # what is said at the end may hold up the end for so long
+FINAL_WRITE_S = 1.0  # the last lines may delay the exit for so long
 
 
 class LogQueue:
-    """From the first line that has no room on, lines are dropped until the queue is empty.
+    """Once the queue is full, lines are dropped until it is empty again.
 
-    `notice` makes the line that then tells how many.
+    `notice` renders the line that then reports how many were dropped.
     """
 
     def __init__(self, descriptor: int, notice: Callable[[int], bytes]) -> None:
         self.dropped = 0  # ever
-        self._untold = 0
+        self._unreported = 0
         self._notice = notice
         self._waiting: deque[bytes] = deque()
         self._lines_in_first = 1  # what a write did not take goes back as one piece
         self._bytes = 0
         self._lock = threading.Condition()
-        self._is_served = False  # somebody empties the queue: only that one polls and writes
-        self._descriptor = _own(descriptor)
+        self._is_draining = False  # only one thread at a time polls and writes
+        self._descriptor = _reopened(descriptor)
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLOUT)
 
     def write(self, line: bytes) -> None:
-        """Never waits. A line that is refused (no reader, no space left) is gone and counted."""
+        """Never blocks. A line that cannot be written (no reader, full disk) counts as dropped."""
         with self._lock:
             self._put(line)
-            if self._is_served:  # by the thread, or, in a finaliser, by who is being interrupted
+            if self._is_draining:  # by the thread, or by the call that this finaliser interrupts
                 return
-            self._is_served, is_served = True, False
+            self._is_draining, is_draining = True, False
             try:
-                is_served = not self._write_ready() and self._start_thread()
+                is_draining = not self._write_ready() and self._start_thread()
             finally:
-                self._is_served = is_served
+                self._is_draining = is_draining
 
     def finish(self, within_s: float) -> None:
-        """Wait until nothing waits any more, but not for longer."""
+        """Wait until the queue is empty, at most `within_s`."""
         with self._lock:
-            self._lock.wait_for(lambda: not self._is_served, within_s)
+            self._lock.wait_for(lambda: not self._is_draining, within_s)
 
     def _put(self, line: bytes) -> None:
         full = len(self._waiting) >= MAX_LINES or self._bytes + len(line) > MAX_BYTES
-        if self._untold or (self._waiting and full):
-            self._untold += 1
+        if self._unreported or (self._waiting and full):
+            self._unreported += 1
             self.dropped += 1
         else:
             self._append(line)
@@ -75,7 +75,7 @@ class LogQueue:
         self._bytes += len(line)
 
     def _write_ready(self) -> bool:
-        """Write while the descriptor takes it; whether that was all."""
+        """Write while the descriptor is writable; True when the queue is empty."""
         while self._has_more():
             if not self._poll.poll(0):
                 return False
@@ -83,14 +83,14 @@ class LogQueue:
         return True
 
     def _has_more(self) -> bool:
-        """Whether a line waits; after the last one comes what tells how many were dropped."""
-        if self._untold and not self._waiting:
-            self._append(self._notice(self._untold))
-            self._untold = 0
+        """Whether a line waits; after the last one, the notice of dropped lines is queued."""
+        if self._unreported and not self._waiting:
+            self._append(self._notice(self._unreported))
+            self._unreported = 0
         return bool(self._waiting)
 
     def _write_some(self) -> None:
-        """As many lines as one write takes whole, or a part of one that is longer."""
+        """As many lines as fit into one atomic write, or a part of a line that is longer."""
         data, lines = self._waiting.popleft(), self._lines_in_first
         while self._waiting and len(data) + len(self._waiting[0]) <= PIPE_BUF:
             data += self._waiting.popleft()
@@ -98,7 +98,7 @@ class LogQueue:
         self._bytes -= len(data)
         try:
             rest = data[os.write(self._descriptor, data[:PIPE_BUF]) :]
-        except BlockingIOError:  # another program was faster
+        except BlockingIOError:  # another program filled the pipe after the poll
             rest = data
         except OSError:
             self.dropped += lines
@@ -110,25 +110,25 @@ class LogQueue:
 
     def _start_thread(self) -> bool:
         try:
-            threads.start(self._serve, lambda: None, name="log lines")
+            threads.start(self._drain, lambda: None, name="log lines")
         except threads.NoThreadError:
-            return False  # the next line tries again
+            return False  # retried with the next line
         return True
 
-    def _serve(self) -> None:
+    def _drain(self) -> None:
         """Empty the queue, however long that takes; a writer waits for one write at most."""
         while True:
             self._poll.poll()
             with self._lock:
                 self._write_some()
                 if not self._has_more():
-                    self._is_served = False
+                    self._is_draining = False
                     self._lock.notify_all()
                     return
 
 
-def _own(descriptor: int) -> int:
-    """Another descriptor of the same file, one that does not block where the kernel gives one."""
+def _reopened(descriptor: int) -> int:
+    """Another descriptor of the same file, non-blocking where it can be reopened."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         with contextlib.suppress(OSError):
@@ -137,21 +137,21 @@ def _own(descriptor: int) -> int:
     return os.dup(descriptor)
 
 
-def say_last(text: str) -> None:
-    """Print a program's last line on standard error, unless that takes none for a second."""
+def print_final_line(text: str) -> None:
+    """Print a program's last line on standard error; give up after FINAL_WRITE_S."""
     try:
         descriptor = sys.stderr.fileno()
     except (AttributeError, OSError, ValueError):  # closed, or replaced by something else
         print(text, file=sys.stderr)  # noqa: T201
         return
-    write_last(descriptor, f"{text}\n".encode(errors="backslashreplace"))
+    write_final(descriptor, f"{text}\n".encode(errors="backslashreplace"))
 
 
-def write_last(descriptor: int, data: bytes) -> None:
-    """Write what is taken within LAST_WORDS_S; takes no lock, so that signal handlers may call."""
+def write_final(descriptor: int, data: bytes) -> None:
+    """Write what fits within FINAL_WRITE_S; takes no lock, so signal handlers may call it."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    deadline_s = time.monotonic() + LAST_WORDS_S
+    deadline_s = time.monotonic() + FINAL_WRITE_S
     with contextlib.suppress(OSError):
         while data and poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
             data = data[os.write(descriptor, data[:PIPE_BUF]) :]

@@ -1,7 +1,7 @@
-"""Periodic work: loops of a fixed rate that can be woken and that show when they last beat.
+"""Periodic work: loops of a fixed rate that can be woken and that record their last beat.
 
 The only module that starts tasks (`spawn`); a program's root lists them in `daemon.supervise`.
-All times are the running loop's, so tests move them with a clock that jumps.
+All times are the running loop's, so tests can advance them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _held: set[asyncio.Task[Any]] = set()
 
 
 def spawn(coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-    """Start a task and hold it until it is done; an error nobody collects is logged by asyncio."""
+    """Start a task and hold a reference until it is done; asyncio logs an unretrieved error."""
     task = asyncio.create_task(coro, name=name)
     _held.add(task)
     task.add_done_callback(_held.discard)
@@ -31,14 +31,14 @@ def spawn(coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
 
 
 async def cancel(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended; the errors of their last moments are dropped."""
+    """Cancel tasks and wait until they have ended; errors they then raise are dropped."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Loop(Protocol):
-    """What a program's root runs for as long as it lives."""
+    """Runs for as long as its program."""
 
     name: str
 
@@ -55,22 +55,22 @@ class Backoff:
         self._next_s = initial_s
 
     def next(self) -> float:
-        """The delay before the coming try, in seconds."""
+        """The delay before the next attempt, in seconds."""
         delay_s = min(self._next_s, self._max_s)
         self._next_s = min(delay_s * self._factor, self._max_s)
         return delay_s
 
     def reset(self) -> None:
-        """Start again from `initial_s`: the last try succeeded."""
+        """Start again from `initial_s`, after a success."""
         self._next_s = self._initial_s
 
 
 class Periodic:
     """A step run at a fixed rate, counted from the planned time, never twice at once.
 
-    A step that outlasts its interval is followed at once by the next, and the plan starts anew
+    A step that outlasts its interval is followed at once by the next, and the schedule restarts
     from there: missed rounds are dropped, not made up for. `jitter` lengthens each interval by a
-    random share of it (0.04 = up to 4 %). `wake()` adds a step without moving the plan.
+    random share of it (0.04 = up to 4 %). `wake()` adds a step without moving the schedule.
     """
 
     def __init__(
@@ -89,23 +89,23 @@ class Periodic:
         self._step = step
         self._jitter = jitter
         self._initial_delay_s = initial_delay_s
-        self._stirred = asyncio.Event()
+        self._due = asyncio.Event()
         self._woken = False
-        self._threads = OnceLog(log)  # that none is to be had
+        self._threads = OnceLog(log)  # the lack of them
 
     def wake(self) -> None:
-        """Run the step now, or once more after the running one; several calls count as one."""
+        """Run the step now, or again after the running one; several calls count as one."""
         self._woken = True
-        self._stirred.set()
+        self._due.set()
 
     async def run(self) -> None:
-        """Run for ever; an error of the step ends the loop with it, but for a lack of threads."""
+        """Run forever; any error of the step but NoThreadError ends the loop."""
         loop = asyncio.get_running_loop()
         planned_s = loop.time() + self._initial_delay_s
         while True:
             woken = await self._wait_until(planned_s)
             self._woken = False
-            self._stirred.clear()
+            self._due.clear()
             await self._take_step()
             now_s = loop.time()
             self.last_beat_s = now_s
@@ -128,11 +128,12 @@ class Periodic:
         """True when woken before the planned time."""
         loop = asyncio.get_running_loop()
         if loop.time() >= planned_s and not self._woken:
-            await asyncio.sleep(0)  # a step that never waits must not keep the loop to itself
+            await asyncio.sleep(0)  # a step that never waits must not starve other tasks
             return False
-        timer = loop.call_at(planned_s, self._stirred.set)  # a timeout cancels: three times the CPU
+        # A third of the CPU of asyncio.timeout, which cancels.
+        timer = loop.call_at(planned_s, self._due.set)
         try:
-            await self._stirred.wait()
+            await self._due.wait()
         finally:
             timer.cancel()
         return self._woken

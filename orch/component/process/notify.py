@@ -1,8 +1,7 @@
 """Messages to systemd (`sd_notify`): readiness, keep-alives, status. The one door to sdnotify.
 
-A program works on when systemd does not listen: what cannot be sent is logged when it begins and
-when the cause changes, and a send never blocks the loop. Without NOTIFY_SOCKET everything is a
-no-op.
+A program continues when systemd does not receive: the failure is logged once per cause, and a send
+never blocks the loop. Without NOTIFY_SOCKET everything is a no-op.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _DISCOURAGED_S = 600.0  # WatchdogSec above this makes the watchdog slower than 
 
 
 class Notifier:
-    """One program's voice to the service manager."""
+    """Sends one program's messages to the service manager."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -69,7 +68,7 @@ class Notifier:
             sender.notify("\n".join(assignments).encode().decode("latin-1"))
         except OSError as error:
             cause = error.strerror or str(error)
-            text = "systemd does not take %s at NOTIFY_SOCKET %s: %s"
+            text = "cannot send %s to systemd at NOTIFY_SOCKET %s: %s"
             self._outage.failed(text, assignments[0], self._address, cause, cause=cause)
         else:
             self._outage.recovered()
@@ -93,8 +92,8 @@ def _one_line(text: str) -> str:
 def watchdog_interval_s(environ: Mapping[str, str], pid: int) -> float | None:
     """Seconds between keep-alives: half of WATCHDOG_USEC; None when the watchdog is off.
 
-    Off means unset, zero, or meant for another process. SetupError for what is no number and for
-    1 s or less, as the reference agent refuses it.
+    Off means unset, zero, or for another process. SetupError for a text that is no number and for
+    1 s or less, which the reference agent refuses as well.
     """
     text = environ.get("WATCHDOG_USEC", "")
     if not text:

@@ -1,7 +1,7 @@
-"""Log lines about what keeps failing: each cause once, then the recovery and how long it took.
+"""Log lines about repeated failures: each cause once, then the recovery and how long it took.
 
-An outage belongs to a subject, which its user names; without a name there is only one. The causes
-of an outage and the subjects are bounded: a server may word each refusal anew.
+An outage belongs to a subject that the caller names, or there is a single one. The number of
+causes per outage and of subjects is bounded: a server may word each refusal differently.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 
-MOST_CAUSES = 20  # of one outage; what comes after them is not logged
-MOST_SUBJECTS = 1000  # the oldest outage is forgotten for a new one
+MAX_CAUSES = 20  # of one outage; further ones are not logged
+MAX_SUBJECTS = 1000  # the oldest outage is dropped for a new one
 
 
 @dataclass(slots=True)
@@ -42,12 +42,12 @@ class OnceLog:
 
         `cause` is the whole message unless given; `error` adds its traceback.
         """
-        if subject not in self._outages and len(self._outages) >= MOST_SUBJECTS:
+        if subject not in self._outages and len(self._outages) >= MAX_SUBJECTS:
             del self._outages[next(iter(self._outages))]
         outage = self._outages.setdefault(subject, _Outage(_now_s()))
         message = text % args if args else text
         key = message if cause is None else cause
-        if key not in outage.causes and len(outage.causes) < MOST_CAUSES:
+        if key not in outage.causes and len(outage.causes) < MAX_CAUSES:
             outage.causes.add(key)
             self._log.log(self._level, text, *args, exc_info=error, stacklevel=2)
 
@@ -59,7 +59,7 @@ class OnceLog:
             self._log.info(f"{text} (after %.1f s)", *args, lasted_s, stacklevel=2)
 
     def retain(self, subjects: Collection[Hashable]) -> None:
-        """Forget the outages of all others, because they are gone or work: nothing is logged."""
+        """Drop the outages of all others, which are gone or work again; nothing is logged."""
         for gone in self._outages.keys() - set(subjects):
             del self._outages[gone]
 

@@ -1,7 +1,7 @@
-"""This machine and its processes, asked now and then: the one door to psutil.
+"""Facts about this machine and its processes, outside the hot path: the one door to psutil.
 
-Nothing of the sampler: it reads its own files, each time the same few. A process that has ended
-meanwhile, or that may not be looked into, is data and no error. Blocking I/O.
+The sampler does not use it and reads its own few files. A process that has exited, or that may not
+be inspected, is data and no error. Blocking I/O.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HIDDEN = (psutil.Error, OSError)  # a file of /proc is missing, as with ProcSub
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What stays as it is while the machine runs; `physical_cores` is 0 where nobody tells."""
+    """Constant while the machine runs; `physical_cores` is 0 where it is unknown."""
 
     cpu_count: int
     physical_cores: int
@@ -44,7 +44,7 @@ def read_hardware() -> Hardware:
 
 
 def raise_open_files(wanted: int) -> int:
-    """Let this process open `wanted` files, or as many as it may; the limit then, -1 for none."""
+    """Raise the limit of open files to `wanted` or the hard limit; the new limit, -1 for none."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     reachable = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft == resource.RLIM_INFINITY or soft >= reachable:
@@ -54,7 +54,7 @@ def raise_open_files(wanted: int) -> int:
 
 
 def process_start_s(pid: int | None = None) -> float:
-    """When a process (None: this one) began, in seconds since the epoch; now, if that is hidden."""
+    """Start of a process (None: this one), in seconds since the epoch; now if that is hidden."""
     try:
         return psutil.Process(pid).create_time()
     except _HIDDEN:
@@ -73,12 +73,12 @@ def describe_process(pid: int) -> str:
 
 def listening_process(port: int) -> int | None:
     """The process that listens on a TCP port; None when there is none or it cannot be seen."""
-    listening = (one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN)
-    return next((one.pid for one in listening if one.laddr and one.laddr.port == port), None)
+    listening = (c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN)
+    return next((c.pid for c in listening if c.laddr and c.laddr.port == port), None)
 
 
 def environment_of(pid: int) -> Mapping[str, str]:
-    """The environment that a process was started with; empty when it may not be read."""
+    """The initial environment of a process; empty when it may not be read."""
     try:
         return psutil.Process(pid).environ()
     except _HIDDEN:
@@ -86,5 +86,5 @@ def environment_of(pid: int) -> Mapping[str, str]:
 
 
 def processes() -> list[dict[str, Any]]:
-    """Every process that can be seen, as JSON; without arguments, which may hold secrets."""
+    """Every visible process, as JSON; without arguments, which may hold secrets."""
     return [process.info for process in psutil.process_iter(_SHOWN)]

@@ -1,8 +1,8 @@
-"""Work that may hang in the kernel: in a thread of its own that nothing waits for at the end.
+"""Daemon threads for work that may hang in the kernel: nothing joins them when the program exits.
 
-The loop's own pool of threads is joined when the program ends; a reading that hangs in an
-uninterruptible call would keep the agent from ending. A thread whose work is done is kept for the
-next one, so that a machine that is out of threads is measured all the same.
+The loop's own thread pool is joined at exit, so a read that hangs in an uninterruptible call would
+keep the agent from exiting. An idle thread is reused, so that a machine which has run out of
+threads is still measured.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-Step = Callable[[], None]
+Work = Callable[[], None]
 
 _idle: collections.deque[_Worker] = collections.deque()
 
 
 class NoThreadError(OSError):
-    """The machine, or the program's cgroup, has no thread left; it may have one later."""
+    """The machine, or the program's cgroup, is out of threads; it may recover."""
 
 
 class _Worker(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self._given: queue.SimpleQueue[tuple[str, Step, Step]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[str, Work, Work]] = queue.SimpleQueue()
 
-    def give(self, name: str, work: Step, done: Step) -> None:
-        self._given.put((name, work, done))
+    def assign(self, name: str, work: Work, done: Work) -> None:
+        self._queue.put((name, work, done))
 
     def run(self) -> None:
         while True:
-            self.name, work, done = self._given.get()
+            self.name, work, done = self._queue.get()
             try:
                 work()
                 _idle.append(self)
@@ -46,11 +46,8 @@ class _Worker(threading.Thread):
             del work, done  # an idle thread keeps no result alive
 
 
-def start(work: Step, done: Step, *, name: str) -> None:
-    """Begin `work` aside; `done` is called there when it has ended.
-
-    NoThreadError when one is needed and the machine has none left.
-    """
+def start(work: Work, done: Work, *, name: str) -> None:
+    """Run `work` in an idle thread or a new one, and then `done`; NoThreadError if none starts."""
     try:
         worker = _idle.pop()
     except IndexError:
@@ -59,46 +56,46 @@ def start(work: Step, done: Step, *, name: str) -> None:
             worker.start()
         except RuntimeError as error:
             raise NoThreadError(errno.EAGAIN, "no thread can be started") from error
-    worker.give(name, work, done)
+    worker.assign(name, work, done)
 
 
-def begin(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
-    """What `work` will have returned or raised; NoThreadError as with `start`."""
+def submit(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
+    """A future of what `work` returns or raises; NoThreadError as with `start`."""
     loop = asyncio.get_running_loop()
-    settled: asyncio.Future[T] = loop.create_future()
+    future: asyncio.Future[T] = loop.create_future()
     outcome: tuple[T | None, BaseException | None] = None, None
 
     def run() -> None:
         nonlocal outcome
         try:
             outcome = work(), None
-        except BaseException as error:  # handed to whoever waits
+        except BaseException as error:  # raised where the future is awaited
             outcome = None, error
 
-    def settle() -> None:
+    def resolve() -> None:
         result, error = outcome
-        if settled.cancelled():
+        if future.cancelled():
             return
         if error is not None:
-            settled.set_exception(error)
+            future.set_exception(error)
         else:
-            settled.set_result(result)  # type: ignore[arg-type]
+            future.set_result(result)  # type: ignore[arg-type]
 
-    def tell() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(settle)
+    def notify() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(resolve)
 
-    start(run, tell, name=name)
-    return settled
+    start(run, notify, name=name)
+    return future
 
 
-async def run_aside(work: Callable[[], T], *, name: str) -> T:
+async def run_in_thread(work: Callable[[], T], *, name: str) -> T:
     """What `work` returns or raises."""
-    return await begin(work, name=name)
+    return await submit(work, name=name)
 
 
-class OneAtATime(Generic[T]):
-    """Work that is not begun again while it hangs, however often it is asked for."""
+class SingleFlight(Generic[T]):
+    """Work that runs once at a time: concurrent callers share the result of one run."""
 
     def __init__(self, work: Callable[[], T], *, name: str) -> None:
         self._work = work
@@ -110,15 +107,15 @@ class OneAtATime(Generic[T]):
         return self._running is not None
 
     async def run(self) -> T:
-        """The outcome of the run under way, else of one that begins now."""
+        """The outcome of the run in progress, else of a new one."""
         if self._running is None:
-            self._running = begin(self._work, name=self._name)
-            self._running.add_done_callback(self._ended)
+            self._running = submit(self._work, name=self._name)
+            self._running.add_done_callback(self._finished)
         running = self._running
-        await asyncio.wait([running])  # one that stops waiting does not end it for the others
+        await asyncio.wait([running])  # a cancelled caller does not cancel it for the others
         return running.result()
 
-    def _ended(self, running: asyncio.Future[T]) -> None:
+    def _finished(self, running: asyncio.Future[T]) -> None:
         self._running = None
         if not running.cancelled():
-            running.exception()  # it may be that nobody waits any more
+            running.exception()  # retrieved, because no caller may be left

@@ -21,9 +21,8 @@ from orch.ctl.manifests import Manifest
 from orch.wire import raw
 from orch.wire.errors import ApiError
 from orch.wire.names import ANNOTATION_LAST_APPLIED
-from orch.wire.patch.data import PatchError, equal
 from orch.wire.patch.merge_keys import schema_of
-from orch.wire.patch.patch import create_merge_patch
+from orch.wire.patch.patch import PatchError, create_merge_patch, equal
 from orch.wire.patch.strategic_patch import (
     DELETE_PREFIX,
     ORDER_PREFIX,

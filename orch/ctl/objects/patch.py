@@ -22,8 +22,10 @@ from orch.ctl.manifests import Manifest
 from orch.ctl.output import printing
 from orch.ctl.selection import Selected
 from orch.wire import raw
+from orch.wire.patch.json_patch import apply_json_patch
 from orch.wire.patch.merge_keys import schema_of
-from orch.wire.patch.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
+from orch.wire.patch.patch import apply_merge_patch
+from orch.wire.patch.strategic_patch import apply_strategic_patch
 from orch.wire.records import kinds
 
 EXAMPLES = """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orch.lifecycle.decide.records import NodeMemory, Settings, Stamp
 from orch.wire import names
-from orch.wire.podrules.tolerations import NO_EXECUTE, NO_SCHEDULE
+from orch.wire.podrules.podspec import NO_EXECUTE, NO_SCHEDULE
 from orch.wire.records.configuration import Lease
 from orch.wire.records.core import Node, NodeCondition, Taint
 

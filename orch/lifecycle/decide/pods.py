@@ -23,11 +23,11 @@ from orch.lifecycle.decide.records import (
     Timer,
     View,
 )
-from orch.wire.podrules.standing import is_mirror
-from orch.wire.podrules.tolerations import (
+from orch.wire.podrules.podspec import (
     DEFAULT_TOLERATION_S,
     NO_EXECUTE,
     TOLERATED_BY_DEFAULT,
+    is_mirror,
     tolerates,
 )
 from orch.wire.records.core import Node, Taint

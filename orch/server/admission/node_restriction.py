@@ -17,8 +17,8 @@ from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of
 from orch.wire import names
 from orch.wire.errors import forbidden_object
+from orch.wire.podrules.podspec import mirror_hash
 from orch.wire.podrules.references import api_references
-from orch.wire.podrules.standing import mirror_hash
 from orch.wire.records.authentication import node_name_of
 
 # Keys under the service's own domain that a node may set on itself; others are reserved.

@@ -12,8 +12,8 @@ from typing import Any
 
 from orch.wire import raw
 from orch.wire.names import DEFAULT_SERVICE_ACCOUNT
+from orch.wire.podrules.podspec import mirror_hash
 from orch.wire.podrules.references import CONFIG_MAP, SECRET, api_references
-from orch.wire.podrules.standing import mirror_hash
 from orch.wire.records.kinds import CONFIG_MAPS, SECRETS
 
 Reference = tuple[str, str, str]  # plural, namespace, name

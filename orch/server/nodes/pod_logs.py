@@ -21,7 +21,7 @@ from orch.server.request.attributes import is_true
 from orch.server.strategy.pods import node_of
 from orch.wire import causes
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
-from orch.wire.podrules.containers import document_places
+from orch.wire.podrules.podspec import document_places
 from orch.wire.times import parse_time
 
 _BOOLEANS = ("follow", "previous", "timestamps")

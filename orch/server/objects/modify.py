@@ -24,7 +24,7 @@ from orch.server.strategy import namespaces
 from orch.server.strategy.base import keep
 from orch.wire import causes
 from orch.wire.errors import ApiError, bad_request
-from orch.wire.patch import merge_keys, patch
+from orch.wire.patch import json_patch, merge_keys, patch, strategic_patch
 from orch.wire.records.kinds import Resource
 
 _TRIES = 16  # each lost to another writer; then the client has to retry
@@ -163,11 +163,11 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
 
 def _apply(resource: Resource, media_type: str, current: Document, data: Any) -> Any:
     if media_type == JSON_PATCH:
-        return patch.apply_json_patch(current, data)
+        return json_patch.apply_json_patch(current, data)
     if media_type == MERGE_PATCH:
         return patch.apply_merge_patch(current, data)
     schema = merge_keys.schema_of(resource.api_version, resource.kind)
-    return patch.apply_strategic_patch(current, data, schema)
+    return strategic_patch.apply_strategic_patch(current, data, schema)
 
 
 def _check_operations(data: Any) -> None:

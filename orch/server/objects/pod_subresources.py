@@ -21,7 +21,7 @@ from orch.server.strategy.pods import node_of
 from orch.wire import causes, times
 from orch.wire.errors import bad_request, invalid
 from orch.wire.names import CORE_VERSION
-from orch.wire.podrules.standing import FINAL_PHASES
+from orch.wire.podrules.podspec import FINAL_PHASES
 from orch.wire.validation import dns1123_subdomain_problems
 
 _TRIES = 16

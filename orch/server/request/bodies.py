@@ -12,7 +12,7 @@ import orjson
 
 from orch.server.request import media, protobuf
 from orch.wire.errors import bad_request
-from orch.wire.patch.data import MAX_DEPTH
+from orch.wire.patch.patch import MAX_DEPTH
 
 ACCEPTED = (media.JSON, media.PROTOBUF)
 _AS_JSON = (media.JSON, "")

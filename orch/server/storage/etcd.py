@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from orch.component.grpc_channel import CLOSED, CallFailed, Channel, Observe, observed, settled
+from orch.component.grpc_channel import (
+    CLOSED,
+    CallFailed,
+    Channel,
+    Observe,
+    observed,
+    wait_calls_ended,
+)
 from orch.server.storage import etcd_pb2 as pb
 from orch.server.storage import etcd_pb2_grpc as rpc
 from orch.server.storage.base import (
@@ -97,7 +104,7 @@ class EtcdClient:
         channels, self._channels = self._channels, []
         for _, channel in channels:
             await channel.close()
-        await settled()
+        await wait_calls_ended()
 
     async def size_bytes(self) -> int:
         """Of the chosen server's database."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from orch.server.strategy.base import Document, Strategy, keep
 from orch.wire import causes
 from orch.wire.errors import Cause
-from orch.wire.podrules.tolerations import EFFECTS
+from orch.wire.podrules.podspec import EFFECTS
 from orch.wire.records.kinds import LEASES, NODES
 from orch.wire.times import parse_time
 from orch.wire.validation import label_value_problems, qualified_name_problems

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from orch.server.strategy.base import Document
-from orch.wire.podrules.containers import document_places, pull_policy
-from orch.wire.podrules.standing import DEFAULT_GRACE_S
-from orch.wire.podrules.tolerations import (
+from orch.wire.podrules.podspec import (
+    DEFAULT_GRACE_S,
     DEFAULT_TOLERATION_S,
     NO_EXECUTE,
     TOLERATED_BY_DEFAULT,
+    document_places,
+    pull_policy,
 )
 
 _SPEC = {

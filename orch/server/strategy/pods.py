@@ -12,8 +12,8 @@ from orch.server.strategy.base import Document, Strategy, keep, text_at
 from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.names import ANNOTATION_CONFIG_MIRROR
-from orch.wire.podrules import resources, updates, validation
-from orch.wire.podrules.standing import DEFAULT_GRACE_S, FINAL_PHASES, mirror_hash
+from orch.wire.podrules import podspec, updates, validation
+from orch.wire.podrules.podspec import DEFAULT_GRACE_S, FINAL_PHASES, mirror_hash
 from orch.wire.records.kinds import PODS
 from orch.wire.records.pods import Pod
 
@@ -31,7 +31,7 @@ def _prepare_create(document: Document) -> None:
     document["status"] = {"phase": "Pending"}
     # With an invalid quantity there is no class: validation then refuses the pod.
     with contextlib.suppress(ValueError):
-        document["status"]["qosClass"] = resources.qos_class(Pod.from_wire(document))
+        document["status"]["qosClass"] = podspec.qos_class(Pod.from_wire(document))
 
 
 def _prepare_update(new: Document, old: Document) -> None:

@@ -1,6 +1,6 @@
 """JSON Patch (RFC 6902) with JSON Pointer (RFC 6901): a list of operations, all or nothing.
 
-Bounded on purpose: 10 000 operations, 3 MiB of data made by `copy`, the depth of `patch_data`.
+Bounded on purpose: 10 000 operations, 3 MiB of copied data, the depth of `patch`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from orch.wire.patch.data import PatchError, copied, equal, type_name
+from orch.wire.patch.patch import PatchError, copied, equal, type_name
 
 MAX_OPERATIONS = 10_000
-MAX_COPIED_SIZE = 3 * 2**20  # characters and values; `copy` into oneself doubles a document
+MAX_COPIED_SIZE = 3 * 2**20  # characters and values; copying the root into itself doubles it
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 _NEEDS_VALUE = ("add", "replace", "test")
@@ -21,7 +21,7 @@ _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 
 
 def apply_json_patch(target: Any, operations: Any) -> Any:
-    """The patched copy; PatchError names the number, the verb and the path of what failed."""
+    """The patched copy; PatchError names the failed operation: its number, verb and path."""
     if not isinstance(operations, list):
         raise PatchError(
             f"a JSON patch is a list of operations, not {type_name(operations)}", code=400
@@ -35,11 +35,11 @@ def apply_json_patch(target: Any, operations: Any) -> Any:
     document = _Document(copied(target))
     for number, operation in enumerate(operations):
         document.apply(number, operation)
-    return copied(document.value)  # operations may have nested what each was small enough for
+    return copied(document.value)  # several operations may nest deeper than each alone
 
 
 class _Document:
-    """The copy being changed; `_place` is the operation at hand, for error texts."""
+    """The copy being changed; `_place` is the current operation, for error texts."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -123,7 +123,7 @@ class _Document:
             return container[self._index(part, len(container) - 1)]
         if isinstance(container, dict):
             raise self._error(f"there is no {part!r}")
-        raise self._error(f"{part!r} is looked for in {type_name(container)}")
+        raise self._error(f"{part!r} is a path into {type_name(container)}")
 
     def _index(self, part: str, highest: int) -> int:
         if not _INDEX.fullmatch(part) or int(part) > highest:

@@ -1,7 +1,7 @@
-"""Which lists of which kind a strategic merge patch merges, and by which key.
+"""The lists that a strategic merge patch merges, by kind, and their merge keys.
 
 From `x-kubernetes-patch-merge-key` / `-strategy` in the reference system's OpenAPI document.
-What is not listed is replaced: notably a node's taints and a pod's tolerations.
+Other lists are replaced: notably a node's taints and a pod's tolerations.
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ _KINDS: Mapping[tuple[str, str], Schema] = {
 
 
 def schema_of(api_version: str, kind: str) -> Schema:
-    """The schema of a kind; kinds without a row of their own merge only their metadata's lists."""
+    """The schema of a kind; kinds without an entry only merge their metadata's lists."""
     return _KINDS.get((api_version, kind), _PLAIN)

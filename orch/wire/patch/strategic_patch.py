@@ -1,14 +1,8 @@
 """Strategic merge patch: merge patch that merges lists by key where the schema says so.
 
-Directives (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`) follow
-apimachinery `util/strategicpatch/patch.go`. Which list of which kind merges by which key is in
-`merge_keys`, the order of merged lists in `merge_order`.
-
-In which order the elements of a merged list stand, and how elements are told apart.
-
-The rule is apimachinery's (`strategicpatch.normalizeElementOrder`): what the patch names comes in
-the order the patch wants, the rest keeps the order it had, and the two are interleaved by their
-places in the list before the patch.
+Directives (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`) and the
+order of merged lists follow apimachinery `util/strategicpatch/patch.go`; the schemas of kinds are
+in `merge_keys`.
 """
 
 from __future__ import annotations
@@ -17,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orch.wire.patch.data import PatchError, check_depth, copied, equal, type_name
+from orch.wire.patch.patch import PatchError, check_depth, copied, equal, type_name
 
 Identity = tuple[bool, Any]  # true is not 1: the flag says whether the value is a boolean
 
 
 def identity(element: Any, merge_key: str) -> Identity:
-    """What makes an element itself: its value, or with a merge key the value under that key.
+    """The value that identifies an element: itself, or with a merge key the value under that key.
 
     ValueError when that value is not plain; an object without the key has the value None.
     """
@@ -33,7 +27,7 @@ def identity(element: Any, merge_key: str) -> Identity:
             raise ValueError("an element is not an object")
         value = element.get(merge_key)
     if isinstance(value, dict | list):
-        raise ValueError("an element has an object or a list where a plain value tells it apart")
+        raise ValueError("an element is identified by an object or a list, not by a plain value")
     return isinstance(value, bool), value
 
 
@@ -44,21 +38,25 @@ def identities(elements: Sequence[Any], merge_key: str) -> list[Identity]:
 def arranged(
     merged: Sequence[Any], wanted: Sequence[Identity], before: Sequence[Identity], merge_key: str
 ) -> list[Any]:
-    """The merged elements, ordered: `wanted` as the patch names them, `before` as they stood."""
+    """The merged elements in order; `wanted` is the patch's order, `before` the original one.
+
+    As in `normalizeElementOrder`: elements of the patch are in its order, the others in theirs, and
+    both are interleaved by their original positions.
+    """
     wanted_rank, before_rank = _ranks(wanted), _ranks(before)
     pairs = [(identity(element, merge_key), element) for element in merged]
     named = sorted((p for p in pairs if p[0] in wanted_rank), key=lambda p: wanted_rank[p[0]])
     others = [pair for pair in pairs if pair[0] not in wanted_rank]
     result = []
     while named and others:
-        mine, theirs = before_rank.get(others[0][0]), before_rank.get(named[0][0])
-        other_first = mine is not None and theirs is not None and mine < theirs
+        other, name = before_rank.get(others[0][0]), before_rank.get(named[0][0])
+        other_first = other is not None and name is not None and other < name
         result.append((others if other_first else named).pop(0)[1])
     return result + [element for _, element in (*named, *others)]
 
 
 def is_in_order(part: Sequence[Identity], whole: Sequence[Identity]) -> bool:
-    """Whether every element of `part` is in `whole`, one after the other."""
+    """Whether `part` is a subsequence of `whole`."""
     rest = iter(whole)
     return all(any(element == other for other in rest) for element in part)
 
@@ -81,7 +79,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """How one field merges; `fields` describe what is inside the object or the list's elements.
+    """How a field merges; `fields` describe the object's fields or those of the list's elements.
 
     `merge_key` makes a list of objects merge by that field, `merge_set` a list of plain values
     merge as a set; a list with neither is replaced.
@@ -122,30 +120,30 @@ def _merged_object(old: Json, patch: Json, schema: Schema, path: Path) -> dict[s
     check_depth(len(path))
     directive = patch.get(PATCH, "merge")
     if directive == "replace":
-        return _taken_object(patch, len(path))
+        return _new_object(patch, len(path))
     if directive == "delete":
         return {}
     if directive != "merge":
         raise _error(path, f"{PATCH} is {directive!r}, use replace, delete or merge")
-    kept = _without_deleted_values(_retained(old, patch, path), patch, path)
+    retained = _without_deleted_values(_retained(old, patch, path), patch, path)
     orders = _values_of(ORDER_PREFIX, patch, path)
     result: dict[str, Any] = {}
-    for name, value in kept.items():
+    for name, value in retained.items():
         inner = schema.of(name)
         order = orders.get(name) if inner.merges_lists else None
         if name not in patch and order is None:
             result[name] = copied(value, len(path) + 1)
         elif (new := patch.get(name, [])) is not None:
             result[name] = _merged_field(value, new, order, inner, (*path, name))
-    added = {name: value for name, value in patch.items() if name not in kept}
-    return {**result, **_taken_object(added, len(path))}
+    added = {name: value for name, value in patch.items() if name not in retained}
+    return {**result, **_new_object(added, len(path))}
 
 
 def _merged_field(old: Any, new: Any, order: list[Any] | None, schema: Schema, path: Path) -> Any:
     if isinstance(old, dict) and isinstance(new, dict):
         return _merged_object(old, new, schema, path)
     if not isinstance(old, list) or not isinstance(new, list):
-        return _taken(new, len(path))
+        return _new_value(new, len(path))
     try:
         return _merged_list(old, new, order, schema, path)
     except ValueError as error:
@@ -156,7 +154,7 @@ def _merged_list(
     old: list[Any], new: list[Any], order: list[Any] | None, schema: Schema, path: Path
 ) -> list[Any]:
     if not schema.merges_lists:
-        return _taken_list(new, len(path))
+        return _new_list(new, len(path))
     key = schema.merge_key
     before = identities(old, key)
     if key:
@@ -178,7 +176,7 @@ def _merged_list(
 def _without_special_elements(
     old: list[Any], new: list[Any], key: str, path: Path
 ) -> tuple[list[Any], list[Any]]:
-    """Both lists after the elements of the patch that are directives have been followed."""
+    """Both lists after applying and removing the patch's elements that are directives."""
     plain, deleted, replaces = [], set(), False
     for element in new:
         found = identity(element, key)
@@ -208,7 +206,7 @@ def _merged_elements(old: list[Any], new: list[Any], schema: Schema, path: Path)
         found = identity(patch, schema.merge_key)
         place = places.setdefault(found, len(result))
         if place == len(result):
-            result.append(_taken(patch, len(path)))
+            result.append(_new_value(patch, len(path)))
         else:
             inside = (*path, str(found[1]))
             result[place] = _merged_object(result[place], patch, schema, inside)
@@ -258,22 +256,22 @@ def _is_directive(name: str) -> bool:
     return name in (PATCH, RETAIN_KEYS) or name.startswith((ORDER_PREFIX, DELETE_PREFIX))
 
 
-def _taken(value: Any, depth: int) -> Any:
-    """A value of the patch as it stands where nothing was: without directives and nulls."""
+def _new_value(value: Any, depth: int) -> Any:
+    """A value of the patch where the object has none: without directives and nulls."""
     if isinstance(value, dict):
-        return {} if value.get(PATCH) == "delete" else _taken_object(value, depth)
-    return _taken_list(value, depth) if isinstance(value, list) else value
+        return {} if value.get(PATCH) == "delete" else _new_object(value, depth)
+    return _new_list(value, depth) if isinstance(value, list) else value
 
 
-def _taken_object(value: Json, depth: int) -> dict[str, Any]:
+def _new_object(value: Json, depth: int) -> dict[str, Any]:
     check_depth(depth)
     return {
-        name: _taken(item, depth + 1)
+        name: _new_value(item, depth + 1)
         for name, item in value.items()
         if item is not None and not _is_directive(name)
     }
 
 
-def _taken_list(values: Sequence[Any], depth: int) -> list[Any]:
+def _new_list(values: Sequence[Any], depth: int) -> list[Any]:
     check_depth(depth)
-    return [_taken(v, depth + 1) for v in values if not (isinstance(v, dict) and PATCH in v)]
+    return [_new_value(v, depth + 1) for v in values if not (isinstance(v, dict) and PATCH in v)]

@@ -1,6 +1,6 @@
-"""Which objects of the API a pod refers to: values for variables and volumes, its account, claims.
+"""The API objects that a pod refers to, in variables, volumes and its service account.
 
-Bound nodes may read exactly these, the agent fetches them, and a static pod may name none of them
+Nodes may read exactly those of their pods, the agent fetches them, and a static pod may have none
 (reference: podutil.HasAPIObjectReference). Works on specs that are documents.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from orch.wire import raw
-from orch.wire.podrules.containers import document_places
+from orch.wire.podrules.podspec import document_places
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 SERVICE_ACCOUNT = "ServiceAccount"
@@ -26,16 +26,16 @@ _OF_THE_POD_ITSELF = "downwardAPI"
 
 
 class ApiReference(NamedTuple):
-    """`name` is "" where none is given; objects are of the pod's own namespace."""
+    """`name` is "" where none is given; objects are in the pod's own namespace."""
 
     kind: str
     name: str
     path: str  # of the field that refers to it
-    holder: str = ""  # the volume or container that has the field
+    holder: str = ""  # the volume or container with the field
 
 
 def api_references(spec: Mapping[str, Any]) -> Iterator[ApiReference]:
-    """All of them, with the kind of a projected source that is not known by its field's name."""
+    """All references; an unknown projected source has its field's name as kind."""
     if account := raw.text(spec, "serviceAccountName"):
         yield ApiReference(SERVICE_ACCOUNT, account, "spec.serviceAccountName")
     for path, container in document_places(spec):
@@ -44,7 +44,7 @@ def api_references(spec: Mapping[str, Any]) -> Iterator[ApiReference]:
 
 
 def volume_references(spec: Mapping[str, Any]) -> Iterator[ApiReference]:
-    """Those that volumes are made of."""
+    """The references of volumes."""
     for index, volume in enumerate(raw.records(spec, "volumes")):
         path, holder = f"spec.volumes[{index}]", f"volume {raw.text(volume, 'name')}"
         for source, (kind, field) in _OF_VOLUMES.items():

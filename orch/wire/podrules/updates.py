@@ -1,6 +1,6 @@
-"""What may change in the spec of a pod: images, deadlines, further tolerations.
+"""Validation of changes to a pod's spec: images, deadlines and further tolerations are allowed.
 
-Ephemeral containers may be added, by a subresource of their own (K:pkg/apis/core/validation).
+Ephemeral containers may be added, through a subresource (K:pkg/apis/core/validation).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import orjson
 
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
-from orch.wire.podrules.containers import LASTING, document_places
+from orch.wire.podrules.podspec import LASTING, document_places
 from orch.wire.podrules.validation import (
     INT32_MAX,
     container_causes,
@@ -23,7 +23,7 @@ from orch.wire.podrules.validation import (
 
 Document = dict[str, Any]
 
-# K:pkg/apis/core/validation/validation.go allowedEphemeralContainerFields: those it leaves out
+# The fields missing in allowedEphemeralContainerFields (K:pkg/apis/core/validation/validation.go).
 _NOT_EPHEMERAL = (
     "ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules",
     "livenessProbe", "readinessProbe", "startupProbe", "lifecycle",
@@ -38,7 +38,7 @@ _ONLY_CHANGES = (
 
 
 def update_causes(new: Document, old: Document) -> Iterator[Cause]:
-    """What an update changed that it may not."""
+    """The forbidden changes of an update."""
     for path, container in document_places(new, LASTING):
         if not container.get("image"):
             yield causes.required(f"{path}.image")
@@ -54,7 +54,7 @@ def update_causes(new: Document, old: Document) -> Iterator[Cause]:
 
 
 def ephemeral_causes(new: Document, old: Document) -> Iterator[Cause]:
-    """What is wrong with the ephemeral containers of a pod that has others (`old`) already."""
+    """What is wrong with the ephemeral containers of an update of `old`."""
     path = "spec.ephemeralContainers"
     containers = new.get("ephemeralContainers") or []
     by_name = {container.get("name"): container for container in containers}
@@ -77,7 +77,7 @@ def ephemeral_causes(new: Document, old: Document) -> Iterator[Cause]:
 
 
 def _not_ephemeral_causes(container: Document, path: str) -> Iterator[Cause]:
-    """What only a part of the workload may have."""
+    """Fields that only regular containers may have."""
     for name in _NOT_EPHEMERAL:
         if container.get(name):
             yield causes.forbidden(f"{path}.{name}", _NO_EPHEMERAL)
@@ -88,8 +88,8 @@ def _not_ephemeral_causes(container: Document, path: str) -> Iterator[Cause]:
 
 
 def _tolerations(spec: Document) -> set[bytes]:
-    written = spec.get("tolerations") or ()
-    return {orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in written}
+    tolerations = spec.get("tolerations") or ()
+    return {orjson.dumps(item, option=orjson.OPT_SORT_KEYS) for item in tolerations}
 
 
 def _fixed_part(spec: Document) -> Document:

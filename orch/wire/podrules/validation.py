@@ -1,8 +1,8 @@
-"""Is the spec of a new pod right? Every cause, worded as clients know them.
+"""Validation of the spec of a new pod: all causes, in the reference's wording.
 
-The rules are the reference's (K:pkg/apis/core/validation/validation.go), as far as an agent acts on
-a field or most authors get it wrong; fields nobody here knows pass. Works on documents: what is
-wrong is told of what was written. What a change may do is in `updates`.
+The rules are the reference's (K:pkg/apis/core/validation/validation.go), for fields that an agent
+acts on or that authors often get wrong; unknown fields pass. Works on documents, so that causes
+quote what was written. Changes are validated in `updates`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from orch.wire import causes, quantity
 from orch.wire.errors import Cause
-from orch.wire.podrules.containers import LASTING, LISTS, PULL_POLICIES, document_places
+from orch.wire.podrules.podspec import LASTING, LISTS, PULL_POLICIES, document_places
 from orch.wire.validation import dns1123_label_problems, dns1123_subdomain_problems
 
 Document = dict[str, Any]
@@ -32,7 +32,7 @@ _NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
 def spec_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
-    """What every spec must keep to that is stored, one that shows a static pod as well."""
+    """The rules of every stored spec, mirror pods included."""
     for name, choices in _CHOICES.items():
         yield from _choice_causes(spec, name, choices, "spec")
     deadline = spec.get("activeDeadlineSeconds")
@@ -46,7 +46,7 @@ def spec_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
 
 
 def runnable_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
-    """What keeps an agent from running it: all of `spec_causes` that a static pod is asked for."""
+    """The part of `spec_causes` that static pods must satisfy, else an agent cannot run them."""
     if not spec.get("containers"):
         yield causes.required("spec.containers")
     grace_s = spec.get("terminationGracePeriodSeconds")
@@ -63,9 +63,9 @@ def runnable_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
 
 
 def content_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
-    """What contradicts itself, or says nothing where one thing must be said.
+    """Contradictions, and missing alternatives where exactly one is required.
 
-    Not asked of a pod that stands for a file of a node: it runs already, and is shown as it is.
+    Not checked in mirror pods: their static pod already runs, and is shown as it is.
     """
     for name in ("hostname", "subdomain"):
         for problem in _label_problems(spec.get(name) or ""):
@@ -79,7 +79,7 @@ def content_causes(spec: Mapping[str, Any]) -> Iterator[Cause]:
 
 
 def name_causes(items: Iterable[Document], path: str, seen: set[str]) -> Iterator[Cause]:
-    """Names must be there, be labels, and be different from those seen (which grows)."""
+    """Names must exist, be labels, and differ from those in `seen`, to which they are added."""
     for index, item in enumerate(items):
         name = item.get("name") or ""
         at = f"{path}[{index}].name"
@@ -94,7 +94,7 @@ def name_causes(items: Iterable[Document], path: str, seen: set[str]) -> Iterato
 
 
 def container_causes(container: Document, path: str, volumes: set[Any]) -> Iterator[Cause]:
-    """What is wrong with one container of any list, but for its name."""
+    """What is wrong with a container of any list, except its name."""
     if not (container.get("image") or "").strip():
         yield causes.required(f"{path}.image")
     yield from _choice_causes(container, "imagePullPolicy", PULL_POLICIES, path)
@@ -125,7 +125,7 @@ def _choice_causes(
 
 
 def _port_causes(port: Document, path: str) -> Iterator[Cause]:
-    for name, least in (("containerPort", 1), ("hostPort", 0)):  # no port of the host is 0
+    for name, least in (("containerPort", 1), ("hostPort", 0)):  # hostPort 0 means none
         number = port.get(name)
         if number is not None and not is_within(number, least, _PORT_MAX):
             text = f"must be between 1 and {_PORT_MAX}"
@@ -181,7 +181,7 @@ def _source_causes(variable: Document, path: str) -> Iterator[Cause]:
 
 
 def _handler_causes(record: Document, path: str) -> Iterator[Cause]:
-    """Of a probe or a hook: exactly one thing is done."""
+    """A probe or a hook has exactly one handler."""
     named = [name for name in _HANDLERS if record.get(name) is not None]
     if not named:
         yield causes.required(path, "must specify a handler type")
@@ -201,7 +201,7 @@ def _exceeds(amount: Any, limit: Any) -> bool:
     try:
         return quantity.parse_quantity(amount) > quantity.parse_quantity(limit)
     except ValueError:
-        return False  # told of where amounts are read
+        return False  # reported by _amount_causes
 
 
 def _label_problems(text: Any) -> tuple[str, ...]:

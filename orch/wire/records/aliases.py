@@ -1,8 +1,8 @@
-"""The reference system's names for groups that this service names differently, both ways; pure.
+"""Translation between this service's group names and the reference system's; pure.
 
 Clients with those names compiled in (`kubectl auth can-i`, `create role`, the Lease of `describe
-node`, typed client libraries) meet the same objects under them: nothing is stored twice, only the
-names in what is sent and answered change. Permissions are those of this service's own groups.
+node`, typed client libraries) reach the same objects: nothing is stored twice, only the names in
+requests and responses change. Permissions are those of this service's own groups.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ REVIEW_FIELDS = {
 }
 _REVIEW_FIELDS_UPSTREAM = {own: theirs for theirs, own in REVIEW_FIELDS.items()}
 _OWN_GROUPS = "|".join(map(re.escape, sorted(UPSTREAM_BY_OWN, key=len, reverse=True)))
-# A group, maybe after its resource, with the name of the object that follows; a field of a review;
-# any text in quotes.
-_TEXT = r'"(?:[^"\\]++|\\.)*+"?'  # never tried twice: it may be long, and is a client's
-_SAID = re.compile(
+# A group, optionally after its resource, with the name of the object that follows; a field of a
+# review; any text in quotes.
+_TEXT = r'"(?:[^"\\]++|\\.)*+"?'  # possessive: clients send it, and it may be long
+_MESSAGE = re.compile(
     rf"(?P<before>(?<![\w./\[-])(?:[A-Za-z]++\.)?)(?P<group>{_OWN_GROUPS})(?![\w-]|\.\w)"
     rf"(?P<name> {_TEXT})?|\b(?P<field>{'|'.join(_REVIEW_FIELDS_UPSTREAM)})\b|(?P<text>{_TEXT})",
     re.DOTALL,
@@ -41,25 +41,25 @@ _SAID = re.compile(
 
 
 def own_api_version(api_version: str) -> str:
-    """A group and version as this service names them; others stay as they are."""
+    """An API version in this service's names; others are unchanged."""
     translated: str = _api_version(api_version, OWN_BY_UPSTREAM)
     return translated
 
 
 def own_namespace(namespace: str) -> str:
-    """Where this service keeps what clients look for in the reference's namespace for Leases."""
+    """This service's namespace for Leases in place of the reference's; others are unchanged."""
     return names.NODE_LEASE_NAMESPACE if namespace == _UPSTREAM_LEASE_NAMESPACE else namespace
 
 
 def names_of_namespace(namespace: str) -> tuple[str, ...]:
-    """What clients of the reference may call a namespace of this service."""
+    """A namespace's names for clients of the reference."""
     if namespace == names.NODE_LEASE_NAMESPACE:
         return namespace, _UPSTREAM_LEASE_NAMESPACE
     return (namespace,)
 
 
 def to_own(document: Document) -> Document:
-    """An object of an aliased group as this service writes it; the given one is left as it is."""
+    """An object of an aliased group in this service's names; the given one is unchanged."""
     translated = _translated(document, OWN_BY_UPSTREAM, REVIEW_FIELDS)
     _set(translated, "metadata", _with_own_namespace)
     _set(translated, "spec", _about_own_namespace)
@@ -73,7 +73,7 @@ def _with_own_namespace(record: Any) -> Any:
 
 
 def _about_own_namespace(spec: Any) -> Any:
-    """A review of what is allowed in a namespace: requests that name it so mean the own one."""
+    """The spec of a review, with this service's namespace in the attributes of its groups."""
     if not isinstance(spec, dict):
         return spec
     result = _with_own_namespace(spec)
@@ -85,16 +85,16 @@ def _about_own_namespace(spec: Any) -> Any:
 
 
 def to_upstream(document: Document) -> Document:
-    """An object of an own group as the reference writes it; the given one is left as it is."""
+    """An object of this service's group in the reference's names; the given one is unchanged."""
     return _translated(document, UPSTREAM_BY_OWN, _REVIEW_FIELDS_UPSTREAM)
 
 
-def said_upstream(text: str) -> str:
-    """A sentence of this service in the reference's names; names of objects stay as they are."""
-    return _SAID.sub(_said, text)
+def message_to_upstream(text: str) -> str:
+    """A message of this service in the reference's names; names of objects are unchanged."""
+    return _MESSAGE.sub(_to_upstream, text)
 
 
-def _said(found: re.Match[str]) -> str:
+def _to_upstream(found: re.Match[str]) -> str:
     group, field, text = found["group"], found["field"], found["text"]
     if group:
         return f"{found['before']}{UPSTREAM_BY_OWN[group]}{found['name'] or ''}"
@@ -105,19 +105,19 @@ def _said(found: re.Match[str]) -> str:
 
 
 def through(change: Callable[[Document], Document]) -> Callable[[Document], Document]:
-    """A change that was written for the reference's names, made one of the own object."""
+    """A change in the reference's names as a change of this service's object."""
     return lambda current: to_own(change(to_upstream(current)))
 
 
 def _translated(
     document: Document, groups: Mapping[str, str], fields: Mapping[str, str]
 ) -> Document:
-    """Everything a record of these groups says of groups; what has another form stays as it is."""
+    """All group names in a record of these groups; malformed parts are unchanged."""
     result = dict(document)
     _set(result, "apiVersion", lambda text: _api_version(text, groups))
     _set(result, "metadata", lambda record: _with_owners(record, groups))
     _set(result, "roleRef", lambda role: _with_group(role, groups))
-    _set(result, "subjects", lambda all_: _each(all_, lambda one: _with_group(one, groups)))
+    _set(result, "subjects", lambda items: _each(items, lambda item: _with_group(item, groups)))
     _set(result, "rules", lambda rules: _rules(rules, groups))
     _set(result, "spec", lambda spec: _review_spec(spec, groups, fields))
     _set(result, "status", lambda status: _review_status(status, groups))
@@ -141,18 +141,18 @@ def _api_version(text: Any, groups: Mapping[str, str]) -> Any:
 
 
 def _with_owners(metadata: Any, groups: Mapping[str, str]) -> Any:
-    def one(owner: Any) -> Any:
+    def translate(owner: Any) -> Any:
         if not isinstance(owner, dict) or "apiVersion" not in owner:
             return owner
         return {**owner, "apiVersion": _api_version(owner["apiVersion"], groups)}
 
     if not isinstance(metadata, dict) or "ownerReferences" not in metadata:
         return metadata
-    return {**metadata, "ownerReferences": _each(metadata["ownerReferences"], one)}
+    return {**metadata, "ownerReferences": _each(metadata["ownerReferences"], translate)}
 
 
 def _each(items: Any, translate: Callable[[Any], Any]) -> Any:
-    return [translate(one) for one in items] if isinstance(items, list) else items
+    return [translate(item) for item in items] if isinstance(items, list) else items
 
 
 def _with_group(record: Any, groups: Mapping[str, str]) -> Any:
@@ -162,12 +162,12 @@ def _with_group(record: Any, groups: Mapping[str, str]) -> Any:
 
 
 def _rules(rules: Any, groups: Mapping[str, str]) -> Any:
-    def one(rule: Any) -> Any:
+    def translate(rule: Any) -> Any:
         if not isinstance(rule, dict) or "apiGroups" not in rule:
             return rule
         return {**rule, "apiGroups": _each(rule["apiGroups"], lambda name: _group(name, groups))}
 
-    return _each(rules, one)
+    return _each(rules, translate)
 
 
 def _review_spec(spec: Any, groups: Mapping[str, str], fields: Mapping[str, str]) -> Any:

@@ -1,8 +1,6 @@
-"""The records of `authentication.orch.io/v1`: whose is this token, who am I, a token to be made.
+"""The records of `authentication.orch.io/v1`, and the identity of an authenticated caller.
 
-Reviews are questions: they are answered, never stored.
-
-Who a request comes from, once authenticated, and which node an identity speaks for.
+Reviews (whose token is this, who am I) and token requests are answered, never stored.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class UserInfo(WireModel):
 
 
 class TokenReviewSpec(WireModel):
-    """`audiences`: who asks; empty means the API server itself."""
+    """`audiences`: the verifier; empty means the API server itself."""
 
     token: str = ""
     audiences: list[str] = Field(default_factory=list)
@@ -63,7 +61,7 @@ class SelfSubjectReview(ApiObject):
 
 
 class BoundObjectReference(WireModel):
-    """An object that a token is good as long as it exists: a Pod, Secret or Node."""
+    """A Pod, Secret or Node; a token is valid only as long as it exists."""
 
     kind: str | None = None
     apiVersion: str | None = None
@@ -72,7 +70,7 @@ class BoundObjectReference(WireModel):
 
 
 class TokenRequestSpec(WireModel):
-    """`audiences` empty: the API server; a lifetime of an hour unless said otherwise."""
+    """`audiences` empty: the API server; the default lifetime is an hour."""
 
     audiences: list[str] = Field(default_factory=list)
     expirationSeconds: int | None = None
@@ -102,7 +100,7 @@ class Identity:
 
 
 def node_name_of(identity: Identity) -> str | None:
-    """The node a node identity stands for; None for everyone else.
+    """The node of a node identity; None for everyone else.
 
     A node identity has both the user name `system:node:<name>` and the group `system:nodes`.
     """
@@ -112,14 +110,14 @@ def node_name_of(identity: Identity) -> str | None:
 
 
 def known(identity: Identity) -> Identity:
-    """The identity as a member of `system:authenticated`, unless it says otherwise itself."""
+    """The identity as a member of `system:authenticated`, unless it is `system:unauthenticated`."""
     if GROUP_AUTHENTICATED in identity.groups or GROUP_UNAUTHENTICATED in identity.groups:
         return identity
     return replace(identity, groups=(*identity.groups, GROUP_AUTHENTICATED))
 
 
 def user_info(identity: Identity) -> UserInfo:
-    """An identity as the records of reviews show it."""
+    """An identity in the form of review records."""
     return UserInfo(
         username=identity.name,
         uid=identity.uid or None,

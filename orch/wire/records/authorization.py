@@ -1,7 +1,7 @@
-"""The review records of `authorization.orch.io/v1`: may somebody do something, what may I do?
+"""The review records of `authorization.orch.io/v1`: is a request allowed, what may the caller do.
 
-Names are the specification's (`resourceAuthorizationAttributes`); what it leaves open is as in the
-reference system. Reviews are questions: they are answered, never stored.
+Names are the specification's (`resourceAuthorizationAttributes`); the rest is as in the reference
+system. Reviews are answered, never stored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SelfSubjectAccessReviewSpec(WireModel):
 
 
 class SubjectAccessReviewSpec(SelfSubjectAccessReviewSpec):
-    """Also about whom: a user, groups, or both. Without groups the user is in none."""
+    """Also the subject: a user, groups, or both. Without groups the user is in none."""
 
     user: str = ""
     groups: list[str] = Field(default_factory=list)
@@ -65,7 +65,7 @@ class SubjectAccessReviewSpec(SelfSubjectAccessReviewSpec):
 
 
 class SubjectAccessReviewStatus(WireModel):
-    """Neither allowed nor denied: no authorizer had an opinion, which is a refusal too."""
+    """Neither allowed nor denied: no authorizer had an opinion, which is a refusal as well."""
 
     allowed: bool = False
     denied: bool | None = None
@@ -111,7 +111,7 @@ class NonResourceRule(WireModel):
 
 
 class SubjectRulesReviewStatus(WireModel):
-    """`incomplete`: there may be more that the caller may do than is listed."""
+    """`incomplete`: the caller may have more permissions than are listed."""
 
     resourceRules: list[ResourceRule] = Field(default_factory=list)
     nonResourceRules: list[NonResourceRule] = Field(default_factory=list)

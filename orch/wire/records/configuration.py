@@ -1,9 +1,7 @@
-"""What pods are given beside their spec: ConfigMaps, Secrets, and the account they run as.
+"""The records of ConfigMaps, Secrets, ServiceAccounts, and Leases (`coordination.orch.io/v1`).
 
 Values of `Secret.data` and `ConfigMap.binaryData` are base64 text; `Secret.stringData` is only
 ever sent, never stored.
-
-The Lease record (`coordination.orch.io/v1`): a node's heartbeat, a leader's claim.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ class ConfigMap(ApiObject):
 class Secret(ApiObject):
     apiVersion: str = "v1"
     kind: str = "Secret"
-    type: str | None = None  # Opaque unless said otherwise
+    type: str | None = None  # Opaque by default
     data: dict[str, Base64] | None = None
     stringData: dict[str, str] | None = None
     immutable: bool | None = None

@@ -1,4 +1,4 @@
-"""Core records: Node, Namespace, Event, and what several of them share.
+"""Core records: Node, Namespace, Event, and shared parts.
 
 Pods are in `pods`. Shapes follow the core/v1 group as `kubectl` reads and writes it.
 """

@@ -1,12 +1,8 @@
-"""What the fields of a record may hold, read from the annotations of its class; pure.
+"""The fields of records and their types, for field validation and the OpenAPI documents; pure.
 
-One reading for all who describe records to others: field validation and the OpenAPI documents.
-
-The fields that records have but no program here acts on: kept, and passed on as they came.
-
-They are what is missing in the records of `core`, `pods` and their like to the complete lists of
-the reference system's OpenAPI document (release 1.35). Field validation and the OpenAPI documents
-are made from both together. Lists must only grow: a missing name refuses valid objects.
+Types are read from the annotations of the classes. Beside them are the fields of the reference
+system's OpenAPI document (release 1.35) that no program here acts on, which are stored and returned
+unchanged. Those lists must only grow: a missing name would refuse valid objects.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ class Shape:
 
     @property
     def record(self) -> type[WireModel] | None:
-        """The record at the bottom of it: its own, or that of a list's items."""
+        """Its own record, or that of a list's items."""
         return self.item.record if self.kind == "array" and self.item else self.model
 
 
@@ -54,7 +50,7 @@ def _shape(annotation: Any) -> Shape:
     if origin is Annotated:
         return _shape(arguments[0])
     if origin in (Union, types.UnionType):
-        return _union([one for one in arguments if one is not type(None)])
+        return _union([member for member in arguments if member is not type(None)])
     if origin is Literal:
         return Shape("string", choices=arguments)
     if origin is list:
@@ -74,7 +70,7 @@ def _union(members: list[Any]) -> Shape:
     return Shape(INT_OR_STRING) if set(members) == {int, str} else ANY
 
 
-# Of these modules only records that are entered below are known as a whole.
+# Of these modules, only records that are listed below are completely known.
 _PARTLY_MODELLED = (core.__name__, pods.__name__)
 
 _FIELDS: Mapping[type[WireModel], str] = {

@@ -1,7 +1,7 @@
-"""The table of kinds: group, names, scope, record, subresources, and the paths they are served at.
+"""The table of kinds: group, names, scope, record, subresources, and URL paths.
 
 The API server routes by it, clients build their paths from it, `kubectl` discovers it. A new kind
-is one row here.
+is a new row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _kind_of(model: type[ApiObject]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind as the API serves it; `subresources` are those with their own path."""
+    """A kind in the API; `subresources` are those with their own path."""
 
     group: str  # "" for the core group
     version: str
@@ -63,7 +63,7 @@ class Resource:
 
     @property
     def is_stored(self) -> bool:
-        """Whether objects of it exist; a review is a question that is answered and forgotten."""
+        """Whether its objects are stored; reviews are only answered."""
         return "get" in self.verbs
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:

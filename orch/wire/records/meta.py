@@ -1,8 +1,8 @@
 """Object metadata and the base of every record that crosses the network.
 
-Field names are the wire's own. `None` (or absence) means "not reported"; a field this module does
-not know is kept and written back, so that an older program never loses a newer one's data.
-Times are strings (see `times`).
+Field names are the wire's own. `None` (or absence) means "not reported"; unknown fields are kept
+and written back, so that an older program never loses a newer one's data. Times are strings (see
+`times`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# The validation context of what is to be stored: then times and quantities are looked at, too.
+# The validation context of objects to be stored, in which times and quantities are checked as well.
 TO_STORE = {"to_store": True}
 
 
 class WireModel(BaseModel):
-    """A record that keeps what it does not know and writes only what was set."""
+    """A record that keeps unknown fields and writes only those that are set."""
 
     model_config = ConfigDict(extra="allow", validate_assignment=False)
 
@@ -68,7 +68,7 @@ class ListMeta(WireModel):
 
 
 class ApiObject(WireModel):
-    """What every stored object has; subclasses fix `apiVersion` and `kind` as defaults."""
+    """The base of every object; subclasses set `apiVersion` and `kind` as defaults."""
 
     apiVersion: str = ""
     kind: str = ""
@@ -76,7 +76,7 @@ class ApiObject(WireModel):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or `name` for what has no namespace."""
+        """`namespace/name`, or `name` without a namespace."""
         if self.metadata.namespace:
             return f"{self.metadata.namespace}/{self.metadata.name}"
         return self.metadata.name

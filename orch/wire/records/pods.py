@@ -1,6 +1,6 @@
-"""The Pod record: what is asked for (`spec`) and what was seen (`status`).
+"""The Pod record: desired state (`spec`) and observed state (`status`).
 
-Only fields the agent acts on are spelled out; the rest is kept as it came (see `meta`).
+Only fields that the agent acts on are declared; the others are kept unchanged (see `meta`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ResourceFieldRef(WireModel):
 
 
 class KeySelector(WireModel):
-    """One value of a ConfigMap or Secret of the pod's namespace."""
+    """A value of a ConfigMap or Secret in the pod's namespace."""
 
     name: str = ""
     key: str

@@ -1,6 +1,6 @@
-"""The records of `rbac.authorization.orch.io/v1`: roles, and bindings that give them to subjects.
+"""The records of `rbac.authorization.orch.io/v1`: roles, and bindings that grant them to subjects.
 
-What the specification leaves open is as in the reference system. `None` is what was not said.
+Details that the specification leaves open are as in the reference system.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LabelSelector(WireModel):
 
 
 class AggregationRule(WireModel):
-    """Whose rules a ClusterRole is made of: of those that any of the selectors matches."""
+    """A ClusterRole has the rules of all ClusterRoles that any of the selectors matches."""
 
     clusterRoleSelectors: list[LabelSelector] | None = None
 

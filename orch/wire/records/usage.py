@@ -1,7 +1,7 @@
-"""What nodes and pods use now, as `metrics.k8s.io/v1beta1` shows it (`kubectl top`).
+"""The current usage of nodes and pods: the records of `metrics.k8s.io/v1beta1` (`kubectl top`).
 
-There is no group of this service's own for it: the records are computed, and only served together
-with the other names of the reference system.
+They are computed, never stored, and only served together with the reference's other group names;
+this service has no group of its own for them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The columns and cells of every kind but Pod, which has its own file.
+"""The table columns and cells of every kind but Pod, which has its own module.
 
 From the reference system's `pkg/printers/internalversion/printers.go`.
 """
@@ -27,7 +27,7 @@ from orch.wire.tables.layout import (
 
 
 def layout_of(kind: str) -> Layout:
-    """How a kind is shown; name and age for kinds without columns of their own."""
+    """The layout of a kind; name and age for kinds without one."""
     return _LAYOUTS.get(kind, _DEFAULT)
 
 
@@ -61,7 +61,7 @@ def _node_status(record: Record) -> str:
 
 
 def node_roles(record: Record) -> str:
-    """The roles a node's labels give it, `<none>` without any."""
+    """The roles in a node's labels, `<none>` without any."""
     roles = set()
     for key, role in raw.mapping(record, "metadata", "labels").items():
         if key.startswith((LABEL_ROLE_PREFIX, LABEL_ROLE_PREFIX_UPSTREAM)):
@@ -110,7 +110,7 @@ def _event_target(record: Record) -> str:
 
 
 def event_source(record: Record) -> str:
-    """Who reports an event: `component, host`."""
+    """The reporter of an event: `component, host`."""
     component = raw.text(record, "source", "component") or raw.text(record, "reportingComponent")
     host = raw.text(record, "source", "host")
     if not raw.mapping(record, "source"):
@@ -140,8 +140,8 @@ def _node_usage_cells(record: Record, now: datetime) -> list[Cell]:
 
 def _pod_usage_cells(record: Record, now: datetime) -> list[Cell]:
     containers = raw.records(record, "containers")
-    milli = sum(to_milli(raw.text(one, "usage", "cpu") or 0) for one in containers)
-    memory = sum(to_bytes(raw.text(one, "usage", "memory") or 0) for one in containers)
+    milli = sum(to_milli(raw.text(c, "usage", "cpu") or 0) for c in containers)
+    memory = sum(to_bytes(raw.text(c, "usage", "memory") or 0) for c in containers)
     shown = [format_milli(milli), f"{memory // 1024}Ki"]
     return [name(record), *shown, raw.text(record, "window")]
 

@@ -1,4 +1,4 @@
-"""What a table is made of: columns, the layout of one kind, and the cells all kinds share."""
+"""The parts of a table: columns, the layout of a kind, and the cells that all kinds share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _no_conditions(record: Record) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How one kind is shown; `cells` gives one value per column, `conditions` those of the row."""
+    """The table of a kind; `cells` returns a value per column, `conditions` those of the row."""
 
     columns: tuple[Column, ...]
     cells: Callable[[Record, datetime], list[Cell]]

@@ -1,4 +1,4 @@
-"""The columns of pods, above all the one word for the state a pod is in.
+"""The table columns of pods, above all the word for a pod's state.
 
 The algorithm is `printPod` of the reference system's `pkg/printers/internalversion/printers.go`.
 """
@@ -10,15 +10,15 @@ from datetime import datetime
 from typing import Any
 
 from orch.wire import raw
-from orch.wire.podrules.standing import FINAL_PHASES
+from orch.wire.podrules.podspec import FINAL_PHASES
 from orch.wire.tables.layout import AGE, NAME, NONE, Cell, Column, Layout, Record, age, name, since
 
 NODE_LOST_REASON = "NodeLost"
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the containers add up to; `last_restart` is the latest end of an earlier run."""
+class _Summary:
+    """The sum of the containers; `last_restart` is the latest end of an earlier run."""
 
     reason: str
     ready: int = 0
@@ -32,16 +32,16 @@ class _Seen:
 
 
 def _pod_cells(record: Record, now: datetime) -> list[Cell]:
-    seen = _seen(record)
-    restarts = str(seen.restarts)
-    if seen.restarts and seen.last_restart:
-        restarts = f"{restarts} ({since(seen.last_restart, now)} ago)"
+    summary = _summarize(record)
+    restarts = str(summary.restarts)
+    if summary.restarts and summary.last_restart:
+        restarts = f"{restarts} ({since(summary.last_restart, now)} ago)"
     addresses = raw.records(record, "status", "podIPs")
     address = raw.text(addresses[0], "ip") if addresses else raw.text(record, "status", "podIP")
     return [
         name(record),
-        f"{seen.ready}/{_container_count(record)}",
-        _with_deletion(record, seen.reason),
+        f"{summary.ready}/{_container_count(record)}",
+        _with_deletion(record, summary.reason),
         restarts,
         age(record, now),
         address or NONE,
@@ -52,8 +52,8 @@ def _pod_cells(record: Record, now: datetime) -> list[Cell]:
 
 
 def pod_status(record: Record) -> str:
-    """The one word that tells how a pod is: Running, Completed, CrashLoopBackOff, Init:0/1, …"""
-    return _with_deletion(record, _seen(record).reason)
+    """The state of a pod in a word: Running, Completed, CrashLoopBackOff, Init:0/1, …"""
+    return _with_deletion(record, _summarize(record).reason)
 
 
 def _with_deletion(record: Record, reason: str) -> str:
@@ -64,34 +64,34 @@ def _with_deletion(record: Record, reason: str) -> str:
     return reason if raw.text(record, "status", "phase") in FINAL_PHASES else "Terminating"
 
 
-def _seen(record: Record) -> _Seen:
-    seen = _Seen(raw.text(record, "status", "reason") or raw.text(record, "status", "phase"))
+def _summarize(record: Record) -> _Summary:
+    summary = _Summary(raw.text(record, "status", "reason") or raw.text(record, "status", "phase"))
     if _condition(record, "PodScheduled", "reason") == "SchedulingGated":
-        seen.reason = "SchedulingGated"
-    initializing, sidecars = _see_init_containers(record, seen)
+        summary.reason = "SchedulingGated"
+    initializing, sidecars = _add_init_containers(record, summary)
     if initializing and _condition(record, "Initialized", "status") != "True":
-        return seen
-    seen.restarts, seen.last_restart = sidecars.restarts, sidecars.last_restart
-    _see_containers(record, seen)
-    return seen
+        return summary
+    summary.restarts, summary.last_restart = sidecars.restarts, sidecars.last_restart
+    _add_containers(record, summary)
+    return summary
 
 
-def _see_init_containers(record: Record, seen: _Seen) -> tuple[bool, _Seen]:
-    """Whether initialization is still going on, and what the restartable ones add up to."""
+def _add_init_containers(record: Record, summary: _Summary) -> tuple[bool, _Summary]:
+    """Whether initialization is in progress, and the summary of the restartable ones."""
     restartable = _restartable(record)
-    sidecars = _Seen("")
+    sidecars = _Summary("")
     for number, status in enumerate(raw.records(record, "status", "initContainerStatuses")):
-        seen.count_restarts(status)
+        summary.count_restarts(status)
         if raw.text(status, "name") in restartable:
             sidecars.count_restarts(status)
         exit_code = raw.value(status, "state", "terminated", "exitCode")
         if exit_code == 0:
             continue
         if raw.text(status, "name") in restartable and raw.value(status, "started") is True:
-            seen.ready += raw.value(status, "ready") is True
+            summary.ready += raw.value(status, "ready") is True
             continue
         total = len(raw.records(record, "spec", "initContainers"))
-        seen.reason = "Init:" + (_init_reason(status) or f"{number}/{total}")
+        summary.reason = "Init:" + (_init_reason(status) or f"{number}/{total}")
         return True, sidecars
     return False, sidecars
 
@@ -101,23 +101,23 @@ def _init_reason(status: Record) -> str:
     return _ended(status) or ("" if waiting == "PodInitializing" else waiting)
 
 
-def _see_containers(record: Record, seen: _Seen) -> None:
+def _add_containers(record: Record, summary: _Summary) -> None:
     running = False
     for status in reversed(raw.records(record, "status", "containerStatuses")):
-        seen.count_restarts(status)
+        summary.count_restarts(status)
         reason = raw.text(status, "state", "waiting", "reason") or _ended(status)
         if reason:
-            seen.reason = reason
+            summary.reason = reason
         elif raw.value(status, "ready") is True and _has(status, "running"):
             running = True
-            seen.ready += 1
-    if seen.reason == "Completed" and running:
+            summary.ready += 1
+    if summary.reason == "Completed" and running:
         ready = _condition(record, "Ready", "status") == "True"
-        seen.reason = "Running" if ready else "NotReady"
+        summary.reason = "Running" if ready else "NotReady"
 
 
 def _ended(status: Record) -> str:
-    """Why a container ended: its reason, else its signal, else its exit code; "" if it has not."""
+    """Why a container terminated: its reason, signal or exit code; "" if it has not."""
     if not _has(status, "terminated"):
         return ""
     ended = raw.mapping(status, "state", "terminated")

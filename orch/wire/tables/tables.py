@@ -1,7 +1,7 @@
-"""Objects as a `Table`: the rows and columns a client prints without knowing the kind.
+"""Objects as a `Table`: rows and columns that a client prints without knowing the kind.
 
-The shape is that of `meta.k8s.io/v1`, the group clients have compiled in. Which columns a kind has
-is in `table_columns`; records are read as raw JSON and may lack any field.
+The shape is that of `meta.k8s.io/v1`, the group clients have compiled in. The columns of the kinds
+are in `columns`; records are raw JSON and may lack any field.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def table_of(
     list_metadata: Mapping[str, Any] | None = None,
     with_columns: bool = True,
 ) -> dict[str, Any]:
-    """The Table of some objects of one kind, as JSON data that shares parts with the objects.
+    """The Table of objects of the same kind, as JSON data that shares parts with the objects.
 
-    `list_metadata` is the list's own (`resourceVersion`, `continue`, …). A watch repeats no
-    columns after its first event: it passes `with_columns=False` then.
+    `list_metadata` is the list's (`resourceVersion`, `continue`, …). A watch passes
+    `with_columns=False` after its first event.
     """
     layout = columns.layout_of(kind)
     return {

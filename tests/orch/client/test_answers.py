@@ -108,12 +108,12 @@ async def test_leaving_a_stream_early_does_not_wait_for_its_rest(
 async def test_a_line_without_end_is_refused(
     send: Callable[..., Awaitable[Transport]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "_MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(answers, "MAX_LINE_BYTES", 1000)
     with pytest.raises(TransportError, match="sent a line longer than"):
         await lines(await send(b"x" * 600, b"x" * 600, then="hang"))
 
 
-async def test_an_answer_that_is_not_http_is_told() -> None:
+async def test_a_response_that_is_not_http_is_reported() -> None:
     async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
         writer.close()
@@ -128,7 +128,7 @@ async def test_an_answer_that_is_not_http_is_told() -> None:
     server.close()
 
 
-async def test_a_server_that_hangs_up_is_told() -> None:
+async def test_a_server_that_hangs_up_is_reported() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
@@ -143,14 +143,14 @@ async def test_a_server_that_hangs_up_is_told() -> None:
     server.close()
 
 
-async def test_a_name_that_does_not_resolve_is_told() -> None:
+async def test_a_name_that_does_not_resolve_is_reported() -> None:
     transport = Transport(ClientConfig(server="http://no-such-host.invalid:1"))
     with pytest.raises(TransportError, match="the host name does not resolve"):
         await transport.request("GET", "/")
     await transport.close()
 
 
-async def test_an_address_that_is_no_url_is_told() -> None:
+async def test_an_address_that_is_no_url_is_reported() -> None:
     transport = Transport(ClientConfig(server="http://a:b"))
     with pytest.raises(TransportError, match="cannot reach http://a:b: "):
         await transport.request("GET", "/")
@@ -160,7 +160,7 @@ async def test_an_address_that_is_no_url_is_told() -> None:
 @pytest.mark.parametrize(
     ("limit", "expected"), [(100, b"first and last"), (14, b"first and last"), (8, b"first an")]
 )
-async def test_the_beginning_of_a_body_is_as_much_as_is_asked_for(
+async def test_the_beginning_of_a_body_has_the_requested_length(
     send: Callable[..., Awaitable[Transport]], limit: int, expected: bytes
 ) -> None:
     transport = await send(b"first ", b"and ", b"last")

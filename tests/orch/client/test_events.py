@@ -1,4 +1,4 @@
-"""What happened to an object is told once, counted when it happens again, and never waited for."""
+"""Events are posted once, counted when they repeat, and never waited for."""
 
 import asyncio
 import logging
@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from orch.client.events import EventRecorder
+from orch.client.events import EventMetrics, EventRecorder
 from orch.client.transport import TransportError
+from orch.component.diagnostics.metrics import Registry
 from orch.component.process import loops
 from orch.wire.errors import ApiError
 from orch.wire.records.core import Event, Node
@@ -20,7 +21,7 @@ NODE = Node(metadata=ObjectMeta(name="n1", uid="u1"))
 POD = Pod(metadata=ObjectMeta(name="p1", namespace="ns", uid="u2"))
 
 
-class Told:
+class Posting:
     def __init__(self) -> None:
         self.api = FakeApi()
         self.recorder = EventRecorder(self.api, "nodeagent", host="n1", now=fixed_now)
@@ -35,20 +36,20 @@ class Told:
 
 
 @pytest.fixture
-async def told() -> AsyncIterator[Told]:
-    told = Told()
-    yield told
-    await loops.cancel(*told.tasks)
+async def posting() -> AsyncIterator[Posting]:
+    posting = Posting()
+    yield posting
+    await loops.cancel(*posting.tasks)
 
 
 pytestmark = pytest.mark.looptime
 
 
-async def test_an_event_names_its_object_its_source_and_its_time(told: Told) -> None:
-    told.start()
-    told.recorder.note(NODE, "Normal", "NodeReady", "Node n1 is ready")
+async def test_an_event_names_its_object_its_source_and_its_time(posting: Posting) -> None:
+    posting.start()
+    posting.recorder.note(NODE, "Normal", "NodeReady", "Node n1 is ready")
     await asyncio.sleep(1)
-    (event,) = told.events()
+    (event,) = posting.events()
     assert event.metadata.namespace == "default" and event.metadata.name.startswith("n1.")
     assert event.involvedObject.to_wire() == {
         "kind": "Node",
@@ -61,79 +62,79 @@ async def test_an_event_names_its_object_its_source_and_its_time(told: Told) -> 
     assert event.firstTimestamp == event.lastTimestamp == "2026-01-01T00:00:00Z"
 
 
-async def test_an_event_stands_in_the_namespace_of_its_object(told: Told) -> None:
-    told.start()
-    told.recorder.note(POD, "Warning", "NodeNotReady", "Node is not ready")
+async def test_an_event_stands_in_the_namespace_of_its_object(posting: Posting) -> None:
+    posting.start()
+    posting.recorder.note(POD, "Warning", "NodeNotReady", "Node is not ready")
     await asyncio.sleep(1)
-    assert [event.metadata.namespace for event in told.events()] == ["ns"]
+    assert [event.metadata.namespace for event in posting.events()] == ["ns"]
 
 
-async def test_the_same_news_is_counted_and_other_news_is_another_event(told: Told) -> None:
-    told.start()
+async def test_a_repetition_is_counted_and_anything_else_is_another_event(posting: Posting) -> None:
+    posting.start()
     for _ in range(3):
-        told.recorder.note(NODE, "Normal", "NodeReady", "ready")
-    told.recorder.note(NODE, "Normal", "NodeReady", "ready again")
+        posting.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    posting.recorder.note(NODE, "Normal", "NodeReady", "ready again")
     await asyncio.sleep(1)
-    assert sorted(event.count or 0 for event in told.events()) == [1, 3]
+    assert sorted(event.count or 0 for event in posting.events()) == [1, 3]
 
 
-async def test_news_of_long_ago_makes_a_new_event(told: Told) -> None:
-    told.start()
-    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+async def test_a_repetition_after_an_hour_is_a_new_event(posting: Posting) -> None:
+    posting.start()
+    posting.recorder.note(NODE, "Normal", "NodeReady", "ready")
     await asyncio.sleep(3601)
-    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    posting.recorder.note(NODE, "Normal", "NodeReady", "ready")
     await asyncio.sleep(1)
-    assert len(told.events()) == 2
+    assert len(posting.events()) == 2
 
 
-async def test_a_count_whose_event_is_gone_starts_anew(told: Told) -> None:
-    told.start()
-    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+async def test_a_count_whose_event_is_gone_starts_anew(posting: Posting) -> None:
+    posting.start()
+    posting.recorder.note(NODE, "Normal", "NodeReady", "ready")
     await asyncio.sleep(1)
-    (event,) = told.events()
-    told.api.store.remove(Event, event.metadata.name, "default")
-    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    (event,) = posting.events()
+    posting.api.store.remove(Event, event.metadata.name, "default")
+    posting.recorder.note(NODE, "Normal", "NodeReady", "ready")
     await asyncio.sleep(1)
-    assert [event.count for event in told.events()] == [1]
+    assert [event.count for event in posting.events()] == [1]
 
 
-async def test_what_cannot_be_told_is_dropped_and_counted(told: Told) -> None:
-    told.start()
-    told.api.fail(TransportError("unreachable"))
-    told.recorder.note(NODE, "Normal", "NodeReady", "ready")
-    told.recorder.note(NODE, "Normal", "NodeNotReady", "not ready")
+async def test_events_that_cannot_be_posted_are_dropped_and_counted(posting: Posting) -> None:
+    posting.start()
+    posting.api.fail(TransportError("unreachable"))
+    posting.recorder.note(NODE, "Normal", "NodeReady", "ready")
+    posting.recorder.note(NODE, "Normal", "NodeNotReady", "not ready")
     await asyncio.sleep(1)
-    assert [event.reason for event in told.events()] == ["NodeNotReady"]
-    assert told.recorder.dropped == 1
+    assert [event.reason for event in posting.events()] == ["NodeNotReady"]
+    assert posting.recorder.dropped == 1
 
 
 @pytest.mark.parametrize(
     "error", [TransportError("unreachable"), ApiError(503, "ServiceUnavailable", "unreachable")]
 )
-async def test_each_outage_and_its_end_are_said_once(
-    told: Told, error: Exception, caplog: pytest.LogCaptureFixture
+async def test_each_outage_and_its_end_are_logged_once(
+    posting: Posting, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "orch.client.events")
-    told.start()
+    posting.start()
     for _ in range(2):
-        told.api.fail(error, times=3)
+        posting.api.fail(error, times=3)
         for number in range(5):
-            told.recorder.note(NODE, "Normal", "R", str(number))
+            posting.recorder.note(NODE, "Normal", "R", str(number))
         await asyncio.sleep(1)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", "events cannot be told to the API server and are dropped: unreachable"),
-        ("INFO", "events are told to the API server again; 3 were dropped (after 0.0 s)"),
+        ("WARNING", "events cannot be posted to the API server and are dropped: unreachable"),
+        ("INFO", "events are posted to the API server again; 3 were dropped (after 0.0 s)"),
     ] * 2
 
 
 async def test_an_event_that_is_refused_for_itself_is_counted_and_no_outage(
-    told: Told, caplog: pytest.LogCaptureFixture
+    posting: Posting, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told.start()
-    told.api.fail(ApiError(403, "Forbidden", "the namespace is being terminated"))
-    told.recorder.note(POD, "Normal", "R", "m")
+    posting.start()
+    posting.api.fail(ApiError(403, "Forbidden", "the namespace is being terminated"))
+    posting.recorder.note(POD, "Normal", "R", "m")
     await asyncio.sleep(1)
-    assert told.recorder.dropped == 1 and caplog.messages == []
+    assert posting.recorder.dropped == 1 and caplog.messages == []
 
 
 async def test_the_oldest_go_first_when_too_many_wait(caplog: pytest.LogCaptureFixture) -> None:
@@ -142,7 +143,7 @@ async def test_the_oldest_go_first_when_too_many_wait(caplog: pytest.LogCaptureF
         recorder.note(NODE, "Normal", "R", str(number))
     assert recorder.dropped == 5
     assert caplog.messages == [
-        "events cannot be told to the API server and are dropped: 1000 wait already"
+        "events cannot be posted to the API server and are dropped: 1000 are queued already"
     ]
 
 
@@ -150,3 +151,12 @@ async def test_without_an_api_server_nothing_is_kept() -> None:
     recorder = EventRecorder(None, "x")
     recorder.note(NODE, "Normal", "R", "m")
     assert recorder.dropped == 0
+
+
+def test_dropped_events_are_on_the_metrics_page() -> None:
+    events, registry = EventRecorder(None, "x"), Registry()
+    registry.register(EventMetrics(events))
+    events.dropped = 3
+    text = registry.render("")[0].decode()
+    assert "# HELP orch_events_dropped_total [ALPHA] " in text
+    assert "orch_events_dropped_total 3.0" in text

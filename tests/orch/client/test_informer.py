@@ -1,6 +1,8 @@
 """Against a small server on loopback that lists, watches and breaks."""
 
 import asyncio
+import contextlib
+import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -14,7 +16,7 @@ from orch.client import informer as informer_module
 from orch.client.informer import Informer
 from orch.client.kubeconfig import ClientConfig
 from orch.client.resources import ApiClient
-from orch.client.transport import Transport
+from orch.client.transport import Transport, TransportError
 from orch.component.process import loops
 from orch.component.process.loops import Backoff
 from orch.wire.errors import ApiError
@@ -37,7 +39,7 @@ class Server:
         self.watched_from: list[str] = []
         self.fields: list[str] = []
         self.end_watches = False
-        self.streams: list[web.StreamResponse] = []
+        self.streams: list[tuple[web.Request, web.StreamResponse]] = []
         self.ended = asyncio.Event()
 
     def put(self, name: str, label: str = "") -> dict[str, Any]:
@@ -65,18 +67,18 @@ class Server:
         self.watched_from.append(request.query["resourceVersion"])
         if self.end_watches:
             return response
-        self.streams.append(response)
+        self.streams.append((request, response))
         await self.ended.wait()
         return response
 
     async def send(self, kind: str, obj: object) -> None:
-        await self.streams[-1].write(orjson.dumps({"type": kind, "object": obj}) + b"\n")
+        _, response = self.streams[-1]
+        await response.write(orjson.dumps({"type": kind, "object": obj}) + b"\n")
 
     def break_off(self) -> None:
-        for stream in self.streams:
-            transport = stream._req.transport if stream._req else None
-            if transport:
-                transport.abort()
+        for request, _ in self.streams:
+            if request.transport:
+                request.transport.abort()
         self.streams.clear()
         self.ended.set()
         self.ended = asyncio.Event()
@@ -116,8 +118,8 @@ async def watcher(
     aiohttp_server: Callable[[web.Application], Awaitable[TestServer]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Watcher]:
-    monkeypatch.setattr(informer_module, "_FIRST_DELAY_S", 0.001)
-    monkeypatch.setattr(informer_module, "_LONGEST_DELAY_S", 0.01)
+    monkeypatch.setattr(informer_module, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(informer_module, "MAX_DELAY_S", 0.01)
     app = web.Application()
     app.router.add_get("/api/v1/nodes", server.handle)
     listening = await aiohttp_server(app)
@@ -199,7 +201,7 @@ async def test_a_revision_no_longer_held_makes_it_list_again(
     assert server.lists == 2
 
 
-async def test_what_was_known_stays_readable_during_an_outage_told_once(
+async def test_known_objects_stay_readable_during_an_outage_logged_once(
     server: Server, watcher: Watcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "orch.client.informer")
@@ -237,6 +239,19 @@ async def test_watches_that_end_at_once_are_not_repeated_without_a_pause(
     assert len(delays) >= len(server.watched_from) - 1
 
 
-def test_the_delays_grow_from_200_ms_to_7_s() -> None:
-    backoff = Informer(None, Node, on_change=lambda: None)._backoff  # type: ignore[arg-type]
-    assert [backoff.next() for _ in range(7)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0]
+@pytest.mark.looptime
+async def test_the_delays_grow_from_200_ms_to_7_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.0)
+    listed_s = []
+
+    class Unreachable:
+        async def list(self, *_args: object, **_options: object) -> None:
+            listed_s.append(asyncio.get_running_loop().time())
+            raise TransportError("unreachable")
+
+    informer = Informer(Unreachable(), Node, on_change=lambda: None)  # type: ignore[arg-type]
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(21):
+            await informer.run()
+    delays_s = [round(later - before, 3) for before, later in itertools.pairwise(listed_s)]
+    assert delays_s == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0]

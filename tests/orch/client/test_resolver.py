@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp.resolver import ThreadedResolver
 
-from orch.client.resolver import MOST_AT_ONCE, Resolver
+from orch.client.resolver import MAX_CONCURRENT, Resolver
 
 
 async def test_it_finds_what_the_librarys_own_resolver_finds() -> None:
@@ -30,7 +30,7 @@ async def test_an_unknown_name_is_an_error_of_the_system(name: str) -> None:
         await Resolver().resolve(name, 443)
 
 
-async def test_a_name_that_hangs_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_hangs_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     released, asked = threading.Event(), []
 
     def hang(*name: Any, **_options: int) -> list[object]:
@@ -50,19 +50,18 @@ async def test_a_name_that_hangs_is_asked_for_once(monkeypatch: pytest.MonkeyPat
     assert len(asked) == 1
 
 
-async def test_a_resolver_that_hangs_holds_few_threads_and_those_who_ask_next_are_told(
+async def test_a_resolver_that_hangs_holds_few_threads_and_refuses_further_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     released = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(30) and [])
     resolver = Resolver()
     waiting = [
-        asyncio.ensure_future(resolver.resolve(f"host-{n}.example")) for n in range(MOST_AT_ONCE)
+        asyncio.ensure_future(resolver.resolve(f"host-{n}.example")) for n in range(MAX_CONCURRENT)
     ]
     await asyncio.sleep(0)
     with pytest.raises(OSError, match="the resolver does not answer"):
         await resolver.resolve("one-more.example")
     released.set()
-    assert await asyncio.gather(*waiting) == [[]] * MOST_AT_ONCE
+    assert await asyncio.gather(*waiting) == [[]] * MAX_CONCURRENT
     assert await resolver.resolve("one-more.example") == []
-    assert len(resolver._asking) == 1, "names of before are forgotten"

@@ -66,7 +66,9 @@ class Server:
         raise AssertionError
 
     async def redirect(self, _request: web.Request) -> web.Response:
-        raise web.HTTPFound("https://elsewhere.example/")
+        response = web.Response(status=302, headers={"Location": "https://elsewhere.example/"})
+        response.set_cookie("name", "value")
+        return response
 
     async def cut(self, request: web.Request) -> web.Response:
         response = web.StreamResponse()
@@ -110,7 +112,7 @@ async def asked(transport: Transport, *args: str, **kwargs: object) -> dict[str,
     return json.loads((await transport.request(*args, **kwargs)).body)  # type: ignore[arg-type, no-any-return]
 
 
-async def test_a_request_arrives_as_it_was_asked(make: MakeTransport) -> None:
+async def test_a_request_arrives_unchanged(make: MakeTransport) -> None:
     seen = await asked(
         make(),
         "PATCH",
@@ -235,16 +237,21 @@ async def test_a_token_file_that_cannot_be_read_is_named(
 
 
 async def test_a_rotated_token_file_is_read_again_after_a_minute(
-    make: MakeTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: MakeTransport, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token_file = tmp_path / "token"
     token_file.write_text("one")
     transport = make(token_file=str(token_file))
-    assert await transport._authorization() == {"Authorization": "Bearer one"}
+
+    async def sent() -> str:
+        await transport.request("GET", "/echo/")
+        return server.seen["Authorization"]
+
+    assert await sent() == "Bearer one"
     token_file.write_text("two")
-    assert await transport._authorization() == {"Authorization": "Bearer one"}
-    monkeypatch.setattr("orch.client.transport._TOKEN_AGE_S", -1.0)
-    assert await transport._authorization() == {"Authorization": "Bearer two"}
+    assert await sent() == "Bearer one"
+    monkeypatch.setattr("orch.client.transport.TOKEN_AGE_S", -1.0)
+    assert await sent() == "Bearer two"
 
 
 async def test_a_refused_connection_names_server_and_cause(
@@ -282,12 +289,12 @@ async def test_a_host_that_never_answers_the_hello_is_given_up() -> None:
         await transport.close()
 
 
-async def test_an_unknown_authority_is_told(make: MakeTransport) -> None:
+async def test_an_unknown_authority_is_reported(make: MakeTransport) -> None:
     text = await failure(make(ca_file="").request("GET", "/echo/"))
     assert "certificate verify failed: self" in text or "unable to get" in text
 
 
-async def test_a_certificate_for_another_name_is_told_and_can_be_expected(
+async def test_a_certificate_for_another_name_is_reported_and_can_be_expected(
     make: MakeTransport,
 ) -> None:
     text = await failure(make(tls_server_name="api.example").request("GET", "/echo/"))
@@ -300,7 +307,7 @@ async def test_insecure_trusts_anyone(make: MakeTransport) -> None:
     assert (await make(ca_file="", insecure=True).request("GET", "/echo/")).status == 200
 
 
-async def test_files_that_cannot_be_used_are_told(make: MakeTransport) -> None:
+async def test_unusable_files_are_reported(make: MakeTransport) -> None:
     text = await failure(make(ca_file="/no/ca").request("GET", "/echo/"))
     assert text.endswith(": cannot use the authority /no/ca: No such file or directory")
 
@@ -345,7 +352,7 @@ async def test_a_name_resolves_and_files_are_read_while_the_loops_own_threads_al
             await hanging
 
 
-async def test_a_broken_off_answer_is_told(make: MakeTransport, server: Server) -> None:
+async def test_a_broken_off_answer_is_reported(make: MakeTransport, server: Server) -> None:
     assert await failure(make().request("GET", "/cut")) == (
         f"cannot reach {server.url}: the answer broke off"
     )
@@ -355,10 +362,11 @@ async def test_redirects_are_not_followed(make: MakeTransport) -> None:
     assert (await make().request("GET", "/redirect")).status == 302
 
 
-async def test_no_cookies_are_kept(make: MakeTransport) -> None:
-    import aiohttp
-
-    assert isinstance((await make()._open()).cookie_jar, aiohttp.DummyCookieJar)
+async def test_no_cookies_are_kept(make: MakeTransport, server: Server) -> None:
+    transport = make(server=server.url.replace("127.0.0.1", "localhost"))
+    assert "Set-Cookie" in (await transport.request("GET", "/redirect")).headers
+    await transport.request("GET", "/echo/")
+    assert "Cookie" not in server.seen
 
 
 def test_its_sockets_notice_a_dead_peer() -> None:

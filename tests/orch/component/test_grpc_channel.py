@@ -77,7 +77,7 @@ async def test_closing_ends_calls_under_way_and_later_ones(channel: Channel) -> 
     assert (await failure_of(channel.call("Echo", b"", 5)))[0] == CLOSED
 
 
-async def test_a_caller_that_is_cancelled_is_not_told_of_a_failure(channel: Channel) -> None:
+async def test_a_cancelled_caller_gets_no_failure(channel: Channel) -> None:
     waiting = asyncio.create_task(channel.call("Echo", b"wait", 5))
     await channel.call("Echo", b"the other is sent", 5)
     waiting.cancel()

@@ -27,7 +27,7 @@ def test_only_new_versions_and_authenticated_suites_with_forward_secrecy(pki: Pk
     assert context.verify_mode is ssl.CERT_NONE
 
 
-def test_client_certificates_are_asked_for_when_an_authority_is_given(pki: Pki) -> None:
+def test_client_certificates_are_requested_when_an_authority_is_given(pki: Pki) -> None:
     pair = pki.server()
     context = tls.server_context(pair.cert_file, pair.key_file, client_ca_file=pki.ca_file)
     assert context.verify_mode is ssl.CERT_OPTIONAL

@@ -65,7 +65,7 @@ async def test_a_child_that_ends_by_itself_is_waited_for(start: Start) -> None:
     assert child.exit_code == 7
 
 
-async def test_the_end_of_its_log_says_why_it_stopped(start: Start) -> None:
+async def test_the_end_of_its_log_shows_why_it_stopped(start: Start) -> None:
     child = await start("for n in 1 2 3 4 5 6; do echo line $n; done; echo error >&2")
     await child.wait()
     assert child.last_lines(2) == "  line 6\n  error"

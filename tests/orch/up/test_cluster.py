@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -56,7 +58,7 @@ class Local(Cluster):
         await until(lambda: all("up" in self.log(name) for name in names))
 
     def kill(self, name: str) -> None:
-        self.child(name)._process.kill()
+        os.kill(self.child(name).pid, signal.SIGKILL)
 
     async def apiserver_ready(self) -> bool:
         return self.ready
@@ -67,7 +69,7 @@ class Local(Cluster):
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Local]:
-    monkeypatch.setattr(under_test, "_RESTART_PAUSE_S", 0.0)
+    monkeypatch.setattr(under_test, "RESTART_PAUSE_S", 0.0)
     cluster = Local(tmp_path)
     yield cluster
     await cluster.stop()
@@ -76,7 +78,7 @@ async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 # ---- start and stop
 
 
-async def test_started_it_says_where_everything_is(cluster: Local) -> None:
+async def test_a_started_cluster_writes_where_everything_is(cluster: Local) -> None:
     await cluster.start()
     told = json.loads(cluster.layout.cluster_file.read_text())
     assert told["apiserver"] == "https://127.0.0.1:1"
@@ -113,7 +115,7 @@ async def test_it_stops_in_reverse_order_and_leaves_nothing_running(cluster: Loc
     await cluster.stop()  # again: nothing happens
 
 
-async def test_a_daemon_that_ends_while_it_is_waited_for_is_told_with_its_last_words(
+async def test_a_daemon_that_exits_during_the_start_is_reported_with_the_end_of_its_log(
     cluster: Local,
 ) -> None:
     cluster.ready = False
@@ -121,19 +123,19 @@ async def test_a_daemon_that_ends_while_it_is_waited_for_is_told_with_its_last_w
     with pytest.raises(SetupError) as caught:
         await cluster.start()
     assert str(caught.value) == (
-        "apiserver ended with exit code 3; "
+        "apiserver exited with code 3; "
         f"the end of {cluster.layout.logs / 'apiserver.log'}:\n  it is broken"
     )
     with pytest.raises(KeyError):
         cluster.child("controller-manager")  # nothing after it was started
 
 
-async def test_a_daemon_that_takes_too_long_is_told(
+async def test_a_daemon_that_takes_too_long_is_reported(
     cluster: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(under_test, "START_DEADLINE_S", 0.2)
-    monkeypatch.setattr(under_test, "_TELL_AFTER_S", 0.0)
+    monkeypatch.setattr(under_test, "LOG_AFTER_S", 0.0)
     cluster.ready = False
     with pytest.raises(SetupError, match=r"the API server is not ready after \d+ s; the end of"):
         await cluster.start()
@@ -143,7 +145,7 @@ async def test_a_daemon_that_takes_too_long_is_told(
 # ---- keeping
 
 
-async def test_a_daemon_that_ends_is_started_again(
+async def test_a_daemon_that_exits_is_restarted(
     cluster: Local, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.start()
@@ -160,27 +162,27 @@ async def test_a_daemon_that_ends_is_started_again(
     assert told() == cluster.child("nodeagent").pid
     assert not gone(told())
     assert caplog.messages == [
-        "nodeagent ended with exit code -9 and is started again; its last words:\n  up"
+        "nodeagent exited with code -9 and is restarted; the end of its log:\n  up"
     ]
     await loops.cancel(keeping)
 
 
-async def test_a_daemon_that_keeps_ending_is_given_up(cluster: Local) -> None:
+async def test_a_daemon_that_keeps_exiting_is_given_up(cluster: Local) -> None:
     cluster.runs("nodeagent", BROKEN)
     await cluster.start_child("nodeagent")
-    with pytest.raises(SetupError, match=r"nodeagent keeps ending; the end of .*\n  it is broken"):
+    with pytest.raises(SetupError, match=r"nodeagent keeps exiting; the end of .*\n  it is broken"):
         await cluster.keep("nodeagent")
-    assert len(cluster.log("nodeagent")) == 1 + under_test._MOST_RESTARTS
+    assert len(cluster.log("nodeagent")) == 1 + under_test.MAX_RESTARTS
 
 
-async def test_ends_of_long_ago_do_not_count(
+async def test_exits_of_long_ago_do_not_count(
     cluster: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(under_test, "_RESTART_WINDOW_S", 0.0)
+    monkeypatch.setattr(under_test, "RESTART_WINDOW_S", 0.0)
     cluster.runs("nodeagent", BROKEN)
     await cluster.start_child("nodeagent")
     keeping = loops.spawn(cluster.keep("nodeagent"), name="keep")
-    ends = 2 * under_test._MOST_RESTARTS
+    ends = 2 * under_test.MAX_RESTARTS
     await until(lambda: keeping.done() or len(cluster.log("nodeagent")) > ends)
     assert not keeping.done()
     await loops.cancel(keeping)
@@ -223,7 +225,7 @@ WORDS = [  # Ready, with a runtime, renewed after the start of this agent; does 
 
 
 @pytest.mark.parametrize(("ready", "with_runtime", "after", "expected"), WORDS)
-async def test_the_word_of_this_starts_agent_counts(
+async def test_only_reports_of_this_starts_agent_count(
     api: HttpApi, tmp_path: Path, ready: str, with_runtime: bool, after: bool, expected: bool
 ) -> None:
     cluster = asking(api, tmp_path, runtime="unix:///run/x" if with_runtime else None)
@@ -232,12 +234,14 @@ async def test_the_word_of_this_starts_agent_counts(
     assert await Cluster.node_reports(cluster) is expected
 
 
-async def test_why_the_node_is_not_ready_is_told(api: HttpApi, tmp_path: Path) -> None:
+async def test_the_nodes_reason_for_not_being_ready_is_recorded(
+    api: HttpApi, tmp_path: Path
+) -> None:
     cluster = asking(api, tmp_path, runtime="unix:///run/x")
     put_node(api, "False", renewed=utc_now() + MINUTE, message="no network plugin")
-    assert cluster._not_ready == ""
+    assert cluster.not_ready == ""
     assert not await Cluster.node_reports(cluster)
-    assert cluster._not_ready == "no network plugin"
+    assert cluster.not_ready == "no network plugin"
 
 
 async def test_a_node_or_server_that_is_not_there_does_not_report(

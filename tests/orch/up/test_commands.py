@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -91,6 +92,29 @@ def test_the_agent_takes_its_command_line(layout: Layout, certificates: Certific
     }
 
 
-def test_without_a_runtime_the_agent_is_told_so(layout: Layout, certificates: Certificates) -> None:
+def test_without_a_runtime_the_agent_gets_an_empty_endpoint(
+    layout: Layout, certificates: Certificates
+) -> None:
     command = commands.nodeagent(layout, PORTS, certificates, "n1", None)
     assert agent_overrides(command)["--container-runtime-endpoint"] == ""
+
+
+def test_a_port_of_0_becomes_a_free_one(free_port: Callable[[], int]) -> None:
+    wanted = free_port()
+    ports = Ports.choose(apiserver=0, nodeagent=wanted, healthz=0)
+    assert ports.nodeagent == wanted
+    assert all((ports.apiserver, ports.healthz, ports.controller))
+
+
+@pytest.mark.parametrize(
+    ("servers", "aliases", "flags"),
+    [
+        ("", False, []),
+        ("http://a:1", False, ["--etcd-servers=http://a:1"]),
+        ("", True, ["--serve-upstream-aliases"]),
+    ],
+)
+def test_options_for_the_api_server_become_its_flags(
+    servers: str, aliases: bool, flags: list[str]
+) -> None:
+    assert commands.apiserver_flags(servers, upstream_aliases=aliases) == flags

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.config.load import load_config
 from orch.up.layout import Layout
 
 PLACES = {
@@ -55,3 +56,30 @@ def test_what_exists_is_kept(tmp_path: Path) -> None:
     layout.make()
     assert (layout.manifests / "mine.yaml").read_text() == "mine"
     assert layout.logs.stat().st_mode & 0o777 == 0o711
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path / "run")
+    layout.make()
+    return layout
+
+
+def test_the_agent_reads_the_configuration_written_for_it(layout: Layout) -> None:
+    layout.write_agent_files(with_demo=False)
+    config = load_config(str(layout.agent_config), str(layout.agent_drop_ins))
+    assert config.staticPodPath == str(layout.manifests)
+    assert config.podLogsDir == str(layout.logs / "pods")
+
+
+def test_the_demonstration_is_written_once_and_only_with_a_provisioned_runtime(
+    layout: Layout,
+) -> None:
+    demo = layout.manifests / "demo.yaml"
+    layout.write_agent_files(with_demo=False)
+    assert not demo.exists()
+    layout.write_agent_files(with_demo=True)
+    assert "kind: Pod" in demo.read_text()
+    demo.rename(layout.manifests / "mine.yaml")
+    layout.write_agent_files(with_demo=True)
+    assert not demo.exists()

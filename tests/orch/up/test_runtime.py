@@ -10,7 +10,7 @@ import pytest
 
 from orch.component.process import loops
 from orch.component.process.daemon import SetupError
-from orch.up.runtime import RuntimeChoice, RuntimeTool
+from orch.up.runtime import RuntimeChoice, RuntimeTool, choose_runtime
 from tests.fakes.programs import gone, until
 
 TOOL = """
@@ -106,12 +106,12 @@ async def test_a_failed_provisioning_is_no_reason_not_to_start(
     be(monkeypatch, 0)
     tool.answers(up=FAILED)
     choice = await tool.used().choose()
-    assert choice == RuntimeChoice(None, why="provisioning one failed; the lines above say why")
+    assert choice == RuntimeChoice(None, why="provisioning one failed; see the lines above")
 
 
 async def test_a_search_that_fails_is_one(tool: Tool) -> None:
     tool.answers(find=FAILED)
-    with pytest.raises(SetupError, match="looking for a container runtime failed"):
+    with pytest.raises(SetupError, match="the search for a container runtime failed"):
         await tool.used().choose()
 
 
@@ -147,3 +147,22 @@ async def test_the_tool_is_out_of_reach_of_the_terminals_signals(
     monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
     await tool.used().down()
     assert [how["start_new_session"] for how in started] == [True]
+
+
+async def test_a_configured_endpoint_is_used_without_a_search() -> None:
+    assert await choose_runtime("unix:///run/x", None) == RuntimeChoice("unix:///run/x")
+
+
+async def test_an_empty_endpoint_means_none_and_logs_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert await choose_runtime("", None) == RuntimeChoice(None)
+    assert caplog.messages == []
+
+
+async def test_running_without_a_runtime_is_logged_with_the_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert (await choose_runtime(None, None)).endpoint is None
+    (message,) = caplog.messages
+    assert "running without a container runtime: no --runtime-tool is given" in message

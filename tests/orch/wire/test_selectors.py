@@ -190,7 +190,7 @@ def test_malformed_field_selectors_are_refused(text: str) -> None:
         parse_field_selector(text)
 
 
-def test_field_selectors_match_what_the_getter_says() -> None:
+def test_field_selectors_match_what_the_getter_returns() -> None:
     pod = {"spec.nodeName": "n1", "status.phase": "Running"}
     selector = parse_field_selector("spec.nodeName=n1,status.phase!=Failed")
     assert selector.matches(lambda path: pod.get(path, ""))

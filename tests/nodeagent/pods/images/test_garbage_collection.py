@@ -62,7 +62,7 @@ def test_what_the_runtime_needs_itself_is_never_touched() -> None:
 
 
 async def at_once(work: Callable[[], T], *, name: str) -> T:
-    """As `run_aside`, without a thread that the loop's clock would run away from."""
+    """As `run_in_thread`, without a thread that the loop's clock would run away from."""
     return work()
 
 
@@ -72,7 +72,7 @@ async def test_a_nearly_full_disk_is_freed_of_what_nobody_uses(
 ) -> None:
     statvfs = os.statvfs_result((1, 1, 100_000, 5_000, 5_000, 0, 0, 0, 0, 255))
     monkeypatch.setattr(garbage_collection.os, "statvfs", lambda _path: statvfs)
-    monkeypatch.setattr(garbage_collection, "run_aside", at_once)
+    monkeypatch.setattr(garbage_collection, "run_in_thread", at_once)
     for name in ("localhost/old:1", "localhost/wanted:1", "localhost/files:1"):
         world.runtime.images_known[name] = fake_image(name)
     volume = {"name": "files", "image": {"reference": "localhost/files:1"}}
@@ -96,7 +96,7 @@ async def test_an_image_that_cannot_be_removed_keeps_no_other(
 ) -> None:
     statvfs = os.statvfs_result((1, 1, 100_000, 50_000, 50_000, 0, 0, 0, 0, 255))
     monkeypatch.setattr(garbage_collection.os, "statvfs", lambda _path: statvfs)
-    monkeypatch.setattr(garbage_collection, "run_aside", at_once)
+    monkeypatch.setattr(garbage_collection, "run_in_thread", at_once)
     names = ["localhost/one:1", "localhost/two:1", "localhost/three:1"]
     for name in names:
         world.runtime.images_known[name] = fake_image(name)
@@ -131,7 +131,7 @@ async def test_a_disk_that_does_not_answer_is_said(
     async def hangs(_work: object, *, name: str) -> None:
         raise TimeoutError
 
-    monkeypatch.setattr(garbage_collection, "run_aside", hangs)
+    monkeypatch.setattr(garbage_collection, "run_in_thread", hangs)
     await ImageCollection(world.runtime, world.registry, world.counts, ImageBounds()).step()
     assert "images are not looked after: their disk does not answer" in caplog.text
 

@@ -9,7 +9,7 @@ import pytest
 from nodeagent.pods.sources import manifests
 from nodeagent.pods.sources.manifests import ManifestError, Origin
 from orch.component.yaml_file import parse_yaml
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 SEEN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -26,7 +26,7 @@ spec:
 
 
 def read(text: str, node: str = "Node1", path: str = "/m/web.yaml") -> Pod:
-    origin = Origin(standing.FILE, path, node, SEEN)
+    origin = Origin(podspec.FILE, path, node, SEEN)
     return manifests.static_pod(parse_yaml(text, source=path), origin).pod
 
 
@@ -42,7 +42,7 @@ def test_a_static_pod_gets_the_defaults_of_its_node() -> None:
         "orch.io/config.seen": "2026-01-31T12:00:00Z",
         "orch.io/config.hash": made.metadata.uid,
     }
-    assert standing.is_static(made)
+    assert podspec.is_static(made)
 
 
 def test_the_uid_follows_content_node_and_path_only() -> None:

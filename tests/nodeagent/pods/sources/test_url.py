@@ -14,7 +14,7 @@ from aiohttp import web
 from nodeagent.pods.sources.url import UrlSource
 from orch.component.process import loops
 from orch.component.secret import Secret
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: a, image: x}]}\n"
 LIST = """
@@ -107,7 +107,7 @@ async def test_a_pod_is_taken_from_an_address(served: Served) -> None:
     assert served.headers == ["a", "b"]
     [pod] = served.source.pods()
     assert pod.metadata.annotation("orch.io/config.source") == "http"
-    assert standing.is_static(pod)
+    assert podspec.is_static(pod)
     assert not pod.spec.tolerations
 
 

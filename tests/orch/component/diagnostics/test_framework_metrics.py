@@ -22,7 +22,7 @@ def test_features_have_name_stage_and_state() -> None:
     assert "NodeDeclaredFeatures" not in text  # 1.34 did not have it
 
 
-def test_build_and_versions_are_told() -> None:
+def test_build_and_versions_are_exposed() -> None:
     text = page()
     assert "# HELP orch_build_info [ALPHA] " in text
     assert 'major="1",minor="35"' in text

@@ -69,7 +69,7 @@ async def test_verbose_lists_the_checks_in_their_order(checks: HealthChecks, get
     assert await get("/healthz?verbose=false") == (200, expected)  # presence alone counts
 
 
-async def test_a_failure_is_always_verbose_and_never_tells_why(
+async def test_a_failure_is_always_verbose_and_never_has_its_reason(
     checks: HealthChecks, get: Get, caplog: pytest.LogCaptureFixture
 ) -> None:
     checks.add("ping", fine)
@@ -106,7 +106,7 @@ async def test_an_unknown_exclusion_is_warned_of(checks: HealthChecks, get: Get)
     assert await get("/healthz?exclude=x") == (200, "ok")
 
 
-async def test_one_check_alone_tells_its_reason(checks: HealthChecks, get: Get) -> None:
+async def test_a_single_check_shows_its_reason(checks: HealthChecks, get: Get) -> None:
     checks.add("ping", fine)
     checks.add("poststarthook/bootstrap", bad)
     assert await get("/healthz/ping") == (200, "ok")
@@ -169,7 +169,7 @@ async def test_a_check_that_breaks_fails_and_is_logged_with_its_traceback(
     assert caplog.records[0].exc_info is not None
 
 
-async def test_the_log_tells_changes_not_every_result(
+async def test_the_log_has_changes_not_every_result(
     checks: HealthChecks, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -64,7 +64,7 @@ def test_the_format_follows_the_accept_header() -> None:
         ("text/plain;version=1.x.y", "text/plain"),
     ],
 )
-def test_the_format_is_one_of_two_whatever_the_accept_header_says(accept: str, kind: str) -> None:
+def test_the_format_is_one_of_two_for_any_accept_header(accept: str, kind: str) -> None:
     registry = Registry()
     registry.counter("x_y_total", "X.").inc()
     body, content_type = registry.render(accept)
@@ -82,7 +82,7 @@ def test_registries_are_separate() -> None:
     assert b"same_name 2.0" in pages[1]
 
 
-def test_a_collector_computes_when_asked() -> None:
+def test_a_collector_computes_when_rendered() -> None:
     class Age(Collector):
         value = 0
 
@@ -121,7 +121,7 @@ class Computed(Collector):
         yield GaugeMetricFamily("x_age", "[ALPHA] Age.", value=7)
 
 
-def test_the_page_tells_what_became_of_all_metrics() -> None:
+def test_the_page_counts_shown_hidden_and_disabled_metrics() -> None:
     policy = read_policy(disabled=["x_age", "x_off_total"], current=Release(1, 35))
     registry = Registry(policy)
     registry.register(Computed())

@@ -45,7 +45,7 @@ PARAMETERS: tuple[tuple[str, Any, str, str], ...] = (
     ("Connection", RequestHandler, "connection_lost", "self exc"),
     ("Connection", RequestHandler, "data_received", "self data"),
     ("BareResponse", web.StreamResponse, "_prepare_headers", "self"),
-    ("Sliced", payload.Payload, "write", "self writer"),
+    ("SlicedBody", payload.Payload, "write", "self writer"),
 )
 
 
@@ -72,7 +72,7 @@ def other_version(installed: str) -> Iterator[str]:
 
 
 class _Body(payload.Payload):
-    """Written the way `Sliced` is."""
+    """Written the way `SlicedBody` is."""
 
     _size = 4
 
@@ -100,7 +100,7 @@ class _Served:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self._expect("path" not in request.match_info, "requests are routed: look at Shortcut")
-        self._expect(isinstance(request.protocol, Connection), "protocols: look at gate.Gate")
+        self._expect(isinstance(request.protocol, Connection), "protocols: look at AcceptedSocket")
         self._expect(not self._seen.get(), "requests share a context: look at requestid")
         self._expect(
             asyncio.current_task() not in self._tasks, "requests share a task: look at Deadlines"
@@ -125,7 +125,7 @@ class _Served:
         writer.close()
         await self.server.stop(0.1)
         self._expect(b"\r\n5\r\nchunk\r\n0\r\n\r\n" in answered, "chunks: look at write_chunk")
-        self._expect(answered.endswith(b"\r\n\r\nbody"), "bodies: look at Sliced")
+        self._expect(answered.endswith(b"\r\n\r\nbody"), "bodies: look at SlicedBody")
         self._expect(b"\r\nServer:" not in answered, "headers: look at httpd.HttpServer")
 
 

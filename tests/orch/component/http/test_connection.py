@@ -177,7 +177,7 @@ async def test_a_client_that_leaves_amid_its_body_is_no_error_of_the_server(
         while not caplog.records:
             await asyncio.sleep(0.01)
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
-        ("DEBUG", "127.0.0.1 went away before it had said everything")
+        ("DEBUG", "127.0.0.1 disconnected before its request was complete")
     ]
 
 
@@ -197,7 +197,7 @@ async def test_the_table_is_not_refused_for_another_reason(served: Served) -> No
     ],
     ids=["handled", "malformed", "refused"],
 )
-async def test_no_answer_tells_which_software_gives_it(raw: bytes, served: Served) -> None:
+async def test_no_response_names_the_software(raw: bytes, served: Served) -> None:
     answer = (await served.send(raw)).lower()
     assert b"server:" not in answer
     assert b"aiohttp" not in answer
@@ -232,7 +232,7 @@ async def test_when_the_client_goes_a_read_ends_and_a_write_is_carried_through(
     await arrived.wait()
     writer.close()
     await writer.wait_closed()
-    while server.admission.open:
+    while server.connection_limit.open:
         await asyncio.sleep(0)
     for _ in range(5):
         await asyncio.sleep(0)

@@ -183,24 +183,24 @@ async def test_tls_buffers_are_small(pki: Pki) -> None:
         assert asyncio.sslproto.SSLProtocol.max_size == 16384
 
 
-async def test_a_client_that_never_says_hello_is_closed(
+async def test_a_client_that_sends_no_hello_is_closed(
     pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limit, "HANDSHAKE_TIMEOUT_S", 0.05)
     async with serving(whoami, context=server_context(pki)) as (server, port):
         async with connected(port) as (reader, _), asyncio.timeout(30):
             assert await reader.read() == b""
-        assert server.admission.open == 0
+        assert server.connection_limit.open == 0
 
 
 async def test_a_stop_ends_handshakes_under_way(pki: Pki) -> None:
     async with serving(whoami, context=server_context(pki)) as (server, port):
         async with connected(port) as (reader, _):
-            while not server.admission.open:
+            while not server.connection_limit.open:
                 await asyncio.sleep(0)
             await server.stop()
             assert await reader.read() == b""
-        assert server.admission.open == 0
+        assert server.connection_limit.open == 0
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -217,10 +217,14 @@ async def test_at_the_limit_the_oldest_idle_connection_gives_its_place(
         for number in range(5):
             reader, _ = await held.enter_async_context(connected(port))
             readers.append(reader)
-            while server.admission.open + server.admission.shed < number + 1:
+            while server.connection_limit.open + server.connection_limit.shed < number + 1:
                 await asyncio.sleep(0)
         assert [await reader.read() for reader in readers[:3]] == [b"", b"", b""]
-        assert (server.admission.open, server.admission.shed, server.admission.refused) == (2, 3, 0)
+        assert (
+            server.connection_limit.open,
+            server.connection_limit.shed,
+            server.connection_limit.refused,
+        ) == (2, 3, 0)
 
 
 async def test_a_request_under_way_is_not_cut_for_another_connection() -> None:
@@ -239,7 +243,7 @@ async def test_a_request_under_way_is_not_cut_for_another_connection() -> None:
         await arrived.wait()
         async with connected(port) as (reader, _):
             assert await reader.read() == b""
-        assert (server.admission.open, server.admission.refused) == (1, 1)
+        assert (server.connection_limit.open, server.connection_limit.refused) == (1, 1)
         finish.set()
         assert await (await request).text() == "finished"
 
@@ -262,7 +266,7 @@ async def test_a_stop_lets_running_requests_end() -> None:
         await stopping
 
 
-async def test_a_stop_cuts_requests_that_do_not_end_and_tells_the_application_first() -> None:
+async def test_a_stop_notifies_the_application_and_then_cuts_requests_that_do_not_end() -> None:
     order = []
     arrived = asyncio.Event()
 

@@ -45,7 +45,7 @@ def test_the_form_follows_the_accept_header(accept: str, form: str | None) -> No
     assert choose(accept, "Statusz") == form
 
 
-def test_the_type_of_the_structured_form_can_be_asked_for() -> None:
+def test_the_type_of_the_structured_form_can_be_requested() -> None:
     assert choose(structured_type("Flagz"), "Flagz") == "json"
 
 

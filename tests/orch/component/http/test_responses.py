@@ -85,7 +85,7 @@ async def test_the_agents_errors_are_plain_text(text: Client) -> None:
     assert await response.text() == 'pods "web" not found'
 
 
-async def test_what_nobody_foresaw_is_logged_and_not_told(
+async def test_an_unexpected_error_is_logged_and_not_shown(
     api: Client, text: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     for client in (api, text):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -13,7 +14,7 @@ from orch.component.http.sliced_response import (
     BYTES_A_TURN,
     SLICE_BYTES,
     Sending,
-    Sliced,
+    SlicedBody,
     body_of,
     respond,
     size_of,
@@ -27,7 +28,7 @@ MakeClient = Callable[[web.Application], Awaitable[Client]]
 def test_only_large_bodies_are_sliced_and_each_can_be_had_whole() -> None:
     small, large = b"x" * SLICE_BYTES, b"x" * (SLICE_BYTES + 1)
     assert isinstance(respond(200, small, {}).body, bytes)
-    assert isinstance(respond(200, large, {}).body, Sliced)
+    assert isinstance(respond(200, large, {}).body, SlicedBody)
     for body in (b"", small, large, bytearray(small), bytearray(large)):
         assert body_of(respond(201, body, {"X": "y"})) is body
         assert size_of(respond(201, body, {"X": "y"})) == len(body)
@@ -81,7 +82,7 @@ class _KeepsUp(AbstractStreamWriter):
 async def test_others_have_their_turn_also_while_the_client_takes_all_at_once() -> None:
     body = bytes(range(251)) * 8192
     writer, seen = _KeepsUp(), [0]
-    sending = asyncio.ensure_future(Sliced(body).write(writer))
+    sending = asyncio.ensure_future(SlicedBody(body).write(writer))
     while not sending.done():
         await asyncio.sleep(0)
         seen.append(len(writer.taken))
@@ -95,13 +96,13 @@ async def test_who_waits_for_the_answers_under_way_goes_on_when_the_last_has_end
     sending, writers = Sending(), (_KeepsUp(), _KeepsUp())
     bodies = [bytes(BYTES_A_TURN * turns) for turns in (2, 4)]
     async with asyncio.timeout(20):
-        await sending.ended(within_s=3600)
+        await sending.wait_idle(within_s=3600)
         tasks = [
-            asyncio.ensure_future(Sliced(body, sending).write(writer))
+            asyncio.ensure_future(SlicedBody(body, sending).write(writer))
             for body, writer in zip(bodies, writers, strict=True)
         ]
         await asyncio.sleep(0)
-        await sending.ended(within_s=3600)
+        await sending.wait_idle(within_s=3600)
     assert [len(writer.taken) for writer in writers] == [len(body) for body in bodies]
     await asyncio.gather(*tasks)
 
@@ -109,7 +110,7 @@ async def test_who_waits_for_the_answers_under_way_goes_on_when_the_last_has_end
 async def test_an_answer_that_takes_long_is_not_waited_for_to_its_end() -> None:
     sending = Sending()
     with sending:
-        waiting = asyncio.ensure_future(sending.ended(within_s=0.01))
+        waiting = asyncio.ensure_future(sending.wait_idle(within_s=0.01))
         await asyncio.sleep(0)
         assert not waiting.done()
         await asyncio.wait([waiting], timeout=20)
@@ -118,7 +119,7 @@ async def test_an_answer_that_takes_long_is_not_waited_for_to_its_end() -> None:
 
 async def test_a_thread_gives_way_between_two_pieces_of_its_work() -> None:
     sending, done = Sending(), asyncio.Event()
-    give_way = sending.courtesy(3600)
+    give_way = sending.thread_pause(3600)
     give_way()
     with sending:
         work = asyncio.ensure_future(asyncio.to_thread(give_way))
@@ -132,18 +133,12 @@ async def test_a_thread_gives_way_between_two_pieces_of_its_work() -> None:
 
 def test_a_thread_that_waited_in_vain_no_longer_waits() -> None:
     sending = Sending()
-    waits: list[float] = []
-
-    def wait(within_s: float) -> bool:
-        waits.append(within_s)
-        return False
-
-    with sending, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sending._none_for_threads, "wait", wait)
-        give_way = sending.courtesy(0.5)
-        for _ in range(3):
+    with sending:
+        give_way = sending.thread_pause(0.2)
+        began_s = time.monotonic()
+        for _ in range(100):
             give_way()
-    assert waits == [0.5]
+    assert 0.2 <= time.monotonic() - began_s < 10
 
 
 async def test_an_answer_that_breaks_off_is_no_longer_under_way() -> None:
@@ -153,6 +148,6 @@ async def test_an_answer_that_breaks_off_is_no_longer_under_way() -> None:
 
     sending = Sending()
     with pytest.raises(ConnectionResetError):
-        await Sliced(bytes(BYTES_A_TURN), sending).write(Broken())
+        await SlicedBody(bytes(BYTES_A_TURN), sending).write(Broken())
     async with asyncio.timeout(20):
-        await sending.ended(within_s=3600)
+        await sending.wait_idle(within_s=3600)

@@ -122,7 +122,7 @@ def test_a_main_that_is_cancelled_from_within_exits_with_1() -> None:
     assert daemon.run_daemon(lambda _: fail(asyncio.CancelledError()), name="x") == 1
 
 
-async def test_supervise_ends_every_loop_when_asked_to_stop() -> None:
+async def test_supervise_ends_every_loop_at_the_stop() -> None:
     ended = []
 
     async def loop(name: str) -> None:
@@ -146,25 +146,23 @@ async def test_supervise_names_the_loop_that_ended_and_cancels_the_others() -> N
     assert "short" in str(error)
 
 
-def test_a_thread_that_does_not_end_cannot_keep_the_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    release = threading.Event()
-    texts = []
+STUCK = """
+import asyncio, sys, threading
+from orch.component.process import daemon
 
-    def end(text: str) -> None:
-        texts.append(text)
-        release.set()  # in place of ending the process
+async def main(stop):
+    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+    stop.set("done")
 
-    monkeypatch.setattr(daemon, "_CLEANUP_LIMIT_S", 0.05)
-    monkeypatch.setattr(daemon, "_end_now", end)
+daemon.CLEANUP_LIMIT_S = 0.05
+sys.exit(daemon.run_daemon(main, name="x"))
+"""
 
-    async def main(stop: Stop) -> None:
-        asyncio.get_running_loop().run_in_executor(None, release.wait)
-        stop.set("done")
 
-    assert daemon.run_daemon(main, name="x") == 0
-    assert texts == ["x: tasks or threads did not end within 0.05 s: ending at once\n"]
+def test_a_thread_that_does_not_end_cannot_keep_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "x: tasks or threads did not end within 0.05 s: ending at once\n"
 
 
 HANGING = """
@@ -197,8 +195,8 @@ def test_a_second_signal_ends_the_process_at_once_even_with_a_blocked_loop(
         process.send_signal(signal.SIGTERM)
         if not arguments:
             assert process.stdout.readline() == "stopping\n"
-        process.send_signal(signal.SIGINT)  # the same request by another way: nothing more happens
-        time.sleep(daemon._SAME_REQUEST_S + 0.1)
+        process.send_signal(signal.SIGINT)  # the same request: nothing more happens
+        time.sleep(daemon.SAME_REQUEST_S + 0.1)
         assert process.poll() is None
         while process.poll() is None:  # on a busy machine the first may have been seen just now
             process.send_signal(signal.SIGINT)
@@ -238,7 +236,7 @@ def refuse_threads(_thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def test_blocking_work_is_done_on_when_the_machine_has_no_thread_left(
+def test_blocking_work_still_runs_when_the_machine_is_out_of_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done: list[int] = []
@@ -253,7 +251,7 @@ def test_blocking_work_is_done_on_when_the_machine_has_no_thread_left(
     assert sorted(done) == list(range(100))
 
 
-def test_a_machine_without_threads_at_the_start_is_said(
+def test_a_lack_of_threads_at_the_start_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start, started = threading.Thread.start, []

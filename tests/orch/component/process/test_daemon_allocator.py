@@ -20,7 +20,7 @@ def resident_kib():
 def work(bytes_each):
     [b"x" * bytes_each for _ in range(20_000_000 // bytes_each)]
 
-print(daemon.give_memory_back())
+print(daemon.configure_allocator())
 before = resident_kib()
 for size in (2_000_000, 600_000, 9_000_000):
     threads = [threading.Thread(target=work, args=(size,)) for _ in range(3)]
@@ -42,4 +42,4 @@ def test_what_threads_allocated_is_given_back() -> None:
 
 def test_a_c_library_without_the_settings_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon.ctypes, "CDLL", lambda _: object())
-    assert not daemon.give_memory_back()
+    assert not daemon.configure_allocator()

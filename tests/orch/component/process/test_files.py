@@ -18,7 +18,7 @@ sys.stdin.read()
 """
 
 
-def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_and_the_holder_named(tmp_path: Path) -> None:
     path = str(tmp_path / "agent.lock")
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE

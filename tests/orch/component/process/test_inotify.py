@@ -61,7 +61,7 @@ CHANGES: list[tuple[str, Callable[[Path], object]]] = [
 
 
 @pytest.mark.parametrize("change", [c for _, c in CHANGES], ids=[name for name, _ in CHANGES])
-async def test_a_change_is_told(watched: Watched, change: Callable[[Path], object]) -> None:
+async def test_a_change_is_reported(watched: Watched, change: Callable[[Path], object]) -> None:
     change(watched.path)
     assert await watched.told()
 

@@ -161,7 +161,7 @@ class UnreadPipe:
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnreadPipe]:
-    monkeypatch.setattr(log, "LAST_WORDS_S", 60.0)
+    monkeypatch.setattr(log, "FINAL_WRITE_S", 60.0)
     pipe = UnreadPipe()
     yield pipe
     pipe.close()
@@ -183,7 +183,9 @@ def test_a_reload_keeps_what_waits_and_formats_what_comes(unread: UnreadPipe) ->
     }
 
 
-def test_a_call_that_does_not_fit_its_message_is_told_like_any_error(unread: UnreadPipe) -> None:
+def test_a_call_whose_arguments_do_not_fit_its_message_is_logged_like_any_error(
+    unread: UnreadPipe,
+) -> None:
     log.configure(stream=unread.stream, format="json")
     logging.getLogger("x").info("%d pods", "many")
     (line,) = unread.read()

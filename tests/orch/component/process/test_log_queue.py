@@ -70,14 +70,14 @@ def test_a_line_is_written_at_once_and_needs_no_thread(
     assert os.read(pipe.read_end, 100) == b"now\n"
 
 
-def test_the_inherited_descriptor_stays_as_others_know_it(pipe: Pipe) -> None:
+def test_the_inherited_descriptor_stays_blocking(pipe: Pipe) -> None:
     pipe.fill()
     LogQueue(pipe.write_end, notice).write(b"later\n")
     assert os.get_blocking(pipe.write_end)
     pipe.read(b"later\n")
 
 
-async def test_the_loop_goes_on_while_nobody_reads_and_the_order_is_kept(pipe: Pipe) -> None:
+async def test_the_loop_runs_while_nobody_reads_and_the_order_is_kept(pipe: Pipe) -> None:
     filled = pipe.fill()
     queue = LogQueue(pipe.write_end, notice)
     lines = [b"line %d\n" % n for n in range(1000)]
@@ -94,7 +94,7 @@ async def test_the_loop_goes_on_while_nobody_reads_and_the_order_is_kept(pipe: P
     [(b"short\n", log_queue.MAX_LINES), (b"%s\n" % (b"x" * 9999), log_queue.MAX_BYTES // 10_000)],
     ids=["lines", "bytes"],
 )
-def test_what_does_not_fit_is_dropped_counted_and_told_once(
+def test_what_does_not_fit_is_dropped_counted_and_reported_once(
     pipe: Pipe, line: bytes, kept: int
 ) -> None:
     filled = pipe.fill()
@@ -131,11 +131,12 @@ def test_a_socket_that_nobody_reads_does_not_block() -> None:
         assert read == b"".join(lines[:kept]) + notice(queue.dropped)
 
 
-class Overtaken:
-    """A poll after which another program fills the pipe, so that what it said is wrong."""
+class OutdatedPoll:
+    """A poll after which another program fills the pipe, so that its result is outdated."""
 
-    def __init__(self, queue: LogQueue, pipe: Pipe) -> None:
-        self._poll, self._pipe = queue._poll, pipe
+    def __init__(self, pipe: Pipe) -> None:
+        self._poll, self._pipe = select.poll(), pipe
+        self.register = self._poll.register
         self.filled = 0
 
     def poll(self, timeout: int | None = None) -> object:
@@ -145,24 +146,28 @@ class Overtaken:
         return ready
 
 
-def test_another_program_may_fill_the_pipe_at_the_last_moment(pipe: Pipe) -> None:
-    queue = LogQueue(pipe.write_end, notice)
-    queue._poll = overtaken = Overtaken(queue, pipe)  # type: ignore[assignment]
-    queue.write(b"mine\n")
-    assert pipe.read(b"mine\n") == b"." * overtaken.filled + b"mine\n"
+def test_another_program_may_fill_the_pipe_at_the_last_moment(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outdated = OutdatedPoll(pipe)
+    monkeypatch.setattr(select, "poll", lambda: outdated)
+    LogQueue(pipe.write_end, notice).write(b"mine\n")
+    assert pipe.read(b"mine\n") == b"." * outdated.filled + b"mine\n"
 
 
-def test_a_line_that_a_finaliser_writes_meanwhile_comes_after(pipe: Pipe) -> None:
-    queue = LogQueue(pipe.write_end, notice)
-
-    class Interrupting(Overtaken):
+def test_a_line_that_a_finaliser_writes_meanwhile_comes_after(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class InterruptedPoll(OutdatedPoll):
         def poll(self, timeout: int | None = None) -> object:
             if not self.filled:
                 self.filled = 1
                 queue.write(b"of the finaliser\n")
             return self._poll.poll(timeout)
 
-    queue._poll = Interrupting(queue, pipe)  # type: ignore[assignment]
+    interrupted = InterruptedPoll(pipe)
+    monkeypatch.setattr(select, "poll", lambda: interrupted)
+    queue = LogQueue(pipe.write_end, notice)
     queue.write(b"first\n")
     assert os.read(pipe.read_end, 100) == b"first\nof the finaliser\n"
 
@@ -187,7 +192,6 @@ def test_without_a_reader_lines_are_gone_and_nothing_is_raised() -> None:
     queue = LogQueue(write_end, notice)
     os.close(read_end)
     queue.write(b"into the void\n")
-    assert not queue._waiting
     assert queue.dropped == 1
     os.close(write_end)
 
@@ -251,19 +255,19 @@ def test_the_end_waits_for_what_is_being_read(pipe: Pipe) -> None:
 
 
 def test_the_end_waits_no_longer_than_it_may(pipe: Pipe) -> None:
-    pipe.fill()
+    filled = pipe.fill()
     queue = LogQueue(pipe.write_end, notice)
     queue.write(b"unread\n")
     queue.finish(0.05)
-    assert queue._waiting
+    assert pipe.read(b"unread\n") == b"." * filled + b"unread\n"
 
 
-def test_last_words_are_written_or_given_up(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_queue, "LAST_WORDS_S", 0.05)
-    log_queue.write_last(pipe.write_end, b"heard\n")
+def test_a_final_line_is_written_or_given_up(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_queue, "FINAL_WRITE_S", 0.05)
+    log_queue.write_final(pipe.write_end, b"heard\n")
     assert os.read(pipe.read_end, 100) == b"heard\n"
     filled = pipe.fill()
-    log_queue.write_last(pipe.write_end, b"unheard\n")
+    log_queue.write_final(pipe.write_end, b"unheard\n")
     assert os.read(pipe.read_end, 3 * PIPE_BUF) == b"." * filled
     assert pipe.is_empty()
 
@@ -278,7 +282,7 @@ async def main(stop):
     for number in range(10_000):
         logging.getLogger("x").info("line %d", number)
     if sys.argv[1] == "ends at once":
-        daemon._end_now("ending at once")
+        daemon.exit_now("ending at once")
     stop.set("done")
 
 log.configure()

@@ -62,7 +62,7 @@ def test_without_a_socket_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> No
     notifier.watchdog()
 
 
-def test_a_manager_that_does_not_listen_is_said_once_and_tried_again(
+def test_a_manager_that_does_not_listen_is_logged_once_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     socket_file = tmp_path / "notify"
@@ -70,7 +70,7 @@ def test_a_manager_that_does_not_listen_is_said_once_and_tried_again(
     notifier.watchdog()
     notifier.watchdog()
     assert caplog.messages == [
-        f"systemd does not take WATCHDOG=1 at NOTIFY_SOCKET {socket_file}: "
+        f"cannot send WATCHDOG=1 to systemd at NOTIFY_SOCKET {socket_file}: "
         "No such file or directory"
     ]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
@@ -79,11 +79,11 @@ def test_a_manager_that_does_not_listen_is_said_once_and_tried_again(
         assert received(server) == "WATCHDOG=1"
     notifier.stopping()
     assert caplog.messages[1:] == [
-        f"systemd does not take STOPPING=1 at NOTIFY_SOCKET {socket_file}: Connection refused"
+        f"cannot send STOPPING=1 to systemd at NOTIFY_SOCKET {socket_file}: Connection refused"
     ]
 
 
-def test_a_full_queue_is_said_and_never_a_wait(
+def test_a_full_queue_is_logged_and_never_waited_for(
     manager: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     notifier = Notifier.from_environment()

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from orch.component.process.once_log import MOST_CAUSES, MOST_SUBJECTS, OnceLog
+from orch.component.process.once_log import MAX_CAUSES, MAX_SUBJECTS, OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def test_a_cause_is_logged_once_until_the_subject_recovers(
 
 
 @pytest.mark.looptime
-async def test_a_recovery_is_logged_once_and_tells_how_long_the_outage_was(
+async def test_a_recovery_is_logged_once_with_the_duration_of_the_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     once = OnceLog(log)
@@ -94,14 +94,14 @@ def test_subjects_that_are_not_retained_begin_anew(caplog: pytest.LogCaptureFixt
 
 def test_the_causes_of_one_outage_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     once = OnceLog(log)
-    for number in range(10 * MOST_CAUSES):
+    for number in range(10 * MAX_CAUSES):
         once.failed("refused for the %dth time", number)
-    assert len(caplog.messages) == MOST_CAUSES
+    assert len(caplog.messages) == MAX_CAUSES
 
 
 def test_the_oldest_outage_makes_room_for_a_new_one(caplog: pytest.LogCaptureFixture) -> None:
     once = OnceLog(log)
-    for number in range(MOST_SUBJECTS + 1):
+    for number in range(MAX_SUBJECTS + 1):
         once.failed("broken", subject=number)
     caplog.clear()
     once.failed("broken", subject=1)

@@ -1,9 +1,8 @@
-"""Work in a thread of its own: its result, its error, and a program that ends without it."""
+"""Work in a daemon thread: its result, its error, and a program that exits without it."""
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import subprocess
 import sys
 import threading
@@ -12,18 +11,18 @@ import weakref
 import pytest
 
 from orch.component.process import threads
-from orch.component.process.threads import NoThreadError, OneAtATime, run_aside
+from orch.component.process.threads import NoThreadError, SingleFlight, run_in_thread
 
 HANGS = """
 import asyncio, threading
-from orch.component.process.threads import run_aside
+from orch.component.process.threads import run_in_thread
 
 async def main():
     begun = threading.Event()
     def work():
         begun.set()
         threading.Event().wait()
-    task = asyncio.create_task(run_aside(work, name="hangs"))
+    task = asyncio.create_task(run_in_thread(work, name="hangs"))
     while not begun.is_set():
         await asyncio.sleep(0.01)
     task.cancel()
@@ -33,19 +32,19 @@ print("ended")
 """
 
 
-async def test_what_the_work_returns_or_raises_comes_back() -> None:
-    assert await run_aside(lambda: threading.current_thread().name, name="here") == "here"
+async def test_the_result_or_the_error_of_the_work_comes_back() -> None:
+    assert await run_in_thread(lambda: threading.current_thread().name, name="here") == "here"
 
     def fail() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError):
-        await run_aside(fail, name="fails")
+        await run_in_thread(fail, name="fails")
 
 
-async def test_a_thread_is_kept_for_the_next_work_and_not_while_it_hangs() -> None:
-    first = await run_aside(threading.get_ident, name="first")
-    assert await run_aside(threading.get_ident, name="second") == first
+async def test_an_idle_thread_is_reused_and_a_hanging_one_is_not() -> None:
+    first = await run_in_thread(threading.get_ident, name="first")
+    assert await run_in_thread(threading.get_ident, name="second") == first
     begun, released = threading.Event(), threading.Event()
 
     def hang() -> int:
@@ -53,10 +52,10 @@ async def test_a_thread_is_kept_for_the_next_work_and_not_while_it_hangs() -> No
         released.wait(30)
         return threading.get_ident()
 
-    hanging = asyncio.ensure_future(run_aside(hang, name="hangs"))
+    hanging = asyncio.ensure_future(run_in_thread(hang, name="hangs"))
     while not begun.is_set():
         await asyncio.sleep(0.001)
-    assert await run_aside(threading.get_ident, name="beside") != first
+    assert await run_in_thread(threading.get_ident, name="beside") != first
     released.set()
     assert await hanging == first
 
@@ -65,13 +64,13 @@ async def test_an_idle_thread_keeps_nothing_of_its_work_alive() -> None:
     class Result:
         pass
 
-    result = weakref.ref(await run_aside(Result, name="makes"))
+    result = weakref.ref(await run_in_thread(Result, name="makes"))
     async with asyncio.timeout(30):
         while result() is not None:
             await asyncio.sleep(0.001)
 
 
-async def test_work_that_hangs_is_not_begun_again_and_its_end_is_for_all_who_wait() -> None:
+async def test_work_that_hangs_is_not_started_again_and_all_callers_share_its_result() -> None:
     released, runs = threading.Event(), []
 
     def hang() -> int:
@@ -79,7 +78,7 @@ async def test_work_that_hangs_is_not_begun_again_and_its_end_is_for_all_who_wai
         assert released.wait(30)
         return len(runs)
 
-    work = OneAtATime(hang, name="hangs")
+    work = SingleFlight(hang, name="hangs")
     for _ in range(3):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
@@ -93,19 +92,21 @@ async def test_work_that_hangs_is_not_begun_again_and_its_end_is_for_all_who_wai
     assert await work.run() == 2
 
 
-async def test_a_machine_without_threads_is_told_by_an_error_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_lack_of_threads_has_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threads, "_idle", collections.deque())
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(NoThreadError, match="no thread can be started"):
-        await run_aside(threading.get_ident, name="none")
+    released = threading.Event()
+    try:
+        with pytest.raises(NoThreadError, match="no thread can be started"):
+            while True:  # idle threads of other tests take the first work
+                threads.submit(released.wait, name="hangs")
+    finally:
+        released.set()
 
 
 @pytest.mark.may_block
-def test_work_that_hangs_does_not_keep_the_program_from_ending() -> None:
+def test_work_that_hangs_does_not_keep_the_program_from_exiting() -> None:
     done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")

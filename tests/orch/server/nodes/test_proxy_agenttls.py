@@ -109,7 +109,7 @@ async def test_half_a_pair_changes_nothing_and_is_said_once(
     for _ in range(3):
         await api.turn("node proxy certificates")
     (said,) = caplog.messages
-    assert said.startswith("node proxy keeps its TLS files of before: ")
+    assert said.startswith("node proxy keeps its previous TLS files: ")
     assert str(files.cert) in said and str(files.key) in said
     assert await answer_of(api) == "admin"
     shutil.copy(server_pki.users["monitor"].key_file, files.key)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.wire.patch.data import MAX_DEPTH, PatchError
 from orch.wire.patch.json_patch import MAX_OPERATIONS, apply_json_patch
+from orch.wire.patch.patch import MAX_DEPTH, PatchError
 
 
 def _op(op: str, path: str, **members: Any) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_patches_of_the_rfc_give_its_results(
         ({"a": [1]}, _op("add", "/a/\u0661", value=1), "is not an index"),
         ({"a": []}, _op("remove", "/a/0"), "'0' is not an index"),
         ({"a": "text"}, _op("add", "/a/b", value=1), "'b' cannot be set in a string"),
-        ({"a": 1}, _op("test", "/a/b/c", value=1), "'b' is looked for in a number"),
+        ({"a": 1}, _op("test", "/a/b/c", value=1), "'b' is a path into a number"),
         ({"a": {"b": 1}}, _op("move", "/a/b/c", from_="/a"), "moved into itself"),
         ({"a": 1}, _op("remove", ""), "the whole document cannot be removed"),
         ({"a": 1}, _op("copy", "/b", from_="/c"), "there is no 'c'"),
@@ -119,9 +119,7 @@ def test_an_operation_that_does_not_fit_is_named(target: Any, operation: Any, te
         ([_op("test", "/a", value=1), _op("nope", "/b")], "operation 1"),
     ],
 )
-def test_a_malformed_patch_is_told_apart_from_one_that_does_not_fit(
-    operations: Any, text: str
-) -> None:
+def test_a_malformed_patch_and_a_patch_that_does_not_fit_differ(operations: Any, text: str) -> None:
     with pytest.raises(PatchError, match=text) as error:
         apply_json_patch({"a": 1}, operations)
     assert error.value.code == 400

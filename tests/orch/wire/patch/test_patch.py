@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.wire.patch.data import MAX_DEPTH
-from orch.wire.patch.patch import PatchError, apply_merge_patch, create_merge_patch
+from orch.wire.patch.patch import MAX_DEPTH, PatchError, apply_merge_patch, create_merge_patch
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "x", "y"])
 KEYS = st.sampled_from(["a", "b", "c", "$patch"])
@@ -80,7 +79,7 @@ def test_equal_documents_have_an_empty_difference(document: dict[str, Any]) -> N
     assert create_merge_patch(document, copy.deepcopy(document)) == {}
 
 
-def test_the_difference_tells_true_from_one() -> None:
+def test_the_difference_distinguishes_true_from_one() -> None:
     assert create_merge_patch({"a": True}, {"a": 1}) == {"a": 1}
 
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orch.wire.patch.data import PatchError
 from orch.wire.patch.merge_keys import schema_of
-from orch.wire.patch.patch import apply_merge_patch
+from orch.wire.patch.patch import PatchError, apply_merge_patch
 from orch.wire.patch.strategic_patch import Schema, apply_strategic_patch
 
 ITEMS = Schema({"list": Schema({"inner": Schema({}, merge_key="k")}, merge_key="name"),
@@ -137,8 +136,8 @@ def test_strategic_patches_give_the_reference_s_results(
         ({"list": []}, {"list": [{"name": "a", "$patch": "merge"}]}, "is 'merge', use replace"),
         ({"list": []}, {"list": ["x"]}, "list: an element is not an object"),
         ({"list": ["x"]}, {"list": [{"name": "a"}]}, "list: an element is not an object"),
-        ({"list": []}, {"list": [{"name": {}}]}, "has an object or a list where a plain value"),
-        ({"set": ["a"]}, {"set": [{"a": 1}]}, "set: an element has an object or a list"),
+        ({"list": []}, {"list": [{"name": {}}]}, "an element is identified by an object or a list"),
+        ({"set": ["a"]}, {"set": [{"a": 1}]}, "set: an element is identified by an object"),
         ({"map": {}}, {"map": {"$retainKeys": ["a"], "b": 1}}, "map: 'b' is set but not listed"),
         ({"map": {}}, {"map": {"$retainKeys": "a"}}, "must be a list of field names"),
         ({"set": []}, {"$setElementOrder/set": "a"}, r"setElementOrder/set must be a list"),
@@ -242,5 +241,5 @@ def test_deep_documents_are_refused_not_recursed_into() -> None:
     for _ in range(100_000):
         deep = {"a": deep}
     for target, patch in (({}, deep), (deep, {}), (deep, deep), ({"set": []}, {"set": [deep]})):
-        with pytest.raises(PatchError, match=r"nested deeper|an element has"):
+        with pytest.raises(PatchError, match=r"nested deeper|an element is"):
             _patched(target, patch)

@@ -60,6 +60,6 @@ def test_true_and_one_are_different_elements() -> None:
 
 
 @pytest.mark.parametrize(("element", "key"), [([1], ""), ({"k": {}}, "k"), ("text", "k")])
-def test_elements_that_cannot_be_told_apart_are_refused(element: Any, key: str) -> None:
+def test_elements_without_a_plain_identity_are_refused(element: Any, key: str) -> None:
     with pytest.raises(ValueError, match="an element"):
         strategic_patch.identity(element, key)

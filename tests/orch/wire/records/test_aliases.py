@@ -88,7 +88,7 @@ PAIRS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("own", "upstream"), PAIRS)
-def test_a_record_says_the_same_under_both_names(
+def test_a_record_is_the_same_under_both_names(
     own: dict[str, Any], upstream: dict[str, Any]
 ) -> None:
     before = copy.deepcopy((own, upstream))
@@ -190,18 +190,18 @@ def test_nothing_a_client_can_send_breaks_it(document: dict[str, Any]) -> None:
 def test_a_sentence_names_groups_and_fields_but_objects_as_they_are(
     own: str, upstream: str
 ) -> None:
-    assert aliases.said_upstream(own) == upstream
+    assert aliases.message_to_upstream(own) == upstream
 
 
 @given(st.text(alphabet='"\\\n a.[-'))
 def test_a_sentence_without_names_stays_as_it_is(text: str) -> None:
-    assert aliases.said_upstream(text) == text
+    assert aliases.message_to_upstream(text) == text
 
 
 def test_a_sentence_is_read_once_whatever_is_in_it() -> None:
     for part in ('"', '\\"', "a", "a.", '"\\\n', " coordination."):
         text = '"' + part * 300_000
-        assert aliases.said_upstream(text) == text
+        assert aliases.message_to_upstream(text) == text
 
 
 def test_a_review_is_about_the_own_namespace_of_leases() -> None:

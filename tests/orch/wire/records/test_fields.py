@@ -47,7 +47,7 @@ class Outer(WireModel):
         ("odd", "any", None),
     ],
 )
-def test_a_field_is_of_the_kind_its_annotation_says(name: str, kind: str, item: str | None) -> None:
+def test_a_field_has_the_kind_of_its_annotation(name: str, kind: str, item: str | None) -> None:
     shape = shapes_of(Outer)[name]
     assert shape.kind == kind
     assert (shape.item.kind if shape.item else None) == item

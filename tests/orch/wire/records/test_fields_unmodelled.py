@@ -18,6 +18,6 @@ def test_what_is_not_modelled_is_known_by_name() -> None:
     assert fields.fields_beyond(core.Taint) == ()
 
 
-def test_a_record_that_is_not_entered_is_not_said_to_be_whole() -> None:
+def test_an_unlisted_record_is_not_completely_known() -> None:
     assert fields.fields_beyond(core.NodeStatus) is None
     assert fields.fields_beyond(pods.PodStatus) is None

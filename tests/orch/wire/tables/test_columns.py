@@ -88,7 +88,7 @@ def test_a_node_is_shown_with_its_addresses_and_versions() -> None:
     assert list(_shown("Node", node, wide=False)) == ["Name", "Status", "Roles", "Age", "Version"]
 
 
-def test_a_node_that_reports_nothing_says_so() -> None:
+def test_a_node_that_reports_nothing_is_shown_as_such() -> None:
     shown = _shown("Node", {})
     assert [shown[c] for c in ("Internal-IP", "External-IP")] == ["<none>", "<none>"]
     assert [shown[c] for c in ("OS-Image", "Kernel-Version", "Container-Runtime")] == [

@@ -27,7 +27,7 @@ def test_a_table_has_the_group_clients_have_compiled_in() -> None:
     assert table["rows"][0]["cells"] == ["default", "Active", "60m"]
 
 
-def test_rows_embed_what_was_asked_for() -> None:
+def test_rows_embed_the_requested_part_of_the_object() -> None:
     embedded = {
         include: table_of("Namespace", [NAMESPACE], NOW, include_object=include)["rows"][0].get(
             "object"

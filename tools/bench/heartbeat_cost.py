@@ -1,10 +1,10 @@
-"""One agent's Lease and status loops alone: the CPU they take of a process that does nothing else.
+"""The CPU of an agent's Lease and status loops alone, in a process that does nothing else.
 
-    python -m tools.bench.heartbeatcost KUBECONFIG idle|beating     (what `main` starts)
+    python -m tools.bench.heartbeat_cost KUBECONFIG idle|beating     (started by `main`)
 
-Both processes have read the machine and built the loops; only one of them runs them, over TLS to
-an API server that has nothing else to do. What they cost is the difference, measured at the same
-time for `BENCH_HEARTBEAT_SECONDS` (120).
+Two processes have read the machine and built the loops; only one of them runs the loops, over TLS
+to an otherwise idle API server. The cost is the difference, measured at the same time for
+`BENCH_HEARTBEAT_SECONDS` (120).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _measure(kubeconfig: str, table: Table) -> None:
-    command = [sys.executable, "-m", "tools.bench.heartbeatcost", kubeconfig]
+    command = [sys.executable, "-m", "tools.bench.heartbeat_cost", kubeconfig]
     with peers.running([*command, "idle"]) as idle, peers.running([*command, "beating"]) as beating:
         time.sleep(SETTLING_S)
         before = [processes.cpu_s(process.pid) for process in (idle, beating)]

@@ -1,7 +1,7 @@
-"""A load of HTTP requests over kept connections, cheap enough to share a machine with its server.
+"""A load of HTTP requests over persistent connections, cheap enough to share the server's machine.
 
-Each connection sends its next request when the last is answered. Knows only so much of HTTP as the
-measured servers answer with: a Content-Length, no chunks.
+Each connection sends its next request after a response. Supports only the HTTP of the measured
+servers' responses: a Content-Length, no chunks.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.bench.httpload import Connection, Figures
+from tools.bench.http_load import Connection, Figures
 
 
 def answer(status: int, body: bytes) -> bytes:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orch.wire.podrules import standing
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 SOURCE, MIRROR = "orch.io/config.source", "orch.io/config.mirror"
@@ -27,7 +27,7 @@ def test_how_a_pod_stands(
 ) -> None:
     document = {"metadata": {"annotations": annotations}, "spec": {"priority": priority}}
     pod = Pod.from_wire(document)
-    assert standing.is_static(pod) is static
-    assert standing.is_mirror(pod) is mirror
-    assert standing.is_critical(pod) is critical
-    assert (standing.mirror_hash(document) is not None) is mirror
+    assert podspec.is_static(pod) is static
+    assert podspec.is_mirror(pod) is mirror
+    assert podspec.is_critical(pod) is critical
+    assert (podspec.mirror_hash(document) is not None) is mirror

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orch.wire import quantity
-from orch.wire.podrules import resources
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 BOTH = {"cpu": "1", "memory": "1Gi"}
@@ -58,7 +58,7 @@ def sidecar(amount: str) -> dict[str, Any]:
     ],
 )
 def test_the_class_follows_from_requests_and_limits(asking: Pod, expected: str) -> None:
-    assert resources.qos_class(asking) == expected
+    assert podspec.qos_class(asking) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_the_class_follows_from_requests_and_limits(asking: Pod, expected: str) 
     ],
 )
 def test_what_must_be_free_is_what_runs_at_once(asking: Pod, milli: int) -> None:
-    assert resources.requested(asking, "cpu") == milli
+    assert podspec.requested(asking, "cpu") == milli
 
 
 def test_amounts_are_counted_as_the_caller_wants() -> None:
     asking = pod(container(limits=BOTH), container(requests={"memory": "1"}))
-    assert resources.requested(asking, "memory", quantity.to_bytes) == 2**30 + 1
-    assert resources.requested(asking, "ephemeral-storage") == 0
+    assert podspec.requested(asking, "memory", quantity.to_bytes) == 2**30 + 1
+    assert podspec.requested(asking, "ephemeral-storage") == 0

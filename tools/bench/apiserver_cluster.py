@@ -1,9 +1,8 @@
-"""5,000 Nodes and Leases under renewals, with watches, whole lists, and a look at what was lost.
+"""5,000 Nodes and Leases under renewals, with watches and lists, and a check for lost writes.
 
-The load: 500 renewals a second, one after the other over 100 connections, 17 status reports a
-second, 5 watches of all Leases, 50 of all Nodes, a list of all Nodes every 10 s. In the end every
-watch must have brought its reader to the state that a list shows, every acknowledged write must be
-there.
+The load: 500 renewals a second over 100 connections, 17 status reports a second, 5 watches of all
+Leases, 50 of all Nodes, a list of all Nodes every 10 s. In the end every watch must have reached
+the state of a list, and every acknowledged write must be in it.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.apiserver import ApiServer
-from tools.bench import httpload, processes, storedcluster
+from tools.bench import http_load, processes, stored_cluster
 from tools.bench.apiserver import LEASES_PATH, client_context, pinned_server, renewed
-from tools.bench.httpload import Connection, Figures
+from tools.bench.http_load import Connection, Figures
 from tools.bench.table import Table
 
 NODES = 5000
@@ -37,7 +36,7 @@ _NAME = re.compile(rb'"metadata":\{"resourceVersion":"(\d+)","name":"([^"]+)"')
 def run(directory: Path, table: Table) -> None:
     seconds = float(os.environ.get("BENCH_APISERVER_SECONDS") or 60)
     (directory / "data").mkdir(parents=True)
-    storedcluster.fill(directory / "data" / "state.db", nodes=NODES)
+    stored_cluster.fill(directory / "data" / "state.db", nodes=NODES)
     with pinned_server(directory) as server:
         asyncio.run(_large(server, client_context(server.ca_file, server.admin), seconds, table))
     with pinned_server(directory) as server:
@@ -62,7 +61,7 @@ class Watch:
         self._reader, self._writer = await asyncio.open_connection(
             "127.0.0.1", server.port, ssl=context, limit=1 << 20
         )
-        self._writer.write(httpload.request("GET", path))
+        self._writer.write(http_load.request("GET", path))
         await self._reader.readuntil(b"\r\n\r\n")
 
     async def follow(self) -> None:
@@ -108,7 +107,7 @@ class Client:
         def make(answered: bytes) -> bytes:
             return self._next
 
-        self._connection = await httpload.connect(server.port, make, self.figures, context)
+        self._connection = await http_load.connect(server.port, make, self.figures, context)
 
     async def ask(self, request: bytes) -> bytes:
         assert self._connection is not None
@@ -142,7 +141,7 @@ class Load:
             body = renewed(self.leases[name], turn)
             path = f"{LEASES_PATH}/{name.decode()}"
             self.leases[name] = await client.ask(
-                httpload.request("PUT", path, body, "application/json")
+                http_load.request("PUT", path, body, "application/json")
             )
             planned_s += 1 / per_second
             await asyncio.sleep(max(0.0, planned_s - loop.time()))
@@ -157,7 +156,7 @@ async def report(client: Client) -> None:
         status = {"status": {"conditions": [{"type": "Ready", "reason": f"Turn{turn}"}]}}
         path = f"{NODES_PATH}/n{turn * 7 % NODES}/status"
         kind = "application/strategic-merge-patch+json"
-        await client.ask(httpload.request("PATCH", path, json.dumps(status).encode(), kind))
+        await client.ask(http_load.request("PATCH", path, json.dumps(status).encode(), kind))
         planned_s += 1 / STATUSES_PER_S
         await asyncio.sleep(max(0.0, planned_s - loop.time()))
 
@@ -165,7 +164,7 @@ async def report(client: Client) -> None:
 async def list_nodes(client: Client, taken: list[float]) -> None:
     while True:
         began_s = time.perf_counter()
-        await client.ask(httpload.request("GET", NODES_PATH))
+        await client.ask(http_load.request("GET", NODES_PATH))
         taken.append(time.perf_counter() - began_s)
         await asyncio.sleep(LIST_EVERY_S)
 
@@ -175,7 +174,7 @@ async def _large(server: ApiServer, context: ssl.SSLContext, seconds: float, tab
     for client in clients:
         await client.start(server, context)
     reporter, lister, *writers = clients
-    listed = {path: await lister.ask(httpload.request("GET", path)) for path in _paths()}
+    listed = {path: await lister.ask(http_load.request("GET", path)) for path in _paths()}
     watches = [Watch(path) for path in _paths() for _ in range(_paths()[path])]
     for watch in watches:
         await watch.start(server, context, listed[watch.path])
@@ -242,7 +241,7 @@ async def _compare(
     """What writers were answered and what watches showed, against a last list."""
     last = Client()
     await last.start(server, context)
-    final = {path: revisions(await last.ask(httpload.request("GET", path))) for path in _paths()}
+    final = {path: revisions(await last.ask(http_load.request("GET", path))) for path in _paths()}
     last.close()
     answered = {name: _NAME.search(lease) for name, lease in load.leases.items()}
     lost = sum(
@@ -258,12 +257,12 @@ async def _fan_out(server: ApiServer, context: ssl.SSLContext, table: Table) -> 
     """The server's CPU for the same writes with and without watches, for each delivery."""
     client = Client()
     await client.start(server, context)
-    lease = json.dumps(storedcluster.lease("fan-out")).encode()
-    created = await client.ask(httpload.request("POST", LEASES_PATH, lease, "application/json"))
+    lease = json.dumps(stored_cluster.lease("fan-out")).encode()
+    created = await client.ask(http_load.request("POST", LEASES_PATH, lease, "application/json"))
     load = Load([client], {b"fan-out": created})
     alone_s = await _paced(server, load, client)
-    listed = await client.ask(httpload.request("GET", LEASES_PATH))
-    load.leases[b"fan-out"] = await client.ask(httpload.request("GET", f"{LEASES_PATH}/fan-out"))
+    listed = await client.ask(http_load.request("GET", LEASES_PATH))
+    load.leases[b"fan-out"] = await client.ask(http_load.request("GET", f"{LEASES_PATH}/fan-out"))
     watches = [Watch(LEASES_PATH) for _ in range(FANOUT_WATCHES)]
     for watch in watches:
         await watch.start(server, context, listed)

@@ -1,4 +1,4 @@
-"""The name of a request: in the answer, in every log line, and of its own for each request."""
+"""Request IDs: in the response, in every log line, and unique to each request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from orch.component.http import httpd
 from orch.component.http.httpd import HttpServer
 from orch.component.process import log
 
@@ -27,7 +26,7 @@ async def url() -> AsyncIterator[str]:
             await response.write(b"a")
             return response
         await asyncio.sleep(0)
-        return web.Response(text=httpd.current())
+        return web.Response(text=log.request_id.get())
 
     app = web.Application()
     app.router.add_get("/{tail:.*}", handle)
@@ -37,7 +36,7 @@ async def url() -> AsyncIterator[str]:
     await server.stop(1.0)
 
 
-async def named(session: aiohttp.ClientSession, url: str, **headers: str) -> str:
+async def id_of(session: aiohttp.ClientSession, url: str, **headers: str) -> str:
     async with session.get(url, headers=headers) as response:
         name = response.headers["X-Request-Id"]
         text = await response.text()
@@ -45,33 +44,33 @@ async def named(session: aiohttp.ClientSession, url: str, **headers: str) -> str
         return name
 
 
-async def test_each_request_has_a_name_of_its_own_also_on_one_connection(url: str) -> None:
+async def test_each_request_has_its_own_id_even_on_one_connection(url: str) -> None:
     async with aiohttp.ClientSession() as session:
-        names = [await named(session, url) for _ in range(5)]
-        names += await asyncio.gather(*(named(session, url) for _ in range(5)))
-        names.append(await named(session, f"{url}/stream"))
+        names = [await id_of(session, url) for _ in range(5)]
+        names += await asyncio.gather(*(id_of(session, url) for _ in range(5)))
+        names.append(await id_of(session, f"{url}/stream"))
     assert len(set(names)) == 11
-    assert httpd.current() == ""
+    assert log.request_id.get() == ""
 
 
-async def test_a_callers_own_name_is_kept_where_it_is_a_plain_word(url: str) -> None:
+async def test_the_callers_id_is_kept_where_it_is_a_plain_word(url: str) -> None:
     async with aiohttp.ClientSession() as session:
-        assert await named(session, url, **{"X-Request-Id": "trace-1.2_3"}) == "trace-1.2_3"
+        assert await id_of(session, url, **{"X-Request-Id": "trace-1.2_3"}) == "trace-1.2_3"
         for odd in ("a b", "a\tb", "<x>", "x" * 65, ""):
-            assert await named(session, url, **{"X-Request-Id": odd}) != odd
+            assert await id_of(session, url, **{"X-Request-Id": odd}) != odd
 
 
-async def test_every_line_of_a_request_names_it(url: str) -> None:
+async def test_every_log_line_of_a_request_has_its_id(url: str) -> None:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
     try:
         log.configure(format="json", stream=stream)
         async with aiohttp.ClientSession() as session:
-            name = await named(session, f"{url}/a")
+            name = await id_of(session, f"{url}/a")
         log.configure(format="text", stream=stream)
         async with aiohttp.ClientSession() as session:
-            other = await named(session, f"{url}/b")
+            other = await id_of(session, f"{url}/b")
         logging.getLogger("x").warning("elsewhere")
     finally:
         root.handlers[:] = handlers

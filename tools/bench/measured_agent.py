@@ -1,9 +1,9 @@
-"""An agent as it is installed, with one difference: its pods are cgroups that the benchmark made.
+"""An agent as installed, except that its pods are cgroups created by the benchmark.
 
-    python -m tools.bench.measuredagent PARENT CONTAINERS FILE [an agent's flags…]
+    python -m tools.bench.measured_agent PARENT CONTAINERS FILE [the agent's flags…]
 
-Beside it a task of a millisecond notes how late the event loop is; at SIGUSR1 the percentiles
-since the last one are written to FILE as JSON.
+A task beside it measures the delay of the event loop every millisecond; at SIGUSR1 the percentiles
+since the last signal are written to FILE as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from nodeagent import main as agent
 from nodeagent.pods.registry import PodRegistry
 from orch.component.process.atomic_file import replace_file
-from tools.bench import cgrouptree
+from tools.bench import cgroup_tree
 from tools.bench.client import percentile
 
 _TICK_S = 0.001
@@ -49,7 +49,7 @@ class LoopDelays:
 
 
 def main(parent: str, containers: int, file: Path, flags: list[str]) -> int:
-    targets = cgrouptree.targets_below(parent, containers)
+    targets = cgroup_tree.targets_below(parent, containers)
     PodRegistry.targets = lambda self: targets  # type: ignore[method-assign]
     listed = agent._loops
 

@@ -107,7 +107,7 @@ async def test_a_new_client_ca_counts_at_once_also_for_open_connections(
 
 
 @pytest.mark.may_block
-async def test_files_that_cannot_be_used_change_nothing_and_are_said_once(
+async def test_unusable_files_change_nothing_and_are_logged_once(
     listener: Listener, pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -116,7 +116,7 @@ async def test_files_that_cannot_be_used_change_nothing_and_are_said_once(
     for _ in range(3):
         await listener.renewal.step()
     assert [record.getMessage() for record in caplog.records] == [
-        f"test keeps its TLS files of before: cannot use the TLS certificate {listener.cert} with"
+        f"test keeps its previous TLS files: cannot use the TLS certificate {listener.cert} with"
         f" the key {listener.key}: the key does not belong to the certificate"
     ]
     async with trusting(pki) as session:
@@ -126,7 +126,7 @@ async def test_files_that_cannot_be_used_change_nothing_and_are_said_once(
     assert caplog.records[-1].getMessage() == "test uses its new serving certificate"
 
 
-async def test_a_passing_failure_to_load_new_files_is_said_once_per_cause_and_tried_again(
+async def test_a_failure_to_load_new_files_is_logged_once_per_cause_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cert, ca = tmp_path / "crt", tmp_path / "ca"

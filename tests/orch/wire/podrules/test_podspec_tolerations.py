@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orch.wire.podrules.tolerations import is_tolerated, tolerates
+from orch.wire.podrules.podspec import is_tolerated, tolerates
 from orch.wire.records.core import Taint
 from orch.wire.records.pods import Toleration
 

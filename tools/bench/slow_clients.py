@@ -1,9 +1,8 @@
-"""Ten thousand clients that never finish a header, a thousand of them over TLS: does it matter?
+"""Ten thousand clients that never finish a header, and a thousand over TLS: the effect on others.
 
-A local cluster without a runtime; the plain port is opened 10,000 times and the secure one 1,000
-times, each connection sends half a request, and one that is closed is opened again. Meanwhile
-/healthz is asked by an honest client, the agent's memory is read and its Lease watched. All of it
-on loopback and bounded in time (`BENCH_SLOW_SECONDS`).
+A local cluster without a runtime; each connection to the plain or the secure port sends half a
+request and is reopened when it is closed. Meanwhile a well-behaved client requests /healthz, the
+agent's memory is read and its Lease watched. All of it on loopback, for `BENCH_SLOW_SECONDS`.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ async def _measure(cluster: LocalCluster) -> Seen:
     secure = urlsplit(cluster.info["nodeagent"]).port or 0
     await _probed(healthz, seen, ALONE_S)
     seen.alone_ms, seen.probes_ms, seen.failed = seen.probes_ms, [], 0
-    command = [sys.executable, "-m", "tools.bench.slowclients", str(healthz), str(secure)]
+    command = [sys.executable, "-m", "tools.bench.slow_clients", str(healthz), str(secure)]
     attackers = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     tasks = [
         asyncio.ensure_future(_probe(healthz, seen)),
@@ -118,8 +117,8 @@ class Attack:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        clients = [(healthz, None, one / PLAIN) for one in range(PLAIN)]
-        clients += [(secure, context, one / TLS) for one in range(TLS)]
+        clients = [(healthz, None, n / PLAIN) for n in range(PLAIN)]
+        clients += [(secure, context, n / TLS) for n in range(TLS)]
         tasks = [
             asyncio.ensure_future(self._slow(port, tls, share * _DIALLED_WITHIN_S))
             for port, tls, share in clients

@@ -1,7 +1,7 @@
 """SubjectAccessReviews over TLS: a server on one core, clients on the others.
 
-Each client is a process with one kept connection that sends a prepared request and waits for its
-answer; what is measured is the server, not an HTTP library.
+Each client is a process with a persistent connection that sends a prepared request and waits for
+the response, so that the server is measured and not an HTTP library.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _binding(binding: Any) -> Any:
     return {
         "metadata": {"name": binding.name},
         "roleRef": {"kind": binding.role.kind, "name": binding.role.name},
-        "subjects": [{"kind": one.kind, "name": one.name} for one in binding.subjects],
+        "subjects": [{"kind": subject.kind, "name": subject.name} for subject in binding.subjects],
     }
 
 

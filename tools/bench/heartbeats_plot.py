@@ -1,4 +1,4 @@
-"""The heartbeats' benchmark as a picture: lateness over time, and when the silent were found."""
+"""The plot of the heartbeats benchmark: lateness over time, and when silent nodes were detected."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orch.wire.podrules import containers
+from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
 
 SPEC = {
@@ -20,13 +20,13 @@ PLACES = [
 
 
 def test_records_and_documents_have_the_same_places() -> None:
-    assert [(place, one.name) for place, one in containers.places(POD)] == PLACES
-    assert [(place, one["name"]) for place, one in containers.document_places(SPEC)] == PLACES
-    assert [c.name for c in containers.all_containers(POD)] == ["i", "a", "b", "e"]
-    assert [one["name"] for _, one in containers.document_places(SPEC, containers.LASTING)] == [
+    assert [(place, one.name) for place, one in podspec.places(POD)] == PLACES
+    assert [(place, one["name"]) for place, one in podspec.document_places(SPEC)] == PLACES
+    assert [c.name for c in podspec.all_containers(POD)] == ["i", "a", "b", "e"]
+    assert [one["name"] for _, one in podspec.document_places(SPEC, podspec.LASTING)] == [
         "i", "a", "b",
     ]  # fmt: skip
-    assert list(containers.document_places({"containers": None})) == []
+    assert list(podspec.document_places({"containers": None})) == []
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,15 @@ def test_records_and_documents_have_the_same_places() -> None:
     ],
 )
 def test_a_container_is_found_with_its_kind(name: str, kind: str, sidecar: bool) -> None:
-    found = containers.find_container(POD, name)
+    found = podspec.find_container(POD, name)
     assert found is not None and found.name == name
-    assert containers.container_type(POD, name) == kind
-    assert containers.is_sidecar(found) is sidecar
+    assert podspec.container_type(POD, name) == kind
+    assert podspec.is_sidecar(found) is sidecar
 
 
 def test_of_a_pod_that_is_not_known_containers_are_ordinary() -> None:
-    assert containers.find_container(POD, "none") is None
-    assert containers.container_type(None, "i") == "container"
+    assert podspec.find_container(POD, "none") is None
+    assert podspec.container_type(None, "i") == "container"
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_of_a_pod_that_is_not_known_containers_are_ordinary() -> None:
     ],
 )
 def test_a_moving_tag_is_always_pulled(image: str, given: str | None, expected: str) -> None:
-    assert containers.pull_policy(image, given) == expected
+    assert podspec.pull_policy(image, given) == expected

@@ -24,7 +24,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"x {VERSION}\n"
 
 
-def test_this_release_is_emulated_unless_told_otherwise() -> None:
+def test_this_release_is_emulated_by_default() -> None:
     assert parse().emulated_version == CURRENT
     assert str(parse("--emulated-version=1.34").emulated_version) == "1.34"
     assert str(parse("--emulated-version=1.32").emulated_version) == "1.32"

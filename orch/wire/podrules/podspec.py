@@ -1,0 +1,169 @@
+"""Facts that follow from a pod: its containers, its origin, what it requests, what it tolerates.
+
+The rules are the reference's: v1/helper/qos, component-helpers/resource, and
+core/v1 Toleration.ToleratesTaint. `document_*` work on specs that are still JSON documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from orch.wire import names, quantity, raw
+from orch.wire.records.core import Taint
+from orch.wire.records.pods import Container, Pod, Toleration
+
+LASTING = ("initContainers", "containers")
+LISTS = (*LASTING, "ephemeralContainers")
+PULL_POLICIES = ALWAYS, IF_NOT_PRESENT, NEVER = ("Always", "IfNotPresent", "Never")
+
+FILE, URL, API = "file", "http", "api"  # values of the source annotation
+FINAL_PHASES = ("Succeeded", "Failed")
+DEFAULT_GRACE_S = 30
+
+GUARANTEED = "Guaranteed"
+BURSTABLE = "Burstable"
+BEST_EFFORT = "BestEffort"
+_QOS_RESOURCES = ("cpu", "memory")
+
+NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = EFFECTS = (
+    "NoSchedule", "PreferNoSchedule", "NoExecute"
+)  # fmt: skip
+# How long a pod without tolerations of its own stays on a node with one of these taints.
+DEFAULT_TOLERATION_S = 300
+TOLERATED_BY_DEFAULT = (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE)
+
+
+def all_containers(pod: Pod) -> list[Container]:
+    return [container for _, container in places(pod)]
+
+
+def places(pod: Pod) -> Iterator[tuple[str, Container]]:
+    """Each container with its path (`spec.containers[0]`), in the order of LISTS."""
+    for name in LISTS:
+        for index, container in enumerate(getattr(pod.spec, name) or ()):
+            yield f"spec.{name}[{index}]", container
+
+
+def document_places(
+    spec: Mapping[str, Any], lists: tuple[str, ...] = LISTS
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """`places` of a spec that is a document."""
+    for name in lists:
+        for index, container in enumerate(spec.get(name) or ()):
+            yield f"spec.{name}[{index}]", container
+
+
+def find_container(pod: Pod, name: str) -> Container | None:
+    return next((c for c in all_containers(pod) if c.name == name), None)
+
+
+def container_type(pod: Pod | None, name: str) -> str:
+    """`container`, `init_container` or `ephemeral_container`, as metrics name them."""
+    if any(c.name == name for c in (pod and pod.spec.initContainers) or ()):
+        return "init_container"
+    if any(c.name == name for c in (pod and pod.spec.ephemeralContainers) or ()):
+        return "ephemeral_container"
+    return "container"
+
+
+def is_sidecar(container: Container) -> bool:
+    """Whether an init container keeps running beside the others."""
+    return container.restartPolicy == "Always"
+
+
+def pull_policy(image: str, given: str | None = None) -> str:
+    """The given policy, else Always for a moving tag: latest, or none and no digest."""
+    _, _, tag = image.rpartition("/")[2].partition(":")
+    moves = "@" not in image and tag in ("", "latest")
+    return given or (ALWAYS if moves else IF_NOT_PRESENT)
+
+
+def is_static(pod: Pod) -> bool:
+    """Whether the pod comes from a file or a URL and not from the API."""
+    return pod.metadata.annotation(names.ANNOTATION_CONFIG_SOURCE) in (FILE, URL)
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Whether the pod only represents a static pod of its node: deleting it stops nothing."""
+    return names.ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {})
+
+
+def mirror_hash(document: Mapping[str, Any]) -> str | None:
+    """The hash of the static pod that a document mirrors; None when it is not a mirror pod."""
+    annotations = raw.mapping(document, "metadata", "annotations")
+    return annotations.get(names.ANNOTATION_CONFIG_MIRROR)
+
+
+def is_critical(pod: Pod) -> bool:
+    """Whether the node never evicts the pod."""
+    return is_static(pod) or (pod.spec.priority or 0) >= names.CRITICAL_PRIORITY
+
+
+def limits(container: Container) -> Mapping[str, Any]:
+    return (container.resources and container.resources.limits) or {}
+
+
+def requests(container: Container) -> Mapping[str, Any]:
+    """The container's requests; a limit without a request counts as one."""
+    given = (container.resources and container.resources.requests) or {}
+    return {**limits(container), **given}
+
+
+def requested(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_milli) -> int:
+    """What must be free for the pod, in thousandths unless `read` counts otherwise.
+
+    All that run side by side, or an init container with the sidecars before it if that is more.
+    """
+
+    def amount(container: Container) -> int:
+        return read(requests(container).get(resource, 0))
+
+    largest = sidecars = 0
+    for container in pod.spec.initContainers or ():
+        if is_sidecar(container):
+            sidecars += amount(container)
+        else:
+            largest = max(largest, sidecars + amount(container))
+    return max(largest, sidecars + sum(map(amount, pod.spec.containers)))
+
+
+def qos_class(pod: Pod) -> str:
+    """`Guaranteed`, `Burstable` or `BestEffort`, over containers and init containers.
+
+    Guaranteed when every container limits cpu and memory and requests exactly that, BestEffort when
+    none requests anything. ValueError for a malformed amount.
+    """
+    containers = [*pod.spec.containers, *(pod.spec.initContainers or ())]
+    amounts = [(_counted(requests(c)), _counted(limits(c))) for c in containers]
+    if not any(wanted or limited for wanted, limited in amounts):
+        return BEST_EFFORT
+    if all(
+        len(limited) == len(_QOS_RESOURCES) and wanted == limited for wanted, limited in amounts
+    ):
+        return GUARANTEED
+    return BURSTABLE
+
+
+def _counted(amounts: Mapping[str, Any]) -> dict[str, Decimal]:
+    """The cpu and memory amounts above zero."""
+    counted = {k: quantity.parse_quantity(amounts[k]) for k in _QOS_RESOURCES if k in amounts}
+    return {name: amount for name, amount in counted.items() if amount > 0}
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """An empty effect or key matches every one."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    if toleration.operator not in (None, "", "Equal") or not toleration.key:
+        return False
+    return (toleration.value or "") == (taint.value or "")
+
+
+def is_tolerated(taint: Taint, tolerations: Iterable[Toleration] | None) -> bool:
+    return any(tolerates(toleration, taint) for toleration in tolerations or ())
