@@ -91,13 +91,10 @@ def test_a_flag_sets_its_field(flags: str) -> None:
 
 def test_every_overriding_flag_has_a_case_here() -> None:
     given = parse([word for flags in OVERRIDES for word in flags.split()])
-    offered = {
-        action.option_strings[-1]
-        for action in options.parser()._actions
-        if action.dest.startswith("config.")
-    }
-    assert {one.flag for one in given.overrides} == offered
-    assert offered == {flags.split("=")[0] for flags in OVERRIDES}
+    arguments = vars(options.parser().parse_args([]))
+    offered = {name for name in arguments if name.startswith("config.")}
+    assert {"config." + ".".join(map(str, flag.path)) for flag in given.overrides} == offered
+    assert {flag.flag for flag in given.overrides} == {flags.split("=")[0] for flags in OVERRIDES}
 
 
 @pytest.mark.parametrize(
