@@ -36,6 +36,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "nodeagent.metrics.columns",
         "nodeagent.metrics.device_columns",
     ),
+    "nodeagent/metrics/test_pods.py": ("nodeagent.metrics.families",),
     "nodeagent/pods/cgroups/test_pod_cgroups.py": ("nodeagent.pods.cgroups.tree",),
     "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
     "nodeagent/pods/decide/test_plan.py": ("nodeagent.pods.decide.restarts",),
@@ -54,10 +55,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/runtime/test_contract.py": ("nodeagent.runtime.base",),
     "nodeagent/stats/cgroup/test_readers.py": ("nodeagent.stats.cgroup.sample",),
     "nodeagent/stats/host/test_processes.py": ("nodeagent.stats.sources",),
-    "nodeagent/stats/test_sampler.py": (
-        "nodeagent.stats.node_reading",
-        "nodeagent.stats.reading",
-    ),
     "nodeagent/stats/test_summary.py": ("nodeagent.stats.summary_disks",),
     "nodeagent/wiring/test_agent.py": ("nodeagent.wiring.base",),
     "orch/ctl/test_api.py": ("orch.client.json_api",),

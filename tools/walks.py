@@ -1,13 +1,12 @@
-"""How many modules a piece of work passes, and how often it goes back into a module it had left.
+"""Counts the modules that a piece of work passes, and its returns into modules already left.
 
     python -m tools.walks [sample] [lease] [put] [pod]
 
-`sample` is the step of the sampling loop until the sample stands; `lease` and `put` go from socket
-to socket through the API server, over TLS; `pod` from a manifest in a directory to the pod's
-worker. A module counts when one of its functions runs. A hop goes back into a module that was
-left: the function called next is of another module, and that one ran before; the same two
-functions count once. A walk beside which loops of the program run now and then is walked several
-times, and the shortest counts.
+`sample` is one step of the sampling loop; `lease` and `put` run from socket to socket through the
+API server, over TLS; `pod` from a manifest in a directory to the pod's worker. A module counts when
+one of its functions runs. A hop is a call into a module that ran before and was left since; each
+pair of functions counts once. Work during which the program's loops may run is repeated, and the
+shortest walk counts.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.worker.worker import PodWorker
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.samples import VolumeTarget
-from orch.component.process import clock, loops
+from orch.component.process import clock, loops, threads
 from tests.fakes import hosts
 from tests.fakes.podworld import PodWorld
 from tests.orch.server.harness import LEASES, NAMESPACES, Api, make_pki
@@ -37,11 +36,11 @@ from tests.orch.server.harness import LEASES, NAMESPACES, Api, make_pki
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = (f"{ROOT}/nodeagent/", f"{ROOT}/orch/")
 ROUNDS = 5
-_SETTLING_S = 0.5  # what became of the pod before is no part of the next one's walk
+_SETTLING_S = 0.5  # lets the previous pod finish before the next walk
 
 
 class Walk:
-    """Modules in the order of their first call, and the calls that went back into one of them."""
+    """Modules in the order of their first call, and the calls that returned into one of them."""
 
     def __init__(self, *, until: CodeType | None = None) -> None:
         self.modules: list[str] = []
@@ -50,9 +49,9 @@ class Walk:
         self._entered = ""
 
     def note(self, frame: FrameType) -> None:
-        """A call of any function whatever."""
+        """Record a function call."""
         code = frame.f_code
-        if code.co_name == "<module>" or not _is_product(code) or _goes_on(frame):
+        if code.co_name == "<module>" or not _is_product(code) or _is_resumption(frame):
             return
         module, before = frame.f_globals["__name__"], self._entered
         if module not in self.modules:
@@ -69,13 +68,13 @@ def _is_product(code: CodeType) -> bool:
     return code.co_filename.startswith(PRODUCT)
 
 
-def _goes_on(frame: FrameType) -> bool:
-    """Whether this is a generator or coroutine that was begun before: RESUME says so."""
+def _is_resumption(frame: FrameType) -> bool:
+    """Whether a generator or coroutine continues; the operand of RESUME is 0 at its start."""
     return frame.f_code.co_code[frame.f_lasti + 1] & 3 != 0
 
 
 class _Recorder:
-    """Profiles this thread and those started later, while there is a `walk`."""
+    """Profiles this thread and those started later, while `walk` is set."""
 
     walk: Walk | None = None
 
@@ -83,9 +82,20 @@ class _Recorder:
         if event == "call" and self.walk is not None:
             self.walk.note(frame)
 
-    def install(self) -> None:
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Threads that are idle already cannot be profiled, so they are occupied until the end."""
+        ended = threading.Event()
+        for _ in range(threading.active_count()):
+            threads.start(lambda: _wait(ended), lambda: None, name="unprofiled")
         threading.setprofile(self)
         sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+            ended.set()
 
     @contextmanager
     def walking(self, walk: Walk) -> Iterator[Walk]:
@@ -96,22 +106,27 @@ class _Recorder:
             self.walk = None
 
 
+def _wait(event: threading.Event) -> None:
+    event.wait()
+
+
 _recorder = _Recorder()
+recording = _recorder.installed
 
 
 async def shortest(work: Callable[[], Awaitable[object]], *, until: CodeType | None = None) -> Walk:
-    """The walk of `work`, after a first time that is not counted."""
+    """The shortest walk of `work`, after a first run that does not count."""
     await work()
     walks = []
     for _ in range(ROUNDS):
         with _recorder.walking(Walk(until=until)) as walk:
             await work()
         walks.append(walk)
-    return min(walks, key=lambda one: (len(one.modules), len(one.hops)))
+    return min(walks, key=lambda walk: (len(walk.modules), len(walk.hops)))
 
 
 async def sample(directory: Path) -> Walk:
-    """The first reading of a node of version 2 with a pod: nothing is known from one before."""
+    """The first sample of a cgroup v2 node with one pod; nothing is cached yet."""
     root = hosts.copy("v2", directory)
     volume = VolumeTarget("data", str(directory), "emptyDir")
     target = replace(hosts.POD, volumes=(volume,))
@@ -129,7 +144,7 @@ async def lease(directory: Path) -> Walk:
 
 
 async def put(directory: Path) -> Walk:
-    """Any other object is replaced: here a ConfigMap."""
+    """A client replaces any other object, here a ConfigMap."""
     return await _through_server(directory, _replacement)
 
 
@@ -141,13 +156,13 @@ async def _renewal(api: Api) -> Callable[[], Awaitable[object]]:
         "metadata": names,
         "spec": {"holderIdentity": "n1", "leaseDurationSeconds": 40},
     }
-    made = (await api.call("POST", LEASES, body, user="n1")).json
+    stored = (await api.call("POST", LEASES, body, user="n1")).json
 
     async def renew() -> None:
-        made["spec"]["renewTime"] = clock.utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        answer = await api.call("PUT", f"{LEASES}/n1", made, user="n1")
+        stored["spec"]["renewTime"] = clock.utc_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        answer = await api.call("PUT", f"{LEASES}/n1", stored, user="n1")
         assert answer.status == 200, answer.text
-        made.update(answer.json)
+        stored.update(answer.json)
 
     return renew
 
@@ -155,13 +170,13 @@ async def _renewal(api: Api) -> Callable[[], Awaitable[object]]:
 async def _replacement(api: Api) -> Callable[[], Awaitable[object]]:
     path = f"{NAMESPACES}/default/configmaps"
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": ""}}
-    made = (await api.call("POST", path, body)).json
+    stored = (await api.call("POST", path, body)).json
 
     async def replace() -> None:
-        made["data"]["a"] += "x"
-        answer = await api.call("PUT", f"{path}/c", made)
+        stored["data"]["a"] += "x"
+        answer = await api.call("PUT", f"{path}/c", stored)
         assert answer.status == 200, answer.text
-        made.update(answer.json)
+        stored.update(answer.json)
 
     return replace
 
@@ -177,12 +192,12 @@ async def _through_server(
 
 
 async def pod(directory: Path) -> Walk:
-    """A manifest appears; the walk ends where the pod's worker is made."""
+    """A manifest appears; the walk ends when the pod's worker is created."""
     manifests = directory / "manifests"
     manifests.mkdir()
     world = PodWorld(directory)
     world.use(FileSource(str(manifests), "node1"))  # type: ignore[arg-type]
-    keeping = loops.spawn(world.workers.run(), name="pods")
+    running = loops.spawn(world.workers.run(), name="pods")
     names = iter(range(100))
 
     async def appear() -> None:
@@ -198,7 +213,7 @@ async def pod(directory: Path) -> Walk:
     try:
         return await shortest(appear, until=PodWorker.__init__.__code__)
     finally:
-        await loops.cancel(keeping)
+        await loops.cancel(running)
 
 
 WALKS = {"sample": sample, "lease": lease, "put": put, "pod": pod}
@@ -213,9 +228,8 @@ def show(name: str, walk: Walk) -> None:
 
 
 def main(wanted: list[str]) -> None:
-    _recorder.install()
     for name in wanted or WALKS:
-        with tempfile.TemporaryDirectory(prefix="walk-") as directory:
+        with tempfile.TemporaryDirectory(prefix="walk-") as directory, recording():
             show(name, asyncio.run(WALKS[name](Path(directory))))
 
 

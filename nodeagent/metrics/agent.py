@@ -1,11 +1,7 @@
-"""The agent's own metrics page: computed from the live objects when it is asked for.
+"""The agent's own metrics page, computed from the live objects when it is requested.
 
 Nothing is stored twice: every value is read from the object that owns it. Names of the `nodeagent_`
 family carry no promise; those of the framework keep their stated tier.
-
-The checkpoints' part of the agent's metrics page, read from their counts when it is asked for.
-
-The runtime's own call is among `runtime_operations` as `checkpoint_container`.
 """
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from nodeagent.archives.bounds import REASONS
@@ -21,6 +17,7 @@ from nodeagent.archives.reports import CheckpointCounts, StoreState
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.metrics import pods
 from nodeagent.metrics.calls import RuntimeOperations
+from nodeagent.metrics.families import by_label, counter, counters, gauge, gauges
 from nodeagent.node.shutdown import ShutdownGuard
 from nodeagent.node.status_loop import StatusLoop
 from nodeagent.pods.counts import PodCounts
@@ -36,31 +33,32 @@ from orch.component.diagnostics.metrics import Registry
 from orch.component.flags.features import Features
 from orch.component.flags.stability import MetricPolicy, Release
 
-_ALPHA = "[ALPHA] "
 _RESULTS = ("success", "error")
+_PSI_SUPPORTED = "supported"
 
 
 def checkpoint_metrics(counts: CheckpointCounts) -> Iterator[Metric]:
-    """Checkpoints made and failed, how long they took, archives removed, and the store's size."""
-    made = CounterMetricFamily(
-        "nodeagent_checkpoints", _ALPHA + "Checkpoints of containers, by result.", labels=["result"]
+    """Checkpoints by result, their durations, archives removed, and the store's size.
+
+    The runtime's own call is among `runtime_operations` as `checkpoint_container`.
+    """
+    yield counters(
+        "nodeagent_checkpoints",
+        "Checkpoints of containers, by result.",
+        ["result"],
+        [((result,), counts.results[result]) for result in _RESULTS],
     )
-    for result in _RESULTS:
-        made.add_metric([result], counts.results[result])
-    yield made
     yield metrics.computed(counts.durations)
-    removed = CounterMetricFamily(
+    yield counters(
         "nodeagent_checkpoint_archives_removed",
-        _ALPHA + "Checkpoint archives removed, by the bound that was exceeded.",
-        labels=["bound"],
+        "Checkpoint archives removed, by the bound that was exceeded.",
+        ["bound"],
+        [((reason,), counts.removed[reason]) for reason in REASONS],
     )
-    for reason in REASONS:
-        removed.add_metric([reason], counts.removed[reason])
-    yield removed
-    yield CounterMetricFamily(
+    yield counter(
         "nodeagent_containers_thawed",
-        _ALPHA + "Containers that a broken-off checkpoint left frozen, freed again.",
-        value=counts.thawed,
+        "Containers that a broken-off checkpoint left frozen, freed again.",
+        counts.thawed,
     )
     if counts.store:
         yield from _store(counts.store)
@@ -75,15 +73,12 @@ def _store(store: StoreState) -> Iterator[Metric]:
         ("store_free_bytes", "Bytes free on the store's file system.", store.free_bytes),
         ("store_excess_bytes", "Bytes pinned beyond what may be held.", store.excess_bytes),
     ):
-        yield GaugeMetricFamily(f"nodeagent_checkpoint_{name}", _ALPHA + text, value=value)
-
-
-_PSI_STATES = ("supported", "disabled", "absent")
+        yield gauge(f"nodeagent_checkpoint_{name}", text, value)
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """The objects whose state the page shows; None for what this agent runs without."""
+class MetricSources:
+    """The objects whose state the page shows; None where this agent runs without it."""
 
     node_name: str
     features: Features
@@ -103,7 +98,7 @@ class Sources:
     mirrors: MirrorPods | None = None
 
 
-def agent_registry(sources: Sources, policy: MetricPolicy) -> Registry:
+def agent_registry(sources: MetricSources, policy: MetricPolicy) -> Registry:
     """The registry behind `/metrics`; `policy` is what the operator hides or disables."""
     registry = Registry(policy)
     registry.add_process_metrics()
@@ -131,11 +126,12 @@ class _ProbesCollector(Collector):
 
 
 class _AgentCollector(Collector):
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._framework()
+        name = self._sources.node_name
+        yield gauges("nodeagent_node_name", "The node's name.", ["node"], [((name,), 1)])
         yield from self._heartbeat()
         if self._sources.shutdown:
             yield from self._shutdown(self._sources.shutdown)
@@ -145,47 +141,40 @@ class _AgentCollector(Collector):
         if self._sources.checkpoints:
             yield from checkpoint_metrics(self._sources.checkpoints)
         if self._sources.watchdog:
-            yield _counts(
+            yield counters(
                 "nodeagent_watchdog_skipped",
                 "Keep-alives withheld, by the check that failed.",
-                "check",
-                self._sources.watchdog.skipped,
+                ["check"],
+                by_label(self._sources.watchdog.skipped),
             )
-
-    def _framework(self) -> Iterator[Metric]:
-        node = GaugeMetricFamily("nodeagent_node_name", _alpha("The node's name."), labels=["node"])
-        node.add_metric([self._sources.node_name], 1)
-        yield node
 
     def _heartbeat(self) -> Iterator[Metric]:
         status, lease, runtime = self._sources.status, self._sources.lease, self._sources.runtime
-        yield _counter("nodeagent_status_reports", "Node status patches sent.", status.reports)
-        yield _counter("nodeagent_status_failures", "Status rounds that failed.", status.failures)
-        yield _gauge("nodeagent_node_ready", "1 while this node calls itself Ready.", status.ready)
-        yield _counter("nodeagent_runtime_checks", "Runtime status checks made.", runtime.checks)
-        yield _counter(
+        yield counter("nodeagent_status_reports", "Node status patches sent.", status.reports)
+        yield counter("nodeagent_status_failures", "Status rounds that failed.", status.failures)
+        yield gauge("nodeagent_node_ready", "1 while this node calls itself Ready.", status.ready)
+        yield counter("nodeagent_runtime_checks", "Runtime status checks made.", runtime.checks)
+        yield counter(
             "nodeagent_runtime_check_failures",
             "Runtime status checks that failed.",
             runtime.failures,
         )
         if lease:
-            yield _counter("nodeagent_lease_renewals", "Renewals of the Lease.", lease.renewals)
-            yield _counter(
-                "nodeagent_lease_failures", "Tries to renew that failed.", lease.failures
-            )
-            yield _gauge(
+            yield counter("nodeagent_lease_renewals", "Renewals of the Lease.", lease.renewals)
+            yield counter("nodeagent_lease_failures", "Tries to renew that failed.", lease.failures)
+            yield gauge(
                 "nodeagent_lease_late_seconds",
                 "How long after its planned time the last renewal came.",
                 lease.late_s,
             )
 
     def _shutdown(self, guard: ShutdownGuard) -> Iterator[Metric]:
-        yield _gauge(
+        yield gauge(
             "nodeagent_graceful_shutdown_start_time_seconds",
             "When the last graceful shutdown began, in Unix seconds; 0 for none.",
             guard.began_s,
         )
-        yield _gauge(
+        yield gauge(
             "nodeagent_graceful_shutdown_end_time_seconds",
             "When the last graceful shutdown had ended its pods; 0 if it did not.",
             guard.ended_s,
@@ -196,65 +185,40 @@ class _AgentCollector(Collector):
         reader, latest = sampler.reader, sampler.latest
         if reader.layout.version != "none":
             version = 2 if reader.layout.version == "v2" else 1
-            yield _gauge("nodeagent_cgroup_version", "Version of the cgroup tree.", version)
+            yield gauge("nodeagent_cgroup_version", "Version of the cgroup tree.", version)
         if latest:
-            duration = GaugeMetricFamily(
+            yield gauges(
                 "nodeagent_collector_duration_seconds",
-                _alpha("How long the last reading took."),
-                labels=["collector"],
+                "How long the last reading took.",
+                ["collector"],
+                [((collector,), took_s) for collector, took_s in sampler.durations_s().items()],
             )
-            for collector, duration_s in sampler.durations_s().items():
-                duration.add_metric([collector], duration_s)
-            yield duration
-        yield _counts(
+        yield counters(
             "nodeagent_read_errors",
             "Kernel files that could not be read or understood, by kind.",
-            "kind",
-            latest.errors if latest else {},
+            ["kind"],
+            by_label(latest.errors if latest else {}),
         )
-        yield _counts(
+        yield counters(
             "nodeagent_slow_reads",
             "Kernel files that took 10 ms or more to read, by kind.",
-            "kind",
-            reader.slow_reads,
+            ["kind"],
+            by_label(reader.slow_reads),
         )
-        yield _counter(
+        yield counter(
             "nodeagent_directory_walks_given_up",
             "Walks of directories that exceeded their budget.",
-            sampler.background.directories.spent,
+            sampler.background.directories.walks_given_up,
         )
-        triggered = CounterMetricFamily(
+        yield counters(
             "nodeagent_psi_trigger",
-            _alpha("How often a pressure trigger fired."),
-            labels=["resource", "level", "scope"],
+            "How often a pressure trigger fired.",
+            ["resource", "level", "scope"],
+            sorted(self._sources.stalls.items()),
         )
-        for labels, count in sorted(self._sources.stalls.items()):
-            triggered.add_metric(list(labels), count)
-        yield triggered
-        psi = GaugeMetricFamily(
+        yield gauges(
             "nodeagent_psi_supported",
-            _alpha("1 where pressure stalls are reported, 0 where they are disabled or absent."),
-            labels=["source", "resource"],
+            "1 where pressure stalls are reported, 0 where they are disabled or absent.",
+            ["source", "resource"],
+            [(key, state == _PSI_SUPPORTED) for key, state in sorted(reader.psi.items())],
         )
-        for (source, resource), state in sorted(reader.psi.items()):
-            psi.add_metric([source, resource], int(state == _PSI_STATES[0]))
-        yield psi
-
-
-def _alpha(text: str) -> str:
-    return f"[ALPHA] {text}"
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, _alpha(text), value=float(value))
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, _alpha(text), value=float(value))
-
-
-def _counts(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(name, _alpha(text), labels=[label])
-    for key, count in sorted(counts.items()):
-        family.add_metric([key], count)
-    return family

@@ -1,11 +1,7 @@
-"""How often the runtime was called, how often in vain, and how long it took, by kind of call.
+"""Counts of calls: the agent's calls of the container runtime, and HTTP requests to the agent.
 
-Metric names, labels and buckets are the reference agent's (`runtime_operations_*`).
-
-Requests to the agent, counted: how many, how long, how many at the moment.
-
-Labels come from a closed list, never from what a caller wrote (nodeagent.md §4.1). Refused requests
-count too.
+Names, labels and buckets of `runtime_operations_*` are the reference agent's. Labels of requests
+come from a closed list, never from the caller's text (nodeagent.md §4.1); refused requests count.
 """
 
 from __future__ import annotations
@@ -30,22 +26,22 @@ _SPECIAL = {"UpdateContainerResources": "update_container", "Resume": "resume_co
 
 
 class RuntimeOperations(Collector):
-    """Register it; its `observe` is what a CriRuntime tells of its calls."""
+    """A collector to register; a CriRuntime reports its calls to `observe`."""
 
     def __init__(self) -> None:
-        self._made = Counter(
+        self._calls = Counter(
             "nodeagent_runtime_operations_total",
             "[ALPHA] Calls of the container runtime, by operation.",
             _LABELS,
             registry=None,
         )
-        self._failed = Counter(
+        self._failures = Counter(
             "nodeagent_runtime_operations_errors_total",
             "[ALPHA] Calls of the container runtime that failed, by operation.",
             _LABELS,
             registry=None,
         )
-        self._took = Histogram(
+        self._durations = Histogram(
             "nodeagent_runtime_operations_duration_seconds",
             "[ALPHA] Duration of the calls of the container runtime, by operation.",
             _LABELS,
@@ -59,17 +55,20 @@ class RuntimeOperations(Collector):
         series = self._series.get(operation)
         if series is None:
             name = operation_type(operation)
-            series = self._series[operation] = self._made.labels(name), self._took.labels(name)
-        made, took = series
-        made.inc()
-        took.observe(duration_s)
+            series = self._series[operation] = (
+                self._calls.labels(name),
+                self._durations.labels(name),
+            )
+        calls, duration = series
+        calls.inc()
+        duration.observe(duration_s)
         if failed:
-            self._failed.labels(operation_type(operation)).inc()
+            self._failures.labels(operation_type(operation)).inc()
 
     def collect(self) -> Iterator[Metric]:
-        yield metrics.computed(self._made)
-        yield metrics.computed(self._failed)
-        yield metrics.computed(self._took)
+        yield metrics.computed(self._calls)
+        yield metrics.computed(self._failures)
+        yield metrics.computed(self._durations)
 
 
 def operation_type(operation: str) -> str:
@@ -83,7 +82,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _METHODS = frozenset(
     ("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT")
-)  # as the reference has them: PATCH is among the others
+)  # the reference counts PATCH as other
 _PATHS = frozenset(
     (
         "checkpoint", "checkpoints", "configz", "containerLogs", "flagz", "healthz", "livez",
@@ -96,7 +95,7 @@ OTHER = "other"
 
 
 class HttpMetrics:
-    """The three families; `middleware` counts for one kind of port."""
+    """The three families; `middleware` counts the requests of one kind of port."""
 
     def __init__(self, registry: Registry) -> None:
         self._requests = registry.counter(
@@ -121,7 +120,7 @@ class HttpMetrics:
         @web.middleware
         async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
             method = request.method if request.method in _METHODS else OTHER
-            labels = (method, bucket(request.path), server_type, "false")
+            labels = (method, path_label(request.path), server_type, "false")
             loop = asyncio.get_running_loop()
             begun_s = loop.time()
             self._requests.labels(*labels).inc()
@@ -136,8 +135,8 @@ class HttpMetrics:
         return count
 
 
-def bucket(path: str) -> str:
-    """The first part of a path that is served, `metrics/x` for the pages below it, else `other`."""
+def path_label(path: str) -> str:
+    """The first segment of a path that is served, `metrics/x` for a page below it, else `other`."""
     first, _, rest = path.strip("/").partition("/")
     if first == "metrics":
         second = rest.partition("/")[0]

@@ -1,13 +1,13 @@
 """The families of /metrics/containerstats, column by column; pure.
 
 Names, types and units are those of the reference collector. Each function writes the families of
-one subject for all rows; a value that is None has no line. Used by `containerstats` alone.
+one subject for all rows; a value that is None has no line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nodeagent.metrics.text import Page
 from nodeagent.psi import USEC_PER_S
@@ -18,12 +18,13 @@ from nodeagent.stats.samples import (
     Limits,
     MemorySample,
     NetworkSample,
+    ProcessSample,
     ProcessUse,
 )
 
 
 class Row(NamedTuple):
-    """One cgroup; `labels` is its block without the closing brace, `end` the stamp's text."""
+    """A cgroup; `labels` is its block without the closing brace, `end` the stamp's text."""
 
     labels: str
     end: str
@@ -36,6 +37,8 @@ class Row(NamedTuple):
 
 Rows = Sequence[Row]
 Lines = list[str]
+Known = tuple[str, str, tuple[Any, ...]]  # labels, end, the values of a record
+Family = tuple[str, str, str, str]  # name, type, help, the field
 
 _NSEC_PER_S = 1e9
 
@@ -99,19 +102,26 @@ _CPU_FAMILIES = (
 
 def write_memory(page: Page, rows: Rows) -> None:
     known = [(row.labels, row.end, row.sample.memory) for row in rows if row.sample.memory]
-    for reference_name, kind, help_text, field in _MEMORY_FAMILIES:
-        name = page.name_of(reference_name, kind)
-        at = MemorySample._fields.index(field)
-        lines = [
-            f"{name}{labels}}} {value}{end}"
-            for labels, end, memory in known
-            if (value := memory[at]) is not None
-        ]
-        write_family(page, name, kind, help_text, lines)
+    _write_fields(page, known, MemorySample._fields, _MEMORY_FAMILIES)
     _write_failures(page, known)
 
 
-_MEMORY_FAMILIES = (
+def _write_fields(
+    page: Page, known: Iterable[Known], fields: Sequence[str], families: Iterable[Family]
+) -> None:
+    """A family per field of the values."""
+    for reference_name, kind, help_text, field in families:
+        name = page.name_of(reference_name, kind)
+        at = fields.index(field)
+        lines = [
+            f"{name}{labels}}} {value}{end}"
+            for labels, end, values in known
+            if (value := values[at]) is not None
+        ]
+        write_family(page, name, kind, help_text, lines)
+
+
+_MEMORY_FAMILIES: tuple[Family, ...] = (
     ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", "cache_bytes"),
     ("container_memory_rss", "gauge", "Size of RSS in bytes.", "rss_bytes"),
     (
@@ -189,20 +199,7 @@ def _write_failures(page: Page, known: Iterable[tuple[str, str, MemorySample]]) 
 
 def write_processes(page: Page, rows: Rows) -> None:
     known = [(row.labels, row.end, row.sample.processes) for row in rows if row.sample.processes]
-    name = "container_processes"
-    lines = [
-        f"{name}{labels}}} {counted.processes}{end}"
-        for labels, end, counted in known
-        if counted.processes is not None
-    ]
-    write_family(page, name, "gauge", "Number of processes running inside the container.", lines)
-    name = "container_threads"
-    lines = [
-        f"{name}{labels}}} {counted.threads}{end}"
-        for labels, end, counted in known
-        if counted.threads is not None
-    ]
-    write_family(page, name, "gauge", "Number of threads running inside the container", lines)
+    _write_fields(page, known, ProcessSample._fields, _PROCESS_FAMILIES)
     name = "container_threads_max"
     help_text = "Maximum number of threads allowed inside the container, infinity if value is zero"
     lines = [
@@ -213,35 +210,46 @@ def write_processes(page: Page, rows: Rows) -> None:
     write_family(page, name, "gauge", help_text, lines)
 
 
+_PROCESS_FAMILIES: tuple[Family, ...] = (
+    (
+        "container_processes",
+        "gauge",
+        "Number of processes running inside the container.",
+        "processes",
+    ),
+    ("container_threads", "gauge", "Number of threads running inside the container", "threads"),
+)
+
+
 def write_open_files(page: Page, rows: Rows) -> None:
-    """Read at a slower cadence, with stamps of their own."""
+    """Read at a slower interval, with their own stamps."""
     known = [(row.labels, page.stamp(row.use.time_ns), row.use) for row in rows if row.use]
-    name = "container_file_descriptors"
-    lines = [
-        f"{name}{labels}}} {use.file_descriptors}{end}"
-        for labels, end, use in known
-        if use.file_descriptors is not None
-    ]
-    write_family(page, name, "gauge", "Number of open file descriptors for the container.", lines)
-    name = "container_sockets"
-    lines = [
-        f"{name}{labels}}} {use.sockets}{end}"
-        for labels, end, use in known
-        if use.sockets is not None
-    ]
-    write_family(page, name, "gauge", "Number of open sockets for the container.", lines)
-    name = "container_ulimits_soft"
-    lines = [
-        f'{name}{labels},ulimit="max_open_files"}} {use.max_open_files}{end}'
-        for labels, end, use in known
-        if use.max_open_files is not None
-    ]
-    help_text = "Soft ulimit values for the container root process. Unlimited if -1."
-    write_family(page, name, "gauge", help_text, lines)
+    _write_fields(page, known, ProcessUse._fields, _OPEN_FILE_FAMILIES)
+    limits = [(f'{labels},ulimit="max_open_files"', end, use) for labels, end, use in known]
+    _write_fields(page, limits, ProcessUse._fields, _ULIMIT_FAMILIES)
+
+
+_OPEN_FILE_FAMILIES: tuple[Family, ...] = (
+    (
+        "container_file_descriptors",
+        "gauge",
+        "Number of open file descriptors for the container.",
+        "file_descriptors",
+    ),
+    ("container_sockets", "gauge", "Number of open sockets for the container.", "sockets"),
+)
+_ULIMIT_FAMILIES: tuple[Family, ...] = (
+    (
+        "container_ulimits_soft",
+        "gauge",
+        "Soft ulimit values for the container root process. Unlimited if -1.",
+        "max_open_files",
+    ),
+)
 
 
 def write_limits(page: Page, rows: Rows) -> None:
-    """Settings carry no stamp; no limit at all is written as 0, as the reference does."""
+    """Settings have no stamp; as in the reference, 0 means no limit."""
     for name, help_text, field, unlimited in _LIMIT_FAMILIES:
         lines = [
             f"{name}{row.labels}}} {value}\n"
@@ -252,7 +260,7 @@ def write_limits(page: Page, rows: Rows) -> None:
 
 
 def _limit(limits: Limits, field: str, unlimited: int | None) -> int | None:
-    """What is written; None for what a runtime does not tell, which need not be unlimited."""
+    """The value to write; None for a limit that a runtime omits: it need not be unlimited."""
     value: int | None = getattr(limits, field)
     return unlimited if value is None and limits.from_kernel else value
 
@@ -317,7 +325,7 @@ def write_pressure(page: Page, rows: Rows) -> None:
 
 
 def write_family(page: Page, name: str, kind: str, help_text: str, lines: Lines) -> None:
-    """Begin the family and add its lines; nothing at all without lines."""
+    """Begin the family and add its lines; nothing without lines."""
     if lines:
         page.family(name, kind, help_text)
         page.extend(lines)

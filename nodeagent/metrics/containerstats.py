@@ -1,8 +1,8 @@
-"""/metrics/containerstats: everything of every cgroup, with the six fixed labels; pure.
+"""/metrics/containerstats: all numbers of every cgroup, with the six fixed labels; pure.
 
-Node, pods, containers and sandboxes are rows alike; a family is a column. A label block is built
-once per cgroup and kept, a line is one formatted string: a thousand containers make a page of
-forty thousand lines, so nothing here may cost more than the number it prints.
+Node, pods, containers and sandboxes are rows, a family is a column. A label block is built once per
+cgroup and cached, a line is a single formatted string: for a thousand containers a page has forty
+thousand lines.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def render_container_metrics(
     openmetrics: bool = False,
     psi: bool = True,
     host: HostFacts | None = None,
-    give_way: Callable[[], None] = lambda: None,
+    pause: Callable[[], None] = lambda: None,
 ) -> bytearray:
     """The page; without a sample it holds `container_scrape_error 1` alone.
 
-    `psi` is the feature gate, `host` adds the machine's own families. What a row does not know has
-    no line, and a family without any line is left out. `give_way` is called between families.
+    `psi` is the feature gate, `host` adds the machine's own families. An unknown value has no line,
+    a family without lines is left out. `pause` is called between families.
     """
-    page = Page(openmetrics=openmetrics, give_way=give_way)
+    page = Page(openmetrics=openmetrics, pause=pause)
     if sample is not None:
         rows = list(_rows(sample, page))
         _labels.end_page()
@@ -98,7 +98,7 @@ def _rows(sample: Sample, page: Page) -> Iterator[Row]:
 
 
 def _with_all_processes(cgroup: CgroupSample, pod: PodSample) -> CgroupSample:
-    """The pod's cgroup itself holds no process, those below it do; the kernel sums the threads."""
+    """The pod's own cgroup has no process, those below have; the kernel sums the threads."""
     threads = cgroup.processes.threads if cgroup.processes else None
     return cgroup._replace(processes=ProcessSample(threads, pod.count_processes()))
 
@@ -109,7 +109,7 @@ def _pod_rows(pod: PodSample, page: Page) -> Iterator[Row]:
     if pod.cgroup:
         labels = _labels("", pod.path, "", "", *of_pod)
         end = page.stamp(pod.cgroup.time_ns)
-        network = None if pod.sandbox else pod.network  # a runtime measures no sandboxes
+        network = None if pod.sandbox else pod.network  # runtimes do not measure sandboxes
         yield Row(labels, end, _with_all_processes(pod.cgroup, pod), target.started_at_ns, network)
     if pod.sandbox:
         labels = _labels("POD", pod.sandbox_path, "", target.sandbox_id or "", *of_pod)
@@ -117,14 +117,14 @@ def _pod_rows(pod: PodSample, page: Page) -> Iterator[Row]:
         yield Row(labels, end, pod.sandbox, target.started_at_ns, pod.network)
     for container in pod.containers:
         if container.cgroup:
-            one = container.target
-            labels = _labels(one.name, container.path, one.image, one.id, *of_pod)
+            own = container.target
+            labels = _labels(own.name, container.path, own.image, own.id, *of_pod)
             end = page.stamp(container.cgroup.time_ns)
             yield Row(
                 labels,
                 end,
                 container.cgroup,
-                one.started_at_ns,
+                own.started_at_ns,
                 None,
                 container.rootfs,
                 container.use,

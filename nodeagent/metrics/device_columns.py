@@ -1,7 +1,7 @@
 """The families of /metrics/containerstats that have a device or an interface; pure.
 
-Columns like those of `columns`. Block devices are shown by the name the kernel gives them, or by
-their numbers where it gives none. Used by `containerstats` alone.
+Columns like those of `columns`. Block devices appear under the kernel's name for them, or under
+their numbers if it has none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nodeagent.stats.samples import DeviceIo, NodeSample
 
 
 def write_devices(page: Page, rows: Rows, names: Mapping[tuple[int, int], str]) -> None:
-    """Bytes and operations per block device; a device without a name shows its numbers."""
+    """Bytes and operations per block device."""
     known = [(row, device) for row in rows for device in row.sample.io or ()]
     names = {numbers: text.escape(name) for numbers, name in names.items()}
     for name, help_text, field in _DEVICE_FAMILIES:
@@ -52,17 +52,17 @@ def _device(names: Mapping[tuple[int, int], str], device: DeviceIo) -> str:
 
 
 def write_filesystems(page: Page, rows: Rows, node: NodeSample) -> None:
-    """What is used is measured once a minute and has that stamp.
+    """Used bytes are measured once a minute and have that stamp; the rest has the node's.
 
-    The rest is asked with the node: a runtime's row may be older, and the same at the next scrape.
+    A row from the runtime may be older, and unchanged at the next scrape.
     """
     device = f',device="{text.escape(node.fs_device)}"}}'
     known = [(row, row.rootfs) for row in rows if row.rootfs]
-    asked = page.stamp(node.cgroup.time_ns) if node.cgroup else None
+    node_end = page.stamp(node.cgroup.time_ns) if node.cgroup else None
     for name, help_text, field in _FILESYSTEM_FAMILIES:
         lines = [
             f"{name}{row.labels}{device} {value}"
-            f"{page.stamp(fs.time_ns) if field == 'used_bytes' else asked or row.end}"
+            f"{page.stamp(fs.time_ns) if field == 'used_bytes' else node_end or row.end}"
             for row, fs in known
             if (value := getattr(fs, field)) is not None
         ]
@@ -86,7 +86,7 @@ _FILESYSTEM_FAMILIES = (
 
 
 def write_network(page: Page, rows: Rows) -> None:
-    """Of the node and of sandboxes only: containers of a pod share its network."""
+    """Of the node and of sandboxes only: containers share their pod's network."""
     known = [
         (f'{row.labels},interface="{text.escape(interface.name)}"}}', row.end, interface)
         for row in rows

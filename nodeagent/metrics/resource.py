@@ -1,7 +1,7 @@
 """/metrics/resource: cpu, memory and swap of node, pods and containers, for autoscalers; pure.
 
-Names, labels and stability are those the metrics collection server reads. Every sample carries
-the stamp of its reading; what is not known is left out, and no single pod can spoil the page.
+Names, labels and stability are those that metrics-server reads. Every sample has the stamp of its
+reading; unknown values are left out, and no single pod can break the page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Value = Callable[[CgroupSample], float | None]
 
 
 class _Row(NamedTuple):
-    """`end` is the stamp as it ends a line."""
+    """`end` is the stamp, as the end of a line."""
 
     labels: str
     end: str
@@ -28,7 +28,7 @@ class _Row(NamedTuple):
 
 
 def render_resource_metrics(sample: Sample | None, *, openmetrics: bool = False) -> bytearray:
-    """The page; without a sample it holds the two error gauges alone, with value 1."""
+    """The page; without a sample only the two error gauges, with value 1."""
     page = Page(openmetrics=openmetrics)
     if sample is None:
         return _errors(page, 1)
@@ -141,7 +141,7 @@ def _pod_rows(sample: Sample, page: Page) -> Iterator[_Row]:
 
 
 def _newest(rows: list[_Row]) -> list[_Row]:
-    """One row of each name: a pod's successor counts, not the one that is still ending."""
+    """One row per name: a pod's successor replaces the pod that is still terminating."""
     if len({row.labels for row in rows}) == len(rows):
         return rows
     return list({row.labels: row for row in sorted(rows, key=_started_at_ns)}.values())

@@ -1,15 +1,15 @@
-"""Writing metrics as text: Prometheus' own format 0.0.4 and OpenMetrics 1.0.
+"""Metrics as text: Prometheus' own format 0.0.4 and OpenMetrics 1.0; pure.
 
-A page is written family by family; a label block is escaped once and kept by whoever owns it. The
-two formats differ in the names of counters' families, in the unit of stamps and in the last line,
-and only this module knows that. Pure.
+A page is written family by family; label blocks are escaped once and cached. The two formats differ
+in the names of counters' families, in the unit of stamps and in the last line, and only this module
+knows that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-_LINES_AT_ONCE = 256  # some 60 kB: larger blocks the C library asks of the kernel, page by page
+_LINES_AT_ONCE = 256  # about 60 kB: larger blocks come from the kernel, page by page
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
@@ -27,30 +27,30 @@ def escape(value: str) -> str:
 
 
 class LabelCache:
-    """Label blocks by what they are made of, kept as long as page after page uses them.
+    """Label blocks by their parts, cached while successive pages use them.
 
-    `end_page` drops what the page just written did not ask for: pods that are gone leave nothing.
+    `end_page` drops the blocks that the page did not use, such as those of pods that are gone.
     """
 
     def __init__(self, build: Callable[..., str]) -> None:
         self._build = build
         self._used: dict[tuple[str, ...], str] = {}
-        self._before: dict[tuple[str, ...], str] = {}
+        self._previous: dict[tuple[str, ...], str] = {}
 
     def __call__(self, *key: str) -> str:
         block = self._used.get(key)
         if block is None:
-            block = self._before.get(key)
+            block = self._previous.get(key)
             if block is None:
                 block = self._build(*key)
             self._used[key] = block
         return block
 
     def end_page(self) -> None:
-        self._before, self._used = self._used, {}
+        self._previous, self._used = self._used, {}
 
     def __len__(self) -> int:
-        return len(self._before.keys() | self._used.keys())
+        return len(self._previous.keys() | self._used.keys())
 
 
 def number(value: float) -> str:
@@ -63,14 +63,14 @@ def number(value: float) -> str:
 class Page:
     """Collects lines; `family` must come before its samples, and each family only once.
 
-    `give_way` is called between families.
+    `pause` is called between families.
     """
 
     def __init__(
-        self, *, openmetrics: bool = False, give_way: Callable[[], None] = lambda: None
+        self, *, openmetrics: bool = False, pause: Callable[[], None] = lambda: None
     ) -> None:
         self._openmetrics = openmetrics
-        self._give_way = give_way
+        self._give_way = pause
         self._text = bytearray()
 
     def add(self, lines: str) -> None:
@@ -78,7 +78,7 @@ class Page:
         self._text += lines.encode()
 
     def extend(self, lines: Sequence[str]) -> None:
-        """The lines of a family, in pieces for which no memory is asked of the kernel."""
+        """The lines of a family, in pieces small enough to need no memory from the kernel."""
         for start in range(0, len(lines), _LINES_AT_ONCE):
             self._text += "".join(lines[start : start + _LINES_AT_ONCE]).encode()
 
@@ -92,13 +92,13 @@ class Page:
         self.add(f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n")
 
     def name_of(self, name: str, kind: str) -> str:
-        """The name a family's samples must have: OpenMetrics wants `_total` on every counter."""
+        """The name of a family's samples: in OpenMetrics every counter ends in `_total`."""
         if self._openmetrics and kind == "counter" and not name.endswith("_total"):
             return f"{name}_total"
         return name
 
     def stamp(self, time_ns: int) -> str:
-        """The end of a line whose sample was taken at `time_ns`; kept as long as the sample."""
+        """The end of a line whose sample was taken at `time_ns`."""
         time_ms = time_ns // 1_000_000
         if self._openmetrics:
             return f" {time_ms // 1000}.{time_ms % 1000:03d}\n"
@@ -109,7 +109,7 @@ class Page:
         self.add(f"{name}{labels} {number(value)}{end}")
 
     def render(self) -> bytearray:
-        """The whole page, in the order written; not copied, for it may be megabytes."""
+        """The whole page in the order written; not a copy, as it may have megabytes."""
         if self._openmetrics:
             self.add("# EOF\n")
         return self._text

@@ -1,8 +1,8 @@
-"""Collecting the facts of the node object: machine, latest sample, runtime, images, addresses.
+"""Collects the facts of the Node object: machine, latest sample, runtime, images, addresses.
 
-The adapter between those who measure and the pure functions of `node.rules`. Whatever may hang
-(name lookup, the runtime's image list) has a deadline and keeps its last answer; nothing here makes
-the status late or fails it.
+The adapter between the measuring components and the pure functions of `node.rules`. Calls that may
+hang (name lookup, the runtime's image list) have a deadline and fall back to the last answer;
+nothing here delays or fails the status.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 
 class Readings(Protocol):
-    """What `stats.sampler.Sampler` is."""
+    """Implemented by `stats.sampler.Sampler`."""
 
     latest: Sample | None
 
@@ -48,7 +48,7 @@ class Readings(Protocol):
 
 
 class Watch(Protocol):
-    """What `runtime.health.RuntimeWatch` is."""
+    """Implemented by `runtime.health.RuntimeWatch`."""
 
     @property
     def health(self) -> RuntimeHealth: ...
@@ -56,16 +56,16 @@ class Watch(Protocol):
     async def known(self) -> None: ...
 
 
-class Troubled(Protocol):
-    """Who may know a reason for the node not to be Ready."""
+class ProblemSource(Protocol):
+    """A component that may report why the node is not Ready."""
 
     def problems(self) -> Sequence[str]: ...
 
 
 class FactsCollector:
-    """`asked` are asked for problems beside those of the runtime.
+    """`problem_sources` report problems besides those of the runtime.
 
-    `store_excess` gives the bytes of checkpoints that may not be there; None: not looked at.
+    `store_excess` returns by how many bytes checkpoints exceed their limits; None: not measured.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class FactsCollector:
         *,
         node_ip: str = "",
         runtime: ContainerRuntime | None = None,
-        asked: Sequence[Troubled] = (),
+        problem_sources: Sequence[ProblemSource] = (),
         store_excess: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._machine = machine
@@ -84,7 +84,7 @@ class FactsCollector:
         self._sampler = sampler
         self._watch = watch
         self._runtime = runtime
-        self._asked = asked
+        self._problem_sources = problem_sources
         self._store_excess = store_excess
         self._resolver = Resolver()
         self._images: tuple[ImageFacts, ...] = ()
@@ -93,7 +93,7 @@ class FactsCollector:
         self._unresolved = OnceLog(log, logging.INFO)
 
     async def collect(self) -> NodeFacts:
-        """The facts of this moment; late parts are those of the last minute."""
+        """The current facts; images and addresses may be a minute old."""
         now_s = asyncio.get_running_loop().time()
         health = self._watch.health
         if now_s >= self._refresh_due_s or self._addresses is None:
@@ -107,11 +107,11 @@ class FactsCollector:
             runtime=health,
             images=self._images,
             addresses=self._addresses or (),
-            problems=tuple(text for one in self._asked for text in one.problems()),
+            problems=tuple(text for source in self._problem_sources for text in source.problems()),
         )
 
     async def settled(self) -> None:
-        """Until runtime and machine have been looked at once; neither is waited for without end."""
+        """Wait, with a limit, until runtime and machine have been observed once."""
         await self._watch.known()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(verdict.DOWN_AFTER_S):
@@ -125,11 +125,11 @@ class FactsCollector:
                 async with asyncio.timeout(_DEADLINE_S):
                     resolved = await self._own_addresses(hostname)
             except (OSError, TimeoutError) as error:
-                kept = "as it was" if self._addresses else "that of the default route"
+                used = "unchanged" if self._addresses else "that of the default route"
                 cause = str(error) or "no answer"
                 self._unresolved.failed(
                     "the host name %s does not resolve (%s): the node's address is %s",
-                    hostname, cause, kept, cause=cause,
+                    hostname, cause, used, cause=cause,
                 )  # fmt: skip
                 if self._addresses:
                     return
@@ -139,14 +139,13 @@ class FactsCollector:
         self._addresses = addresses.choose(candidates)
 
     async def _own_addresses(self, hostname: str) -> tuple[str, ...]:
-        """Addresses of the name that this machine really has."""
+        """The addresses of the name that belong to this machine."""
         found = await self._resolver.resolve(hostname, family=socket.AF_UNSPEC)
-        return tuple(
-            dict.fromkeys(one["host"] for one in found if _is_local(one["family"], one["host"]))
-        )
+        local = (a["host"] for a in found if _is_local(a["family"], a["host"]))
+        return tuple(dict.fromkeys(local))
 
     async def _refresh_images(self, health: RuntimeHealth, now_s: float) -> bool:
-        """False while the runtime has not told anything yet: ask again with the next round."""
+        """False before the runtime's first answer: retry in the next round."""
         if self._runtime is None or verdict.is_down(health, now_s):
             return True
         if health.last_good_s is None:
@@ -155,7 +154,7 @@ class FactsCollector:
             async with asyncio.timeout(_DEADLINE_S):
                 images = await self._runtime.images()
         except (RuntimeCallError, TimeoutError) as error:
-            log.debug("the list of images stays as it was: %s", error)
+            log.debug("the list of images is not updated: %s", error)
         else:
             self._images = tuple(image_facts(image) for image in images)
         return True
@@ -164,7 +163,7 @@ class FactsCollector:
 def machine_facts(
     host: HostFacts, *, hostname: str = "", hugepages_bytes: Mapping[int, int] | None = None
 ) -> MachineFacts:
-    """`hostname` replaces the machine's own (--hostname-override)."""
+    """`hostname` overrides the machine's own (--hostname-override)."""
     return MachineFacts(
         cpu_count=host.cpu_count,
         memory_bytes=host.memory_bytes,
@@ -181,7 +180,7 @@ def machine_facts(
 
 
 def usage_facts(sample: Sample | None, store_excess: int | None = None) -> UsageFacts:
-    """Memory is available when it is not in the working set of the whole machine."""
+    """Available memory is what is not in the working set of the whole machine."""
     if sample is None:
         return UsageFacts(checkpoint_excess_bytes=store_excess)
     node = sample.node
@@ -219,7 +218,7 @@ def _is_local(family: int, address: str) -> bool:
 
 
 def _default_route_address() -> str | None:
-    """The address packets to elsewhere would carry; nothing is sent. None without a route."""
+    """The source address of packets to other networks; sends nothing. None without a route."""
     for target, family in _ELSEWHERE:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,9 +1,8 @@
-"""Evicting pods, one at a time, while the node is short of something.
+"""Evicts pods, one at a time, while the node is short of a resource.
 
-The status loop keeps the state of the thresholds; this loop looks whether one of them has been met
-for longer than its grace, takes a new sample, and lets the first pod in the order of
-`rules.ending_order` go. The next goes only when the last one's containers have ended, or did not in
-time.
+The status loop updates the state of the thresholds. When a threshold has been met for longer than
+its grace period, this loop takes a new sample and evicts the first pod in the order of
+`rules.ending_order`; the next only after that pod's containers have stopped, or a time limit.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ class Evict(Protocol):
 
 
 class Evictions:
-    """`state` gives the thresholds as the status loop sees them, `fresh` a new sample.
+    """`state` returns the status loop's thresholds, `fresh` a new sample.
 
-    `evict` ends a pod; False when it is over already. Each resource that the node begins to reclaim
-    is told once, as an event on the node.
+    `evict` returns False for a finished pod. An event on the node announces each resource that the
+    node begins to reclaim.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Evictions:
         self._node = node
         self._longest_soft_grace_s = longest_soft_grace_s
         self._now = now
-        self._leaving = ""  # uid of the pod that was evicted last
+        self._victim = ""  # uid of the pod evicted last
         self._wait_until_s = 0.0
         self._reclaiming: frozenset[str] = frozenset()  # resources that were announced
         self._helpless = OnceLog(log, logging.ERROR)  # no pod could help
@@ -86,16 +85,16 @@ class Evictions:
             self._reclaiming = frozenset()
             self._helpless.recovered()
             return
-        if self._still_leaving(now_s):
+        if self._is_stopping(now_s):
             return
         sample = await self._fresh()
         seen = pressure.observe(collector.usage_facts(sample, None)).get(threshold.signal)
         if seen is not None:
             self._relieve(threshold, seen, sample, now_s)
 
-    def _still_leaving(self, now_s: float) -> bool:
-        gone = not self._registry.view(self._leaving).active
-        return bool(self._leaving) and not gone and now_s < self._wait_until_s
+    def _is_stopping(self, now_s: float) -> bool:
+        active = self._registry.view(self._victim).active
+        return bool(self._victim and active) and now_s < self._wait_until_s
 
     def _relieve(
         self, threshold: Threshold, seen: Observation, sample: Sample, now_s: float
@@ -109,11 +108,11 @@ class Evictions:
             text = ending_order.message(threshold, seen, candidate)
             if self._evict(candidate.uid, text, grace_s=grace_s):
                 self._count(threshold.signal, sample)
-                self._leaving = candidate.uid
+                self._victim = candidate.uid
                 self._helpless.recovered()
                 self._wait_until_s = now_s + grace_s + _ENDS_WITHIN_S
                 return
-        text = "the node is low on %s and no pod is left that could be evicted"
+        text = "the node is low on %s and there is no pod left to evict"
         self._helpless.failed(text, resource)
 
     def _count(self, signal: str, sample: Sample) -> None:
@@ -122,7 +121,7 @@ class Evictions:
         self._counts.timings.observe(pods_counts.EVICTION_STATS_AGE, age_s, signal)
 
     def _grace_s(self, threshold: Threshold, uid: str) -> int:
-        """A hard threshold leaves no time; a soft one the pod's own, up to the configured bound."""
+        """Minimal for a hard threshold; the pod's own, up to the configured limit, for a soft."""
         if not threshold.grace_s:
             return HARD_GRACE_S
         pod = self._registry.desired(uid)
@@ -130,23 +129,23 @@ class Evictions:
         return min(own_s, self._longest_soft_grace_s) if self._longest_soft_grace_s else own_s
 
     def _candidates(self, sample: Sample) -> list[Candidate]:
-        measured = {one.target.uid: one for one in sample.pods}
+        measured = {pod_sample.target.uid: pod_sample for pod_sample in sample.pods}
         found = []
         for pod in self._registry.all_desired():
             uid = pod.metadata.uid or ""
-            shown = self._registry.status(uid)
-            over = shown is not None and shown.phase in FINAL_PHASES
-            if not over and self._registry.view(uid).active:
+            status = self._registry.status(uid)
+            finished = status is not None and status.phase in FINAL_PHASES
+            if not finished and self._registry.view(uid).active:
                 found.append(candidate_of(pod, measured.get(uid)))
         return found
 
 
 def candidate_of(pod: Pod, sample: PodSample | None) -> Candidate:
-    """What the pod uses and asked for; what was not measured is absent."""
-    samples = {one.target.name: one for one in sample.containers} if sample else {}
+    """The usage and requests of a pod; what was not measured is absent."""
+    samples = {c.target.name: c for c in sample.containers} if sample else {}
     containers = tuple(
-        ContainerUse(one.name, _container_use(samples.get(one.name)), _requested(one))
-        for one in pod.spec.containers
+        ContainerUse(c.name, _container_use(samples.get(c.name)), _requested(c))
+        for c in pod.spec.containers
     )
     return Candidate(
         uid=pod.metadata.uid or "",
@@ -162,11 +161,11 @@ def candidate_of(pod: Pod, sample: PodSample | None) -> Candidate:
 
 
 def _requested(container: Container) -> dict[str, int]:
-    asked = podspec.requests(container)
+    requests = podspec.requests(container)
     return {
-        resource: quantity.to_bytes(asked[resource])
+        resource: quantity.to_bytes(requests[resource])
         for resource in (ending_order.MEMORY, ending_order.STORAGE)
-        if resource in asked
+        if resource in requests
     }
 
 
@@ -186,9 +185,9 @@ def _container_use(sample: ContainerSample | None) -> dict[str, int]:
 
 
 def _pod_use(sample: PodSample | None, containers: tuple[ContainerUse, ...]) -> dict[str, int]:
-    """The sum over the containers, and of disk what is kept beside them."""
+    """The sum over the containers; disk usage includes the pod's volumes."""
     summed = {
-        resource: sum(one.used.get(resource, 0) for one in containers)
+        resource: sum(c.used.get(resource, 0) for c in containers)
         for resource in (ending_order.MEMORY, ending_order.PIDS)
     }
     own = summary_disks.ephemeral_storage(sample, None) if sample else None

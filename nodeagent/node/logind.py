@@ -1,6 +1,6 @@
-"""The login manager over D-Bus: delay a shutdown of the machine, and be told of one.
+"""The login manager over D-Bus: delays a shutdown of the machine and signals its begin.
 
-The one door to dbus-fast, imported when it is needed. Every failure is a LogindError.
+The only user of dbus-fast, imported on demand. Every failure is a LogindError.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SIGHUP = 1
 
 
 class LogindError(Exception):
-    """The login manager is not there, refuses, or went away; the text says which."""
+    """The login manager is absent, refuses, or disconnected; the text says which."""
 
 
 class Logind:
-    """One connection to the system bus; `signals` gives True when a shutdown begins."""
+    """A connection to the system bus; `signals` yields True when a shutdown begins."""
 
     def __init__(self, drop_in: Path = DROP_IN) -> None:
         self.signals: asyncio.Queue[bool] = asyncio.Queue()
@@ -37,7 +37,7 @@ class Logind:
         self._bus: Any = None
 
     async def connect(self) -> None:
-        """Dial the bus and subscribe to announcements of a shutdown."""
+        """Connect to the bus and subscribe to the shutdown signal."""
         from dbus_fast import BusType, DBusFastError
         from dbus_fast.aio import MessageBus
 
@@ -45,7 +45,7 @@ class Logind:
             self._bus = await MessageBus(bus_type=BusType.SYSTEM, negotiate_unix_fd=True).connect()
         except (OSError, DBusFastError) as error:
             raise LogindError(f"the system bus does not answer: {error}") from error
-        self._bus.add_message_handler(self._heard)
+        self._bus.add_message_handler(self._on_message)
         rule = f"type='signal',interface='{_LOGIN[2]}',member='PrepareForShutdown'"
         await self._call(_BUS, "AddMatch", "s", [rule])
 
@@ -56,7 +56,7 @@ class Logind:
         return int(answer.body[0].value) / 1e6
 
     async def raise_delay(self, seconds: int) -> None:
-        """Ask for a longer delay with a drop-in of ours, and let the login manager read it."""
+        """Configure a longer delay with a drop-in and reload the login manager."""
         text = (
             f"# Written by nodeagent: shutdownGracePeriod\n[Login]\nInhibitDelayMaxSec={seconds}\n"
         )
@@ -67,13 +67,13 @@ class Logind:
         await self._call(_SYSTEMD, "KillUnit", "ssi", ["systemd-logind.service", "all", _SIGHUP])
 
     async def inhibit(self) -> int:
-        """A descriptor that delays shutdowns until it is closed."""
+        """Return a descriptor that delays shutdowns until it is closed."""
         arguments = ["shutdown", "nodeagent", "ends the pods of this node", "delay"]
         answer = await self._call(_LOGIN, "Inhibit", "ssss", arguments)
         return int(answer.unix_fds[0])
 
     async def lost(self) -> None:
-        """Until the bus is gone."""
+        """Wait until the bus disconnects."""
         await self._bus.wait_for_disconnect()
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class Logind:
             raise LogindError(f"{member}: {' '.join(map(str, answer.body))}")
         return answer
 
-    def _heard(self, message: Any) -> None:
+    def _on_message(self, message: Any) -> None:
         if message.interface == _LOGIN[2] and message.member == "PrepareForShutdown":
             self.signals.put_nowait(bool(message.body[0]))
 

@@ -1,8 +1,8 @@
-"""Ending the node's pods in order before the machine shuts down.
+"""Ends the node's pods in order before the machine shuts down.
 
-The login manager is asked to wait (an inhibitor), and tells when a shutdown begins. Then the node
-is not Ready at once, takes no more pods, and its pods end group by group; after the last one the
-machine may go. A bus that is lost is dialled again; the agent works on without it.
+An inhibitor makes the login manager wait, and its signal announces a shutdown. Then the node
+becomes not Ready, admits no more pods, and ends its pods group by group; after the last group the
+machine may shut down. A lost bus is reconnected; the agent runs on without it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ PROBLEM = "node is shutting down"
 _MESSAGE = "Pod was terminated in response to imminent node shutdown."
 _REFUSAL = Refusal("NodeShutdown", "Pod was rejected as the node is shutting down.")
 _STATE_FILE = "graceful_node_shutdown_state"
-_AGAIN_S = 5.0  # between tries to reach the bus
-_LOOK_S = 0.2
-_SETTLE_S = 1.0  # for the login manager to read its configuration
+_RECONNECT_S = 5.0
+_POLL_S = 0.2
+_RELOAD_S = 1.0  # for the login manager to read its configuration
 
 
 class LoginManager(Protocol):
-    """What `logind.Logind` is."""
+    """Implemented by `logind.Logind`."""
 
     signals: asyncio.Queue[bool]
 
@@ -52,7 +52,7 @@ class LoginManager(Protocol):
 
 
 class Pods(Protocol):
-    """What `pod_workers.PodWorkers` is."""
+    """Implemented by `pod_workers.PodWorkers`."""
 
     def end(self, uid: str, ending: Ending) -> bool: ...
     def close(self, refusal: Refusal) -> None: ...
@@ -60,7 +60,7 @@ class Pods(Protocol):
 
 
 class ShutdownGuard:
-    """`root_dir` is the agent's, where the last shutdown is remembered.
+    """The last shutdown is recorded below the agent's `root_dir`.
 
     Read for metrics: `began_s` and `ended_s`, Unix times of the last shutdown, 0 for none.
     """
@@ -88,38 +88,39 @@ class ShutdownGuard:
         self._outage = OnceLog(log, logging.ERROR)
 
     def problems(self) -> tuple[str, ...]:
-        """Why the node is not Ready, as its condition says it."""
+        """Why the node is not Ready, for its condition."""
         return (PROBLEM,) if self.active else ()
 
     async def run(self) -> None:
-        """Stand guard for ever."""
+        """Guard until cancelled."""
         while True:
             manager = self._manager()
             try:
                 await self._guard(manager)
             except LogindError as error:
-                text = "pods are not ended before a shutdown of this machine: %s"
+                text = "cannot end pods before a shutdown of this machine: %s"
                 self._outage.failed(text, error)
             finally:
                 manager.close()
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_RECONNECT_S)
 
     async def _guard(self, manager: LoginManager) -> None:
-        """Until the bus is lost (LogindError)."""
+        """Guard until the bus is lost (LogindError)."""
         await manager.connect()
         await self._ensure_delay(manager)
         lost = loops.spawn(manager.lost(), name="bus")
         try:
             while True:
-                held = await manager.inhibit()
+                inhibitor = await manager.inhibit()
                 self._outage.recovered("a shutdown of this machine waits for its pods again")
                 try:
-                    await self._until_shutdown(manager, lost)
+                    while not await self._next_signal(manager, lost):
+                        continue
                     await self._shut_down()
                 finally:
-                    os.close(held)
-                await self._heard(manager, lost)  # a shutdown that was called off
-                log.info("the shutdown was called off: pods run here again")
+                    os.close(inhibitor)
+                await self._next_signal(manager, lost)  # the shutdown was cancelled
+                log.info("the shutdown was cancelled: admitting pods again")
                 self._set_active(active=False)
         finally:
             await loops.cancel(lost)
@@ -129,36 +130,32 @@ class ShutdownGuard:
         if await manager.longest_delay_s() >= wanted_s:
             return
         await manager.raise_delay(wanted_s)
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(_RELOAD_S)
         if (granted_s := await manager.longest_delay_s()) < wanted_s:
             raise LogindError(
-                f"the login manager lets nobody delay a shutdown for more than {granted_s:g} s; "
+                f"the login manager delays a shutdown for at most {granted_s:g} s; "
                 f"set InhibitDelayMaxSec={wanted_s} in logind.conf"
             )
 
-    async def _until_shutdown(self, manager: LoginManager, lost: asyncio.Task[None]) -> None:
-        while not await self._heard(manager, lost):
-            continue
-
-    async def _heard(self, manager: LoginManager, lost: asyncio.Task[None]) -> bool:
-        told = loops.spawn(manager.signals.get(), name="shutdown signal")
+    async def _next_signal(self, manager: LoginManager, lost: asyncio.Task[None]) -> bool:
+        signal = loops.spawn(manager.signals.get(), name="shutdown signal")
         try:
-            await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
-            if not told.done():
+            await asyncio.wait((signal, lost), return_when=asyncio.FIRST_COMPLETED)
+            if not signal.done():
                 raise LogindError("the connection to the system bus is lost")
-            return told.result()
+            return signal.result()
         finally:
-            await loops.cancel(told)
+            await loops.cancel(signal)
 
     async def _shut_down(self) -> None:
         began_s = self._now().timestamp()
         log.warning("the machine shuts down: ending the pods of this node")
         self._node.warn("NodeShutdown", "Shutdown manager detected shutdown event")
         self._set_active(active=True)
-        await self._remember(began_s, 0.0)
+        await self._record(began_s, 0.0)
         for stage in ending_order.stages(self._groups, self._members()):
             await self._end_stage(stage)
-        await self._remember(began_s, self._now().timestamp())
+        await self._record(began_s, self._now().timestamp())
         log.info("the machine may shut down")
 
     def _set_active(self, *, active: bool) -> None:
@@ -177,21 +174,21 @@ class ShutdownGuard:
         ]
 
     async def _end_stage(self, stage: Stage) -> None:
-        """Until its pods have stopped, or its time is over."""
+        """End the pods of a stage and wait until they have stopped, or its time is over."""
         for member in stage.pods:
             grace_s = min(member.grace_s, stage.seconds)
             self._pods.end(member.uid, Ending("Terminated", _MESSAGE, grace_s))
         end_s = asyncio.get_running_loop().time() + stage.seconds
-        while left := [one for one in stage.pods if self._registry.view(one.uid).active]:
+        uids = [member.uid for member in stage.pods]
+        while left := [view for view in map(self._registry.view, uids) if view.active]:
             if asyncio.get_running_loop().time() >= end_s:
-                views = [self._registry.view(one.uid) for one in left]
-                names = ", ".join(sorted(f"{one.namespace}/{one.name}" for one in views))
+                names = ", ".join(sorted(f"{view.namespace}/{view.name}" for view in left))
                 log.error("pods that did not end within %d s: %s", stage.seconds, names)
                 return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
-    async def _remember(self, began_s: float, ended_s: float) -> None:
-        """For the metrics of the agent that comes after the shutdown."""
+    async def _record(self, began_s: float, ended_s: float) -> None:
+        """Record the shutdown for the metrics of the next agent."""
         self.began_s, self.ended_s = began_s, ended_s
         text = json.dumps({"startTime": began_s, "endTime": ended_s})
         try:

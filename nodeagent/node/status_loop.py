@@ -1,9 +1,9 @@
-"""The status loop: registers the node, then keeps its status at the API server true.
+"""The status loop: registers the node, then keeps its status at the API server up to date.
 
-Facts become a status by the pure functions of `node.rules`; this module asks for them and patches
-when something is new or the report is due. A patch carries the version it was computed from, so
-that it never overwrites what it has not seen. The node is watched, so that a change made by others
-is answered at once. Timing: pkg/kubelet/kubelet_node_status.go.
+The pure functions of `node.rules` turn facts into a status, which is patched when it changed or a
+report is due. A patch carries the resourceVersion it was computed from, so it never overwrites an
+unseen change. The node is watched, so that changes by others are answered at once. Timing:
+pkg/kubelet/kubelet_node_status.go.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 
 async def register(client: ApiClient, wanted: Node, *, create: bool) -> Node:
-    """The node's object at the API server; without `create`, somebody else has to make it.
+    """The Node object at the API server; without `create`, someone else must create it.
 
-    An object that exists keeps everything but the default labels. Raises what the client raises.
+    Only the default labels of an existing object are changed. Raises what the client raises.
     """
     if create:
         try:
@@ -56,12 +56,12 @@ async def register(client: ApiClient, wanted: Node, *, create: bool) -> Node:
 JITTER = 0.04
 TRIES = 5
 FAST_S, FAST_FOR_S = 0.1, 120.0
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 7.0  # between tries to register
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 7.0  # between attempts to register
 
 
 @dataclass(frozen=True, slots=True)
 class StatusTimes:
-    """How often the status is computed, and how long it may go unreported without news."""
+    """How often the status is computed, and how often an unchanged status is reported."""
 
     update_s: float = 10.0
     report_s: float = 300.0
@@ -70,9 +70,9 @@ class StatusTimes:
 
 
 class OwnNode:
-    """This node's object, kept by the status loop for everyone on the agent who asks for it.
+    """This node's object, cached by the status loop for the agent's other components.
 
-    Whoever changes what the object's status shows sets `changed`, and it is computed anew.
+    Setting `changed` makes the loop compute the status again.
     """
 
     def __init__(self, events: EventRecorder | None = None) -> None:
@@ -85,16 +85,16 @@ class OwnNode:
         return self.seen
 
     def warn(self, reason: str, message: str) -> None:
-        """An event on the node, once the API server knows it."""
+        """Record an event on the node, once it is registered."""
         if self.seen is not None:
             self.events.note(self.seen, "Warning", reason, message)
 
 
 class StatusLoop:
-    """`collect` gives the facts of the moment and must have deadlines of its own.
+    """`collect` returns the current facts and must enforce its own deadlines.
 
-    `settled` is awaited before the first report: until the facts are more than a guess. `own` is
-    where others find the node, and wake this loop.
+    `settled` is awaited before the first report, until the facts are measured. Others read the node
+    from `own` and wake this loop through it.
 
     Without a client (standalone) it does nothing. Read for metrics and health: `reports`,
     `failures` (rounds), `last_report_s` (loop time), `registered`, `ready`, `pressure`.
@@ -127,15 +127,15 @@ class StatusLoop:
         self._gone = OnceLog(log)  # the node, from the API server
 
     def serve_on(self, port: int) -> None:
-        """Tell the port the agent really listens on; before `run`."""
+        """Set the port the agent actually listens on; before `run`."""
         self._settings = replace(self._settings, agent_port=port)
 
     def retime(self, *, update_s: float, report_s: float) -> None:
-        """Compute and report at other intervals from the coming round on."""
+        """Change the intervals, from the next round on."""
         self._times = replace(self._times, update_s=update_s, report_s=report_s)
 
     def wake(self) -> None:
-        """Something changed that the status shows: compute it now."""
+        """Compute the status now."""
         self._own.changed.set()
 
     async def run(self) -> None:
@@ -158,7 +158,7 @@ class StatusLoop:
             await self._pause(FAST_S if starting else self._update_s())
 
     def saw(self, node: Node | None) -> None:
-        """The API server shows the node, or that it is gone: answer what others changed."""
+        """Take over a change of the node by others (None: deleted) and answer it."""
         known = self._own.seen
         if not self.registered:
             return
@@ -187,7 +187,7 @@ class StatusLoop:
         await informer.run()
 
     async def _round(self, client: ApiClient) -> bool:
-        """One report if one is due; False when the API server could not be told."""
+        """Report if due; False when the report failed."""
         facts = await self._collect()
         seen = pressure.observe(facts.usage)
         self.pressure = pressure.step(self.pressure, self._settings.thresholds, seen, facts.time_s)
@@ -197,7 +197,7 @@ class StatusLoop:
                 await self._update(client, await self._current(client, facts), facts)
             except (ApiError, TransportError) as refusal:
                 error = refusal
-                self._own.seen = None  # read it anew
+                self._own.seen = None  # read it again
                 if number > 0:
                     await client.transport.reset()
             else:
@@ -207,7 +207,7 @@ class StatusLoop:
         return False
 
     async def _current(self, client: ApiClient, facts: NodeFacts) -> Node:
-        """The node as last seen, else as it is, else registered."""
+        """The node as last seen, else read from the API server, else registered."""
         if self._own.seen is not None:
             return self._own.seen
         if self.registered:
@@ -217,7 +217,7 @@ class StatusLoop:
                 if error.code != 404:
                     raise
                 name = self._settings.node_name
-                self._gone.failed("node %s is gone from the API server", name)
+                self._gone.failed("node %s was deleted from the API server", name)
         return await self._register(client, facts)
 
     async def _register(self, client: ApiClient, facts: NodeFacts) -> Node:
@@ -251,7 +251,7 @@ class StatusLoop:
         self.ready = values[-1].status == "True"
 
     def _reported(self, now_s: float, *, is_moved: bool) -> None:
-        """The next report without news is moved after news and at the start, to spread nodes."""
+        """Schedule the next report; jitter after a change and at the start spreads nodes."""
         share = 0.5 + self._times.rand() if is_moved else 1.0
         self._report_due_s = now_s + self._times.report_s * share
         self.last_report_s = now_s
@@ -265,7 +265,7 @@ class StatusLoop:
 
     def _succeeded(self) -> None:
         name = self._settings.node_name
-        self._outage.recovered("the status of node %s is reported again", name)
+        self._outage.recovered("reporting the status of node %s again", name)
 
     def _failed(self, error: Exception | None) -> None:
         self.failures += 1

@@ -1,6 +1,6 @@
-"""The steps that can be taken next for a pod, one value per kind; pure.
+"""The actions a worker can take for a pod, one value per kind; pure.
 
-`plan` decides which, `worker` does it.
+`plan` chooses the action, `worker` performs it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class CreateSandbox:
-    """Run a new sandbox; `replaces` is the dead one whose network must be released first."""
+    """Run a new sandbox; the network of the dead sandbox `replaces` must be released first."""
 
     attempt: int
     replaces: str = ""
@@ -19,7 +19,7 @@ class CreateSandbox:
 
 @dataclass(frozen=True, slots=True)
 class StartContainer:
-    """Pull if needed, create and start; with `created_id` only start what was created before."""
+    """Pull if needed, create and start; with `created_id` only start that container."""
 
     name: str
     attempt: int
@@ -29,7 +29,7 @@ class StartContainer:
 
 @dataclass(frozen=True, slots=True)
 class StopContainers:
-    """Stop side by side, each gracefully; `grace_s` None means the pod's own grace period."""
+    """Stop concurrently and gracefully; `grace_s` None means the pod's own grace period."""
 
     ids: tuple[str, ...]
     why: str
@@ -58,7 +58,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a container does not run yet, as `containerStatuses[].state.waiting` shows it."""
+    """Why a container is not running yet, as shown in `containerStatuses[].state.waiting`."""
 
     reason: str
     message: str = ""
@@ -66,7 +66,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class StepBackoff:
-    """A step that failed and is not to be repeated before `remaining_s`; 0: it may be now."""
+    """A failed step that must not be retried for `remaining_s`."""
 
     reason: str
     message: str
@@ -75,7 +75,7 @@ class StepBackoff:
 
 @dataclass(frozen=True, slots=True)
 class Unhealthy:
-    """Why a running container is to be killed; `grace_s` None means the pod's grace period."""
+    """Why to kill a running container; `grace_s` None means the pod's grace period."""
 
     why: str
     grace_s: int | None = None
@@ -83,7 +83,7 @@ class Unhealthy:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResults:
-    """What probes say of running containers, by id: to be killed, not ready, not started yet."""
+    """Results for running containers, by id: to be killed, not ready, not started yet."""
 
     unhealthy: Mapping[str, Unhealthy] = field(default_factory=dict)
     unready: frozenset[str] = frozenset()
@@ -95,10 +95,10 @@ NOT_PROBED = ProbeResults()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next step, None when there is nothing to do before `wake_in_s` (None: for ever).
+    """The next action; None when there is nothing to do before `wake_in_s` (None: indefinitely).
 
-    `waiting` holds the reason for every container that neither runs nor has ended.
-    `finished` means that all containers of the pod have ended for good.
+    `waiting` holds the reason for every container that is neither running nor terminated.
+    `finished` means that all containers of the pod have terminated for good.
     """
 
     action: Action | None = None

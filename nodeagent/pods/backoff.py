@@ -12,13 +12,13 @@ from nodeagent.runtime.base import RuntimeCallError, RuntimeUnavailable
 from orch.component.process.loops import Backoff
 
 _PULL_REASONS = ("ErrImagePull", "RegistryUnavailable")
-_FRESH_S = 3.0  # so long the error itself is shown, then that its repetition waits
+_FRESH_S = 3.0  # how long a failed pull shows its error before it shows the back-off
 
 
 class StepFailed(Exception):
     """A step for `subject` (a container's name, `SANDBOX` for the pod as a whole) failed.
 
-    With `awaits`, the path of a file that is missing, its appearance ends the waiting.
+    `awaits` is the path of a missing file whose appearance ends the back-off.
     """
 
     def __init__(self, subject: str, reason: str, message: str, *, awaits: str = "") -> None:
@@ -39,7 +39,7 @@ class _Failure:
 
 @contextlib.asynccontextmanager
 async def failing_as(reason: str, subject: str = SANDBOX) -> AsyncIterator[None]:
-    """Turn what the runtime refuses into a StepFailed; a runtime that is away stays one."""
+    """Turn a refused runtime call into a StepFailed; RuntimeUnavailable passes through."""
     try:
         yield
     except RuntimeUnavailable:
@@ -66,28 +66,30 @@ class StepBackoffs:
         self._failures.pop(subject, None)
         self._backoffs.pop(subject, None)
 
-    def awaited(self) -> list[str]:
-        """Files whose appearance makes a new try worthwhile."""
+    def awaited_files(self) -> list[str]:
+        """Files whose appearance justifies a retry."""
         return [failure.awaits for failure in self._failures.values() if failure.awaits]
 
     def retry(self, path: str) -> None:
-        """The file is there: try again at once what waited for it."""
+        """The file appeared: end the back-off of the steps that await it."""
         for failure in self._failures.values():
             if failure.awaits == path:
                 failure.until_s = failure.since_s
                 failure.awaits = ""
 
     def active(self, now_s: float) -> dict[str, StepBackoff]:
-        """What failed last and has not succeeded since; to be tried again after `remaining_s`."""
-        return {subject: _shown(failure, now_s) for subject, failure in self._failures.items()}
+        """Steps that failed and have not succeeded since."""
+        return {
+            subject: _step_backoff(failure, now_s) for subject, failure in self._failures.items()
+        }
 
 
 def _backoff(subject: str) -> Backoff:
     return Backoff(1.0, 2.0, 60.0) if subject == SANDBOX else Backoff(10.0, 2.0, 300.0)
 
 
-def _shown(failure: _Failure, now_s: float) -> StepBackoff:
-    """A failed pull is shown as such at first, then as a back-off."""
+def _step_backoff(failure: _Failure, now_s: float) -> StepBackoff:
+    """A failed pull shows its error at first, then the back-off."""
     remaining_s = max(0.0, failure.until_s - now_s)
     fresh_s = failure.since_s + _FRESH_S - now_s
     if failure.reason not in _PULL_REASONS:

@@ -1,7 +1,7 @@
-"""Counts of what happened to pods since the agent began, for its metrics page.
+"""Counters and timings of the work on pods, for the agent's metrics page.
 
-And how long the work on them took, in the buckets of the reference agent's metrics. Everyone who
-counts is given the object; the metrics page alone reads it.
+Histograms have the buckets of the reference agent's metrics. Components that count receive the
+object; only the metrics page reads it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ _SIZES_MB = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One histogram."""
-
     name: str
     text: str
     labels: tuple[str, ...] = ()
@@ -113,32 +111,32 @@ FAMILIES = (
 
 @dataclass(slots=True)
 class Timings:
-    """Observed durations, by family and the values of its labels."""
+    """Observed durations, by family and label values."""
 
-    _held: dict[Family, Histogram] = field(default_factory=dict)
+    _histograms: dict[Family, Histogram] = field(default_factory=dict)
 
     def observe(self, family: Family, duration_s: float, *labels: str) -> None:
-        held = self._held.get(family)
-        if held is None:
-            held = self._held[family] = Histogram(
+        histogram = self._histograms.get(family)
+        if histogram is None:
+            histogram = self._histograms[family] = Histogram(
                 family.name, family.help, family.labels, registry=None, buckets=family.buckets_s
             )
-        (held.labels(*labels) if labels else held).observe(duration_s)
+        (histogram.labels(*labels) if labels else histogram).observe(duration_s)
 
-    def shown(self, family: Family) -> Metric:
-        """For the page; without series before the first observation."""
-        held = self._held.get(family)
-        if held is None:
+    def collect(self, family: Family) -> Metric:
+        """The family, without series before the first observation."""
+        histogram = self._histograms.get(family)
+        if histogram is None:
             return HistogramMetricFamily(family.name, family.help, labels=family.labels)
-        return metrics.computed(held)
+        return metrics.computed(histogram)
 
     def forget(self, family: Family, *labels: str) -> None:
-        if family in self._held:
-            self._held[family].remove(*labels)
+        if family in self._histograms:
+            self._histograms[family].remove(*labels)
 
 
 def size_class(size_bytes: int) -> str:
-    """The label of an image's size: `10MB-100MB`."""
+    """The label for an image's size: `10MB-100MB`."""
     megabytes = size_bytes / 1_000_000
     return next((name for upto, name in _SIZES_MB if megabytes <= upto), "GT100GB")
 
@@ -155,7 +153,7 @@ class ProbeKey(NamedTuple):
 
 
 class PodCounts:
-    """Only grows, but for the probes of pods that are gone."""
+    """Counters only grow, except that `forget` drops the probes of removed pods."""
 
     def __init__(self) -> None:
         self.timings = Timings()
@@ -174,7 +172,7 @@ class PodCounts:
         self.listed_at_s = 0.0  # when the runtime was listed last, in Unix seconds
 
     def forget(self, uid: str) -> None:
-        """A pod is gone: its probes are no longer shown."""
+        """Drop the probe series of a removed pod."""
         for key in [key for key in self.probes if key.pod_uid == uid]:
             del self.probes[key]
             self.timings.forget(PROBE, key.probe_type, key.container, key.pod, key.namespace)

@@ -1,7 +1,7 @@
 """Events about pods, with the reasons that `kubectl describe pod` shows.
 
-For a static pod they are told about its mirror, the object a user can look at. Without a recorder
-nothing is told.
+Events of a static pod are recorded on its mirror, the object that users can inspect. Without a
+recorder, events are dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stored = Callable[[str, str], Pod | None]  # namespace, name → the API's objec
 
 
 class Recorder(Protocol):
-    """Where events go; `orch.client.events.EventRecorder` is one."""
+    """Records events; `orch.client.events.EventRecorder` implements it."""
 
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None: ...  # noqa: A002
 
@@ -34,8 +34,8 @@ class PodEvents:
     def __init__(self, recorder: Recorder | None = None, stored: Stored | None = None) -> None:
         self._recorder = recorder
         self._stored = stored
-        self._told: dict[tuple[str, str], object] = {}
-        self._waits_for_pull: dict[tuple[str, str], str] = {}
+        self._crash_loops: dict[tuple[str, str], int] = {}  # uid, container → attempt
+        self._pull_backoffs: dict[tuple[str, str], str] = {}  # uid, container → image
 
     def normal(self, pod: Pod | None, reason: str, message: str) -> None:
         self._note(pod, NORMAL, reason, message)
@@ -44,7 +44,7 @@ class PodEvents:
         self._note(pod, WARNING, reason, message)
 
     def failed(self, pod: Pod | None, failed: StepFailed) -> None:
-        """A step failed: of a container as `Failed`, of the pod under its own reason."""
+        """Record a failed step: a container's as `Failed`, the pod's under its own reason."""
         if failed.subject == SANDBOX:
             self.warning(pod, failed.reason, str(failed))
         elif failed.reason in _IMAGE_REASONS:
@@ -54,12 +54,12 @@ class PodEvents:
             self.warning(pod, "Failed", f"Error: {failed}")
 
     def crash_loops(self, pod: Pod, looping: Mapping[str, int]) -> None:
-        """Tell once for every end of a container that makes it wait; `looping`: name → attempt."""
+        """Record each crash that causes a back-off once; `looping`: name → attempt."""
         meta = pod.metadata
         for name, attempt in looping.items():
             key = (meta.uid or "", name)
-            if self._told.get(key) != attempt:
-                self._told[key] = attempt
+            if self._crash_loops.get(key) != attempt:
+                self._crash_loops[key] = attempt
                 self.warning(
                     pod,
                     "BackOff",
@@ -68,19 +68,18 @@ class PodEvents:
                 )
 
     def pull_backoffs(self, pod: Pod, images: Mapping[str, str]) -> None:
-        """Tell once of every wait for another pull; `images`: name of the container → image."""
+        """Record each back-off before another pull once; `images`: container name → image."""
         uid = pod.metadata.uid or ""
         for name, image in images.items():
-            if self._waits_for_pull.get((uid, name)) != image:
+            if self._pull_backoffs.get((uid, name)) != image:
                 self.normal(pod, "BackOff", f'Back-off pulling image "{image}"')
-        others = {k: v for k, v in self._waits_for_pull.items() if k[0] != uid}
-        self._waits_for_pull = others | {(uid, name): image for name, image in images.items()}
+        others = {k: v for k, v in self._pull_backoffs.items() if k[0] != uid}
+        self._pull_backoffs = others | {(uid, name): image for name, image in images.items()}
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
-        self._told = {key: told for key, told in self._told.items() if key[0] != uid}
-        waits = self._waits_for_pull
-        self._waits_for_pull = {key: image for key, image in waits.items() if key[0] != uid}
+        """The pod was removed."""
+        self._crash_loops = {k: v for k, v in self._crash_loops.items() if k[0] != uid}
+        self._pull_backoffs = {k: v for k, v in self._pull_backoffs.items() if k[0] != uid}
 
     def _note(self, pod: Pod | None, kind: str, reason: str, message: str) -> None:
         if self._recorder is None or pod is None:

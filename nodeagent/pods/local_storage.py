@@ -1,8 +1,8 @@
-"""Pods that use more disk than they said they would: found here, ended by their workers.
+"""Evicts pods that exceed their limits of local disk usage.
 
-The bounds are the reference agent's (eviction manager, localStorageEviction): the size limit of an
-emptyDir, the ephemeral-storage limit of a container, and of all containers together. What is used
-comes from the latest sample; directories are measured about once a minute.
+The limits are the reference agent's (eviction manager, localStorageEviction): the size limit of an
+emptyDir, the ephemeral-storage limit of a container, and the sum over all containers. Usage comes
+from the latest sample; directories are measured about once a minute.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from orch.wire.records.pods import Pod
 INTERVAL_S = 10.0
 RESOURCE = "ephemeral-storage"
 
-Evict = Callable[[str, str], bool]  # uid, message → whether there was something to end
+Evict = Callable[[str, str], bool]  # uid, message → whether there was a pod to evict
 
 
 def excess(pod: Pod, sample: PodSample) -> str:
-    """What the pod uses too much of, as its status says it; "" when it keeps to its bounds."""
+    """The limit the pod exceeds, as a message for its status; "" when it is within all limits."""
     return _volume_excess(pod, sample) or _pod_excess(pod, sample) or _container_excess(pod, sample)
 
 
-def is_bounded(pod: Pod) -> bool:
-    """Whether there is anything the pod could use too much of."""
+def has_limit(pod: Pod) -> bool:
+    """Whether the pod has any limit of local disk usage."""
     volumes = (volume.emptyDir for volume in pod.spec.volumes or ())
     return any(directory and directory.sizeLimit for directory in volumes) or any(
         RESOURCE in podspec.limits(container) for container in all_containers(pod)
     )
 
 
-class LocalStorage:
-    """Compares each sample once; `sampled` gives the latest, None before the first."""
+class LocalStorageEviction:
+    """Checks the latest sample, which `sampled` returns (None before the first)."""
 
     def __init__(
         self,
@@ -52,26 +52,26 @@ class LocalStorage:
         self._counts = counts
         self._sampled = sampled
         self._evict = evict
-        self._bounded: dict[str, tuple[Pod, bool]] = {}  # uid → whether that pod has any bound
+        self._limited: dict[str, tuple[Pod, bool]] = {}  # uid → the pod and whether it has a limit
 
     async def run(self) -> None:
         await Periodic("pods.localstorage", self.step, interval_s=INTERVAL_S).run()
 
     async def step(self) -> None:
         sample = self._sampled()
-        bounded: dict[str, tuple[Pod, bool]] = {}
-        for one in sample.pods if sample else ():
-            uid = one.target.uid
-            pod, shown = self._registry.desired(uid), self._registry.status(uid)
+        limited: dict[str, tuple[Pod, bool]] = {}
+        for pod_sample in sample.pods if sample else ():
+            uid = pod_sample.target.uid
+            pod, status = self._registry.desired(uid), self._registry.status(uid)
             if pod is None:
                 continue
-            known = self._bounded.get(uid)
-            bounded[uid] = known if known and known[0] is pod else (pod, is_bounded(pod))
-            if not bounded[uid][1] or (shown is not None and shown.phase in FINAL_PHASES):
+            known = self._limited.get(uid)
+            limited[uid] = known if known and known[0] is pod else (pod, has_limit(pod))
+            if not limited[uid][1] or (status is not None and status.phase in FINAL_PHASES):
                 continue
-            if message := excess(pod, one):
+            if message := excess(pod, pod_sample):
                 self._counts.evictions[RESOURCE] += self._evict(uid, message)
-        self._bounded = bounded
+        self._limited = limited
 
 
 def _volume_excess(pod: Pod, sample: PodSample) -> str:

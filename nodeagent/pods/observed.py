@@ -1,7 +1,7 @@
-"""A pod as the runtime holds it: its sandboxes and containers with their details; pure values.
+"""A pod as the runtime reports it: its sandboxes and containers with their details; pure values.
 
-Read by `pleg`, kept in the registry, acted upon by `plan` and shown by `status`. Here too are the
-rows of a listing and the details beside which `pleg` lays them.
+`pleg` reads it, the registry stores it, `plan` and `status` use it. The rows of a listing and the
+cached details that `pleg` compares them with are here too.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class ObservedPod:
 
     @property
     def active(self) -> tuple[ContainerDetail, ...]:
-        """Containers that may have a process: running, or in a state nobody knows."""
+        """Containers that may have a process: running, or in an unknown state."""
         return tuple(c for c in self.containers if is_active(c))
 
     def instances(self, name: str) -> tuple[ContainerDetail, ...]:
-        """Every container made for this name, newest first."""
+        """Every container created under this name, newest first."""
         return tuple(c for c in self.containers if c.container.name == name)
 
     def latest(self, name: str) -> ContainerDetail | None:
@@ -59,12 +59,12 @@ class ObservedPod:
         return latest if latest and latest.container.state is ContainerState.RUNNING else None
 
     def cgroup_parent(self) -> str:
-        """Where the newest sandbox's cgroups are; "" when an agent made it that recorded none."""
+        """The parent of the newest sandbox's cgroup; "" when the agent did not record it."""
         annotations = self.sandbox.sandbox.annotations if self.sandbox else {}
         return annotations.get(names.RUNTIME_ANNOTATION_CGROUP_PARENT, "")
 
     def grace_period_s(self) -> int:
-        """How long a graceful stop may take, by the record kept on the sandbox."""
+        """How long a graceful stop may take, as recorded on the sandbox."""
         for detail in self.sandboxes:
             recorded = detail.sandbox.annotations.get(names.RUNTIME_ANNOTATION_GRACE_PERIOD, "")
             if recorded.isdecimal():
@@ -75,20 +75,16 @@ class ObservedPod:
 def observed_pod(
     uid: str, sandboxes: list[SandboxDetail], containers: list[ContainerDetail]
 ) -> ObservedPod:
-    """Put what was read in order; the names come from the sandboxes, or the containers' labels."""
+    """Sort newest first; the name comes from the labels of the sandboxes, else the containers."""
     by_age = sorted(
         sandboxes, key=lambda d: (d.sandbox.attempt, d.sandbox.created_at_ns), reverse=True
     )
     newest_first = sorted(
         containers, key=lambda d: (d.container.attempt, d.container.created_at_ns), reverse=True
     )
-    labels = (
-        by_age[0].sandbox.labels
-        if by_age
-        else newest_first[0].container.labels
-        if newest_first
-        else {}
-    )
+    rows: list[Sandbox | Container] = [d.sandbox for d in by_age]
+    rows += [d.container for d in newest_first]
+    labels = rows[0].labels if rows else {}
     return ObservedPod(
         uid=uid,
         namespace=labels.get(names.RUNTIME_LABEL_POD_NAMESPACE, ""),
@@ -118,7 +114,7 @@ def recorded_hash(detail: ContainerDetail) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ActiveContainer:
-    """A container that has processes, or may have; `pod` is None when no source asks for it."""
+    """A container that may have processes; `pod` is None when no source wants it."""
 
     id: str
     name: str
@@ -135,25 +131,25 @@ class Rows:
 
 @dataclass
 class Details:
-    """What is held of one pod, by id."""
+    """The cached details of one pod, by id."""
 
     sandboxes: dict[str, SandboxDetail] = field(default_factory=dict)
     containers: dict[str, ContainerDetail] = field(default_factory=dict)
 
     def drop(self, gone: Iterable[str]) -> None:
-        for one in gone:
-            self.sandboxes.pop(one, None)
-            self.containers.pop(one, None)
+        for row_id in gone:
+            self.sandboxes.pop(row_id, None)
+            self.containers.pop(row_id, None)
 
-    def row(self, one: str) -> Sandbox | Container | None:
-        """The sandbox or container of that id; None when it is not held."""
-        if one in self.containers:
-            return self.containers[one].container
-        return self.sandboxes[one].sandbox if one in self.sandboxes else None
+    def row(self, row_id: str) -> Sandbox | Container | None:
+        """The sandbox or container of that id; None when it is not cached."""
+        if row_id in self.containers:
+            return self.containers[row_id].container
+        return self.sandboxes[row_id].sandbox if row_id in self.sandboxes else None
 
 
-def shows(row: Sandbox | Container | None, kind: EventKind) -> bool:
-    """Whether `row`, None for nothing held, is already what such an event leaves behind."""
+def reflects(row: Sandbox | Container | None, kind: EventKind) -> bool:
+    """Whether `row` (None: not cached) already has the state that such an event leads to."""
     if row is None:
         return kind is EventKind.DELETED
     if kind is EventKind.STARTED:

@@ -1,9 +1,9 @@
 """The pod lifecycle event generator: reads the runtime's state of all pods into the registry.
 
-A cheap list when the runtime tells of something new, every second where it tells nothing or not
-reliably, and details only of what changed. Workers that just did something ask for those ids alone
-(`refresh`), so a step costs no listing. A slow answer about a pod holds up that pod only. Sandboxes
-of other nodes' agents on the same runtime are left alone.
+It lists pods when the runtime reports an event, or every second where events are unsupported or
+unreliable, and reads details only of what changed. After an action, workers refresh the affected
+ids alone, so an action costs no listing. A slow answer about a pod delays that pod only. Sandboxes
+of other nodes' agents on the same runtime are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.counts import PodCounts
-from nodeagent.pods.observed import Details, ObservedPod, Rows, observed_pod, shows
+from nodeagent.pods.observed import Details, ObservedPod, Rows, observed_pod, reflects
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.relist import Due, EventStream, RelistTimer
 from nodeagent.runtime.base import (
@@ -35,43 +35,47 @@ from orch.wire import names
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
-TOLD_INTERVAL_S = 10.0  # while the runtime tells of changes; finds what it failed to tell
+EVENTED_INTERVAL_S = 10.0  # while the runtime streams events; finds what they missed
 LISTED_WITHIN_S = 180.0  # else the node is not Ready: pkg/kubelet/pleg/generic.go
 
 
 class Pleg:
-    """`error` is why the latest listing failed; "" when it did not."""
+    """`error` is why the latest listing failed; "" when it succeeded."""
 
     def __init__(
         self, runtime: ContainerRuntime, registry: PodRegistry, counts: PodCounts, node_name: str
     ) -> None:
         self.error = ""
         self.last_success_s: float | None = None  # loop time
-        self._began_s: float | None = None  # loop time of `run`
+        self._started_s: float | None = None  # loop time of `run`
         self._runtime = runtime
         self._registry = registry
         self._counts = counts
         self._node_name = node_name
         self._timer = RelistTimer()
-        self._stream = EventStream(runtime, on_event=self._note, on_turn=self._timer.ask)
-        self._told: dict[str, EventKind] = {}  # since the last listing
+        self._stream = EventStream(
+            runtime, on_event=self._note_event, on_change=self._timer.request
+        )
+        self._events: dict[str, EventKind] = {}  # by id, since the last listing
         self._details: dict[str, Details] = {}
         self._fetching: dict[str, asyncio.Task[None]] = {}
-        self._passed_over: set[str] = set()  # listed while their details were being read
-        self._began = 0  # listings
-        self._ended = 0  # the last good listing, by its number
-        self._turned = asyncio.Event()
+        self._skipped: set[str] = set()  # listed while their details were being read
+        self._relists_begun = 0
+        self._last_good_relist = 0  # by number
+        self._updated = asyncio.Event()
+        # Listing takes a while, and workers refresh details meanwhile. Every merge of a detail
+        # advances the clock; rows of a listing that began before that merge are out of date.
         self._clock = 0
-        self._merged: dict[str, int] = {}  # id → clock when its detail was last taken over
+        self._merged: dict[str, int] = {}  # id → clock of the last merge of its detail
         self._foreign = 0
         self._outage = OnceLog(log)
-        # The rows of the last listing by id, while what is held is what it said.
-        self._agreed: dict[str, Sandbox | Container] | None = None
-        self._sandbox_of: dict[str, str] = {}  # container id → sandbox; its detail does not say
+        # The rows of the last listing by id, as long as the cached details agree with them.
+        self._in_sync: dict[str, Sandbox | Container] | None = None
+        self._sandbox_of: dict[str, str] = {}  # container id → sandbox; details lack it
 
     def problems(self) -> tuple[str, ...]:
-        """Why the node is not Ready: nobody knows any longer what runs here."""
-        last_s = self._began_s if self.last_success_s is None else self.last_success_s
+        """Why the node is not Ready: the state of its pods is unknown."""
+        last_s = self._started_s if self.last_success_s is None else self.last_success_s
         if last_s is None or asyncio.get_running_loop().time() - last_s <= LISTED_WITHIN_S:
             return ()
         cause = f": {self.error}" if self.error else ""
@@ -79,26 +83,26 @@ class Pleg:
         return (f"PLEG is not healthy: {text}{cause}",)
 
     async def run(self) -> None:
-        """List for ever; a runtime that is away is waited for."""
-        self._began_s = asyncio.get_running_loop().time()
+        """List for ever; an unavailable runtime is retried."""
+        self._started_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._stream.run())
-                group.create_task(self._list_for_ever())
+                group.create_task(self._relist_loop())
         finally:
             await loops.cancel(*self._fetching.values())
 
     async def after_listing(self, uid: str) -> None:
-        """Wait for a good listing that begins from now on, with the details of this pod."""
-        wanted = self._began + 1
-        self._timer.ask()
-        while self._ended < wanted or not self._registry.settled(uid):
-            await self._turned.wait()
+        """Wait for a successful listing that begins after this call, with this pod's details."""
+        wanted = self._relists_begun + 1
+        self._timer.request()
+        while self._last_good_relist < wanted or not self._registry.settled(uid):
+            await self._updated.wait()
 
     async def relist(self) -> None:
-        """List once; an error of the runtime is kept in `error`, and logged when it changes."""
-        self._began += 1
-        number, since = self._began, self._clock
+        """List once; a runtime error is stored in `error` and logged once per outage."""
+        self._relists_begun += 1
+        number, since = self._relists_begun, self._clock
         began_s = asyncio.get_running_loop().time()
         try:
             sandboxes = await self._runtime.list_sandboxes()
@@ -108,16 +112,16 @@ class Pleg:
             return
         self._succeeded(began_s)
         listed: list[Sandbox | Container] = [*sandboxes, *containers]
-        if not self._says_nothing_new(listed):
+        if not self._is_unchanged(listed):
             rows = self._group(sandboxes, containers)
             for uid in {*rows, *self._details}:
                 self._compare(uid, rows.get(uid) or Rows(), since)
             is_quiet = not self._fetching and not self._registry.unread and self._clock == since
-            self._agreed = {row.id: row for row in listed} if is_quiet else None
+            self._in_sync = {row.id: row for row in listed} if is_quiet else None
         self._merged = {k: clock for k, clock in self._merged.items() if clock > since}
-        self._ended = number
+        self._last_good_relist = number
         self._registry.listed = True
-        self._turn()
+        self._notify_waiters()
 
     async def refresh(
         self,
@@ -125,15 +129,15 @@ class Pleg:
         *,
         sandboxes: Iterable[str] = (),
         containers: Iterable[str] = (),
-        made_in: str = "",
+        created_in: str = "",
     ) -> None:
-        """Read these ids anew; those that no longer exist are dropped. RuntimeCallError.
+        """Read these ids again and drop those that no longer exist. RuntimeCallError.
 
-        `made_in` is the sandbox of containers that were just made, and that no list has shown yet.
+        `created_in` is the sandbox of containers just created, which no listing has shown yet.
         """
-        for container_id in containers if made_in else ():
-            self._sandbox_of[container_id] = made_in
-            self._merge(container_id)
+        for container_id in containers if created_in else ():
+            self._sandbox_of[container_id] = created_in
+            self._mark_merged(container_id)
         for sandbox_id in sandboxes:
             await self._read_sandbox(uid, sandbox_id)
         for container_id in containers:
@@ -141,83 +145,76 @@ class Pleg:
         self._publish(uid)
 
     def forget(self, uid: str, *ids: str) -> None:
-        """Drop what was just removed, without asking."""
-        for one in ids:
-            self._merge(one)
-            self._sandbox_of.pop(one, None)
-        self._held(uid).drop(ids)
+        """Drop what was just removed, without asking the runtime."""
+        for row_id in ids:
+            self._mark_merged(row_id)
+            self._sandbox_of.pop(row_id, None)
+        self._cached(uid).drop(ids)
         self._publish(uid)
 
-    async def _list_for_ever(self) -> None:
+    async def _relist_loop(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
-            self._told.clear()
+            self._events.clear()
             await self.relist()
-            trusting = self._stream.healthy and not self.error and not self._registry.unread
-            until_s = began_s + (TOLD_INTERVAL_S if trusting else INTERVAL_S)
+            reliable = self._stream.healthy and not self.error and not self._registry.unread
+            until_s = began_s + (EVENTED_INTERVAL_S if reliable else INTERVAL_S)
             took_s = loop.time() - began_s
             while await self._timer.wait(until_s, took_s=took_s) is Due.HINTED:
-                if self._is_news():
+                if self._has_news():
                     break
-                self._counts.discarded_events += len(self._told)
-                self._told.clear()
+                self._counts.discarded_events += len(self._events)
+                self._events.clear()
 
-    def _note(self, event: ContainerEvent) -> None:
-        self._told[event.id] = event.kind
+    def _note_event(self, event: ContainerEvent) -> None:
+        self._events[event.id] = event.kind
         self._timer.hint()
 
-    def _is_news(self) -> bool:
-        """Whether something was told that the workers' own readings have not shown already."""
-        return any(not shows(self._row(one), kind) for one, kind in self._told.items())
+    def _has_news(self) -> bool:
+        """Whether any event reports a state that the workers' refreshes have not shown already."""
+        return any(not reflects(self._row(row_id), kind) for row_id, kind in self._events.items())
 
-    def _row(self, one: str) -> Sandbox | Container | None:
-        rows = (details.row(one) for details in self._details.values())
+    def _row(self, row_id: str) -> Sandbox | Container | None:
+        rows = (details.row(row_id) for details in self._details.values())
         return next((row for row in rows if row is not None), None)
 
-    def _says_nothing_new(self, rows: Sequence[Sandbox | Container]) -> bool:
-        """Whether these are the rows that agree with what is held, in whatever order."""
-        known = self._agreed
+    def _is_unchanged(self, rows: Sequence[Sandbox | Container]) -> bool:
+        """Whether these rows, in any order, agree with the cached details."""
+        known = self._in_sync
         if known is None or len(known) != len(rows):
             return False
-        return all((held := known.get(row.id)) is row or held == row for row in rows)
+        return all((before := known.get(row.id)) is row or before == row for row in rows)
 
     def _compare(self, uid: str, rows: Rows, since: int) -> None:
-        held = self._held(uid)
-        listed = {*rows.sandboxes, *rows.containers}
+        cached = self._cached(uid)
+        listed: dict[str, Sandbox | Container] = {**rows.sandboxes, **rows.containers}
         gone = [
-            one
-            for one in (*held.sandboxes, *held.containers)
-            if one not in listed and self._merged.get(one, 0) <= since
+            row_id
+            for row_id in (*cached.sandboxes, *cached.containers)
+            if row_id not in listed and self._merged.get(row_id, 0) <= since
         ]
-        held.drop(gone)
-        changed_sandboxes = [
-            one
-            for one, row in rows.sandboxes.items()
-            if self._merged.get(one, 0) <= since
-            and (one not in held.sandboxes or held.sandboxes[one].sandbox.state != row.state)
-        ]
-        changed_containers = [
-            one
-            for one, row in rows.containers.items()
-            if self._merged.get(one, 0) <= since
-            and (one not in held.containers or held.containers[one].container.state != row.state)
-        ]
+        cached.drop(gone)
         if uid in self._fetching:
-            self._passed_over.add(uid)
+            self._skipped.add(uid)
             return
-        if changed_sandboxes or changed_containers:
-            task = loops.spawn(
-                self._fetch(uid, changed_sandboxes, changed_containers), name=f"observe {uid}"
+        changed = [
+            row_id
+            for row_id, row in listed.items()
+            if self._merged.get(row_id, 0) <= since
+            and ((known := cached.row(row_id)) is None or known.state != row.state)
+        ]
+        if changed:
+            sandboxes = [row_id for row_id in changed if row_id in rows.sandboxes]
+            containers = [row_id for row_id in changed if row_id in rows.containers]
+            self._fetching[uid] = loops.spawn(
+                self._fetch(uid, sandboxes, containers), name=f"observe {uid}"
             )
-            self._fetching[uid] = task
             self._registry.unread.add(uid)
             return
-        half_read = (
-            uid in self._registry.unread
-        )  # some details of it may be held that nobody has seen
+        partly_read = uid in self._registry.unread  # some details may not be published yet
         self._registry.unread.discard(uid)
-        if gone or half_read or not listed:  # an answer that failed may have left an empty record
+        if gone or partly_read or not listed:  # a failed read may have left an empty record
             self._publish(uid)
 
     async def _fetch(self, uid: str, sandboxes: list[str], containers: list[str]) -> None:
@@ -225,13 +222,13 @@ class Pleg:
             await self.refresh(uid, sandboxes=sandboxes, containers=containers)
             self._registry.unread.discard(uid)
         except RuntimeCallError as error:
-            log.debug("details of pod %s cannot be read, trying again: %s", uid, error)
+            log.debug("cannot read the details of pod %s, retrying: %s", uid, error)
         finally:
             self._fetching.pop(uid, None)
-            if uid in self._passed_over:  # it may have changed since
-                self._passed_over.discard(uid)
-                self._timer.ask()
-            self._turn()
+            if uid in self._skipped:  # it may have changed since
+                self._skipped.discard(uid)
+                self._timer.request()
+            self._notify_waiters()
 
     async def _read_sandbox(self, uid: str, sandbox_id: str) -> None:
         since = self._clock
@@ -241,8 +238,8 @@ class Pleg:
             self._drop(uid, sandbox_id)
             return
         if self._merged.get(sandbox_id, 0) <= since:
-            self._merge(sandbox_id)
-            self._held(uid).sandboxes[sandbox_id] = detail
+            self._mark_merged(sandbox_id)
+            self._cached(uid).sandboxes[sandbox_id] = detail
 
     async def _read_container(self, uid: str, container_id: str) -> None:
         since = self._clock
@@ -252,8 +249,8 @@ class Pleg:
             self._drop(uid, container_id)
             return
         if self._merged.get(container_id, 0) <= since:
-            self._merge(container_id)
-            self._held(uid).containers[container_id] = self._with_sandbox(detail)
+            self._mark_merged(container_id)
+            self._cached(uid).containers[container_id] = self._with_sandbox(detail)
 
     def _with_sandbox(self, detail: ContainerDetail) -> ContainerDetail:
         row = detail.container
@@ -266,9 +263,9 @@ class Pleg:
         rows: dict[str, Rows] = {}
         foreign = 0
         listed = {container.id for container in containers}
-        for one in [known for known in self._sandbox_of if known not in listed]:
-            if one not in self._merged:
-                del self._sandbox_of[one]
+        for container_id in [known for known in self._sandbox_of if known not in listed]:
+            if container_id not in self._merged:
+                del self._sandbox_of[container_id]
         for sandbox in sandboxes:
             if uid := self._uid(sandbox):
                 rows.setdefault(uid, Rows()).sandboxes[sandbox.id] = sandbox
@@ -279,38 +276,38 @@ class Pleg:
                 rows.setdefault(uid, Rows()).containers[container.id] = container
                 self._sandbox_of[container.id] = container.sandbox_id
         if foreign > self._foreign:
-            log.info("the runtime also holds %d sandboxes that are not this node's", foreign)
+            log.info("the runtime also has %d sandboxes of other nodes", foreign)
         self._foreign = foreign
         return rows
 
     def _uid(self, row: Sandbox | Container) -> str:
-        """The pod a row belongs to; "" when it is not a pod of this node."""
+        """The uid of a row's pod; "" when the pod is not this node's."""
         if row.labels.get(names.RUNTIME_LABEL_NODE_NAME) != self._node_name:
             return ""
         return row.labels.get(names.RUNTIME_LABEL_POD_UID, "")
 
-    def _held(self, uid: str) -> Details:
+    def _cached(self, uid: str) -> Details:
         return self._details.setdefault(uid, Details())
 
-    def _drop(self, uid: str, one: str) -> None:
-        self._agreed = None
-        self._held(uid).drop((one,))
+    def _drop(self, uid: str, row_id: str) -> None:
+        self._in_sync = None
+        self._cached(uid).drop((row_id,))
 
-    def _merge(self, one: str) -> None:
-        self._agreed = None
+    def _mark_merged(self, row_id: str) -> None:
+        self._in_sync = None
         self._clock += 1
-        self._merged[one] = self._clock
+        self._merged[row_id] = self._clock
 
     def _publish(self, uid: str) -> None:
-        held = self._held(uid)
-        view = observed_pod(uid, list(held.sandboxes.values()), list(held.containers.values()))
+        cached = self._cached(uid)
+        view = observed_pod(uid, list(cached.sandboxes.values()), list(cached.containers.values()))
         if view.empty:
             self._details.pop(uid, None)
             view = ObservedPod(uid, "", "")
         self._registry.set_view(view)
 
     def _failed(self, error: RuntimeCallError) -> None:
-        text = "the container runtime does not answer; pods stay as they are: %s"
+        text = "the container runtime does not answer; pods remain as they are: %s"
         self._outage.failed(text, error)
         self.error = str(error)
 
@@ -325,7 +322,6 @@ class Pleg:
             timings.observe(pods_counts.RELIST_INTERVAL, now_s - self.last_success_s)
         self.last_success_s = now_s
 
-    def _turn(self) -> None:
-        """Let everyone who waits look again."""
-        self._turned.set()
-        self._turned = asyncio.Event()
+    def _notify_waiters(self) -> None:
+        self._updated.set()
+        self._updated = asyncio.Event()

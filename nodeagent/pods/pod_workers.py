@@ -1,8 +1,8 @@
-"""The pods of this node: sources → desired pods → a worker for each, and an end for the rest.
+"""The pods of this node: sources → desired pods → a worker for each; removes all others.
 
-`run` is the agent's pod loop. When it ends, pods go on running; the next agent finds them again.
-`remove_all` is for agents that are told to take their pods with them. Two pods of the same name
-cannot both run: the first one wins, files before the API.
+`run` is the agent's pod loop. When it ends, pods keep running; the next agent finds them again.
+`remove_all` is for agents configured to remove their pods on exit. Two pods of the same name cannot
+both run: the first wins, files before the API.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """`refused` are sentences about pods that were left out."""
+    """`refused` are messages about the pods left out."""
 
     pods: tuple[Pod, ...]
     refused: tuple[str, ...]
@@ -57,13 +57,13 @@ def merge(listed: Iterable[Pod]) -> Desired:
     return Desired(tuple(kept.values()), tuple(refused))
 
 
-_RECHECK_S = 10.0  # leftovers and late answers are looked for again so often
+_RECHECK_S = 10.0  # interval of the search for leftovers and late answers
 
 Removed = Callable[[Pod], None]
 
 
 class PodWorkers:
-    """`node` gives the Node as last seen, None while there is none; then every pod is taken."""
+    """`node` returns the Node as last seen; without one (None) every pod is admitted."""
 
     def __init__(
         self,
@@ -78,43 +78,43 @@ class PodWorkers:
         self._sources = sources
         self._on_removed = on_removed
         self._node = node
-        self._not_taken: set[str] = set()
+        self._rejected: set[str] = set()
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._refused: tuple[str, ...] = ()
-        self._seen_s: dict[str, float] = {}  # wanted pods by uid: when they were seen first
-        self._gone: set[str] = set()  # removed here, not yet gone from their source
-        self._left_alone: set[str] = set()
+        self._seen_s: dict[str, float] = {}  # desired pods by uid: when they were first seen
+        self._removed: set[str] = set()  # removed here, still listed by their source
+        self._spared: set[str] = set()  # uids no source wants, but an unreadable manifest may
         self._dirs_checked = False
         self._unread = OnceLog(log, logging.ERROR)  # directories of former pods
-        self._leaving = False
-        self._closed: Refusal | None = None  # why no further pod is taken
-        self._registry.on_view(self._look_at)
-        services.health.on_change(self._look_at)
+        self._exiting = False
+        self._closed: Refusal | None = None  # why no further pod is admitted
+        self._registry.on_view(self._wake_worker)
+        services.health.on_change(self._wake_worker)
 
     def problems(self) -> tuple[str, ...]:
-        """Why pods cannot be kept, for the node's Ready condition; () when they can."""
+        """Why pods cannot be managed, for the node's Ready condition; () when they can."""
         return self._services.pleg.problems()
 
     async def run(self) -> None:
-        """Keep the pods for ever; an error that no worker can handle ends it."""
+        """Run until cancelled, or until an error that no worker can handle."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._services.pleg.run())
                 for source in self._sources:
                     group.create_task(source.run(self._changed.set))
-                group.create_task(self._reconcile_for_ever())
-                group.create_task(self._begin_when_listed())
+                group.create_task(self._reconcile_loop())
+                group.create_task(self._start_when_listed())
         finally:
             await self._stop_workers()
 
     def evict(self, uid: str, message: str, *, grace_s: int = HARD_GRACE_S) -> bool:
-        """Let a pod fail with the reason Evicted; False when there is none, or it is over."""
+        """Fail a pod with the reason Evicted; False when it is unknown or already finished."""
         return self.end(uid, Ending(EVICTED, message, grace_s))
 
     def end(self, uid: str, ending: Ending) -> bool:
-        """Let a pod fail before its time; False when there is none, or it is over."""
+        """Fail a running pod; False when it is unknown or already finished."""
         worker = self._workers.get(uid)
         if worker is None or not worker.end(ending):
             return False
@@ -122,19 +122,19 @@ class PodWorkers:
         return True
 
     def close(self, refusal: Refusal) -> None:
-        """Take no further pods from now on."""
+        """Admit no further pods."""
         self._closed = refusal
 
     def reopen(self) -> None:
-        """Take pods again."""
+        """Admit pods again."""
         self._closed = None
 
     async def remove_all(self, timeout_s: float) -> None:
-        """Remove every pod of this agent, gracefully as far as the time allows; after `run`.
+        """Remove every pod of this agent, as gracefully as the time allows; after `run`.
 
-        What is not gone in time is logged and left to the next start.
+        Pods not removed in time are logged and left to the next start.
         """
-        self._leaving = True
+        self._exiting = True
         log.info("removing all pods of this node")
         observing = loops.spawn(self._services.pleg.run(), name="pods.pleg")
         try:
@@ -154,12 +154,12 @@ class PodWorkers:
         for uid in known:
             pod = self._registry.desired(uid)
             own_s = self._services.grace_s(uid)
-            self._work(uid, pod).remove(Removal(min(own_s, grace_s)))
+            self._worker_of(uid, pod).remove(Removal(min(own_s, grace_s)))
         while self._tasks:
             await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.sleep(0)  # their ends are told in the loop's next turn
+            await asyncio.sleep(0)  # done callbacks run in the loop's next iteration
 
-    async def _reconcile_for_ever(self) -> None:
+    async def _reconcile_loop(self) -> None:
         while True:
             self._changed.clear()
             await self._reconcile()
@@ -169,54 +169,54 @@ class PodWorkers:
             except TimeoutError:
                 continue
 
-    async def _begin_when_listed(self) -> None:
+    async def _start_when_listed(self) -> None:
         await self._services.pleg.after_listing("")
         self._changed.set()
 
     async def _reconcile(self) -> None:
-        """Give every desired pod a worker, and tell the others' to end.
+        """Give every desired pod a worker, and remove all other pods.
 
-        What is wanted is judged by one moment: a source that is read to its end during this says
-        nothing about pods that were asked for before.
+        `complete` and the desired pods are read at the same moment: a source that becomes ready
+        later in this pass must not make pods look unwanted.
         """
         complete = all(source.ready for source in self._sources)
         wanted = merge(pod for source in self._sources for pod in source.pods())
-        for sentence in set(wanted.refused) - set(self._refused):
-            log.error("%s", sentence)
+        for message in set(wanted.refused) - set(self._refused):
+            log.error("%s", message)
         self._refused = wanted.refused
         self._registry.set_desired(wanted.pods, complete=complete)
-        self._learn_from_node()
+        self._update_settings()
         uids = {pod.metadata.uid or "" for pod in wanted.pods}
         now_s = asyncio.get_running_loop().time()
         self._seen_s = {uid: self._seen_s.get(uid, now_s) for uid in uids}
-        self._gone &= uids
-        self._not_taken &= uids
+        self._removed &= uids
+        self._rejected &= uids
         for uid, worker in self._workers.items():
             if uid not in uids and worker.pod is not None:
                 worker.remove(Removal())
         for pod in wanted.pods:
-            self._give_worker(pod)
+            self._assign(pod)
         if self._registry.listed and complete:
-            await self._remove_strays(uids)
+            await self._remove_orphans(uids)
         await self._services.cgroups.balance(wanted.pods)
 
-    def _give_worker(self, pod: Pod) -> None:
+    def _assign(self, pod: Pod) -> None:
         uid = pod.metadata.uid or ""
-        if uid in self._gone:
+        if uid in self._removed:
             return
         if worker := self._workers.get(uid):
             worker.update(pod)
         elif any(other.pod and other.pod.key == pod.key for other in self._workers.values()):
-            return  # a former pod of this name is on its way out; its end brings us back here
-        elif not pod.metadata.deletionTimestamp and not self._takes(pod):
+            return  # a former pod of this name is being removed; that triggers this again
+        elif not pod.metadata.deletionTimestamp and not self._admits(pod):
             return
         else:
-            worker = self._work(uid, pod)
+            worker = self._worker_of(uid, pod)
         if pod.metadata.deletionTimestamp:
             worker.remove(Removal())
 
-    def _learn_from_node(self) -> None:
-        """What pods are told of their node; without --node-ip its address, too."""
+    def _update_settings(self) -> None:
+        """Take over the node's allocatable resources and, without --node-ip, its address."""
         settings, node = self._services.settings, self._node()
         if node is None:
             return
@@ -227,84 +227,80 @@ class PodWorkers:
             allocatable=node.status.allocatable or {},
         )
 
-    def _takes(self, pod: Pod) -> bool:
-        """Whether the node has room for a pod that is not here yet; a refusal is for good."""
+    def _admits(self, pod: Pod) -> bool:
+        """Whether the node has room for a new pod; a rejection is final."""
         uid = pod.metadata.uid or ""
-        if uid in self._not_taken or not self._registry.settled(uid):
-            return False  # not, or not before it is known whether it runs already
+        if uid in self._rejected or not self._registry.settled(uid):
+            return False  # until settled, the pod may turn out to be running already
         node = self._node()
         if node is None or pod.status.phase in FINAL_PHASES or not self._registry.view(uid).empty:
             return True
-        others = [worker.pod for worker in self._workers.values() if worker.occupies]
-        found = self._closed or admission.refusal(pod, node, [o for o in others if o is not None])
-        if found is None:
+        others = [w.pod for w in self._workers.values() if w.pod is not None and w.is_unfinished]
+        refusal = self._closed or admission.refusal(pod, node, others)
+        if refusal is None:
             return True
-        self._not_taken.add(uid)
-        report.refuse(pod, found, self._services)
+        self._rejected.add(uid)
+        report.refuse(pod, refusal, self._services)
         return False
 
-    async def _remove_strays(self, wanted: set[str]) -> None:
-        """End what the runtime or the disk holds of pods that no source asks for."""
-        strays = [view for uid, view in self._registry.views().items() if uid not in wanted]
-        for view in strays:
-            if view.uid not in self._workers and not self._left_to_doubt(view):
-                log.warning("pod %s/%s ends: no source asks for it", view.namespace, view.name)
-                self._work(view.uid, None).remove(Removal())
+    async def _remove_orphans(self, wanted: set[str]) -> None:
+        """Remove what the runtime or the disk holds of pods that no source wants."""
+        for view in self._registry.views().values():
+            if view.uid in wanted or view.uid in self._workers or self._may_be_wanted(view):
+                continue
+            log.warning("pod %s/%s: removing, no source wants it", view.namespace, view.name)
+            self._worker_of(view.uid, None).remove(Removal())
         if self._dirs_checked or (found := await self._on_disk()) is None:
             return
         self._dirs_checked = True
         for uid in found:
-            if uid not in wanted and uid not in self._workers and uid not in self._left_alone:
-                log.info("removing what is left of pod %s", uid)
-                self._work(uid, None).remove(Removal())
+            if uid not in wanted and uid not in self._workers and uid not in self._spared:
+                log.info("removing the leftovers of pod %s", uid)
+                self._worker_of(uid, None).remove(Removal())
 
     async def _on_disk(self) -> list[str] | None:
-        """Uids of pods that have a directory; None while the disk does not tell."""
+        """Uids of pods that have a directory; None while the disk cannot be read."""
         try:
             return await self._services.volumes.uids()
         except OSError as error:
-            self._unread.failed("cannot look for what former pods left, retrying: %s", error)
+            self._unread.failed("cannot look for leftovers of former pods, retrying: %s", error)
             return None
 
-    def _left_to_doubt(self, view: ObservedPod) -> bool:
-        """Whether its source could not read everything and may still want it."""
-        sandbox = view.sandbox
-        annotations = sandbox.sandbox.annotations if sandbox else {}
-        source = annotations.get(names.ANNOTATION_CONFIG_SOURCE, podspec.FILE)
-        doubtful = any(one.name == source and one.doubtful for one in self._sources)
-        if doubtful and view.uid not in self._left_alone:
-            self._left_alone.add(view.uid)
-            log.warning(
-                "pod %s/%s is left running: a manifest that may ask for it cannot be read",
-                view.namespace,
-                view.name,
-            )
+    def _may_be_wanted(self, view: ObservedPod) -> bool:
+        """Whether a manifest that the pod's source cannot read may still define it."""
+        annotations = view.sandbox.sandbox.annotations if view.sandbox else {}
+        name = annotations.get(names.ANNOTATION_CONFIG_SOURCE, podspec.FILE)
+        doubtful = any(source.name == name and source.doubtful for source in self._sources)
+        if doubtful and view.uid not in self._spared:
+            self._spared.add(view.uid)
+            text = "pod %s/%s keeps running: a manifest that may define it cannot be read"
+            log.warning(text, view.namespace, view.name)
         return doubtful
 
-    def _work(self, uid: str, pod: Pod | None) -> PodWorker:
+    def _worker_of(self, uid: str, pod: Pod | None) -> PodWorker:
         if uid in self._workers:
             return self._workers[uid]
         seen_s = self._seen_s.get(uid, asyncio.get_running_loop().time())
         worker = self._workers[uid] = PodWorker(uid, pod, self._services, seen_s)
         task = self._tasks[uid] = loops.spawn(worker.run(), name=f"pod {worker.name}")
-        task.add_done_callback(lambda ended: self._worker_ended(worker, ended))
+        task.add_done_callback(lambda done: self._worker_done(worker, done))
         return worker
 
-    def _worker_ended(self, worker: PodWorker, task: asyncio.Task[None]) -> None:
+    def _worker_done(self, worker: PodWorker, task: asyncio.Task[None]) -> None:
         self._workers.pop(worker.uid, None)
         self._tasks.pop(worker.uid, None)
         if task.cancelled():
             return
         pod = worker.pod
-        if pod and pod.metadata.deletionTimestamp and not self._leaving:
-            self._gone.add(worker.uid)
+        if pod and pod.metadata.deletionTimestamp and not self._exiting:
+            self._removed.add(worker.uid)
             if self._on_removed:
                 self._on_removed(pod)
         self._changed.set()
 
-    def _look_at(self, uid: str) -> None:
+    def _wake_worker(self, uid: str) -> None:
         if worker := self._workers.get(uid):
-            worker.poke()
+            worker.wake()
         else:
             self._changed.set()
 

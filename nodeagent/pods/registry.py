@@ -1,8 +1,8 @@
-"""Everything known of the pods of this node: desired, observed, and the status made of both.
+"""Everything known about the pods of this node: desired, observed, and the status of both.
 
-One writer per fact: `pod_workers` (desired), `pleg` (observed), the workers' reports (status). Read
-by everyone else; all calls are quick and run in the event loop. Listeners get the uid of the pod
-that changed. The sampler's targets are made here of what is observed.
+One writer per fact: `pod_workers` (desired), `pleg` (observed), the workers' reports (status). All
+calls are quick and run in the event loop. Listeners get the uid of the changed pod. The sampler's
+targets are built here from the observed pods.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _volumes(uid: str, pod: Pod | None, settings: PodSettings) -> tuple[VolumeTa
     return tuple(
         VolumeTarget(volume.name, _path(uid, volume, kind, settings), kind, is_in_memory(volume))
         for volume, kind in listed
-        if kind and volume.image is None  # that is the image's, and counted there
+        if kind and volume.image is None  # image volumes count as their image's disk
     )
 
 
@@ -78,9 +78,8 @@ Listener = Callable[[str], None]
 class PodRegistry:
     """Pods by uid; a pod that is no longer desired is observed until it is gone.
 
-    `settings` say where pods keep their files. `complete` says whether every source has been read
-    at least once, `listed` whether the runtime has listed its pods; `unread` are the uids of pods
-    of which it listed something new that nobody has read yet.
+    `complete`: every source has been read at least once. `listed`: the runtime has listed its
+    pods. `unread`: uids of listed pods whose changed details have not been read yet.
     """
 
     def __init__(self, settings: PodSettings) -> None:
@@ -92,8 +91,8 @@ class PodRegistry:
         self._uids: dict[tuple[str, str], str] = {}
         self._statuses: dict[str, PodStatus] = {}
         self._views: dict[str, ObservedPod] = {}
-        self._in_doubt: set[str] = set()  # uids of pods with a container in an unknown state
-        # What `targets` was made of at the last call, and what it gave for that.
+        self._unknown: set[str] = set()  # uids of pods with a container in an unknown state
+        # Inputs and results of the last call of `targets`.
         self._targets: dict[str, tuple[ObservedPod, Pod | None, PodTarget | None]] = {}
         self._on_view: list[Listener] = []
         self._on_status: list[Listener] = []
@@ -117,7 +116,7 @@ class PodRegistry:
         return running.container.id if running else None
 
     def targets(self) -> list[PodTarget]:
-        """What there is to measure: every pod that has a sandbox or a running container."""
+        """What to measure: every pod that has a sandbox or a running container."""
         known, self._targets = self._targets, {}
         for uid, view in self._views.items():
             pod = self._desired.get(uid)
@@ -128,13 +127,13 @@ class PodRegistry:
         return [target for _, _, target in self._targets.values() if target is not None]
 
     def running_pods(self) -> list[Pod]:
-        """Pods as the runtime has them, whether they should be there or not."""
+        """Pods as the runtime reports them, desired or not."""
         return [_running_pod(view) for view in self._views.values() if view.active]
 
     # ---- desired
 
     def live_uids(self) -> Collection[str] | None:
-        """Of the pods that should be here; None while not all of them are known."""
+        """Uids of all desired pods; None while not all of them are known."""
         return set(self._desired) if self.complete else None
 
     def desired(self, uid: str) -> Pod | None:
@@ -161,17 +160,17 @@ class PodRegistry:
         return dict(self._views)
 
     def active_containers(self, *, only_unknown: bool) -> list[ActiveContainer]:
-        """All that may have processes, or those alone whose state the runtime does not know."""
+        """All containers that may have processes, or only those in an unknown state."""
         return [
-            ActiveContainer(one.container.id, one.container.name, self._desired.get(uid))
-            for uid in (self._in_doubt if only_unknown else self._views)
-            for one in self._views[uid].containers
-            if one.container.state is ContainerState.UNKNOWN
-            or (not only_unknown and is_active(one))
+            ActiveContainer(detail.container.id, detail.container.name, self._desired.get(uid))
+            for uid in (self._unknown if only_unknown else self._views)
+            for detail in self._views[uid].containers
+            if detail.container.state is ContainerState.UNKNOWN
+            or (not only_unknown and is_active(detail))
         ]
 
     def view(self, uid: str) -> ObservedPod:
-        """What the runtime holds; empty for a pod it does not know."""
+        """The pod as the runtime reports it; empty for an unknown pod."""
         return self._views.get(uid) or ObservedPod(uid, "", "")
 
     def settled(self, uid: str) -> bool:
@@ -179,16 +178,16 @@ class PodRegistry:
         return self.listed and uid not in self.unread
 
     def set_view(self, view: ObservedPod) -> None:
-        """Tell listeners of a pod whose observed state differs from the last one."""
+        """Store a pod's observed state and notify listeners when it changed."""
         if view == self.view(view.uid):
             return
-        self._in_doubt.discard(view.uid)
+        self._unknown.discard(view.uid)
         if view.empty:
             self._views.pop(view.uid, None)
         else:
             self._views[view.uid] = view
-            if any(one.container.state is ContainerState.UNKNOWN for one in view.containers):
-                self._in_doubt.add(view.uid)
+            if any(c.container.state is ContainerState.UNKNOWN for c in view.containers):
+                self._unknown.add(view.uid)
         for listener in self._on_view:
             listener(view.uid)
 

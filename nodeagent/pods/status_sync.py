@@ -1,7 +1,7 @@
-"""Tells the API what became of its pods: a status that changed, and the end of one that is gone.
+"""Reports pods to the API: changed statuses, and the removal of pods that were deleted.
 
-Only the newest status of a pod is sent; an API that is away is tried again with growing delays
-and holds up no worker. Mirror pods get the status of the static pods they stand for.
+Only the newest status of a pod is sent; an unavailable API is retried with growing delays and
+blocks no worker. Mirror pods get the status of their static pods.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from orch.wire.records.pods import Pod, PodStatus
 
 log = logging.getLogger(__name__)
 
-_SWEEP_S = 60.0  # every status is compared again so often, in case someone else wrote one
+_SWEEP_S = 60.0  # how often every status is compared again, in case someone else changed it
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.2, 7.0
 _TRANSIENT = (409, 429)
-_ENOUGH_SILENCES = 2
-_TICK_S = 0.01  # timers may ring so much early
+_MAX_SILENCES = 2
+_TICK_S = 0.01  # timers may fire this much early
 
 T = TypeVar("T")
 
@@ -41,9 +41,9 @@ def _delays() -> Backoff:
 
 @dataclass
 class _Refused:
-    """An object whose call the API refused for now."""
+    """An object whose call the API refused for now; not retried before `until_s` (loop time)."""
 
-    until_s: float = 0.0  # loop time before which it is not tried again
+    until_s: float = 0.0
     backoff: Backoff = field(default_factory=_delays)
 
 
@@ -59,17 +59,16 @@ class StatusSync:
         self._timings = timings
         self._due: dict[str, None] = {}  # uids, in the order they became due
         self._sent_to: dict[str, str] = {}  # uid → the object's uid in the API, "" when absent
-        self._same: dict[str, tuple[PodStatus, PodStatus]] = {}  # uid → stored and own, compared
+        self._equal: dict[str, tuple[PodStatus, PodStatus]] = {}  # uid → equal stored, own status
         self._removed: dict[str, Pod] = {}
         self._work = asyncio.Event()
         self._backoff = _delays()
         self._refused: dict[str, _Refused] = {}  # by uid
         self._next_sweep_s = 0.0
         self._noted_s: dict[str, float] = {}  # loop time when a status changed that is not sent yet
-        self._outage = OnceLog(log)  # until a whole round goes well
-        self._silences = 0  # of the API, in this round
-        self._refusals = 0  # in this round
-        self._answers = 0  # good ones, in this round
+        self._outage = OnceLog(log)  # until a whole round succeeds
+        # Results of the calls of this round: unanswered, refused, successful.
+        self._silences = self._refusals = self._successes = 0
         registry.on_status(self.note)
         source.on_change(self._api_changed)
 
@@ -80,12 +79,12 @@ class StatusSync:
         self._work.set()
 
     def removed(self, pod: Pod) -> None:
-        """Nothing of a pod that was to be deleted is left here."""
+        """A deleted pod was removed completely from this node."""
         self._removed[pod.metadata.uid or ""] = pod
         self._work.set()
 
     def _api_changed(self) -> None:
-        """Objects may have arrived, or been made anew, that a status is due to."""
+        """Send the status to objects that appeared or were created again."""
         for uid, known in self._sent_to.items():
             pod = self._registry.desired(uid)
             stored = self._stored(pod) if pod else None
@@ -93,7 +92,7 @@ class StatusSync:
                 self.note(uid)
 
     def _stored(self, pod: Pod) -> Pod | None:
-        """The API's object for a pod, its mirror for a static one; None when it has none."""
+        """The API's object of a pod, or the mirror of a static one; None when there is none."""
         stored = self._source.stored(pod.metadata.namespace or "", pod.metadata.name)
         if stored is None or stored.metadata.uid == pod.metadata.uid or podspec.is_mirror(stored):
             return stored
@@ -109,7 +108,7 @@ class StatusSync:
                 await asyncio.sleep(self._backoff.next())
 
     async def _wait(self) -> None:
-        """Until there is work: something changed, a refused call is due again, or a sweep."""
+        """Wait until something changes, a refused call is due for a retry, or a sweep is due."""
         now_s = asyncio.get_running_loop().time()
         self._next_sweep_s = self._next_sweep_s or now_s + _SWEEP_S
         retries = [refused.until_s for refused in self._refused.values()]
@@ -121,16 +120,17 @@ class StatusSync:
                 return
             self._next_sweep_s = 0.0
             desired = (pod.metadata.uid or "" for pod in self._registry.all_desired())
-            self._due.update(dict.fromkeys((*desired, *self._sent_to)))  # to forget who went, too
+            # Removed pods too: sending their status drops what is cached about them.
+            self._due.update(dict.fromkeys((*desired, *self._sent_to)))
 
     async def _send_all(self) -> bool:
-        """False when the API does not answer; an object it refuses holds up no other."""
+        """False when the API does not answer; a refused object blocks no other."""
         self._work.clear()
-        self._silences = self._refusals = self._answers = 0
+        self._silences = self._refusals = self._successes = 0
         for uid in list(self._due):
             self._due.pop(uid, None)
             if not await self._tried(self._send_status, uid):
-                self._due[uid] = None  # now the last one
+                self._due[uid] = None  # now the last in line
         for uid, pod in list(self._removed.items()):
             if await self._tried(self._delete, pod):
                 self._removed.pop(uid, None)
@@ -141,19 +141,19 @@ class StatusSync:
             for key, refused in self._refused.items()
             if key in self._due or key in self._removed
         }
-        if self._answers and not (self._silences or self._refusals or self._refused):
-            self._outage.recovered("the state of pods is reported again")
+        if self._successes and not (self._silences or self._refusals or self._refused):
+            self._outage.recovered("reporting the state of pods again")
         return self._silences == 0
 
     async def _tried(self, call: Callable[[T], Awaitable[None]], about: T) -> bool:
-        """False when it is worth another try; a refusal for good is logged and dropped.
+        """False when the call must be retried; a permanent refusal is logged and dropped.
 
-        An API that is silent twice in a round is not asked again in it.
+        After two unanswered calls the rest of the round is skipped.
         """
         key = about.metadata.uid or "" if isinstance(about, Pod) else str(about)
         refused = self._refused.get(key)
         now_s = asyncio.get_running_loop().time()
-        if self._silences >= _ENOUGH_SILENCES or (refused and refused.until_s > now_s + _TICK_S):
+        if self._silences >= _MAX_SILENCES or (refused and refused.until_s > now_s + _TICK_S):
             return False
         try:
             await call(about)
@@ -163,7 +163,7 @@ class StatusSync:
             return False
         except ApiError as error:
             if error.code == 404:
-                return True  # the object went meanwhile
+                return True  # the object was deleted meanwhile
             self._refusals += 1
             self._outage.failed("cannot report the state of pods: %s", error)
             if error.code not in _TRANSIENT and error.code < 500:
@@ -172,14 +172,14 @@ class StatusSync:
             refused.until_s = now_s + refused.backoff.next()
             return False
         self._refused.pop(key, None)
-        self._answers += 1
+        self._successes += 1
         return True
 
     async def _send_status(self, uid: str) -> None:
         pod, wanted = self._registry.desired(uid), self._registry.status(uid)
         if pod is None or wanted is None:
             self._sent_to.pop(uid, None)
-            self._same.pop(uid, None)
+            self._equal.pop(uid, None)
             self._noted_s.pop(uid, None)
             return
         stored = self._stored(pod)
@@ -200,13 +200,13 @@ class StatusSync:
             self._timings.observe(counts.STATUS_SYNC, took_s)
 
     def _patch(self, uid: str, stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:
-        """What a sweep finds as it was is not written out and compared again."""
-        known = self._same.get(uid)
+        """Skip the comparison while both statuses are the objects compared before."""
+        known = self._equal.get(uid)
         if known is not None and known[0] is stored and known[1] is wanted:
             return {}
         patch = status_patch(stored, wanted)
         if not patch:
-            self._same[uid] = stored, wanted
+            self._equal[uid] = stored, wanted
         return patch
 
     async def _delete(self, pod: Pod) -> None:
@@ -216,12 +216,12 @@ class StatusSync:
                 Pod, meta.name, meta.namespace or "", grace_period_s=0, uid=meta.uid
             )
         except ApiError as error:
-            if error.code != 409:  # 409: another pod has the name by now
+            if error.code != 409:  # 409: another pod has this name now
                 raise
 
 
 def status_patch(stored: PodStatus, wanted: PodStatus) -> dict[str, Any]:
-    """The merge patch from one status to the other; {} when they are the same."""
+    """The merge patch from `stored` to `wanted`; {} when they are equal."""
     before, after = stored.to_wire(), wanted.to_wire()
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     own = set(PodStatus.model_fields)

@@ -1,14 +1,8 @@
-"""What the agent needs of a container runtime: the role, its values and its errors.
+"""The role of a container runtime, its values and its errors.
 
-`ContainerRuntime` is the role; `cri.CriRuntime` plays it over CRI v1 gRPC, the tests' FakeRuntime
-in memory, and both pass one contract suite. Values are frozen and in the agent's own units: times
-in nanoseconds since the epoch where the runtime counts so, 0 or None meaning "not yet".
-Nothing here knows gRPC, HTTP or pods as the API writes them.
-
-What a runtime tells by itself: that a container or a sandbox changed; pure values.
-
-An event says that it is worth looking, not what is there: events may come late, twice or not at
-all, and states are always read. `base` hands them out under its own name.
+`cri.CriRuntime` plays the role over CRI v1 gRPC, the tests' FakeRuntime in memory, and both pass
+one contract suite. Values are frozen and in the agent's units: times in nanoseconds since the
+epoch, 0 or None for "not yet" or "not reported". Nothing here knows gRPC, HTTP or the API's pods.
 """
 
 from __future__ import annotations
@@ -18,10 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from nodeagent.runtime.usage import ContainerUsage as ContainerUsage
-from nodeagent.runtime.usage import FilesystemUsage as FilesystemUsage
-from nodeagent.runtime.usage import InterfaceUsage as InterfaceUsage
-from nodeagent.runtime.usage import SandboxUsage as SandboxUsage
+from nodeagent.psi import Pressure
 
 
 class EventKind(Enum):
@@ -33,7 +24,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvent:
-    """`id` is a container's or a sandbox's."""
+    """A hint to look at a container or sandbox: it may come late, twice or not at all."""
 
     id: str
     kind: EventKind
@@ -41,7 +32,7 @@ class ContainerEvent:
 
 
 class RuntimeCallError(Exception):
-    """The runtime refused or failed a call; `operation` is the call, the text is the runtime's."""
+    """The runtime refused or failed the call `operation`; the text is the runtime's."""
 
     def __init__(self, operation: str, message: str) -> None:
         super().__init__(message)
@@ -113,7 +104,7 @@ class PortMapping:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """A pod sandbox to run; `attempt` grows when a sandbox of the same pod is made anew."""
+    """A pod sandbox to run; `attempt` grows with every new sandbox of the same pod."""
 
     name: str
     namespace: str
@@ -140,7 +131,7 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """`image` names an image to mount read-only instead of `host_path`, which is "" then."""
+    """With `image` set, that image is mounted read-only, and `host_path` is ""."""
 
     host_path: str
     container_path: str
@@ -191,7 +182,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """One row of the runtime's sandbox list."""
+    """A row of the runtime's sandbox list."""
 
     id: str
     name: str
@@ -206,7 +197,7 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class SandboxDetail:
-    """A sandbox's own status; `pid` is its first process on the host, None when it has none."""
+    """A sandbox's status; `pid` is its first process on the host, None without one."""
 
     sandbox: Sandbox
     ips: Sequence[str] = ()
@@ -215,7 +206,7 @@ class SandboxDetail:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One row of the runtime's container list."""
+    """A row of the runtime's container list."""
 
     id: str
     sandbox_id: str
@@ -231,7 +222,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class ContainerDetail:
-    """A container's own status; exit fields mean something only in state EXITED."""
+    """A container's status; the exit fields are meaningful only in state EXITED."""
 
     container: Container
     started_at_ns: int = 0
@@ -249,7 +240,7 @@ class Image:
     tags: Sequence[str] = ()
     digests: Sequence[str] = ()
     size_bytes: int = 0
-    pinned: bool = False  # the runtime itself needs it
+    pinned: bool = False  # needed by the runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,12 +250,77 @@ class ExecResult:
     stderr: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class FilesystemUsage:
+    mountpoint: str
+    used_bytes: int
+    inodes_used: int | None
+    timestamp_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUsage:
+    """The runtime's own measurements of a container; None where it reports nothing.
+
+    Missing stamps are 0.
+    """
+
+    id: str
+    name: str
+    labels: Mapping[str, str]
+    cpu_usage_core_ns: int | None
+    cpu_timestamp_ns: int
+    memory_working_set_bytes: int | None
+    memory_usage_bytes: int | None
+    writable_layer_used_bytes: int | None
+    writable_layer_inodes_used: int | None
+    writable_layer_timestamp_ns: int = 0
+    cpu_usage_nano_cores: int | None = None
+    memory_timestamp_ns: int = 0
+    memory_available_bytes: int | None = None
+    memory_rss_bytes: int | None = None
+    page_faults: int | None = None
+    major_page_faults: int | None = None
+    swap_available_bytes: int | None = None
+    swap_usage_bytes: int | None = None
+    cpu_pressure: Pressure | None = None
+    memory_pressure: Pressure | None = None
+    io_pressure: Pressure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceUsage:
+    """Counters of a network interface since its creation; None where not reported."""
+
+    name: str
+    rx_bytes: int | None
+    rx_errors: int | None
+    tx_bytes: int | None
+    tx_errors: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxUsage:
+    """The runtime's own measurements of a pod as a whole and of each of its containers.
+
+    `total` has the sandbox's id and the pod's name in place of a container's; writable layer and
+    swap are never reported for a pod. The default interface comes first.
+    """
+
+    namespace: str
+    uid: str
+    total: ContainerUsage
+    network_timestamp_ns: int = 0
+    interfaces: Sequence[InterfaceUsage] = ()
+    process_count: int | None = None
+    containers: Sequence[ContainerUsage] = ()
+
+
 class ContainerRuntime(Protocol):
     """Every call may raise RuntimeCallError or one of its subclasses; none blocks the loop.
 
-    Stopping and removing may be repeated, and what is unknown counts as stopped and removed; any
-    other call for what is unknown raises RuntimeNotFound. The contract suite of the tests holds
-    every implementation to this.
+    Stopping and removing are idempotent, also for unknown ids; any other call for an unknown id
+    raises RuntimeNotFound. The tests' contract suite holds every implementation to this.
     """
 
     endpoint: str
@@ -290,9 +346,9 @@ class ContainerRuntime(Protocol):
         self, container_id: str, *, location: str, timeout_s: float
     ) -> None: ...
     async def resume_container(self, container_id: str) -> bool:
-        """Let a container that a broken-off checkpoint left paused run on; False: it was not.
+        """Resume a container that an aborted checkpoint left paused; False: it was not paused.
 
-        RuntimeNotSupported: the runtime has no way to do it; its cgroup is all there is.
+        RuntimeNotSupported: the runtime cannot do it, and only its cgroup can.
         """
         ...
 
@@ -302,16 +358,15 @@ class ContainerRuntime(Protocol):
     async def update_resources(self, container_id: str, resources: LinuxResources) -> None: ...
     async def reopen_log(self, container_id: str) -> None: ...
     async def container_usage(self, container_id: str = "") -> Sequence[ContainerUsage]:
-        """Of all containers, or of this one alone: none where it is gone."""
+        """The usage of all containers, or of the given one: empty when it is gone."""
         ...
 
     async def sandbox_usage(self) -> Sequence[SandboxUsage]: ...
 
     def events(self) -> AsyncGenerator[ContainerEvent, None]:
-        """Changes of any container or sandbox as they happen, for as long as the runtime tells.
+        """Changes of any container or sandbox, until the runtime ends the stream without error.
 
-        Close it when done. The stream ends without an error when the runtime ends it.
-        RuntimeNotSupported: the runtime tells nothing by itself.
+        Close it when done. RuntimeNotSupported: the runtime sends no events.
         """
         ...
 

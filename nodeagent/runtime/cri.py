@@ -1,9 +1,9 @@
 """The container runtime over CRI v1 gRPC on a unix socket.
 
-Owns the channel, the deadline of every call and the translation of failed ones. What the messages
-mean is in `cri_requests`, `cri_answers` and `cri_usage`, what an error means in `cri_errors`.
-The channel is made at the first call and reconnects by itself: calls fail at once while the
-runtime is away, and succeed again within a second of its return.
+Owns the channel, the deadline of every call and the translation of failures. `cri_requests`,
+`cri_responses` and `cri_usage` know the meaning of the messages. The channel is created at the
+first call and reconnects on its own: calls fail at once while the runtime is away, and succeed
+within a second of its return.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import math
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
-from nodeagent.runtime import cri_answers, cri_requests, cri_usage
 from nodeagent.runtime import cri_pb2 as pb
+from nodeagent.runtime import cri_requests, cri_responses, cri_usage
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -39,26 +39,26 @@ from nodeagent.runtime.base import (
 from nodeagent.runtime.endpoint import socket_path
 from orch.component.grpc_channel import CLOSED, CallFailed, Channel, Observe, observed
 
-READ_TIMEOUT_S = 10.0  # lists, states, statistics: answered from the runtime's memory
-PULL_TIMEOUT_S = 3600.0  # an image may be large; the runtime itself gives up when nothing moves
+READ_TIMEOUT_S = 10.0  # lists, states, statistics: the runtime has them in memory
+PULL_TIMEOUT_S = 3600.0  # images may be large; the runtime gives up when a download stalls
 
-_SANDBOX_TIMEOUT_FACTOR = 2  # a sandbox waits for the network plugins too
+_SANDBOX_TIMEOUT_FACTOR = 2  # a sandbox also waits for the network plugins
 _CHANNEL_OPTIONS = (
     ("grpc.default_authority", "localhost"),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),  # the size runtimes send at most
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),  # the largest message that runtimes send
     ("grpc.use_local_subchannel_pool", 1),  # the connection ends with this channel
-    ("grpc.http2.bdp_probe", 0),  # pings that measure a network; a third of its threads' CPU here
+    ("grpc.http2.bdp_probe", 0),  # bandwidth probes: a third of its threads' CPU here
 )
 
 
 class CriRuntime:
     """A `ContainerRuntime` at `endpoint`: `unix:///path/to.sock`, or the path alone.
 
-    `timeout_s` is the deadline of calls that change something; `observe` is told of every call when
-    it has ended. ValueError: not a unix socket.
+    `timeout_s` is the deadline of calls that change something; every finished call is reported to
+    `observe`. ValueError: not a unix socket.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class CriRuntime:
         self._channel = Channel(f"unix:{socket_path(endpoint)}", _stubs, options=_CHANNEL_OPTIONS)
         self._timeout_s = timeout_s
         self._observe = observe
-        self._sandboxes = cri_answers.Rows(cri_answers.sandbox)
-        self._containers = cri_answers.Rows(cri_answers.container)
+        self._sandboxes = cri_responses.RowCache(cri_responses.sandbox)
+        self._containers = cri_responses.RowCache(cri_responses.container)
 
     async def version(self) -> RuntimeVersion:
-        return cri_answers.version(await self._read("Version", pb.VersionRequest(version="v1")))
+        return cri_responses.version(await self._read("Version", pb.VersionRequest(version="v1")))
 
     async def conditions(self) -> Sequence[RuntimeCondition]:
-        return cri_answers.conditions(await self._read("Status", pb.StatusRequest()))
+        return cri_responses.conditions(await self._read("Status", pb.StatusRequest()))
 
     # ---- sandboxes
 
@@ -91,12 +91,12 @@ class CriRuntime:
         await self._write("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id))
 
     async def list_sandboxes(self) -> Sequence[Sandbox]:
-        answer = await self._read("ListPodSandbox", pb.ListPodSandboxRequest())
-        return self._sandboxes.of(answer.items)
+        response = await self._read("ListPodSandbox", pb.ListPodSandboxRequest())
+        return self._sandboxes.of(response.items)
 
     async def sandbox_detail(self, sandbox_id: str) -> SandboxDetail:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=True)
-        return cri_answers.sandbox_detail(await self._read("PodSandboxStatus", request))
+        return cri_responses.sandbox_detail(await self._read("PodSandboxStatus", request))
 
     # ---- containers
 
@@ -121,17 +121,17 @@ class CriRuntime:
         await self._write("RemoveContainer", pb.RemoveContainerRequest(container_id=container_id))
 
     async def list_containers(self) -> Sequence[Container]:
-        answer = await self._read("ListContainers", pb.ListContainersRequest())
-        return self._containers.of(answer.containers)
+        response = await self._read("ListContainers", pb.ListContainersRequest())
+        return self._containers.of(response.containers)
 
     async def container_detail(self, container_id: str) -> ContainerDetail:
         request = pb.ContainerStatusRequest(container_id=container_id, verbose=True)
-        return cri_answers.container_detail(await self._read("ContainerStatus", request))
+        return cri_responses.container_detail(await self._read("ContainerStatus", request))
 
     async def checkpoint_container(
         self, container_id: str, *, location: str, timeout_s: float
     ) -> None:
-        """Let the runtime write an archive to `location`; `timeout_s` is both sides' limit."""
+        """Make the runtime write an archive to `location`; `timeout_s` limits both sides."""
         request = pb.CheckpointContainerRequest(
             container_id=container_id, location=location, timeout=math.ceil(timeout_s)
         )
@@ -141,7 +141,7 @@ class CriRuntime:
         try:
             await self._read("Resume", pb.StartContainerRequest(container_id=container_id))
         except RuntimeCallError as error:
-            if cri_answers.says_not_paused(error):
+            if cri_responses.is_not_paused(error):
                 return False
             raise
         return True
@@ -149,15 +149,15 @@ class CriRuntime:
     async def exec_sync(
         self, container_id: str, command: Sequence[str], *, timeout_s: float
     ) -> ExecResult:
-        """Run `command` to its end; CRI counts the time in whole seconds, so it is rounded up.
+        """Run `command` to its end; `timeout_s` is rounded up to CRI's whole seconds.
 
-        RuntimeTimeout when the command did not end in time; the runtime has then killed it.
+        RuntimeTimeout when the command did not end in time and the runtime killed it.
         """
         request = pb.ExecSyncRequest(
             container_id=container_id, cmd=command, timeout=max(1, math.ceil(timeout_s))
         )
-        answer = await self._call("ExecSync", request, request.timeout + READ_TIMEOUT_S)
-        return cri_answers.exec_result(answer)
+        response = await self._call("ExecSync", request, request.timeout + READ_TIMEOUT_S)
+        return cri_responses.exec_result(response)
 
     async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
         request = pb.UpdateContainerResourcesRequest(
@@ -173,20 +173,20 @@ class CriRuntime:
         request = pb.ListContainerStatsRequest()
         if container_id:
             request.filter.id = container_id
-        answer = await self._read("ListContainerStats", request)
-        return tuple(cri_usage.container_usage(item) for item in answer.stats)
+        response = await self._read("ListContainerStats", request)
+        return tuple(cri_usage.container_usage(item) for item in response.stats)
 
     async def sandbox_usage(self) -> Sequence[SandboxUsage]:
-        answer = await self._read("ListPodSandboxStats", pb.ListPodSandboxStatsRequest())
-        return tuple(cri_usage.sandbox_usage(item) for item in answer.stats)
+        response = await self._read("ListPodSandboxStats", pb.ListPodSandboxStatsRequest())
+        return tuple(cri_usage.sandbox_usage(item) for item in response.stats)
 
     async def events(self) -> AsyncGenerator[ContainerEvent, None]:
-        """Without a deadline; a connection that breaks ends it with RuntimeUnavailable."""
-        with self._explaining("GetContainerEvents"):
+        """Has no deadline; a broken connection ends it with RuntimeUnavailable."""
+        with self._translating("GetContainerEvents"):
             call = self._channel.method("GetContainerEvents")(pb.GetEventsRequest())
             try:
-                async for answer in call:
-                    if event := cri_answers.container_event(answer):
+                async for response in call:
+                    if event := cri_responses.container_event(response):
                         yield event
             finally:
                 call.cancel()
@@ -195,12 +195,12 @@ class CriRuntime:
 
     async def image(self, reference: str) -> Image | None:
         request = pb.ImageStatusRequest(image=cri_requests.image_spec(reference))
-        answer = await self._read("ImageStatus", request)
-        return cri_answers.image(answer.image) if answer.HasField("image") else None
+        response = await self._read("ImageStatus", request)
+        return cri_responses.image(response.image) if response.HasField("image") else None
 
     async def images(self) -> Sequence[Image]:
-        answer = await self._read("ListImages", pb.ListImagesRequest())
-        return tuple(cri_answers.image(item) for item in answer.images)
+        response = await self._read("ListImages", pb.ListImagesRequest())
+        return tuple(cri_responses.image(item) for item in response.images)
 
     async def pull_image(self, reference: str) -> str:
         request = pb.PullImageRequest(image=cri_requests.image_spec(reference))
@@ -211,13 +211,13 @@ class CriRuntime:
         await self._write("RemoveImage", request)
 
     async def image_filesystems(self) -> Sequence[FilesystemUsage]:
-        answer = await self._read("ImageFsInfo", pb.ImageFsInfoRequest())
-        return cri_answers.image_filesystems(answer)
+        response = await self._read("ImageFsInfo", pb.ImageFsInfoRequest())
+        return cri_responses.image_filesystems(response)
 
     # ---- the connection
 
     async def close(self) -> None:
-        """Drop the connection for good; calls under way end with RuntimeUnavailable."""
+        """Close the connection for good; calls in flight end with RuntimeUnavailable."""
         await self._channel.close()
 
     async def _read(self, operation: str, request: Any) -> Any:
@@ -228,12 +228,12 @@ class CriRuntime:
 
     async def _call(self, operation: str, request: Any, timeout_s: float) -> Any:
         due_s = asyncio.get_running_loop().time() + timeout_s
-        with observed(self._observe, operation), self._explaining(operation, due_s=due_s):
+        with observed(self._observe, operation), self._translating(operation, due_s=due_s):
             return await self._channel.call(operation, request, timeout_s)
 
     @contextlib.contextmanager
-    def _explaining(self, operation: str, *, due_s: float = math.inf) -> Iterator[None]:
-        """Turn failed calls into the agent's errors; `due_s` is the deadline in loop time."""
+    def _translating(self, operation: str, *, due_s: float = math.inf) -> Iterator[None]:
+        """Translate failures into the agent's errors; `due_s` is the deadline in loop time."""
         try:
             with self._channel.failures():
                 yield
@@ -242,7 +242,7 @@ class CriRuntime:
                 text = f"the connection to {self.endpoint} was closed"
                 raise RuntimeUnavailable(operation, text) from failure
             overdue = asyncio.get_running_loop().time() >= due_s
-            raise cri_answers.from_status(
+            raise cri_responses.from_status(
                 operation, failure.code, failure.details, overdue=overdue
             ) from failure
 
@@ -254,10 +254,10 @@ def _stubs(channel: Any) -> tuple[Any, ...]:
 
 
 class _ContainerdTasks:
-    """The one call that CRI lacks, on containerd's own API, which is served on the same socket.
+    """A call that CRI lacks, on containerd's own API, which is served on the same socket.
 
-    Its ResumeTaskRequest is one string, field 1, like StartContainerRequest; its answer is empty.
-    Other runtimes answer that they do not know the service.
+    Its ResumeTaskRequest is a string, field 1, like StartContainerRequest; its response is empty.
+    Other runtimes do not know the service.
     """
 
     def __init__(self, channel: Any) -> None:
@@ -266,5 +266,5 @@ class _ContainerdTasks:
             request_serializer=pb.StartContainerRequest.SerializeToString,
             response_deserializer=pb.StartContainerResponse.FromString,
         )
-        namespace = (("containerd-namespace", "k8s.io"),)  # where its CRI keeps containers
+        namespace = (("containerd-namespace", "k8s.io"),)  # that of its CRI containers
         self.Resume = functools.partial(resume, metadata=namespace)

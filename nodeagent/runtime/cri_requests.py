@@ -1,8 +1,8 @@
-"""What the agent asks for → CRI messages; pure.
+"""The agent's specs → CRI request messages; pure.
 
-Knows the CRI's own defaults that a client must send itself: container processes have a PID
-namespace of their own, the sandbox runs under the runtime's default seccomp profile, and the
-kernel files that a container must not see or write are masked.
+Knows the defaults that a CRI client must send: containers have their own PID namespace, the sandbox
+runs under the runtime's default seccomp profile, and kernel files that a container must not see or
+write are masked.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def sandbox_config(spec: SandboxSpec) -> Any:
 
 
 def container_config(spec: ContainerSpec, sandbox: SandboxSpec) -> Any:
-    """The ContainerConfig of `spec`, which runs in `sandbox` and shares its namespaces."""
+    """The ContainerConfig of `spec` in `sandbox`, whose namespaces it shares."""
     return pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name=spec.name, attempt=spec.attempt),
         image=pb.ImageSpec(image=spec.image),

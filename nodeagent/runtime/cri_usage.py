@@ -1,7 +1,7 @@
 """CRI statistics messages → usage values; pure.
 
-An unset wrapper message is None. CRI counts pressure totals in nanoseconds; the agent's own unit
-is the kernel's, microseconds.
+An unset wrapper message is None. Pressure totals are nanoseconds in CRI; the agent uses the
+kernel's microseconds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ _NS_PER_USEC = 1000
 def container_usage(stats: Any) -> ContainerUsage:
     """The usage of one container from a ContainerStats message.
 
-    containerd gathers every ten seconds what layers use; one it has not come to yet is of 0 bytes
-    and has no stamp.
+    containerd measures layers every ten seconds; one not measured yet has 0 bytes and no stamp.
     """
     layer = stats.writable_layer
     is_measured = layer.timestamp or _value(layer, "used_bytes")
@@ -61,7 +60,7 @@ def sandbox_usage(stats: Any) -> SandboxUsage:
 
 
 def pressure(psi: Any) -> Pressure:
-    """The two lines of a PsiStats message; `full` is None when the runtime left it out."""
+    """The two lines of a PsiStats message; `full` is None when the runtime omits it."""
     return Pressure(
         some=_pressure_line(psi.Some),
         full=_pressure_line(psi.Full) if psi.HasField("Full") else None,
@@ -69,7 +68,7 @@ def pressure(psi: Any) -> Pressure:
 
 
 def _shared(stats: Any) -> dict[str, Any]:
-    """The fields that containers and pods report alike, by their names in ContainerUsage."""
+    """The fields that containers and pods share, by their names in ContainerUsage."""
     cpu, memory = stats.cpu, stats.memory
     return {
         "cpu_usage_core_ns": _value(cpu, "usage_core_nano_seconds"),

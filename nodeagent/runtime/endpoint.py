@@ -1,4 +1,4 @@
-"""The address of a runtime, `unix:///path/to.sock` or the path alone, and who is there."""
+"""The address of a runtime, `unix:///path/to.sock` or the path alone, and its server's process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PEER = struct.Struct("3i")  # pid, uid, gid
 
 
 def socket_path(endpoint: str) -> str:
-    """The absolute path in `endpoint`; ValueError says how an endpoint is written."""
+    """The absolute path in `endpoint`; ValueError explains the correct form."""
     path = endpoint.removeprefix("unix://")
     if not path.startswith("/"):
         raise ValueError(f"{endpoint!r} is not a unix socket; write it as unix:///path/to/the.sock")
@@ -17,13 +17,13 @@ def socket_path(endpoint: str) -> str:
 
 
 def server_pid(path: str) -> int:
-    """The process that listens on a unix socket; 0 where none answers, or it cannot be seen."""
+    """The process that listens on a unix socket; 0 when none accepts, or it is invisible."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.setblocking(False)  # a full backlog must not hold anybody up
+        connection.setblocking(False)  # not to wait for a full backlog
         try:
             connection.connect(path)
-            told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         except OSError:
             return 0
-    pid: int = _PEER.unpack(told)[0]
+    pid: int = _PEER.unpack(credentials)[0]
     return pid

@@ -1,7 +1,7 @@
-"""The runtime watch: asks the runtime how it is every five seconds, and notices when it hangs.
+"""The runtime watch: queries the runtime's status every five seconds, and notices when it hangs.
 
-Each check has a deadline of its own, shorter than the runtime's. What is concluded from the
-answers is `verdict`; who reports it is the status loop, which is woken when it changes.
+Each check has its own deadline, shorter than the runtime's. `verdict` draws the conclusions; the
+status loop reports them, and is woken when they change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEADLINE_S = 10.0
 
 
 class RuntimeWatch:
-    """`health` is what is known now. Without a runtime, `absent` says why there is none."""
+    """`health` is the current state. Without a runtime, `absent` gives the reason."""
 
     def __init__(
         self,
@@ -38,42 +38,42 @@ class RuntimeWatch:
         self.failures = 0
         self._runtime = runtime
         self._on_change = on_change
-        self._asked_s: float | None = None  # the first question that has no good answer yet
+        self._unanswered_since_s: float | None = None  # the first query without a good answer
         self._known = asyncio.Event()
         if runtime is None:
             self._known.set()
-        self._said: tuple[str, ...] = (verdict.NEVER_CHECKED,)
+        self._reported: tuple[str, ...] = (verdict.NEVER_CHECKED,)
 
     async def run(self) -> None:
-        """Check for ever."""
+        """Check until cancelled."""
         self.health = RuntimeHealth(
             absent=self.health.absent, since_s=asyncio.get_running_loop().time()
         )
         await loops.Periodic("runtime watch", self.check, interval_s=INTERVAL_S).run()
 
     def silent_s(self) -> float:
-        """For how long an answer has been due; 0 when none is."""
-        if self._asked_s is None:
+        """How long a query has been without a good answer; 0 when all are answered."""
+        if self._unanswered_since_s is None:
             return 0.0
-        return asyncio.get_running_loop().time() - self._asked_s
+        return asyncio.get_running_loop().time() - self._unanswered_since_s
 
     async def known(self) -> None:
         """Wait for the first good answer, or until the runtime counts as down without one.
 
-        What is said of a node before that is a guess, and one that a restart would repeat.
+        Any status reported earlier would be a guess, and repeated at every restart.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(verdict.DOWN_AFTER_S):
                 await self._known.wait()
 
     async def check(self) -> None:
-        """Ask once; says and signals only what changed."""
+        """Query once; log and signal changes only."""
         if self._runtime is not None:
-            await self._ask(self._runtime)
+            await self._query(self._runtime)
         problems = verdict.runtime_problems(self.health, asyncio.get_running_loop().time())
-        if problems != self._said:
-            self._say(problems)
-            self._said = problems
+        if problems != self._reported:
+            self._log_change(problems)
+            self._reported = problems
             self._on_change()
 
     def require_ready(self) -> None:
@@ -82,10 +82,10 @@ class RuntimeWatch:
         if problems := verdict.runtime_problems(self.health, now_s):
             raise CheckFailed("; ".join(problems))
 
-    async def _ask(self, runtime: ContainerRuntime) -> None:
+    async def _query(self, runtime: ContainerRuntime) -> None:
         self.checks += 1
-        if self._asked_s is None:
-            self._asked_s = asyncio.get_running_loop().time()
+        if self._unanswered_since_s is None:
+            self._unanswered_since_s = asyncio.get_running_loop().time()
         fresh = self.health.version is None or bool(self.health.error)
         try:
             async with asyncio.timeout(DEADLINE_S):
@@ -96,7 +96,7 @@ class RuntimeWatch:
         except TimeoutError:
             self._failed(f"no answer within {DEADLINE_S:g} s")
         else:
-            self._asked_s = None
+            self._unanswered_since_s = None
             now_s = asyncio.get_running_loop().time()
             self.health = verdict.answered(self.health, now_s, conditions, version)
             self._known.set()
@@ -105,7 +105,7 @@ class RuntimeWatch:
         self.failures += 1
         self.health = verdict.failed(self.health, error)
 
-    def _say(self, problems: tuple[str, ...]) -> None:
+    def _log_change(self, problems: tuple[str, ...]) -> None:
         version = self.health.version
         if problems:
             log.warning("%s", "; ".join(problems))

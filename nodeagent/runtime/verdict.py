@@ -1,8 +1,8 @@
-"""What the agent holds about its runtime's health, and the sentences that follow from it; pure.
+"""The health of the runtime as far as the agent knows it, and the problems that follow; pure.
 
-`RuntimeHealth` is one moment's knowledge: the last good answer and when it came, in seconds of the
-loop's clock. `health` keeps it up to date, `node.conditions` reports it. Texts are the reference
-agent's (pkg/kubelet/runtime.go), with the runtime's own words after them.
+`RuntimeHealth` holds the last good answer and its time, in seconds of the loop's clock. `health`
+updates it, `node.rules.conditions` reports it. Texts are the reference agent's
+(pkg/kubelet/runtime.go), followed by the runtime's own words.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from nodeagent.runtime.base import RuntimeCondition, RuntimeVersion
 
-DOWN_AFTER_S = 30.0  # no good answer for so long: down
+DOWN_AFTER_S = 30.0  # without a good answer
 RUNTIME_READY = "RuntimeReady"
 NETWORK_READY = "NetworkReady"
 
@@ -22,7 +22,7 @@ DOWN = "container runtime is down"
 
 @dataclass(frozen=True, slots=True)
 class RuntimeHealth:
-    """`absent` is why there is no runtime at all ("" when there should be one)."""
+    """`absent` is the reason why there is no runtime at all, "" if there should be one."""
 
     absent: str = ""
     since_s: float = 0.0  # when watching began
@@ -48,7 +48,7 @@ def failed(health: RuntimeHealth, error: str) -> RuntimeHealth:
 
 
 def is_down(health: RuntimeHealth, now_s: float) -> bool:
-    """Whether the last good answer, or the start of watching, is too long ago."""
+    """Whether the last good answer, or the start of the watch, is too long ago."""
     last_s = health.since_s if health.last_good_s is None else health.last_good_s
     return now_s - last_s > DOWN_AFTER_S
 
@@ -70,7 +70,7 @@ def runtime_problems(health: RuntimeHealth, now_s: float) -> tuple[str, ...]:
 
 
 def network_condition(health: RuntimeHealth, now_s: float) -> RuntimeCondition | None:
-    """The runtime's NetworkReady; None while nothing trustworthy is known of it."""
+    """The runtime's NetworkReady; None while it is unknown or outdated."""
     if health.absent or health.last_good_s is None or is_down(health, now_s):
         return None
     return find_condition(health, NETWORK_READY)

@@ -1,15 +1,9 @@
-"""Pods and containers as the runtime measures them (feature gate PodAndContainerStatsFromCRI).
+"""Facts from the container runtime: its own cgroup, disk use, and the usage that it measures.
 
-One list call per interval into a cache, never per scrape: it costs the runtime about a millisecond
-per container. A pod that the runtime says nothing of, or nothing recent, is read from its cgroups
-like without the gate; so is every pod of a runtime that does not know the call.
-
-The cgroup that the container runtime itself runs in: that of whoever serves its socket.
-
-What only the runtime knows of disks: its image file system and the containers' own layers.
-
-Asked at a slow cadence through two list calls, never per scrape, and in between for containers that
-are new; a runtime that does not answer leaves the last values, with their own stamps.
+`RuntimeStatsLoop` serves the feature gate PodAndContainerStatsFromCRI. Every value is fetched in a
+loop and cached, never per scrape: a list call costs the runtime about a millisecond per container.
+A runtime that does not answer leaves the last values with their own stamps; pods it says nothing
+recent about are read from their cgroups, as without the gate.
 """
 
 from __future__ import annotations
@@ -58,33 +52,33 @@ class RuntimeStatsLoop:
         self._outage = OnceLog(log)
 
     def latest(self) -> Mapping[str, SandboxUsage]:
-        """Pods by uid; empty while the runtime has told nothing for a minute."""
+        """Pods by uid; empty once the runtime's last answer is a minute old."""
         age_s = asyncio.get_running_loop().time() - self._taken_s
         return self._usage if age_s <= MAX_AGE_S else {}
 
     async def step(self) -> None:
-        """Ask once; nothing is raised when the runtime does not answer."""
+        """Query once; never raises when the runtime does not answer."""
         try:
             async with asyncio.timeout(DEADLINE_S):
                 usage = await self._runtime.sandbox_usage()
         except (RuntimeCallError, TimeoutError) as error:
-            self._complain(error)
+            self._log_outage(error)
             return
         self._outage.recovered()
         self._taken_s = asyncio.get_running_loop().time()
-        self._usage = {one.uid: one for one in usage}
+        self._usage = {sandbox.uid: sandbox for sandbox in usage}
 
-    def _complain(self, error: Exception) -> None:
-        """Once per kind of failure."""
+    def _log_outage(self, error: Exception) -> None:
+        """Log once per kind of failure."""
         reason = str(error) or f"no answer within {DEADLINE_S} s"
-        what = "measures no pods" if isinstance(error, RuntimeNotSupported) else "did not tell"
+        what = "measures no pods" if isinstance(error, RuntimeNotSupported) else "did not answer"
         when = "once its last numbers are a minute old" if self.latest() else "instead"
         text = "the runtime %s, cgroups are read %s: %s"
         self._outage.failed(text, what, when, reason, cause=type(error).__name__)
 
 
 def usage_sample(usage: ContainerUsage, processes: int | None = None) -> CgroupSample:
-    """What the runtime says of a container or a pod, as if read from its cgroup."""
+    """The runtime's figures for a container or a pod, as if read from its cgroup."""
     memory = MemorySample(
         usage_bytes=usage.memory_usage_bytes,
         working_set_bytes=usage.memory_working_set_bytes,
@@ -102,7 +96,7 @@ def usage_sample(usage: ContainerUsage, processes: int | None = None) -> CgroupS
         memory_pressure=usage.memory_pressure,
         io_pressure=usage.io_pressure,
         limits=Limits(
-            # containerd says that 0 bytes are available where there is no limit
+            # containerd reports 0 available bytes when there is no limit
             memory_bytes=_sum(usage.memory_available_bytes or None, usage.memory_working_set_bytes),
             swap_bytes=_sum(usage.swap_available_bytes, usage.swap_usage_bytes),
             from_kernel=False,
@@ -111,20 +105,16 @@ def usage_sample(usage: ContainerUsage, processes: int | None = None) -> CgroupS
 
 
 def usage_network(usage: SandboxUsage) -> NetworkSample | None:
-    """The pod's interfaces; CRI counts neither packets nor drops, and containerd gives no stamp."""
+    """The pod's interfaces; CRI counts neither packets nor drops, containerd sends no stamp."""
     interfaces = tuple(
         InterfaceSample(
-            one.name,
-            rx_bytes=one.rx_bytes,
-            rx_packets=None,
-            rx_errors=one.rx_errors,
-            rx_dropped=None,
-            tx_bytes=one.tx_bytes,
-            tx_packets=None,
-            tx_errors=one.tx_errors,
-            tx_dropped=None,
+            interface.name,
+            rx_bytes=interface.rx_bytes,
+            rx_errors=interface.rx_errors,
+            tx_bytes=interface.tx_bytes,
+            tx_errors=interface.tx_errors,
         )
-        for one in usage.interfaces
+        for interface in usage.interfaces
     )
     if not interfaces:
         return None
@@ -136,11 +126,11 @@ def _sum(available: int | None, used: int | None) -> int | None:
     return None if available is None or used is None else available + used
 
 
-class RuntimePart:
-    """Keeps `latest`, of one part or none; `step` belongs in a periodic loop of about a minute.
+class RuntimeCgroup:
+    """Finds the cgroup of the process that serves the runtime's socket; `latest` has it, if any.
 
-    A runtime that does not answer stays where it was: a cgroup that is gone is left out when it is
-    read. There is no part where systemd itself or another PID namespace holds the socket, and where
+    `step` belongs in a loop of about a minute. A runtime that does not answer keeps its last
+    cgroup. There is none when systemd itself or another PID namespace holds the socket, or when
     the runtime shares `own_cgroup`, the agent's.
     """
 
@@ -151,7 +141,7 @@ class RuntimePart:
         self._proc_root = proc_root
 
     async def step(self) -> None:
-        """Look once; nothing is raised when there is nothing to be found."""
+        """Search once; never raises when there is nothing to find."""
         self.latest = await asyncio.to_thread(self._find)
 
     def _find(self) -> tuple[SystemPart, ...]:
@@ -164,34 +154,34 @@ class RuntimePart:
         return (SystemPart("runtime", cgroup, int(system.process_start_s(pid) * 1e9)),)
 
 
-_MOST_SINGLY = 8  # a call of its own for each; beyond that the list of all costs less
+_MAX_SINGLE_CALLS = 8  # for more containers, one list of all costs less
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeDisks:
-    """`image_fs` is None when unknown; `writable_layers` has them by container id."""
+    """`image_fs` is None when unknown; `writable_layers` are by container id."""
 
     image_fs: FilesystemUsage | None = None
     writable_layers: Mapping[str, FsSample] = field(default_factory=dict)
 
 
 class RuntimeDiskLoop:
-    """Keeps `latest`; `step` belongs in a periodic loop of about a minute."""
+    """Keeps `latest` up to date; `step` belongs in a loop of about a minute."""
 
     def __init__(self, runtime: ContainerRuntime) -> None:
         self.latest = RuntimeDisks()
         self._runtime = runtime
         self._outage = OnceLog(log)
-        self._asking = asyncio.Lock()
+        self._query_lock = asyncio.Lock()
 
     async def step(self) -> None:
-        """Ask the runtime once; nothing is raised when it does not answer."""
-        async with self._asking:
+        """Query the runtime once; never raises when it does not answer."""
+        async with self._query_lock:
             try:
                 filesystems = await self._runtime.image_filesystems()
                 usage = await self._runtime.container_usage()
             except RuntimeCallError as error:
-                self._outage.failed("the runtime does not tell its disk usage: %s", error)
+                self._outage.failed("the runtime does not report its disk usage: %s", error)
                 return
             self._outage.recovered()
             self.latest = RuntimeDisks(
@@ -199,25 +189,27 @@ class RuntimeDiskLoop:
             )
 
     async def step_new(self, ids: Sequence[str]) -> None:
-        """Ask for the layers of these containers, and keep what is known of the others."""
-        async with self._asking:
+        """Query the layers of these containers; those of all others stay as they are."""
+        async with self._query_lock:
             try:
                 usage = await self._usage_of(ids)
             except RuntimeCallError as error:
-                self._outage.failed("the runtime does not tell its disk usage: %s", error)
+                self._outage.failed("the runtime does not report its disk usage: %s", error)
                 return
             layers = {**self.latest.writable_layers, **_writable_layers(usage)}
             self.latest = replace(self.latest, writable_layers=layers)
 
     async def _usage_of(self, ids: Sequence[str]) -> Sequence[ContainerUsage]:
-        if len(ids) > _MOST_SINGLY:
+        if len(ids) > _MAX_SINGLE_CALLS:
             return await self._runtime.container_usage()
-        return [one for each in ids for one in await self._runtime.container_usage(each)]
+        return [usage for id_ in ids for usage in await self._runtime.container_usage(id_)]
 
 
 def _writable_layers(usage: Sequence[ContainerUsage]) -> dict[str, FsSample]:
     return {
-        one.id: _writable_layer(one) for one in usage if one.writable_layer_used_bytes is not None
+        container.id: _writable_layer(container)
+        for container in usage
+        if container.writable_layer_used_bytes is not None
     }
 
 

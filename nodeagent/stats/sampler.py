@@ -1,16 +1,10 @@
-"""The sampler: when readings happen, who shares them, and which one rates are computed from.
+"""The sampler: takes readings in a loop and on demand, and holds the base of rates.
 
-Readings run whole in one worker thread, one at a time. `step` belongs in a loop of a fixed rate;
-`fresh` serves readers on demand, and readers that come while a reading runs get that one. Rates
-are taken from the loop's readings alone, so that two scrapes within a moment do not leave a base
-of a few milliseconds. A reading that hangs in the kernel blocks no reader for long: they get the
-last sample, whose stamp tells its age, or an error when there is none yet.
-
-Pods and containers that the slow loops have not come to yet: their disks are measured at once.
-
-Directories, open files and what the runtime tells of disks are read once a minute, and what began
-since would be shown without them for as long. So each reading of the sampling loop is looked at for
-what is new, and that alone is measured; while nothing begins, nothing is.
+Readings run in one worker thread, one at a time. `step` belongs in a loop of a fixed rate; `fresh`
+serves readers on demand, who share a reading under way. Rates use the loop's readings alone, as two
+scrapes in quick succession would leave a base of a few milliseconds. While a reading hangs in the
+kernel, readers get the last sample, whose stamp shows its age. `NewDisks` measures what the slow
+loops (directories, open files, layers) have not covered yet.
 """
 
 from __future__ import annotations
@@ -23,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats.cgroup.layout import Layout
 from nodeagent.stats.host.processes import ProcessUsage
-from nodeagent.stats.reading import Reader
+from nodeagent.stats.reading import HostReader
 from nodeagent.stats.runtime import RuntimeDiskLoop
 from nodeagent.stats.samples import PodSample, PodTarget, Sample
 from nodeagent.stats.sources import Background, Sources
@@ -37,10 +31,10 @@ log = logging.getLogger(__name__)
 INTERVAL_S = 10.0
 DISK_INTERVAL_S = 60.0
 MAX_AGE_S = 1.0
-_STALL_S = 5.0
+STALL_S = 5.0
 _GOOD_BASE_NS = 5_000_000_000
-_LEAST_BASE_NS = 1_000_000_000
-_KEPT_BASES = 3
+_MIN_BASE_NS = 1_000_000_000
+_MAX_BASES = 3
 
 Targets = Callable[[], Sequence[PodTarget]]
 Measured = Callable[[], Mapping[str, SandboxUsage]]
@@ -48,13 +42,13 @@ Refresh = Callable[[Layout, Sequence[PodTarget], Sequence[PodSample]], None]
 
 
 class NoSampleYetError(TimeoutError):
-    """The first reading of all has not ended in time."""
+    """The very first reading has not finished in time."""
 
 
 class Sampler:
-    """`latest` is None before the first reading; `beats` counts readings that ended.
+    """`latest` is None before the first reading; `beats` counts finished readings.
 
-    `measured` gives the pods, by uid, whose numbers are taken from the runtime.
+    `measured` returns the pods, by uid, whose numbers come from the runtime.
     """
 
     def __init__(
@@ -71,10 +65,10 @@ class Sampler:
         self.beats = 0
         sources = sources or Sources(cgroup_root=cgroup_root, proc_root=proc_root)
         self.background = background or Background(processes=ProcessUsage(sources.proc_root))
-        self.reader = Reader(sources, self.background)
+        self.reader = HostReader(sources, self.background)
         self._targets = targets
         self._measured = measured
-        self._bases: deque[Sample] = deque(maxlen=_KEPT_BASES)
+        self._bases: deque[Sample] = deque(maxlen=_MAX_BASES)
         self._running: asyncio.Task[Sample] | None = None
         self._latest_begun_s = 0.0
         self._hanging = OnceLog(log)
@@ -82,31 +76,31 @@ class Sampler:
 
     @property
     def previous(self) -> Sample | None:
-        """The sample to compute rates of `latest` from; None when there is none old enough."""
+        """The base for the rates of `latest`; None when no sample is old enough."""
         return self.latest and self.base_of(self.latest)
 
     def base_of(self, sample: Sample) -> Sample | None:
-        """The newest of the loop's samples at least 5 s older, else the oldest 1 s older."""
+        """The loop's newest sample at least 5 s older, else its oldest at least 1 s older."""
         ages = [(sample.time_ns - base.time_ns, base) for base in reversed(self._bases)]
         for age_ns, base in ages:
             if age_ns >= _GOOD_BASE_NS:
                 return base
-        old_enough = [base for age_ns, base in ages if age_ns >= _LEAST_BASE_NS]
+        old_enough = [base for age_ns, base in ages if age_ns >= _MIN_BASE_NS]
         return old_enough[-1] if old_enough else None
 
     async def step(self) -> None:
-        """One reading of the loop: the next base of rates."""
+        """Take a sample for the loop: the next base of rates."""
         self._bases.append(await self.sample())
 
     async def step_disks(self) -> None:
-        """Walk the directories of all pods, count open files; for a loop slower by far."""
-        await self._step_aside(self.background.refresh)
+        """Walk the directories of all pods and count open files; for a much slower loop."""
+        await self._refresh_disks(self.background.refresh)
 
     async def step_new_disks(self) -> None:
-        """The same for what no such step has come to yet, and nothing else."""
-        await self._step_aside(self.background.refresh_new)
+        """The same for directories and containers that `step_disks` has not covered yet."""
+        await self._refresh_disks(self.background.refresh_new)
 
-    async def _step_aside(self, refresh: Refresh) -> None:
+    async def _refresh_disks(self, refresh: Refresh) -> None:
         async with self._refreshing:
             pods = self.latest.pods if self.latest else ()
             targets = tuple(self._targets())
@@ -115,7 +109,7 @@ class Sampler:
             )
 
     async def sample(self) -> Sample:
-        """A reading that begins now, or the one that runs already."""
+        """A sample that begins now, or the one already under way."""
         if self._running is None or self._running.done():
             self._running = loops.spawn(self._read(), name="sample")
         return await asyncio.shield(self._running)
@@ -123,33 +117,33 @@ class Sampler:
     async def fresh(self, max_age_s: float = MAX_AGE_S) -> Sample:
         """A sample not older than `max_age_s`; an older one only while a reading hangs.
 
-        NoSampleYetError when it is the first that hangs.
+        NoSampleYetError when the first reading hangs.
         """
         if self.latest is not None and self.age_s() <= max_age_s:
             return self.latest
         try:
-            async with asyncio.timeout(_STALL_S):
+            async with asyncio.timeout(STALL_S):
                 return await self.sample()
         except TimeoutError:
             if self.latest is None:
-                text = f"the first reading of statistics takes more than {_STALL_S:g} s"
+                text = f"the first reading of statistics takes more than {STALL_S:g} s"
                 raise NoSampleYetError(text) from None
             self._hanging.failed(
-                "reading the statistics takes more than %g s; the last ones are served", _STALL_S
+                "reading the statistics takes more than %g s; the last ones are served", STALL_S
             )
             return self.latest
 
     def working_set_bytes(self, container_id: str) -> int:
-        """What a container had in memory at the last reading; 0 when it was not read."""
+        """A container's working set at the last reading; 0 when it was not read."""
         pods = self.latest.pods if self.latest else ()
-        for container in (one for pod in pods for one in pod.containers):
+        for container in (container for pod in pods for container in pod.containers):
             if container.target.id == container_id and container.cgroup:
                 memory = container.cgroup.memory
                 return (memory.working_set_bytes or 0) if memory else 0
         return 0
 
     def durations_s(self) -> dict[str, float]:
-        """How long the last reading took, whole and in parts, and the last background ones."""
+        """Durations of the last reading, in all and by part, and of the background refreshes."""
         return {
             "sample": self.latest.duration_s if self.latest else 0.0,
             **self.reader.durations_s,
@@ -158,17 +152,17 @@ class Sampler:
         }
 
     async def close(self) -> None:
-        """Close every descriptor, after the running reading; one that hangs keeps its own."""
+        """Close every descriptor after the running reading; one that hangs keeps its own."""
         if self._running is not None:
-            await asyncio.wait([self._running], timeout=_STALL_S)
+            await asyncio.wait([self._running], timeout=STALL_S)
             if not self._running.done():
-                log.warning("a reading of statistics still hangs in the kernel; leaving without it")
+                log.warning("a reading of statistics still hangs in the kernel; not waiting for it")
                 await loops.cancel(self._running)
                 return
         self.reader.close()
 
     def age_s(self) -> float:
-        """Loop time since the latest reading began; meaningless before the first."""
+        """Loop time since the latest finished reading began; meaningless before the first."""
         return asyncio.get_running_loop().time() - self._latest_begun_s
 
     async def _read(self) -> Sample:
@@ -177,7 +171,7 @@ class Sampler:
         sample = await run_in_thread(lambda: self.reader.read(targets, measured), name="sample")
         self.latest = sample
         self._latest_begun_s = begun_s
-        self._hanging.recovered("the reading of the statistics that hung has ended")
+        self._hanging.recovered("the hanging reading of the statistics has finished")
         self.beats += 1
         return sample
 
@@ -186,7 +180,7 @@ _LATE_INTERVALS = 3
 
 
 class SamplingCheck:
-    """Is the machine still read? `interval_s` says how often it should be."""
+    """A health check: is the machine still sampled, every `interval_s`?"""
 
     def __init__(self, sampler: Sampler, interval_s: Callable[[], float]) -> None:
         self._sampler = sampler
@@ -204,53 +198,62 @@ class SamplingCheck:
             raise CheckFailed(f"the last reading of statistics is {age_s:.0f} s old")
 
 
-_TRIES = 3  # a runtime gathers every ten seconds or so what layers use
+_MAX_LAYER_QUERIES = 3  # runtimes measure layers about every ten seconds
 
 
 class NewDisks:
-    """`look` after each reading of the sampling loop; `run` measures what it found."""
+    """Measures the disks of new pods and containers before the slow loops would.
+
+    Call `look` after each reading of the sampling loop; `run` measures what it found.
+    """
 
     def __init__(self, sampler: Sampler, disks: RuntimeDiskLoop | None) -> None:
         self._sampler = sampler
         self._disks = disks
-        self._targets: list[PodTarget] = []  # as they were when last looked at
-        self._asked: dict[str, int] = {}  # of each container: how often for its layer
-        self._unknown: list[str] = []  # containers whose layer is asked for again
+        self._targets: list[PodTarget] = []  # at the last step
+        self._layer_queries: dict[str, int] = {}  # by container: how often its layer was queried
+        self._missing: list[str] = []  # containers whose layer is queried again
         self._loop = loops.Periodic("new disks", self.step, interval_s=DISK_INTERVAL_S)
 
     async def run(self) -> None:
+        """Measure whenever `look` finds something new, until cancelled."""
         await self._loop.run()
 
     def look(self) -> None:
-        """Measure soon what the latest reading shows for the first time, or still lacks a layer."""
+        """Wake `run` when the latest sample has new targets, or a layer is still missing."""
         if self.is_due():
             self._loop.wake()
 
     def is_due(self) -> bool:
-        return bool(self._unknown) or self._shown() != self._targets
+        """Whether there is something to measure."""
+        return bool(self._missing) or self._latest_targets() != self._targets
 
     async def step(self) -> None:
-        """Measure what is new; a layer that the runtime does not know is left to its own loop."""
-        targets = self._shown()
+        """Measure what is new; a layer that the runtime does not report is left to its loop."""
+        targets = self._latest_targets()
         if targets != self._targets:
             await self._sampler.step_new_disks()
-            containers = [one.id for target in targets for one in target.containers]
-            self._asked = {each: self._asked.get(each, 0) for each in containers}
+            ids = [container.id for target in targets for container in target.containers]
+            self._layer_queries = {id_: self._layer_queries.get(id_, 0) for id_ in ids}
             self._targets = targets
         if self._disks is not None:
-            await self._ask(self._disks)
+            await self._query_layers(self._disks)
 
-    async def _ask(self, disks: RuntimeDiskLoop) -> None:
-        unknown = self._worth_asking(disks)
-        if unknown:
-            await disks.step_new(unknown)
-            self._asked.update({each: self._asked[each] + 1 for each in unknown})
-        self._unknown = self._worth_asking(disks)
+    async def _query_layers(self, disks: RuntimeDiskLoop) -> None:
+        missing = self._missing_layers(disks)
+        if missing:
+            await disks.step_new(missing)
+            self._layer_queries.update({id_: self._layer_queries[id_] + 1 for id_ in missing})
+        self._missing = self._missing_layers(disks)
 
-    def _worth_asking(self, disks: RuntimeDiskLoop) -> list[str]:
+    def _missing_layers(self, disks: RuntimeDiskLoop) -> list[str]:
         known = disks.latest.writable_layers
-        return [each for each, times in self._asked.items() if times < _TRIES and each not in known]
+        return [
+            id_
+            for id_, queries in self._layer_queries.items()
+            if queries < _MAX_LAYER_QUERIES and id_ not in known
+        ]
 
-    def _shown(self) -> list[PodTarget]:
+    def _latest_targets(self) -> list[PodTarget]:
         latest = self._sampler.latest
         return [pod.target for pod in latest.pods] if latest else []

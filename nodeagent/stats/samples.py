@@ -1,10 +1,8 @@
-"""Samples: what was measured, and of what; frozen values, pure.
+"""Targets (what to measure) and samples (what was measured): frozen values; pure.
 
-`None` always means "the kernel does not say", never zero. Times are nanoseconds since the epoch,
-counters grow from the thing's creation. Targets are frozen dataclasses; what is made anew for
-every cgroup in every pass are named tuples, which cost half as much to make.
-
-Which directories of a pod are walked, and how; pure.
+`None` always means "not reported", never zero. Times are nanoseconds since the epoch, counters
+start at the subject's creation. Targets are frozen dataclasses; values created for every cgroup in
+every pass are named tuples, which cost half as much.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ class VolumeTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContainerTarget:
-    """One running container; its cgroup is looked for below its pod's unless it is given."""
+    """A running container; its cgroup is searched below its pod's unless it is given."""
 
     name: str
     id: str
@@ -39,7 +37,7 @@ class ContainerTarget:
 
 @dataclass(frozen=True, slots=True)
 class PodTarget:
-    """One pod to measure; cgroup paths are relative to the root of every hierarchy."""
+    """A pod to measure; cgroup paths are relative to the root of every hierarchy."""
 
     namespace: str
     name: str
@@ -67,7 +65,7 @@ class SystemPart:
 class CpuSample(NamedTuple):
     """`periods` and `throttled*` count CFS bandwidth control and stay None without a quota.
 
-    `usage_nanocores` is a rate that somebody else computed (the runtime), else None.
+    `usage_nanocores` is a rate that the runtime computed, else None.
     """
 
     usage_nsec: int
@@ -97,7 +95,7 @@ class MemorySample(NamedTuple):
 
 
 class ProcessSample(NamedTuple):
-    """`threads` is what the pids controller counts; `processes` are its thread groups."""
+    """`threads` is the count of the pids controller; `processes` are its thread groups."""
 
     threads: int | None = None
     processes: int | None = None
@@ -115,7 +113,7 @@ class DeviceIo(NamedTuple):
 class Limits(NamedTuple):
     """Settings of a cgroup; None: no limit, or none that the kernel reports.
 
-    Not `from_kernel`: told by a runtime, which leaves out what is unlimited or what it lacks.
+    Without `from_kernel` they come from a runtime, where None may also mean "not reported".
     """
 
     memory_bytes: int | None = None
@@ -129,10 +127,7 @@ class Limits(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Limits, what the kernel counted since the cgroup was made, and v1's kernel memory.
-
-    All may be a minute old.
-    """
+    """Limits, peak, count of limit failures, v1's kernel memory; up to a minute old."""
 
     limits: Limits = Limits()
     peak_bytes: int | None = None
@@ -154,14 +149,14 @@ class CgroupSample(NamedTuple):
 
 class InterfaceSample(NamedTuple):
     name: str
-    rx_bytes: int | None
-    rx_packets: int | None
-    rx_errors: int | None
-    rx_dropped: int | None
-    tx_bytes: int | None
-    tx_packets: int | None
-    tx_errors: int | None
-    tx_dropped: int | None
+    rx_bytes: int | None = None
+    rx_packets: int | None = None
+    rx_errors: int | None = None
+    rx_dropped: int | None = None
+    tx_bytes: int | None = None
+    tx_packets: int | None = None
+    tx_errors: int | None = None
+    tx_dropped: int | None = None
 
 
 class NetworkSample(NamedTuple):
@@ -173,7 +168,7 @@ class NetworkSample(NamedTuple):
 
 
 class FsSample(NamedTuple):
-    """A file system, or the part of it that one directory uses."""
+    """A file system, or the share of it that a directory uses."""
 
     time_ns: int
     available_bytes: int | None = None
@@ -197,9 +192,9 @@ class SwapSample(NamedTuple):
 
 
 class ProcessUse(NamedTuple):
-    """`max_open_files` is the soft limit of one process: -1 without a limit, None if unknown.
+    """`max_open_files` is a process's soft limit: -1 without a limit, None if unknown.
 
-    The sums are None where a process may not be looked into.
+    The sums are None when access to a process is denied.
     """
 
     time_ns: int
@@ -209,7 +204,7 @@ class ProcessUse(NamedTuple):
 
 
 class ContainerSample(NamedTuple):
-    """`cgroup` is None when the container's cgroup (`path`) is gone or not there yet."""
+    """`cgroup` is None when the container's cgroup (`path`) does not exist (yet)."""
 
     target: ContainerTarget
     cgroup: CgroupSample | None = None
@@ -225,9 +220,9 @@ class VolumeSample(NamedTuple):
 
 
 class PodSample(NamedTuple):
-    """`logs` is what lies directly in the pod's log directory, outside its containers' ones.
+    """`logs` covers the pod's log directory without its containers' subdirectories.
 
-    `process_count` is what the runtime counted, None where containers are counted one by one.
+    `process_count` is the runtime's count, None when containers are counted individually.
     """
 
     target: PodTarget
@@ -242,7 +237,7 @@ class PodSample(NamedTuple):
     process_count: int | None = None
 
     def count_processes(self) -> int | None:
-        """Of all containers and the sandbox; None when none of them could be counted."""
+        """Processes of all containers and the sandbox; None when none could be counted."""
         if self.process_count is not None:
             return self.process_count
         samples = [self.sandbox, *[container.cgroup for container in self.containers]]
@@ -255,7 +250,7 @@ class PodSample(NamedTuple):
 
 
 class SystemSample(NamedTuple):
-    """A part of the system with a cgroup of its own: the agent, the runtime, all pods."""
+    """A part of the system with its own cgroup: the agent, the runtime, all pods."""
 
     name: str
     started_at_ns: int
@@ -264,9 +259,9 @@ class SystemSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeSample:
-    """The machine. `memory_bytes` and `boot_time_ns` are its own, 0 when unknown.
+    """The machine; `memory_bytes` and `boot_time_ns` are 0 when unknown.
 
-    `devices` names block devices by their numbers; `fs_device` is that of the node fs.
+    `devices` names block devices by their numbers; `fs_device` is the node file system's.
     """
 
     cgroup: CgroupSample | None = None
@@ -285,7 +280,7 @@ class NodeSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One reading of everything; `errors` counts what could not be read, by kind of file."""
+    """One reading of everything; `errors` counts failed reads by kind of file."""
 
     time_ns: int
     node: NodeSample = NodeSample()
@@ -294,22 +289,22 @@ class Sample:
     errors: Mapping[str, int] = field(default_factory=dict)
 
 
-# Volumes whose content is the pod's own; a hostPath is the host's.
+# Volumes whose content belongs to the pod; that of a hostPath belongs to the host.
 OWN_KINDS = frozenset({"emptyDir", "configMap", "secret", "projected", "downwardAPI"})
 
 
 def is_own(volume: VolumeTarget) -> bool:
-    """Whether what is in the volume is the pod's, on disk or in memory."""
+    """Whether the volume's content belongs to the pod, on disk or in memory."""
     return volume.kind in OWN_KINDS
 
 
 def is_own_on_disk(volume: VolumeTarget) -> bool:
-    """Whether it counts as ephemeral storage, which memory does not."""
+    """Whether the volume counts as ephemeral storage, which excludes memory."""
     return is_own(volume) and not volume.in_memory
 
 
 def directories_of(targets: Sequence[PodTarget]) -> Mapping[str, bool]:
-    """What to walk for these pods: path → whether recursively (log directories are not)."""
+    """The directories to walk for these pods: path → whether recursively (logs are not)."""
     wanted: dict[str, bool] = {}
     for target in targets:
         wanted.update({container.log_dir: False for container in target.containers})

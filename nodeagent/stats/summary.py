@@ -1,8 +1,8 @@
-"""A sample → the body of /stats/summary, as a plain dict built once; pure.
+"""A sample → the body of /stats/summary, as a plain dict; pure.
 
-Field names and meanings are those of the stats API v1alpha1. What the sample does not know is
-absent, never zero. `usageNanoCores` comes from the counters of two samples and is absent when
-there is no older one, when no time passed, or when the counter went backwards.
+Field names and meanings are those of the stats API v1alpha1. A value that the sample does not have
+is absent, never zero. `usageNanoCores` comes from the counters of two samples and is absent without
+an older one, when no time passed, or when the counter went backwards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nodeagent.stats.samples import (
 from nodeagent.stats.summary_disks import Json, timestamp
 
 _NSEC_PER_S = 1_000_000_000
-_UINT64_MAX = 2**64 - 1  # and the largest number that orjson writes
+_UINT64_MAX = 2**64 - 1  # also the largest number that orjson writes
 _Bases = Mapping[str, CgroupSample]
 
 
@@ -40,7 +40,7 @@ def build_summary(
 ) -> Json:
     """The Summary object. `previous` is the base of rates; `psi` is the feature gate.
 
-    A pod whose start is not known yet is left out, unless only cpu and memory are asked for.
+    A pod whose start time is unknown is left out, unless only cpu and memory are requested.
     """
     builder = _Builder(_bases_of(previous), full=not only_cpu_and_memory, psi=psi)
     pods = [
@@ -52,7 +52,7 @@ def build_summary(
 
 
 def rate_nanocores(latest: CgroupSample, base: CgroupSample | None) -> int | None:
-    """Billionths of a core used between two samples; None when they give no rate."""
+    """Billionths of a core used between two samples; None when they yield no rate."""
     if latest.cpu is not None and latest.cpu.usage_nanocores is not None:
         return latest.cpu.usage_nanocores
     if base is None or base.cpu is None or latest.cpu is None:
@@ -66,7 +66,7 @@ def rate_nanocores(latest: CgroupSample, base: CgroupSample | None) -> int | Non
 
 
 def _bases_of(previous: Sample | None) -> dict[str, CgroupSample]:
-    """Base samples by a key that outlives a pod's containers but not a container."""
+    """Base samples by container id, pod uid and system part; a new container has none."""
     if previous is None:
         return {}
     bases = {
@@ -120,7 +120,7 @@ class _Builder:
         }
         if target.started_at_ns > 0:
             out["startTime"] = timestamp(target.started_at_ns)
-        out["containers"] = [self._container(one) for one in pod.containers if one.cgroup]
+        out["containers"] = [self._container(c) for c in pod.containers if c.cgroup]
         if pod.cgroup:
             limit = pod.cgroup.limits.memory_bytes
             time = self._add_usage(out, pod.cgroup, f"pod {target.uid}", limit)
@@ -148,8 +148,8 @@ class _Builder:
         return out
 
     def _add_usage(self, out: Json, sample: CgroupSample, key: str, limit: int | None) -> str:
-        """The cpu, memory and io parts; io exists only to carry pressure. The stamp they have."""
-        # Four times for every pod of three containers: calls that change nothing are left out.
+        """Add cpu, memory and io (which exists only for pressure); returns their stamp."""
+        # Runs four times for a pod of three containers: needless calls are avoided.
         time_ns, cpu, memory, _, _, cpu_pressure, memory_pressure, io_pressure, _ = sample
         time, psi = timestamp(time_ns), self._psi
         if cpu:

@@ -1,4 +1,7 @@
-"""Disk and network samples → the objects of the stats API; pure. Used by `summary` alone."""
+"""Disk and network samples → the objects of the stats API; pure.
+
+Shared by `summary` and whoever reports or limits ephemeral storage. Unknown fields are left out.
+"""
 
 from __future__ import annotations
 
@@ -63,10 +66,10 @@ def volume_json(volume: VolumeSample) -> Json:
 
 
 def ephemeral_storage(pod: PodSample, node_fs: FsSample | None) -> FsSample | None:
-    """What the pod keeps on the node's disk: layers, logs and its own volumes.
+    """The pod's use of the node's disk: writable layers, logs and its own volumes.
 
-    The stamp is the youngest of the parts; None when nothing was measured yet. Inodes of
-    containers' log directories are not counted, as the reference does not.
+    The stamp is the youngest of the parts; None when nothing was measured yet. As in the reference,
+    inodes of the containers' log directories do not count.
     """
     parts = [volume.fs for volume in pod.volumes if is_own_on_disk(volume.target)]
     if pod.logs:
@@ -94,7 +97,7 @@ def ephemeral_storage(pod: PodSample, node_fs: FsSample | None) -> FsSample | No
 
 
 def _sum(numbers: list[int | None]) -> int | None:
-    """Of those that are known; None without any, or for what 64 bits do not hold."""
+    """The sum of the known ones; None without any, or beyond 64 bits."""
     known = [number for number in numbers if number is not None]
     return sum(known) if known and sum(known) <= UINT64_MAX else None
 

@@ -91,7 +91,7 @@ class Parts:
 
     def _metrics(self, watchdog: Watchdog | None, policy: MetricPolicy) -> Registry:
         base = self.base
-        sources = agent_metrics.Sources(
+        sources = agent_metrics.MetricSources(
             node_name=base.node_name,
             features=base.features,
             emulated=base.options.emulated_version,
@@ -142,8 +142,8 @@ def build(options: Options, current: CurrentConfig, features: Features) -> Parts
     kept = pods.build_pods(base, sampler, source, events, service)
     workers = kept.workers if kept else None
     guard = node.build_guard(base, workers)
-    asked = [part for part in (guard, workers) if part]
-    status = node.build_status(base, sampler, asked, checkpoints)
+    problem_sources = [part for part in (guard, workers) if part]
+    status = node.build_status(base, sampler, problem_sources, checkpoints)
     lease = node.build_lease(base)
     health, slis = node.build_health(base, sampling, lease, status)
     return Parts(

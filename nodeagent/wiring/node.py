@@ -10,7 +10,7 @@ from nodeagent.config.layers import ConfigError
 from nodeagent.config.provider import node_provider
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.node import collector
-from nodeagent.node.collector import FactsCollector, Troubled
+from nodeagent.node.collector import FactsCollector, ProblemSource
 from nodeagent.node.eviction import Evictions
 from nodeagent.node.logind import Logind
 from nodeagent.node.rules.ending_order import groups_of
@@ -43,9 +43,12 @@ def build_guard(base: Base, workers: PodWorkers | None) -> ShutdownGuard | None:
 
 
 def build_status(
-    base: Base, sampler: Sampler, asked: Sequence[Troubled], checkpoints: Checkpoints | None
+    base: Base,
+    sampler: Sampler,
+    problem_sources: Sequence[ProblemSource],
+    checkpoints: Checkpoints | None,
 ) -> StatusLoop:
-    """`asked` are asked why the node is not Ready."""
+    """`problem_sources` report why the node is not Ready."""
     machine = collector.machine_facts(
         base.host, hostname=base.node_name, hugepages_bytes=read_hugepages()
     )
@@ -55,7 +58,7 @@ def build_status(
         base.watch,
         node_ip=base.options.node_ip,
         runtime=base.runtime,
-        asked=asked,
+        problem_sources=problem_sources,
         store_excess=checkpoints.pruner.excess_bytes if checkpoints else lambda: None,
     )
     config = base.config

@@ -12,7 +12,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.pods.cgroups.pod_cgroups import PodCgroups
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.images.garbage_collection import ImageBounds, ImageCollection
-from nodeagent.pods.local_storage import LocalStorage
+from nodeagent.pods.local_storage import LocalStorageEviction
 from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
@@ -41,7 +41,7 @@ class Pods:
 
     workers: PodWorkers
     log_rotation: LogRotation
-    local_storage: LocalStorage
+    local_storage: LocalStorageEviction
     images: ImageCollection
     statuses: StatusSync | None
     mirrors: MirrorPods | None
@@ -79,7 +79,7 @@ def build_pods(
     return Pods(
         workers=workers,
         log_rotation=LogRotation(base.runtime, registry, _log_bounds(config)),
-        local_storage=LocalStorage(registry, counts, lambda: sampler.latest, workers.evict),
+        local_storage=LocalStorageEviction(registry, counts, lambda: sampler.latest, workers.evict),
         images=ImageCollection(base.runtime, registry, counts, _image_bounds(config)),
         statuses=statuses,
         mirrors=mirrors,

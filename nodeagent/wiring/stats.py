@@ -12,7 +12,7 @@ from nodeagent.metrics.pages import StatsPages
 from nodeagent.runtime.endpoint import socket_path
 from nodeagent.stats.host import machine
 from nodeagent.stats.host.machine import HostFacts
-from nodeagent.stats.runtime import RuntimeDiskLoop, RuntimeDisks, RuntimePart, RuntimeStatsLoop
+from nodeagent.stats.runtime import RuntimeCgroup, RuntimeDiskLoop, RuntimeDisks, RuntimeStatsLoop
 from nodeagent.stats.sampler import DISK_INTERVAL_S, Measured, NewDisks, Sampler
 from nodeagent.stats.samples import SystemPart
 from nodeagent.stats.sources import Sources
@@ -44,7 +44,9 @@ def build_measuring(base: Base) -> Measuring:
     runtime, reading_s = base.runtime, base.config.housekeepingInterval
     own = machine.cgroup_of()
     disks = RuntimeDiskLoop(runtime) if runtime else None
-    part = RuntimePart(socket_path(base.config.containerRuntimeEndpoint), own) if runtime else None
+    part = (
+        RuntimeCgroup(socket_path(base.config.containerRuntimeEndpoint), own) if runtime else None
+    )
     measures = base.features.enabled("PodAndContainerStatsFromCRI")
     stats = RuntimeStatsLoop(runtime) if runtime and measures else None
     sources = Sources(
@@ -87,7 +89,7 @@ def sampling_loop(pages: StatsPages, new_disks: NewDisks, interval_s: float) -> 
 
 
 def system_parts(
-    config: NodeAgentConfiguration, host: HostFacts, own: str | None, runtime: RuntimePart | None
+    config: NodeAgentConfiguration, host: HostFacts, own: str | None, runtime: RuntimeCgroup | None
 ) -> Callable[[], Sequence[SystemPart]]:
     """Everything that has a cgroup beside the pods; where the runtime runs may change."""
     parts = [SystemPart("pods", pods_cgroup(config), host.boot_time_ns)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from nodeagent.runtime import base
 from nodeagent.runtime import cri_pb2 as pb
-from nodeagent.runtime.usage import ContainerUsage, SandboxUsage
+from nodeagent.runtime.base import ContainerUsage, SandboxUsage
 
 STATES = {
     base.ContainerState.CREATED: pb.CONTAINER_CREATED,

@@ -107,7 +107,7 @@ class PodWorld:
         events = PodEvents(self)
         prober = Prober(self.runtime)
         counts = self.counts
-        services = PodServices(
+        self.services = PodServices(
             settings=self.settings,
             runtime=self.runtime,
             registry=self.registry,
@@ -130,7 +130,9 @@ class PodWorld:
             events=events,
             now=now,
         )
-        return PodWorkers(services, sources, on_removed=self.removed.append, node=lambda: self.node)
+        return PodWorkers(
+            self.services, sources, on_removed=self.removed.append, node=lambda: self.node
+        )
 
     def use(self, *sources: FakeSource) -> None:
         """Work with these sources instead of the one."""

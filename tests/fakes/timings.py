@@ -16,7 +16,7 @@ class Observed(NamedTuple):
 
 def observed(timings: Timings, family: Family) -> dict[tuple[str, ...], Observed]:
     series: dict[tuple[str, ...], dict[str, float]] = {}
-    for sample in timings.shown(family).samples:
+    for sample in timings.collect(family).samples:
         if "le" not in sample.labels:
             series.setdefault(tuple(sample.labels.values()), {})[sample.name] = sample.value
     return {

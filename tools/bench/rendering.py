@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.metrics import containerstats, resource
-from nodeagent.stats.reading import Reader
+from nodeagent.stats.reading import HostReader
 from nodeagent.stats.samples import PodTarget, Sample
 from nodeagent.stats.sources import Background, Sources
 from nodeagent.stats.summary import build_summary
@@ -76,7 +76,7 @@ def _print_line(size: int, one: Pages) -> None:
 
 
 def _sample(targets: list[PodTarget]) -> Sample:
-    reader = Reader(Sources(fd_budget=_UNLIMITED), Background())
+    reader = HostReader(Sources(fd_budget=_UNLIMITED), Background())
     sample = reader.read(targets)
     reader.close()
     return sample

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from nodeagent.stats.cgroup.layout import POSITIONS, Layout
-from nodeagent.stats.cgroup.paths import CgroupPaths
+from nodeagent.stats.cgroup.layout import POSITIONS, CgroupPaths, Layout
 from nodeagent.stats.cgroup.readers import CgroupReaders
 from tools.bench import cadvisor, cgroup_tree, peers
 from tools.bench.client import percentile

@@ -35,15 +35,15 @@ def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
     limits = [podspec.limits(c) for c in pod.spec.containers]
     shares = spec.cpu_shares(podspec.requested(pod, "cpu"))
     bounds = share_bound(shares, unified=unified)
-    if all("cpu" in one for one in limits):
-        quota = spec.cpu_quota_usec(sum(quantity.to_milli(one["cpu"]) for one in limits))
+    if all("cpu" in limit for limit in limits):
+        quota = spec.cpu_quota_usec(sum(quantity.to_milli(limit["cpu"]) for limit in limits))
         if quota and unified:
             bounds["cpu.max"] = f"{quota} {spec.CFS_PERIOD_USEC}"
         elif quota:
             bounds["cpu.cfs_period_us"] = str(spec.CFS_PERIOD_USEC)
             bounds["cpu.cfs_quota_us"] = str(quota)
-    if all("memory" in one for one in limits):
-        total_bytes = sum(quantity.to_bytes(one["memory"]) for one in limits)
+    if all("memory" in limit for limit in limits):
+        total_bytes = sum(quantity.to_bytes(limit["memory"]) for limit in limits)
         bounds["memory.max" if unified else "memory.limit_in_bytes"] = str(total_bytes)
     return bounds
 

@@ -31,7 +31,7 @@ def hierarchies(root: Path) -> dict[str, Path]:
 
 
 def make(name: str, hierarchy: Path, directory: Path) -> None:
-    """Make a cgroup of the hierarchy `name`; one that is there is completed. OSError."""
+    """Create a cgroup in the hierarchy `name`, or complete an existing cgroup. OSError."""
     if name == "unified":
         _make_unified(hierarchy, directory)
         return

@@ -50,7 +50,7 @@ def _phase_of_apps(apps: Sequence[ContainerStatus], policy: str) -> str:
 
 
 def _counts_as_started(status: ContainerStatus) -> bool:
-    """Runs or has ended; one that waits for its next start has ended before."""
+    """Whether the container runs, has ended, or waits to be restarted."""
     if status.state is None:
         return False
     if status.state.waiting:
@@ -91,7 +91,7 @@ class Ending:
 
 
 def ended(pod: Pod, ending: Ending, now: str) -> Pod:
-    """The pod as the API will hold it: failed, and with the time that is left to it."""
+    """The pod as the API will show it: failed, with the ending's grace period."""
     condition = PodCondition(
         type=DISRUPTED,
         status="True",
@@ -99,7 +99,7 @@ def ended(pod: Pod, ending: Ending, now: str) -> Pod:
         message=ending.message,
         lastTransitionTime=now,
     )
-    kept = [one for one in pod.status.conditions or () if one.type != DISRUPTED]
+    kept = [c for c in pod.status.conditions or () if c.type != DISRUPTED]
     status = pod.status.model_copy(
         update={
             "phase": FAILED,

@@ -37,7 +37,7 @@ _LAST_STEP = 6  # 10 s x 2^5 is above the maximum
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one container needs: nothing, a step, or to wait (`wake_in_s`: at most so long)."""
+    """What a container needs: nothing, an action, or to wait (for `wake_in_s` at most)."""
 
     action: Action | None = None
     waiting: Waiting | None = None
@@ -49,7 +49,7 @@ def pod_policy(pod: Pod) -> str:
 
 
 def is_changed(container: Container, detail: ContainerDetail) -> bool:
-    """Whether an instance was made from another definition than the present one."""
+    """Whether an instance was created from an older definition."""
     return recorded_hash(detail) != spec.container_hash(container)
 
 

@@ -89,7 +89,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
 
 
 def refused_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
-    """The status of a pod that this node does not take."""
+    """The status of a pod that this node rejects."""
     return PodStatus(
         phase=FAILED,
         reason=reason,
@@ -102,9 +102,9 @@ def refused_status(pod: Pod, reason: str, message: str, now: str) -> PodStatus:
 def _known_conditions(pod: Pod, before: PodStatus) -> list[PodCondition]:
     """Those of the last status, and what the pod's end added to them."""
     known = list(before.conditions or ())
-    if any(one.type == DISRUPTED for one in known):
+    if any(c.type == DISRUPTED for c in known):
         return known
-    return [*known, *(one for one in pod.status.conditions or () if one.type == DISRUPTED)]
+    return [*known, *(c for c in pod.status.conditions or () if c.type == DISRUPTED)]
 
 
 def _statuses_of_the_past(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus]:

@@ -72,9 +72,9 @@ def removable(
     bounds: ImageBounds,
     now_s: float,
 ) -> list[Removable]:
-    """What to remove, in this order; `used` are ids, tags and digests. Pure.
+    """The images to remove, in order; `used` are ids, tags and digests. Pure.
 
-    Without `disk` only age counts.
+    Without `disk` only the age counts.
     """
     idle = [image for image in images if not image.pinned and not used & _names(image)]
     idle = [i for i in idle if now_s - known[i.id].since_s >= bounds.min_age_s]
@@ -84,8 +84,8 @@ def removable(
         for image in idle
         if bounds.max_age_s and now_s - known[image.id].used_s > bounds.max_age_s
     ]
-    freed = sum(one.image.size_bytes for one in chosen)
-    old = {one.image.id for one in chosen}
+    freed = sum(entry.image.size_bytes for entry in chosen)
+    old = {entry.image.id for entry in chosen}
     wanted = excess_bytes(disk, bounds)
     for image in idle:
         if freed >= wanted:
@@ -97,7 +97,7 @@ def removable(
 
 
 def excess_bytes(disk: Disk | None, bounds: ImageBounds) -> int:
-    """How much must go for the low threshold to be reached; 0 below the high one."""
+    """Bytes to free to reach the low threshold; 0 below the high threshold."""
     if disk is None or disk.capacity_bytes <= 0:
         return 0
     used_bytes = disk.capacity_bytes - disk.available_bytes
@@ -107,7 +107,7 @@ def excess_bytes(disk: Disk | None, bounds: ImageBounds) -> int:
 
 
 class ImageCollection:
-    """Looks every five minutes; the first time five minutes after the start."""
+    """Runs every five minutes, first five minutes after the start."""
 
     def __init__(
         self,
@@ -130,22 +130,21 @@ class ImageCollection:
         ).run()
 
     async def step(self) -> None:
-        """Look once; what the runtime or the disk does not tell is logged when it changes."""
+        """Collect once; failures of the runtime or the disk are logged once per outage."""
         try:
             images = await self._runtime.images()
             disk = await self._disk()
             now_s = asyncio.get_running_loop().time()
             used = self._used()
-            self._learn(images, used, now_s)
+            self._update_known(images, used, now_s)
             found = removable(images, self._known, used, disk, self._bounds, now_s)
             stuck = await self._remove_all(found)
         except (RuntimeCallError, OSError, TimeoutError) as error:
             why = str(error) or "their disk does not answer"
-            self._outage.failed("images are not looked after: %s", why)
+            self._outage.failed("cannot collect unused images: %s", why)
             return
         wanted = excess_bytes(disk, self._bounds)
-        freed = sum(one.image.size_bytes for one in found)
-        short = wanted - freed
+        short = wanted - sum(entry.image.size_bytes for entry in found)
         if stuck:
             self._outage.failed("%s", stuck)
         elif short > 0:
@@ -156,7 +155,7 @@ class ImageCollection:
         else:
             self._outage.recovered()
 
-    def _learn(self, images: Sequence[Image], used: frozenset[str], now_s: float) -> None:
+    def _update_known(self, images: Sequence[Image], used: frozenset[str], now_s: float) -> None:
         before = self._known
         self._known = {}
         for image in images:
@@ -178,22 +177,23 @@ class ImageCollection:
         )
 
     async def _remove_all(self, found: Sequence[Removable]) -> str:
-        """Why one of them stays, which keeps no other; "" when none does."""
+        """Remove all that can be removed; why an image could not be, else ""."""
         problem = ""
-        for one in found:
+        for entry in found:
             try:
-                await self._remove(one)
+                await self._remove(entry)
             except RuntimeUnavailable:
                 raise
             except RuntimeCallError as error:
-                problem = f"image {_shown(one.image)} cannot be removed: {error}"
+                problem = f"image {_shown(entry.image)} cannot be removed: {error}"
         return problem
 
-    async def _remove(self, one: Removable) -> None:
-        await self._runtime.remove_image(one.image.id)
-        self._counts.images_removed[one.reason] += 1
-        why = "it is old" if one.reason == "age" else "its disk is nearly full"
-        log.info("removed image %s (%d bytes): %s", _shown(one.image), one.image.size_bytes, why)
+    async def _remove(self, entry: Removable) -> None:
+        image = entry.image
+        await self._runtime.remove_image(image.id)
+        self._counts.images_removed[entry.reason] += 1
+        why = "it is old" if entry.reason == "age" else "its disk is nearly full"
+        log.info("removed image %s (%d bytes): %s", _shown(image), image.size_bytes, why)
 
     async def _disk(self) -> Disk | None:
         filesystems = await self._runtime.image_filesystems()

@@ -63,7 +63,7 @@ class LogRotation:
         await Periodic("pods.logs", self.step, interval_s=self._bounds.interval_s).run()
 
     async def step(self) -> None:
-        """Rotate what is too large; a failure is logged when it is new, and tried again."""
+        """Rotate logs that are too large; a failure is logged once and retried."""
         running = [
             detail
             for view in self._registry.views().values()
@@ -105,7 +105,7 @@ def _size(path: str) -> int:
 
 
 def _put_back(aside: Path, path: Path) -> None:
-    """The runtime writes on to this log, unless it has begun a new one and only did not say so."""
+    """Restore the log's name, unless the runtime began a new log before the call failed."""
     if not path.exists():
         aside.rename(path)
 
@@ -113,7 +113,7 @@ def _put_back(aside: Path, path: Path) -> None:
 def _make_room(path: Path, *, keep: int) -> None:
     """Delete unfinished files and all but the newest `keep` set aside; compress those."""
     aside = sorted(path.parent.glob(f"{path.name}.*"))
-    for unfinished in [one for one in aside if one.suffix == _UNFINISHED]:
+    for unfinished in [path for path in aside if path.suffix == _UNFINISHED]:
         unfinished.unlink()
         aside.remove(unfinished)
     for old in aside[: len(aside) - keep] if keep else aside:

@@ -50,12 +50,12 @@ class TerminationMessages:
             text = await asyncio.to_thread(self._read, seen.uid, detail, fallback)
             self._known[detail.container.id] = text
         ids = [detail.container.id for detail in ended]
-        return {one: self._known[one] for one in ids if self._known[one]}
+        return {container_id: text for container_id in ids if (text := self._known[container_id])}
 
     def forget(self, ids: Iterable[str]) -> None:
-        """These containers are gone."""
-        for one in ids:
-            self._known.pop(one, None)
+        """Drop the messages of removed containers."""
+        for container_id in ids:
+            self._known.pop(container_id, None)
 
     def _read(self, uid: str, detail: ContainerDetail, fallback: bool) -> str:
         path = self.path(uid, detail.container.name, detail.container.attempt)

@@ -19,7 +19,7 @@ from nodeagent.pods.counts import PodCounts, ProbeKey
 from nodeagent.pods.events import PodEvents
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.prober import results
-from nodeagent.pods.prober.probes import Outcome, Prober, Target
+from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.pods.prober.results import KeptResult, Kind, ResultFiles, Tally
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock, loops
@@ -115,7 +115,7 @@ class ContainerHealth:
         await self._prober.close()
 
     def results(self, uid: str) -> ProbeResults:
-        """What is known of a pod's running containers."""
+        """The results of a pod's running containers."""
         own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
         return ProbeResults(
             unhealthy={k: w.unhealthy for k, w in own.items() if w.unhealthy},
@@ -147,13 +147,13 @@ class ContainerHealth:
             watched.tasks.append(loops.spawn(self._probe(watched, kind, probe), name=name))
 
     def _known(self, watched: _Watched) -> KeptResult:
-        """What a former agent, or the API, holds of this very container."""
+        """The result that a former agent, or the API, recorded for this container."""
         container_id = watched.detail.container.id
         recalled = self._recalled.get(watched.pod.metadata.uid or "", {})
         return recalled.get(container_id) or _shown_by_api(watched)
 
     async def _keep(self, changing: _Watched, kind: Kind, *, good: bool) -> None:
-        """Write down what will be thought of a pod's containers from now on."""
+        """Save the results of a pod's containers with the change applied."""
         uid = changing.pod.metadata.uid or ""
         own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
         kept = {}
@@ -180,7 +180,7 @@ class ContainerHealth:
         while True:
             try:
                 await self._probe_once(watched, kind, probe)
-            except Exception:  # else nobody would look at this container again, and none be told
+            except Exception:  # else this container would never be probed again, unnoticed
                 name = f"{watched.pod.key}: container {watched.container.name}"
                 log.exception("pod %s: its %s probe failed unexpectedly", name, kind.value.lower())
             if watched.unhealthy or (kind is Kind.STARTUP and watched.started.is_set()):
@@ -190,7 +190,7 @@ class ContainerHealth:
 
     async def _probe_once(self, watched: _Watched, kind: Kind, probe: Probe) -> None:
         container_id = watched.detail.container.id
-        target = Target(container_id, watched.container, watched.address)
+        target = ProbeTarget(container_id, watched.container, watched.address)
         was_frozen = self._is_frozen(container_id)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -253,7 +253,7 @@ class ContainerHealth:
             listener(watched.pod.metadata.uid or "")
 
     def _tell_error(self, watched: _Watched, kind: Kind, error: str) -> None:
-        """A probe that cannot be made: an event each time, as when one fails, and a line once."""
+        """Report a probe that could not run: an event each time, a log line once."""
         if not error:
             return
         text = f"{kind.value} probe errored and resulted in unknown state: {error}"

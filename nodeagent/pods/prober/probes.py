@@ -36,7 +36,7 @@ _HANGS_AFTER_S = 5.0  # a runtime that works says at once that the time of a com
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProbeTarget:
     """A running container; `address` is its pod's."""
 
     container_id: str
@@ -62,7 +62,7 @@ class Prober:
         self._runtime = runtime
         self._session: aiohttp.ClientSession | None = None
 
-    async def check(self, target: Target, probe: Probe) -> Outcome:
+    async def check(self, target: ProbeTarget, probe: Probe) -> Outcome:
         """Probe once, within the probe's own time limit."""
         timeout_s = results.timeout_s(probe)
         try:
@@ -87,7 +87,7 @@ class Prober:
         if self._session is not None:
             await self._session.close()
 
-    async def _exec(self, target: Target, action: ExecAction, timeout_s: int) -> Outcome:
+    async def _exec(self, target: ProbeTarget, action: ExecAction, timeout_s: int) -> Outcome:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
@@ -105,7 +105,7 @@ class Prober:
         said = (result.stdout or result.stderr)[:_SHOWN].decode(errors="replace").strip()
         return Outcome(result.exit_code == 0, said or f"exit code {result.exit_code}")
 
-    async def _http(self, target: Target, action: HTTPGetAction) -> Outcome:
+    async def _http(self, target: ProbeTarget, action: HTTPGetAction) -> Outcome:
         port = results.port_number(action.port, target.container)
         host = action.host or target.address
         scheme = (action.scheme or "HTTP").lower()
@@ -146,13 +146,13 @@ class Prober:
         return self._session
 
 
-async def _grpc(target: Target, action: GRPCAction, timeout_s: int) -> Outcome:
+async def _grpc(target: ProbeTarget, action: GRPCAction, timeout_s: int) -> Outcome:
     port = results.port_number(action.port, target.container)
     problem = await grpc.check(target.address, port, action.service or "", timeout_s)
     return Outcome(not problem, problem)
 
 
-async def _tcp(target: Target, action: TCPSocketAction) -> Outcome:
+async def _tcp(target: ProbeTarget, action: TCPSocketAction) -> Outcome:
     port = results.port_number(action.port, target.container)
     host = action.host or target.address
     try:

@@ -97,7 +97,7 @@ def static_pod(document: Document, origin: Origin) -> Manifest:
     for field, message in problems(pod):
         raise _problem(document, _path_of(field), message)
     unknown = unknown_fields(Pod.from_wire(value))
-    return Manifest(pod, tuple(str(_problem(document, *one)) for one in unknown))
+    return Manifest(pod, tuple(str(_problem(document, path, text)) for path, text in unknown))
 
 
 def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:

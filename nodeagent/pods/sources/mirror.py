@@ -76,7 +76,7 @@ def mirror_of(pod: Pod, node: Node | None) -> Pod:
 
 
 class MirrorPods:
-    """Keeps the mirror pods of this node in step with its static ones; `held` by the API now."""
+    """Syncs mirror pods with the node's static pods; `held` counts those the API has now."""
 
     def __init__(
         self, client: ApiClient, registry: PodRegistry, source: ApiSource, node_name: str
@@ -94,7 +94,7 @@ class MirrorPods:
         await Periodic("pods.mirror", self.step, interval_s=INTERVAL_S).run()
 
     async def step(self) -> None:
-        """Compare once, and create and delete what differs; trouble is logged when it changes."""
+        """Compare once and create and delete what differs; failures are logged once per outage."""
         if not (self._source.ready and self._registry.complete):
             return
         found = (*self._registry.all_desired(), *self._source.listed())
@@ -111,7 +111,7 @@ class MirrorPods:
             if planned.create:
                 await self._create_all(planned.create)
         except (ApiError, TransportError) as error:
-            self._outage.failed("cannot keep the mirror pods: %s", error)
+            self._outage.failed("cannot sync the mirror pods: %s", error)
         else:
             self._outage.recovered()
 
@@ -125,9 +125,9 @@ class MirrorPods:
                 await self._client.create(mirror_of(pod, node))
             except ApiError as error:
                 if error.reason != "AlreadyExists":
-                    refused = error  # the others do not wait for it
+                    refused = error  # raised after the others were tried
             else:
-                log.info("pod %s: made its mirror pod", pod.key)
+                log.info("pod %s: created its mirror pod", pod.key)
         if refused:
             raise refused
 

@@ -135,13 +135,13 @@ class UrlSource:
         origin = Origin(podspec.URL, self._shown, self._node_name, self._now())
         value = document.value
         if not isinstance(value, dict) or value.get("kind") != "PodList":
-            made = [manifests.static_pod(document, origin)]
+            read = [manifests.static_pod(document, origin)]
         else:
             items = enumerate(value.get("items") or ())
-            made = [manifests.static_pod(_item(document, *one), origin) for one in items]
-        for text in (text for one in made for text in one.ignored):
+            read = [manifests.static_pod(_item(document, i, item), origin) for i, item in items]
+        for text in (text for manifest in read for text in manifest.ignored):
             log.warning("%s", text)
-        return tuple(one.pod for one in made)
+        return tuple(manifest.pod for manifest in read)
 
 
 def _item(document: Document, index: int, item: object) -> Document:

@@ -73,4 +73,4 @@ def look_up(
 
 def _fetched(found: Iterable[ApiReference]) -> set[Reference]:
     kinds = (CONFIG_MAP, SECRET)
-    return {Reference(one.kind, one.name) for one in found if one.kind in kinds and one.name}
+    return {Reference(ref.kind, ref.name) for ref in found if ref.kind in kinds and ref.name}

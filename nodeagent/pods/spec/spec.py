@@ -61,7 +61,7 @@ class PodSettings:
 
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
-    """What is known of the pod when one of its containers is made."""
+    """What is known about the pod when a container is created."""
 
     volumes: Mapping[str, str] = field(default_factory=dict)  # volume name → path on the host
     pod_ips: Sequence[str] = ()

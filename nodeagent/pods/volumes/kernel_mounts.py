@@ -85,7 +85,7 @@ def _parse(line: str) -> MountPoint:
 def _parse_shared(line: str) -> tuple[MountPoint, bool]:
     fields = line.split(" ")
     optional = fields[6 : fields.index("-")]
-    return _parse(line), any(one.startswith("shared:") for one in optional)
+    return _parse(line), any(field.startswith("shared:") for field in optional)
 
 
 def _checked(result: int, path: str) -> None:

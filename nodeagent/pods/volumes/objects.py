@@ -47,7 +47,7 @@ class PodObjects:
         if not listed:
             return {}
         namespace = pod.metadata.namespace or ""
-        found = await asyncio.gather(*(self._fetch(namespace, one) for one in listed))
+        found = await asyncio.gather(*(self._fetch(namespace, wanted) for wanted in listed))
         known = self._known.setdefault(pod.metadata.uid or "", {})
         for reference, data in zip(listed, found, strict=True):
             if not data.problem or reference not in known:

@@ -108,7 +108,7 @@ class VolumeStore:
     async def bind_sub_paths(
         self, uid: str, container: str, mounts: Sequence[Mount], volumes: Mapping[str, str]
     ) -> tuple[Mount, ...]:
-        """The mounts as the runtime is to make them; VolumeError when a link leads one astray."""
+        """The mounts for the runtime; VolumeError when a link leads out of a volume."""
         if all(mount.image or mount.host_path in volumes.values() for mount in mounts):
             return tuple(mounts)
         return await asyncio.to_thread(self._bind, uid, container, mounts, set(volumes.values()))
@@ -124,7 +124,8 @@ class VolumeStore:
     def _prepare(self, pod: Pod, known: Knowledge) -> dict[str, str]:
         places: dict[str, str] = {}
         try:
-            directories.make(self.pod_dir(pod.metadata.uid or ""))  # first of all traces, and last
+            # Created first and removed last: it marks that the pod left something.
+            directories.make(self.pod_dir(pod.metadata.uid or ""))
         except OSError as error:
             raise VolumeError(f"the directory of the pod: {error}") from error
         for volume in pod.spec.volumes or ():
@@ -155,13 +156,14 @@ class VolumeStore:
         return str(path)
 
     def _keep_in_memory(self, path: Path) -> None:
-        """A secret's files never reach a disk, where the agent may see to that."""
+        """Mount a tmpfs, so that secrets never reach a disk, if the agent may mount."""
         directories.make(path)
         try:
             _mount_tmpfs(path, None)
         except PermissionError as error:
             if not self._secrets_on_disk:
-                log.warning("secrets of pods lie on disk below %s: %s", self._root, error.strerror)
+                text = "secrets of pods are stored on disk below %s: %s"
+                log.warning(text, self._root, error.strerror)
             self._secrets_on_disk = True
 
     def _bind(
@@ -222,7 +224,7 @@ def _empty_dir(path: Path, volume: EmptyDirVolume, group: int | None) -> str:
         _mount_tmpfs(path, size)
     if group is not None and path.stat().st_gid != group:
         directories.give_to(path, group)
-        path.chmod(_SETGID_DIRECTORY)  # what is made in it is the group's, too
+        path.chmod(_SETGID_DIRECTORY)  # new files inherit the group
     return str(path)
 
 

@@ -1,6 +1,6 @@
-"""Puts the status of a pod where everyone can see it: in the registry, and in events.
+"""Publishes the status of a pod in the registry and in events.
 
-How long a pod's start took is told here too, by the stamps of the API and of the runtime.
+Also measures how long a pod's start took, by the timestamps of the API and of the runtime.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 
 
 class StatusReport:
-    """Of one pod; shows nothing of a pod that is no longer desired."""
+    """The status of one pod, published while the pod is desired."""
 
     def __init__(self, uid: str, services: PodServices) -> None:
         self._uid = uid
         self._services = services
         self._registry = services.registry
 
-    async def show(self, pod: Pod, seen: ObservedPod, decided: Plan) -> None:
-        """Compute the status from what is seen and planned, and show it."""
+    async def publish(self, pod: Pod, seen: ObservedPod, decided: Plan) -> None:
+        """Compute the status from the observed pod and the plan, and publish it."""
         if self._registry.desired(self._uid) is None:
             return
         facts = Facts(
@@ -49,8 +49,8 @@ class StatusReport:
 
 
 def refuse(pod: Pod, refusal: Refusal, services: PodServices) -> None:
-    """Show that this node does not take a pod, and why."""
-    log.warning("pod %s is not run: %s: %s", pod.key, refusal.reason, refusal.message)
+    """Publish that this node rejects a pod, and why."""
+    log.warning("pod %s is rejected: %s: %s", pod.key, refusal.reason, refusal.message)
     services.counts.rejections[refusal.reason] += 1
     services.events.warning(pod, refusal.reason, refusal.message)
     now = times.format_time(services.now())
@@ -59,20 +59,20 @@ def refuse(pod: Pod, refusal: Refusal, services: PodServices) -> None:
 
 
 def _crash_looping(seen: ObservedPod, decided: Plan) -> dict[str, int]:
-    """Containers that wait for their next start, with the attempt that ended."""
+    """Containers waiting to be restarted, with the attempt that ended."""
     names = [name for name, w in decided.waiting.items() if w.reason == "CrashLoopBackOff"]
     latest = {name: seen.latest(name) for name in names}
     return {name: detail.container.attempt for name, detail in latest.items() if detail}
 
 
 def _waiting_for_pulls(pod: Pod, decided: Plan) -> dict[str, str]:
-    """Containers that wait for another pull, with their image."""
+    """Containers waiting for another pull, with their image."""
     names = {name for name, w in decided.waiting.items() if w.reason == "ImagePullBackOff"}
     return {c.name: c.image for c in all_containers(pod) if c.name in names}
 
 
 def age_s(pod: Pod, now: datetime) -> float:
-    """Since its creation in the API, to the second; 0 for a static pod, which begins when seen."""
+    """Age since creation in the API, to the second; 0 for a static pod."""
     created = pod.metadata.creationTimestamp
     if not created or podspec.is_static(pod):
         return 0.0
@@ -80,10 +80,10 @@ def age_s(pod: Pod, now: datetime) -> float:
 
 
 def initialising_s(pod: Pod, seen: ObservedPod) -> float:
-    """How long its init containers ran, every try of them; sidecars run beside the others."""
-    first = {c.name for c in pod.spec.initContainers or () if not is_sidecar(c)}
+    """How long all attempts of the init containers ran, without sidecars."""
+    inits = {c.name for c in pod.spec.initContainers or () if not is_sidecar(c)}
     return sum(
-        (one.finished_at_ns - one.started_at_ns) / 1e9
-        for one in seen.containers
-        if one.container.name in first and one.container.state is ContainerState.EXITED
+        (detail.finished_at_ns - detail.started_at_ns) / 1e9
+        for detail in seen.containers
+        if detail.container.name in inits and detail.container.state is ContainerState.EXITED
     )

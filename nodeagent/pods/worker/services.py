@@ -1,4 +1,4 @@
-"""The objects that the work on every pod of this node shares, seccomp profiles among them."""
+"""The objects that the workers of all pods share, seccomp profiles among them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SeccompProfiles:
         self._default = default
 
     async def setting_of(self, pod: Pod, container: Container) -> SeccompSetting:
-        """StepFailed when the profile cannot be applied; a missing file is waited for."""
+        """StepFailed when the profile cannot be applied; the worker awaits a missing file."""
         awaits = ""
         try:
             found = seccomp.resolve(
@@ -53,7 +53,7 @@ class SeccompProfiles:
 
 @dataclass(slots=True)
 class PodServices:
-    """`settings` alone changes: `pod_workers` puts in what it learns from the node's object."""
+    """Only `settings` changes: `pod_workers` updates it from the Node object."""
 
     settings: PodSettings
     runtime: ContainerRuntime
@@ -71,10 +71,10 @@ class PodServices:
     now: Now = field(default=clock.utc_now)
 
     async def knowledge(self, pod: Pod) -> Knowledge:
-        """What the pod's files and variables may show, as it is now."""
+        """The current sources of the pod's projected files and variables."""
         return Knowledge(self.settings.allocatable, await self.objects.of(pod))
 
     def grace_s(self, uid: str) -> int:
-        """How long a graceful stop of a pod may take, wanted or not."""
+        """How long a graceful stop of a pod, desired or not, may take."""
         pod = self.registry.desired(uid)
         return spec.grace_period_s(pod) if pod else self.registry.view(uid).grace_period_s()

@@ -1,4 +1,4 @@
-"""Starts one container: image, host side, creation, start, postStart hook."""
+"""Starts a container: image, volumes and log directory, creation, start, postStart hook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodeagent.pods.images import pulling
 from nodeagent.pods.images.pulling import ImageProblem
 from nodeagent.pods.logs import termination_messages
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.prober.probes import Target
+from nodeagent.pods.prober.probes import ProbeTarget
 from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.spec import ContainerContext
@@ -27,7 +27,7 @@ from orch.wire.records.pods import Container, Pod
 
 
 class Starting:
-    """Starts the containers of one pod; StepFailed with the waiting reason users know."""
+    """Starts the containers of one pod; StepFailed carries the waiting reason."""
 
     def __init__(self, uid: str, services: PodServices) -> None:
         self.pulled_s = 0.0
@@ -36,19 +36,19 @@ class Starting:
         self._runtime = services.runtime
 
     async def start(self, action: StartContainer, pod: Pod, seen: ObservedPod) -> None:
-        """Do nothing when the pod changed since the step was planned."""
+        """A container removed from the pod since the step was planned is skipped."""
         container = find_container(pod, action.name)
         sandbox = seen.sandbox
         if container is None or sandbox is None:
             return
-        made = action.created_id or await self._create(action, pod, container, sandbox)
+        container_id = action.created_id or await self._create(action, pod, container, sandbox)
         async with failing_as("RunContainerError", container.name):
             try:
-                await self._runtime.start_container(made)
+                await self._runtime.start_container(container_id)
             finally:
-                await self._services.pleg.refresh(self._uid, containers=(made,))
+                await self._services.pleg.refresh(self._uid, containers=(container_id,))
         self._services.events.normal(pod, "Started", f"Started container {container.name}")
-        await self._after_start(made, pod, container, sandbox)
+        await self._after_start(container_id, pod, container, sandbox)
 
     async def _create(
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
@@ -66,12 +66,12 @@ class Starting:
         attempt = sandbox.sandbox.attempt
         in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
         async with failing_as("CreateContainerError", container.name):
-            made = await self._create_mounting(sandbox, wanted, in_sandbox)
+            container_id = await self._create_and_count(sandbox, wanted, in_sandbox)
             await self._services.pleg.refresh(
-                self._uid, containers=(made,), made_in=sandbox.sandbox.id
+                self._uid, containers=(container_id,), created_in=sandbox.sandbox.id
             )
         self._services.events.normal(pod, "Created", f"Created container: {container.name}")
-        return made
+        return container_id
 
     async def _specify(
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
@@ -101,19 +101,19 @@ class Starting:
         message = await services.messages.mount(self._uid, container, action.attempt)
         return replace(wanted, mounts=(*wanted.mounts, message))
 
-    async def _create_mounting(
+    async def _create_and_count(
         self, sandbox: SandboxDetail, wanted: ContainerSpec, in_sandbox: SandboxSpec
     ) -> str:
-        """Create the container; what becomes of its image volumes is counted."""
+        """Create the container and count its image volumes as mounted or failed."""
         volumes = sum(1 for mount in wanted.mounts if mount.image)
-        counts = self._services.counts
+        counts, sandbox_id = self._services.counts, sandbox.sandbox.id
         try:
-            made = await self._runtime.create_container(sandbox.sandbox.id, wanted, in_sandbox)
+            container_id = await self._runtime.create_container(sandbox_id, wanted, in_sandbox)
         except RuntimeCallError:
             counts.image_volume_errors += volumes
             raise
         counts.image_volumes_mounted += volumes
-        return made
+        return container_id
 
     async def _ensure_image_volumes(self, pod: Pod, container: Container) -> None:
         counts, volumes = self._services.counts, spec.image_volumes(pod)
@@ -146,12 +146,12 @@ class Starting:
     async def _after_start(
         self, container_id: str, pod: Pod, container: Container, sandbox: SandboxDetail
     ) -> None:
-        """Run the postStart hook; a container whose hook fails is stopped."""
+        """Run the postStart hook; when it fails, stop the container."""
         handler = container.lifecycle and container.lifecycle.postStart
         if not handler:
             return
         address = sandbox.ips[0] if sandbox.ips else self._services.settings.host_ip
-        target = Target(container_id, container, address)
+        target = ProbeTarget(container_id, container, address)
         outcome = await stopping.run_hook(
             self._services.prober, target, handler, limit_s=stopping.NO_LIMIT_S
         )

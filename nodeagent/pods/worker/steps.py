@@ -1,9 +1,9 @@
-"""Does one planned step on the runtime and the host; the thin side of `plan`.
+"""Performs one planned action on the runtime and the host.
 
-Each step can be repeated: what it makes is recognised when it is already there. After a step the
-PLEG reads what was touched, so that the next plan sees it. Failures become StepFailed with the
-waiting reason that users know; a runtime that is away stays RuntimeUnavailable. What a pod leaves
-on the host is removed once the runtime holds nothing of it any more.
+Every action can be repeated: what already exists is recognised. Afterwards the PLEG refreshes what
+the action touched, so that the next plan sees it. Failures become StepFailed with the waiting
+reason; RuntimeUnavailable passes through. A pod's directories and cgroups are removed once the
+runtime holds nothing of it any more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from orch.wire.records.pods import Pod
 
 
 class Steps:
-    """The steps of one pod; `pod` is None for what the runtime holds of a pod nobody wants."""
+    """The steps of one pod; `pod` is None for an orphan that only the runtime knows."""
 
     def __init__(self, uid: str, services: PodServices) -> None:
         self._uid = uid
@@ -48,7 +48,7 @@ class Steps:
 
     @property
     def pulled_s(self) -> float:
-        """How long the pod's images took to pull, in all."""
+        """Total time spent on pulling the pod's images."""
         return self._starting.pulled_s
 
     async def perform(self, action: Action, pod: Pod | None, seen: ObservedPod) -> None:
@@ -80,14 +80,14 @@ class Steps:
                 text = "Pod sandbox changed, it will be killed and re-created."
                 self._services.events.normal(pod, "SandboxChanged", text)
                 await self._runtime.stop_sandbox(action.replaces)
-            made = await self._runtime.run_sandbox(wanted)
-            await self._services.pleg.refresh(self._uid, sandboxes=(made,))
+            sandbox_id = await self._runtime.run_sandbox(wanted)
+            await self._services.pleg.refresh(self._uid, sandboxes=(sandbox_id,))
 
     async def _stop_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
         async with failing_as("FailedKillPod"):
             await self._runtime.stop_sandbox(sandbox_id)
             await self._services.pleg.refresh(
-                self._uid, sandboxes=(sandbox_id,), containers=_held(sandbox_id, seen)
+                self._uid, sandboxes=(sandbox_id,), containers=_containers_of(sandbox_id, seen)
             )
 
     async def _remove_container(self, container_id: str, seen: ObservedPod) -> None:
@@ -102,26 +102,26 @@ class Steps:
     async def _remove_sandbox(self, sandbox_id: str, seen: ObservedPod) -> None:
         async with failing_as("FailedRemoveSandbox"):
             await self._runtime.remove_sandbox(sandbox_id)
-            self._services.pleg.forget(self._uid, sandbox_id, *_held(sandbox_id, seen))
-        self._services.messages.forget(_held(sandbox_id, seen))
+            containers = _containers_of(sandbox_id, seen)
+            self._services.pleg.forget(self._uid, sandbox_id, *containers)
+        self._services.messages.forget(containers)
 
 
-def _held(sandbox_id: str, seen: ObservedPod) -> list[str]:
-    """Ids of the containers of a sandbox."""
+def _containers_of(sandbox_id: str, seen: ObservedPod) -> list[str]:
     return [c.container.id for c in seen.containers if c.container.sandbox_id == sandbox_id]
 
 
 def _remove_log(detail: ContainerDetail) -> None:
-    """The log of a container that is gone, and what rotation made of it."""
+    """Remove the log of a removed container with its rotated files."""
     path = Path(detail.log_path)
     for rotated in path.parent.glob(f"{path.name}*"):
         rotated.unlink(missing_ok=True)
 
 
 async def remove_traces(uid: str, services: PodServices) -> None:
-    """Volumes, cgroups and logs; StepFailed names what would not go.
+    """Remove cgroups, logs and volumes; StepFailed names what could not be removed.
 
-    The pod's directory goes last: by it the next agent knows that something is left.
+    The pod's directory goes last: it shows the next agent that something is left.
     """
     try:
         await services.cgroups.remove(uid)
@@ -131,12 +131,8 @@ async def remove_traces(uid: str, services: PodServices) -> None:
         raise StepFailed(plan.SANDBOX, "FailedCleanup", str(error)) from error
 
 
-async def exists(path: str) -> bool:
-    return await asyncio.to_thread(os.path.exists, path)
-
-
 def _remove_logs(pod_logs_dir: str, uid: str) -> None:
-    """Found by its ending, so that a pod whose name nobody knows any more leaves none either."""
+    """Match by the uid alone, since the name of an orphan may be unknown."""
     try:
         entries = os.listdir(pod_logs_dir)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Stops containers gracefully: preStop hook, then the signal, then the end of patience.
+"""Stops containers gracefully: preStop hook, then SIGTERM, then SIGKILL.
 
-Lifecycle hooks are run here, also the one after a container's start.
+Lifecycle hooks are run here, the postStart hook too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from nodeagent.pods.actions import StopContainers
 from nodeagent.pods.backoff import failing_as
 from nodeagent.pods.observed import ObservedPod
-from nodeagent.pods.prober.probes import Outcome, Prober, Target
+from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.pods.spec import spec
 from nodeagent.pods.worker.services import PodServices
 from nodeagent.runtime.base import ContainerDetail, ContainerState
@@ -21,9 +21,9 @@ NO_LIMIT_S = 3600  # of a postStart hook, which has none of its own
 
 
 async def run_hook(
-    prober: Prober, target: Target, handler: LifecycleHandler, *, limit_s: int
+    prober: Prober, target: ProbeTarget, handler: LifecycleHandler, *, limit_s: int
 ) -> Outcome:
-    """Run one hook to its end, within `limit_s`; what cannot be run counts as failed."""
+    """Run a hook for at most `limit_s`; a hook that cannot be run counts as failed."""
     if handler.sleep is not None:
         await asyncio.sleep(min(max(handler.sleep.seconds, 0), limit_s))
         return Outcome(True)
@@ -39,26 +39,26 @@ async def run_hook(
     return outcome
 
 
-_LEAST_GRACE_S = 2  # what a hook leaves at least of the grace period
+_LEAST_GRACE_S = 2  # what remains of the grace period after a hook, at least
 
 
 class Stopping:
-    """Stops containers of one pod; `pod` is None for what nobody wants any more."""
+    """Stops containers of one pod; `pod` is None for an orphan."""
 
     def __init__(self, uid: str, services: PodServices) -> None:
         self._uid = uid
         self._services = services
 
     async def stop(self, action: StopContainers, pod: Pod | None, seen: ObservedPod) -> None:
-        """Stop all of the step side by side. StepFailed names the first that would not."""
+        """Stop the containers concurrently. StepFailed names the first that could not be."""
         grace_s = action.grace_s
         if grace_s is None:
             grace_s = spec.grace_period_s(pod) if pod else seen.grace_period_s()
         chosen = [detail for detail in seen.containers if detail.container.id in action.ids]
         for detail in chosen:
-            told = f"Stopping container {detail.container.name}: {action.why}"
-            self._services.events.normal(pod, "Killing", told)
-        stops = (self._stop_one(detail, pod, seen, grace_s) for detail in chosen)
+            text = f"Stopping container {detail.container.name}: {action.why}"
+            self._services.events.normal(pod, "Killing", text)
+        stops = (self._stop_container(detail, pod, seen, grace_s) for detail in chosen)
         results = await asyncio.gather(*stops, return_exceptions=True)
         async with failing_as("FailedKillPod"):
             await self._services.pleg.refresh(self._uid, containers=action.ids)
@@ -66,7 +66,7 @@ class Stopping:
                 if isinstance(result, BaseException):
                     raise result
 
-    async def _stop_one(
+    async def _stop_container(
         self, detail: ContainerDetail, pod: Pod | None, seen: ObservedPod, grace_s: int
     ) -> None:
         container = find_container(pod, detail.container.name) if pod else None
@@ -84,7 +84,7 @@ class Stopping:
         seen: ObservedPod,
         limit_s: int,
     ) -> float:
-        """Run the preStop hook; how long it took, in seconds."""
+        """Run the preStop hook and return how long it took, in seconds."""
         handler = container.lifecycle and container.lifecycle.preStop
         if not handler:
             return 0.0
@@ -93,7 +93,7 @@ class Stopping:
         address = self._services.settings.host_ip
         if seen.sandbox and seen.sandbox.ips:
             address = seen.sandbox.ips[0]
-        target = Target(detail.container.id, container, address)
+        target = ProbeTarget(detail.container.id, container, address)
         outcome = await run_hook(self._services.prober, target, handler, limit_s=limit_s)
         if not outcome.good:
             text = f"PreStopHook failed: {outcome.text}"

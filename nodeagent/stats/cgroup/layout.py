@@ -1,26 +1,27 @@
-"""Where a host keeps its cgroup files: version 1, version 2, or the mixture called hybrid.
+"""The layout of a host's cgroup files, and the paths of pods' cgroups among them.
 
-Everything is found below one injected root (`/sys/fs/cgroup`), so that tests use captured trees.
-A layout says which file of which hierarchy gives which number; it opens nothing itself but looks
-once at what exists. Hybrid hosts keep their controllers in version 1 and have pressure files only
-in the version 2 tree beside them.
-
-What the readers of all cgroups share: layout, descriptors left, and what went wrong so far.
+A layout (version 1, version 2, or hybrid: controllers in version 1, pressure files only in the
+version 2 tree beside them) says which file of which hierarchy holds which number. Everything is
+found below one injected root, so that tests use captured trees. `ReadContext` is what the readers
+of all cgroups share. Nothing here reads a number; that is `reader`.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nodeagent import psi
 from nodeagent.stats.cgroup import values
+from nodeagent.stats.samples import ContainerTarget, PodTarget
 
-# Positions of what is read in every pass; a layout fills those it has.
+# Positions of the values that every pass reads; a layout fills those it has.
 CPU, CPU_TIMES, CPU_THROTTLE = 0, 1, 2
 MEMORY_USAGE, MEMORY_STAT, MEMORY_EVENTS, SWAP = 3, 4, 5, 6
 THREADS, PROCESSES = 7, 8
@@ -29,31 +30,32 @@ PSI_CPU, PSI_MEMORY, PSI_IO = 11, 12, 13
 POSITIONS = 14
 PSI_POSITIONS = {PSI_CPU: "cpu", PSI_MEMORY: "memory", PSI_IO: "io"}
 
-# An idle cgroup is one where these stay as they are: nothing runs in it, nobody takes back its
-# memory or moves tasks. What only that can change stays, too; a killed task runs to its end.
+# A cgroup is idle while these do not change: no task of it runs, none is moved, none of its memory
+# is reclaimed. A value that only such activity changes is then constant too (a killed task still
+# runs to its end).
 ACTIVITY = (CPU, MEMORY_USAGE, THREADS)
-BY_OTHERS = (MEMORY_STAT, PROCESSES)  # now and then with no trace in those
-_OF_ACTIVE = frozenset({MEMORY_STAT, MEMORY_EVENTS, PROCESSES})
+CHANGED_FROM_OUTSIDE = (MEMORY_STAT, PROCESSES)  # rarely, without a trace in `ACTIVITY`
+_STABLE_WHILE_IDLE = frozenset({MEMORY_STAT, MEMORY_EVENTS, PROCESSES})
 
 
 class CgroupFile(NamedTuple):
-    """One file of every cgroup: the root of its hierarchy, its name, how its text is read.
+    """A file that every cgroup has: the root of its hierarchy, its name, its parser.
 
-    `stays` tells of a text whether it stays for as long as the cgroup is idle; None: never.
+    `is_stable` says whether a text stays the same while the cgroup is idle; None: no text does.
     """
 
     position: int
     hierarchy: str
     name: str
     parse: Callable[[bytes], Any]
-    stays: Callable[[bytes], bool] | None = None
+    is_stable: Callable[[bytes], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """`version` is v1, v2, hybrid or none; `controllers` maps a controller to its hierarchy.
 
-    `sums` says that every number of a cgroup counts those of the cgroups below it.
+    `sums` says that every number of a cgroup includes those of the cgroups below it.
     """
 
     version: str
@@ -64,7 +66,7 @@ class Layout:
 
     @property
     def sums_oom_kills(self) -> bool:
-        """Whether a cgroup's OOM kills are also counted in those above it: in version 2 alone."""
+        """Whether a cgroup's OOM kills include those below it, as in version 2 alone."""
         return self.version == "v2"
 
     def directory(self, path: str) -> str | None:
@@ -75,7 +77,7 @@ class Layout:
 
 
 def detect_layout(cgroup_root: str) -> Layout:
-    """Look at the root once; a host without cgroups has version `none` and no files."""
+    """Inspect the root; a host without cgroups has version `none` and no files."""
     root = Path(cgroup_root)
     if (root / "cgroup.controllers").is_file():
         return Layout("v2", {}, cgroup_root, _v2_files(cgroup_root))
@@ -90,7 +92,7 @@ def detect_layout(cgroup_root: str) -> Layout:
 
 
 def _sums_memory(controllers: dict[str, str]) -> bool:
-    """Whether version 1 charges memory to the cgroups above, too; below one that does all do."""
+    """Whether version 1 charges memory to parent cgroups too; the root's setting is inherited."""
     try:
         return Path(controllers["memory"], "memory.use_hierarchy").read_bytes().strip() == b"1"
     except (KeyError, OSError):
@@ -120,7 +122,7 @@ def _v2_files(root: str) -> tuple[CgroupFile, ...]:
         (PROCESSES, "cgroup.procs", values.count_lines),
         (IO_BYTES, "io.stat", values.parse_io_stat),
     )
-    files = (_file(at, root, name, parse, _OF_ACTIVE) for at, name, parse in rows)
+    files = (_file(at, root, name, parse, _STABLE_WHILE_IDLE) for at, name, parse in rows)
     return tuple(files) + _pressure_files(root)
 
 
@@ -137,20 +139,19 @@ def _v1_files(controllers: dict[str, str]) -> tuple[CgroupFile, ...]:
         (IO_BYTES, "blkio", "blkio.throttle.io_service_bytes_recursive", values.parse_blkio),
         (IO_OPERATIONS, "blkio", "blkio.throttle.io_serviced_recursive", values.parse_blkio),
     )
-    # Version 1 charges a cgroup for what its own tasks submit, and not for writing back.
-    of_active = _OF_ACTIVE | {CPU_TIMES, IO_BYTES, IO_OPERATIONS}
+    # Version 1 charges a cgroup for what its own tasks submit, and not for writeback.
+    stable = _STABLE_WHILE_IDLE | {CPU_TIMES, IO_BYTES, IO_OPERATIONS}
     return tuple(
-        _file(at, controllers[controller], name, parse, of_active)
+        _file(at, controllers[controller], name, parse, stable)
         for at, controller, name, parse in rows
         if controller in controllers
     )
 
 
 def _file(
-    position: int, root: str, name: str, parse: Callable[[bytes], Any], of_active: frozenset[int]
+    position: int, root: str, name: str, parse: Callable[[bytes], Any], stable: frozenset[int]
 ) -> CgroupFile:
-    stays = _any_text if position in of_active else None
-    return CgroupFile(position, root, name, parse, stays)
+    return CgroupFile(position, root, name, parse, _any_text if position in stable else None)
 
 
 def _any_text(_: bytes) -> bool:
@@ -174,12 +175,12 @@ def _pressure_files(root: str) -> tuple[CgroupFile, ...]:
 Pread = Callable[[int, int, int], bytes]
 
 
-class CgroupSource:
-    """What all readers share: the layout, how to read, and what went wrong so far.
+class ReadContext:
+    """Shared by all readers: the layout, the budget of descriptors, and counts of failures.
 
-    `errors` counts failed and unreadable files by file name, `slow` those that took long; `psi`
-    holds, per resource, whether cgroups of this host report pressure: supported, disabled (psi=0)
-    or absent.
+    `errors` counts failed and malformed files by file name, `slow` the slow ones; `psi` maps a
+    resource to whether this host's cgroups report its pressure: supported, disabled (psi=0) or
+    absent.
     """
 
     def __init__(self, host: Layout, *, pread: Pread, fd_budget: int) -> None:
@@ -192,19 +193,103 @@ class CgroupSource:
         self.width = len(host.files)
 
     def note_failure(self, file: CgroupFile, error: OSError) -> None:
-        """Count an error; pressure that the kernel does not offer is no error but a fact."""
+        """Count an error; pressure that the kernel does not offer is a fact, not an error."""
         resource = PSI_POSITIONS.get(file.position)
         if resource and error.errno in (errno.EOPNOTSUPP, errno.ENOENT):
             if error.errno == errno.ENOENT:
-                self.psi.setdefault(resource, "absent")  # maybe only switched off for this cgroup
+                self.psi.setdefault(resource, "absent")  # maybe for this cgroup alone
             elif self.psi.get(resource) != "supported":
                 self.psi[resource] = "disabled"
         elif error.errno != errno.ENOENT:
             self.errors[file.name] += 1
 
     def note_value(self, file: CgroupFile, value: Any) -> None:
-        """Told of the first value of a file, and of every text that made no sense."""
+        """Take the first value of a file, and None for every text that cannot be parsed."""
         if value is None:
             self.errors[file.name] += 1
         elif file.position in PSI_POSITIONS:
             self.psi[PSI_POSITIONS[file.position]] = "supported"
+
+
+_SLICE = ".slice"
+
+
+class CgroupPaths:
+    """The paths of a pod's cgroups, from the root of every hierarchy.
+
+    cgroupfs driver: `<parent>/<container id>`. systemd driver: the parent is a slice, whose name
+    spells its path (`a-b.slice` lies in `a.slice`), and a container is a scope named after runtime
+    and id (`cri-containerd-<id>.scope`). A path that the target itself gives is used unchanged. A
+    path once found is remembered while its container is measured. Lists directories: for the
+    worker thread.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._found: dict[str, str] = {}
+
+    def pod(self, pod: PodTarget) -> str:
+        """The pod's own cgroup."""
+        return expand_slice(pod.cgroup_parent).rstrip("/")
+
+    def container(self, pod: PodTarget, container: ContainerTarget) -> str:
+        return container.cgroup or self._find(self.pod(pod), container.id)
+
+    def sandbox(self, pod: PodTarget) -> str:
+        """Empty when the pod has no sandbox."""
+        if pod.sandbox_cgroup or not pod.sandbox_id:
+            return pod.sandbox_cgroup
+        return self._find(self.pod(pod), pod.sandbox_id)
+
+    def all(self, pods: Iterable[PodTarget]) -> list[str]:
+        """The paths of all cgroups of these pods; forgets those of all others."""
+        paths = []
+        known: dict[str, str] = {}
+        for pod in pods:
+            paths.append(self.pod(pod))
+            ids = [container.id for container in pod.containers]
+            paths.extend(self.container(pod, container) for container in pod.containers)
+            if sandbox := self.sandbox(pod):
+                paths.append(sandbox)
+            known.update(_only(self._found, [*ids, pod.sandbox_id or ""]))
+        self._found = known
+        return paths
+
+    def _find(self, parent: str, container_id: str) -> str:
+        found = self._found.get(container_id)
+        if found is not None:
+            return found
+        expected = f"{parent}/{container_id}"
+        directory = self._layout.directory(parent)
+        if directory is None:
+            return expected
+        if not os.path.isdir(f"{directory}/{container_id}"):
+            scope = _scope_in(directory, container_id)
+            if scope is None:
+                return expected  # not there yet: search again next time
+            expected = f"{parent}/{scope}"
+        self._found[container_id] = expected
+        return expected
+
+
+@lru_cache(maxsize=1024)  # six times per pod and pass
+def expand_slice(path: str) -> str:
+    """`a-b.slice` → `/a.slice/a-b.slice`; any other path stays as it is."""
+    head, _, name = path.rpartition("/")
+    if head or not name.endswith(_SLICE) or name.startswith("-"):
+        return path
+    words = name.removesuffix(_SLICE).split("-")
+    return "".join(f"/{'-'.join(words[:count])}{_SLICE}" for count in range(1, len(words) + 1))
+
+
+def _scope_in(directory: str, container_id: str) -> str | None:
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return None
+    ending = f"{container_id}.scope"
+    return next((name for name in sorted(names) if name.endswith(ending)), None)
+
+
+def _only(found: dict[str, str], ids: Sequence[str]) -> dict[str, str]:
+    return {id_: found[id_] for id_ in ids if id_ in found}

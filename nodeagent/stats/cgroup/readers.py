@@ -1,7 +1,7 @@
-"""The readers of all cgroups the agent watches, kept between passes.
+"""The readers of all cgroups that the agent samples, cached between passes.
 
-As long as the budget of descriptors lasts a cgroup gets a reader that keeps its own; the others
-open by name, and are promoted when descriptors become free. Not thread-safe: one pass at a time.
+While the budget of descriptors lasts, a cgroup gets a reader that holds its own; the others open
+files by path, and are promoted when descriptors become free. Not thread-safe: one pass at a time.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import os
 import time
 from collections.abc import Callable, Collection
 
-from nodeagent.stats.cgroup.layout import CgroupSource, Layout, Pread
+from nodeagent.stats.cgroup.layout import Layout, Pread, ReadContext
 from nodeagent.stats.cgroup.reader import (
     SLOW_NS,
     CgroupReader,
-    KeptReader,
-    NameReader,
+    DescriptorReader,
     NoDescriptors,
+    PathReader,
 )
 from nodeagent.stats.samples import CgroupSample
 from orch.component.process import clock
@@ -28,7 +28,7 @@ DEFAULT_FD_BUDGET = 8192  # a full node, 110 pods of three containers each, need
 
 
 class CgroupReaders:
-    """The readers of all cgroups asked for, kept between passes."""
+    """Creates a reader when a cgroup is first read; `retain` drops those no longer needed."""
 
     def __init__(
         self,
@@ -38,21 +38,20 @@ class CgroupReaders:
         wall_ns: Callable[[], int] = clock.wall_ns,
         pread: Pread = os.pread,
     ) -> None:
-        self.shared = CgroupSource(host, pread=pread, fd_budget=fd_budget)
+        self.context = ReadContext(host, pread=pread, fd_budget=fd_budget)
         self._wall_ns = wall_ns
         self._readers: dict[str, CgroupReader] = {}
 
-    def read(self, path: str, *, above: str = "") -> CgroupSample | None:
-        """A sample of the cgroup `path` (from the root of every hierarchy); None if not there.
+    def read(self, path: str, *, parent: str = "") -> CgroupSample | None:
+        """A sample of the cgroup `path` (from the root of every hierarchy); None if it is missing.
 
-        `above` was read a moment before: where this one lies below it, and that one shows that
-        nothing changed, this one is not read.
+        `parent` was read a moment ago: while it shows no change, cgroups below it are not read.
         """
         path = path.rstrip("/")
         reader = self._reader(path)
-        whole = self._readers.get(above)
-        if whole is not None and above and path.startswith(f"{above}/"):
-            sample = reader.shown_by(whole)
+        parent_reader = self._readers.get(parent)
+        if parent_reader is not None and parent and path.startswith(f"{parent}/"):
+            sample = reader.if_unchanged(parent_reader)
             if sample is not None:
                 return sample
         time_ns = self._wall_ns()
@@ -60,37 +59,35 @@ class CgroupReaders:
         try:
             sample = reader.read(time_ns)
         except NoDescriptors:
-            sample = self._read_without_keeping(path, reader, time_ns)
+            sample = self._read_by_path(path, reader, time_ns)
         if time.perf_counter_ns() - begun_ns >= SLOW_NS:
-            reader.leave_out_slow_files()
+            reader.skip_slow_files()
         if sample is None:
             del self._readers[path]
         return sample
 
     def _reader(self, path: str) -> CgroupReader:
         reader = self._readers.get(path)
-        if reader is None or not reader.kept:
-            affordable = self.shared.fds_left >= self.shared.width
+        if reader is None or not reader.holds_descriptors:
+            affordable = self.context.fds_left >= self.context.width
             if affordable or reader is None:
-                reader = (KeptReader if affordable else NameReader)(self.shared, path)
+                reader = (DescriptorReader if affordable else PathReader)(self.context, path)
                 self._readers[path] = reader
         return reader
 
-    def _read_without_keeping(
-        self, path: str, reader: CgroupReader, time_ns: int
-    ) -> CgroupSample | None:
-        """The process may open fewer files than the budget says: keep no more than now."""
+    def _read_by_path(self, path: str, reader: CgroupReader, time_ns: int) -> CgroupSample | None:
+        """The process may open fewer files than the budget allows: hold no more from now on."""
         reader.close()
-        self.shared.fds_left = 0
+        self.context.fds_left = 0
         log.warning(
             "no descriptor left to keep cgroup files open; raise the limit of open files "
             "(LimitNOFILE) or lower openFileBudget"
         )
-        named = self._readers[path] = NameReader(self.shared, path)
+        by_path = self._readers[path] = PathReader(self.context, path)
         try:
-            return named.read(time_ns)
+            return by_path.read(time_ns)
         except NoDescriptors:
-            self.shared.errors["descriptors"] += 1
+            self.context.errors["descriptors"] += 1
             return None
 
     def retain(self, paths: Collection[str]) -> None:

@@ -1,12 +1,8 @@
-"""Numbers of single files → one cgroup sample; pure.
+"""The values of one cgroup's files → its sample, and the cgroup's settings.
 
-The positions are those of `layout`; version 1 gives a number where version 2 gives a whole value,
-and that is all that differs. A number whose file could not be read is None in the sample.
-
-Settings of a cgroup, and the numbers that may be a minute old: limits, quota, peak.
-
-They change rarely and are read by path, not through kept descriptors. A missing or unreadable
-file leaves its value None; that is no error here.
+The positions are those of `layout`; version 1 yields a number where version 2 yields a record, and
+that is the only difference. Settings (limits, quota, peak) change rarely, may be a minute old, and
+are read by path. A value whose file is missing or unreadable is None; that is no error here.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from nodeagent.stats.samples import (
     Settings,
 )
 
-_new = tuple.__new__  # the order is that of the fields; their own constructors take twice as long
+_new = tuple.__new__  # values in the order of the fields; the constructors take twice as long
 _NO_STAT = (None,) * 9
 _NOTHING = (None, None, None)
 _PAIR = (None, None)
@@ -88,7 +84,7 @@ def _memory(values: list[Any], settings: Settings) -> MemorySample | None:
 
 
 def _peak(peak: int | None, usage: int | None) -> int | None:
-    """The peak may be a minute old: what is in use now may already be above it."""
+    """The peak may be a minute old, and current usage already above it."""
     return peak if peak is None or usage is None else max(peak, usage)
 
 
@@ -122,7 +118,7 @@ def _read_v2(directory: str) -> Settings:
         swap_bytes=values.parse_limit(_content(f"{directory}/memory.swap.max")),
         cpu_quota_usec=quota,
         cpu_period_usec=period,
-        cpu_shares=values.shares_of_weight(weight) if weight else None,
+        cpu_shares=values.shares_from_weight(weight) if weight else None,
         threads=values.parse_limit(_content(f"{directory}/pids.max")),
     )
     return Settings(limits, values.parse_number(_content(f"{directory}/memory.peak")))
@@ -152,7 +148,7 @@ def _read_v1(controllers: dict[str, str], path: str) -> Settings:
 
 
 def _swap_limit(memory: int | None, memory_and_swap: int | None) -> int | None:
-    """v1 limits memory and swap together; what is left for swap is the difference."""
+    """v1 limits memory and swap together; the difference is left for swap."""
     if memory is None or memory_and_swap is None:
         return None
     return max(memory_and_swap - memory, 0)

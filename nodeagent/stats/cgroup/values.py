@@ -1,8 +1,8 @@
 """The text of single cgroup files → numbers; pure.
 
-Parsing is targeted: only the wanted numbers are read (a whole memory.stat as a dict costs four
-times as much). A parser never raises: what is missing, malformed, negative or beyond 64 bits is
-None. Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
+Only the needed numbers are parsed (a whole memory.stat as a dict costs four times as much). A
+parser never raises: a number that is missing, malformed, negative or beyond 64 bits is None.
+Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def parse_number(data: bytes) -> int | None:
 
 
 def parse_limit(data: bytes) -> int | None:
-    """A limit in bytes or tasks; None also for `max`, -1 and v1's way to write "no limit"."""
+    """A limit in bytes or tasks; None also for `max`, -1 and the number v1 writes for no limit."""
     value = parse_number(data)
     return value if value is not None and value < UNLIMITED_FROM else None
 
@@ -60,15 +60,15 @@ def parse_limit(data: bytes) -> int | None:
 class LineNumbers:
     """Finds the numbers of some keys in lines of the form `key number`.
 
-    It remembers on which line each key stood last time, because one kernel always writes the same
-    lines: looking there costs a third of searching.
+    One kernel always writes the same lines, so the line of each key is remembered: reading there
+    costs a third of a search.
     """
 
     def __init__(self, *keys: str) -> None:
         self._places = [(0, f"{key} ".encode(), len(key) + 1) for key in keys]
 
     def __call__(self, data: bytes) -> list[int | None]:
-        """The numbers in the order of the keys; None for what is missing or no such number."""
+        """The numbers in the order of the keys; None for a missing or malformed one."""
         lines = data.split(b"\n")
         try:
             numbers: list[int | None] = [
@@ -78,7 +78,7 @@ class LineNumbers:
             if min(numbers) >= 0 and max(numbers) <= UINT64_MAX:  # type: ignore[type-var, operator]
                 return numbers
         except (IndexError, TypeError, ValueError):
-            pass  # a line moved or is missing, or a number is none
+            pass  # a line moved or is missing, or a number is malformed
         return self._search(lines)
 
     def _search(self, lines: list[bytes]) -> list[int | None]:
@@ -123,9 +123,9 @@ _OOM_CONTROL = LineNumbers("oom_kill")
 
 
 def parse_cpu_stat(data: bytes) -> CpuSample | None:
-    """v2 cpu.stat; the lines of bandwidth control exist with the cpu controller only."""
+    """v2 cpu.stat; the lines of bandwidth control exist only with the cpu controller."""
     usage, user, system = _CPU_STAT(data)
-    usage_nsec = _times(usage, _NSEC_PER_USEC)
+    usage_nsec = _scaled(usage, _NSEC_PER_USEC)
     if usage_nsec is None:
         return None
     periods = throttled = throttled_usec = None
@@ -133,18 +133,18 @@ def parse_cpu_stat(data: bytes) -> CpuSample | None:
         periods, throttled, throttled_usec = _CPU_BANDWIDTH(data)
     return CpuSample(
         usage_nsec,
-        _times(user, _NSEC_PER_USEC),
-        _times(system, _NSEC_PER_USEC),
+        _scaled(user, _NSEC_PER_USEC),
+        _scaled(system, _NSEC_PER_USEC),
         periods,
         throttled,
-        _times(throttled_usec, _NSEC_PER_USEC),
+        _scaled(throttled_usec, _NSEC_PER_USEC),
     )
 
 
 def parse_cpuacct_stat(data: bytes) -> tuple[int | None, int | None]:
     """v1 cpuacct.stat: user and system time in nanoseconds (the file counts clock ticks)."""
     user, system = _CPUACCT_STAT(data)
-    return _times(user, _NSEC_PER_TICK), _times(system, _NSEC_PER_TICK)
+    return _scaled(user, _NSEC_PER_TICK), _scaled(system, _NSEC_PER_TICK)
 
 
 def parse_throttling(data: bytes) -> tuple[int | None, int | None, int | None]:
@@ -154,7 +154,7 @@ def parse_throttling(data: bytes) -> tuple[int | None, int | None, int | None]:
 
 
 def parse_memory_stat(data: bytes) -> MemoryStat | None:
-    """v2 memory.stat, whose numbers count the whole subtree; None when none is there."""
+    """v2 memory.stat, whose numbers count the whole subtree; None when it has none of them."""
     rss, cache, kernel, mapped, inactive, active, faults, major = _MEMORY_STAT(data)
     stat = MemoryStat(rss, cache, kernel, mapped, inactive, active, None, faults, major)
     return stat if stat != _NO_STAT else None
@@ -185,7 +185,7 @@ def count_lines(data: bytes) -> int:
 
 
 def parse_io_stat(data: bytes) -> tuple[DeviceIo, ...]:
-    """v2 io.stat: `8:0 rbytes=1 wbytes=2 rios=3 wios=4 …` per device; broken lines are left out."""
+    """v2 io.stat: `8:0 rbytes=1 wbytes=2 rios=3 wios=4 …` per device; skips malformed lines."""
     if not data:
         return ()
     devices = []
@@ -224,7 +224,7 @@ def parse_cpu_max(data: bytes) -> tuple[int | None, int | None]:
     return parse_limit(words[0]), parse_limit(words[1])
 
 
-def shares_of_weight(weight: int) -> int:
+def shares_from_weight(weight: int) -> int:
     """v2 cpu.weight (1 to 10000) → v1 cpu.shares (2 to 262144), as the runtimes convert."""
     return 2 + ((weight - 1) * 262142) // 9999
 
@@ -235,7 +235,7 @@ def _device_numbers(text: bytes) -> tuple[int, int] | None:
     return (pair[0], pair[1]) if pair[0] is not None and pair[1] is not None else None
 
 
-def _times(value: int | None, factor: int) -> int | None:
+def _scaled(value: int | None, factor: int) -> int | None:
     """Value x factor; None stays None, and so does a product beyond 64 bits."""
     if value is None:
         return None

@@ -1,16 +1,10 @@
-"""How much directories use: last good values, refreshed at a slow cadence of their own.
+"""Disk use of directories: last good values, refreshed at their own slow interval.
 
-A directory whose walk exceeds its budget keeps its old value and is walked less often from then
-on, up to a sixteenth. One refresh has a budget of its own too: what it does not reach is first in
-the next one. In between those are walked that are new. Values are read from the sampling thread
-while a refresh replaces them one by one.
-
-What a directory uses, found by walking it in this process, never by a forked `du`.
-
-A walk has a budget of time and inodes and is given up beyond it. Its author may be hostile (the
-directories are written by containers): it goes from descriptor to descriptor, never follows a
-symbolic link, never leaves the file system, and goes no deeper than a fixed number of levels.
-Blocks are counted, as `du` does, and a file with several names counts once.
+Directories are walked in this process, never by a forked `du`. A walk has a budget of time and
+inodes; a directory that exceeds it keeps its old value and is walked less often, down to a
+sixteenth. A refresh has a budget too, and begins with what the last one did not reach. The
+directories' authors may be hostile (containers write them): a walk goes from descriptor to
+descriptor, follows no symbolic link, never leaves the file system, and has a maximal depth.
 """
 
 from __future__ import annotations
@@ -30,8 +24,8 @@ from orch.component.process.once_log import OnceLog
 log = logging.getLogger(__name__)
 
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own
-_MAX_DEPTH = 128  # every level keeps a descriptor open
-_INODES_PER_LOOK = 1000  # how often the clock is asked
+MAX_DEPTH = 128  # every level keeps a descriptor open
+_INODES_PER_CHECK = 1000  # between two readings of the clock
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -47,7 +41,7 @@ class WalkBudget:
 
 
 class BudgetSpent(Exception):
-    """The walk was given up; the text says why."""
+    """The walk was given up; the text gives the reason."""
 
 
 def measure_directory(
@@ -57,10 +51,11 @@ def measure_directory(
     recursive: bool = True,
     monotonic_s: Callable[[], float] = time.monotonic,
 ) -> DirectoryUse | None:
-    """What `path` and everything below it uses; None when it is no directory that can be read.
+    """What `path` and everything below it use; None when it is not a readable directory.
 
-    Not recursive: only the plain files directly in it, as for log directories. BudgetSpent when
-    the budget does not suffice. What vanishes during the walk, or may not be read, is not counted.
+    Blocks count, as for `du`, and a file with several names counts once. Not recursive: only the
+    plain files directly in it, as for log directories. BudgetSpent when the budget does not
+    suffice. Entries that vanish during the walk or cannot be read do not count.
     """
     try:
         fd = os.open(path, _DIRECTORY)
@@ -73,7 +68,7 @@ def measure_directory(
             walk.count(root)
             walk.enter(fd)
         else:
-            for entry in _entries(fd):
+            for entry in _list(fd):
                 if stat.S_ISREG(entry.status.st_mode):
                     walk.count(entry.status)
     finally:
@@ -81,7 +76,7 @@ def measure_directory(
     return DirectoryUse(walk.used_bytes, walk.inodes)
 
 
-class _Frame(NamedTuple):
+class _DirectoryEntry(NamedTuple):
     name: str
     status: os.stat_result
 
@@ -105,16 +100,16 @@ class _Walk:
         self.inodes += 1
         if self.inodes > self._budget.inodes:
             raise BudgetSpent(f"it has more than {self._budget.inodes} inodes")
-        if self.inodes % _INODES_PER_LOOK == 0:
-            self._look_at_the_clock()
+        if self.inodes % _INODES_PER_CHECK == 0:
+            self._check_deadline()
 
     def enter(self, fd: int, depth: int = 0) -> None:
-        """Count everything below the open directory; the descriptor stays the caller's."""
-        self._look_at_the_clock()
-        if depth > _MAX_DEPTH:
-            raise BudgetSpent(f"it is deeper than {_MAX_DEPTH} levels")
+        """Count everything below the open directory; the caller keeps the descriptor."""
+        self._check_deadline()
+        if depth > MAX_DEPTH:
+            raise BudgetSpent(f"it is deeper than {MAX_DEPTH} levels")
         directories = []
-        for entry in _entries(fd):
+        for entry in _list(fd):
             if entry.status.st_dev != self._device:
                 continue
             self.count(entry.status)
@@ -124,19 +119,19 @@ class _Walk:
             try:
                 inner = os.open(name, _DIRECTORY, dir_fd=fd)
             except OSError:
-                continue  # gone, unreadable, or no directory any more
+                continue  # gone, unreadable, or no longer a directory
             try:
                 if os.fstat(inner).st_dev == self._device:
                     self.enter(inner, depth + 1)
             finally:
                 os.close(inner)
 
-    def _look_at_the_clock(self) -> None:
+    def _check_deadline(self) -> None:
         if self._monotonic_s() > self._end_s:
             raise BudgetSpent(f"{self._budget.time_s} s passed after {self.inodes} inodes")
 
 
-def _entries(fd: int) -> Iterator[_Frame]:
+def _list(fd: int) -> Iterator[_DirectoryEntry]:
     try:
         entries = os.scandir(fd)
     except OSError:
@@ -144,7 +139,7 @@ def _entries(fd: int) -> Iterator[_Frame]:
     with entries:
         for entry in entries:
             try:
-                yield _Frame(entry.name, entry.stat(follow_symlinks=False))
+                yield _DirectoryEntry(entry.name, entry.stat(follow_symlinks=False))
             except OSError:
                 continue
 
@@ -154,15 +149,15 @@ _MAX_SKIPPED = 15
 
 
 @dataclass(slots=True)
-class _Entry:
-    skip: int = 0  # refreshes to leave out before the next walk
+class _Schedule:
+    skip: int = 0  # refreshes to skip before the next walk
     next_skip: int = 1
 
 
 class DirectoryUsage:
     """`latest` has the last good values by path, with the stamps of their walks.
 
-    `spent` counts walks given up; `duration_s` is that of the last refresh of all.
+    `duration_s` is that of the last full refresh.
     """
 
     def __init__(
@@ -174,51 +169,51 @@ class DirectoryUsage:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.latest: dict[str, FsSample] = {}
-        self.spent = 0
+        self.walks_given_up = 0
         self.duration_s = 0.0
         self._budget = budget or WalkBudget()
         self._refresh_budget_s = refresh_budget_s
         self._wall_ns = wall_ns
         self._monotonic_s = monotonic_s
-        self._entries: dict[str, _Entry] = {}
-        self._lateness = OnceLog(log)
+        self._schedules: dict[str, _Schedule] = {}
+        self._overruns = OnceLog(log)
 
     def refresh(self, wanted: Mapping[str, bool]) -> None:
         """Walk the wanted directories (path → whether recursively) and forget all others."""
-        for path in self._entries.keys() - wanted.keys():
-            del self._entries[path]
+        for path in self._schedules.keys() - wanted.keys():
+            del self._schedules[path]
             self.latest.pop(path, None)
         begun_s = self._monotonic_s()
         unreached = self._walk(sorted(wanted, key=self._age), wanted)
         if unreached:
-            self._lateness.failed(
-                "measuring all directories takes more than %g s: disk use is shown with an older"
-                " stamp, that of %s first", self._refresh_budget_s, unreached, cause="late",
+            self._overruns.failed(
+                "measuring all directories takes more than %g s: disk use has an older stamp from"
+                " %s on", self._refresh_budget_s, unreached, cause="late",
             )  # fmt: skip
         else:
-            self._lateness.recovered()
+            self._overruns.recovered()
         self.duration_s = self._monotonic_s() - begun_s
 
     def refresh_new(self, wanted: Mapping[str, bool]) -> None:
-        """Walk those of the wanted directories that were never tried; same budget, others stay."""
-        self._walk([path for path in wanted if path not in self._entries], wanted)
+        """Walk the wanted directories that were never tried, within the same budget."""
+        self._walk([path for path in wanted if path not in self._schedules], wanted)
 
     def _walk(self, paths: Iterable[str], wanted: Mapping[str, bool]) -> str:
-        """The first of the paths that the budget does not reach; "" when all were reached."""
+        """The first path that the budget does not reach; "" when all were reached."""
         begun_s = self._monotonic_s()
         for path in paths:
             if self._monotonic_s() - begun_s > self._refresh_budget_s:
                 return path
-            self._measure(path, self._entries.setdefault(path, _Entry()), wanted[path])
+            self._measure(path, self._schedules.setdefault(path, _Schedule()), wanted[path])
         return ""
 
     def _age(self, path: str) -> int:
         value = self.latest.get(path)
         return value.time_ns if value else 0
 
-    def _measure(self, path: str, entry: _Entry, recursive: bool) -> None:
-        if entry.skip:
-            entry.skip -= 1
+    def _measure(self, path: str, schedule: _Schedule, recursive: bool) -> None:
+        if schedule.skip:
+            schedule.skip -= 1
             return
         time_ns = self._wall_ns()
         try:
@@ -226,13 +221,13 @@ class DirectoryUsage:
                 path, self._budget, recursive=recursive, monotonic_s=self._monotonic_s
             )
         except BudgetSpent as error:
-            self.spent += 1
-            if entry.next_skip == 1:  # the first time in a row
-                log.warning("giving up measuring %s: %s; its last value is kept", path, error)
-            entry.skip = entry.next_skip
-            entry.next_skip = min(entry.next_skip * 2, _MAX_SKIPPED)
+            self.walks_given_up += 1
+            if schedule.next_skip == 1:  # the first time in a row
+                log.warning("giving up measuring %s: %s; its last value remains", path, error)
+            schedule.skip = schedule.next_skip
+            schedule.next_skip = min(schedule.next_skip * 2, _MAX_SKIPPED)
             return
-        entry.next_skip = 1
+        schedule.next_skip = 1
         if use is None:
             self.latest.pop(path, None)
         else:

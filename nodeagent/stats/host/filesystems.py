@@ -1,13 +1,9 @@
-"""Disks: what a file system holds, and which block devices there are.
+"""File systems and block devices: capacity and use by statvfs, names from /proc/diskstats.
 
-File systems are asked by statvfs, devices are named as /proc/diskstats names them. What single
-directories use is `walk`'s business; `within` puts both together.
-
-What the file systems of volumes and of the node hold, asked without waiting for one that hangs.
-
-A statvfs on a network mount whose server is away does not return, and nothing can break it off.
-So it is made in a thread of its own, which a pass waits for no longer than a moment; the path is
-then left alone until that call has come back, and keeps its last value with the stamp of it.
+A statvfs on a network mount whose server is gone does not return and cannot be interrupted. So a
+thread makes it, a pass waits for that no longer than a moment, and the path is left alone, with its
+last value and stamp, until the call returns. What single directories use is `directories`'
+business; `within` combines both.
 """
 
 from __future__ import annotations
@@ -27,16 +23,16 @@ log = logging.getLogger(__name__)
 
 
 def read_filesystem(path: str, time_ns: int) -> FsSample | None:
-    """The file system that holds `path`; None when it cannot be asked.
+    """The file system that holds `path`; None when it cannot be queried.
 
-    Not every driver answers with sense: what is negative or beyond 64 bits is None.
+    Not every driver's answer makes sense: a value that is negative or beyond 64 bits is None.
     """
     try:
         stats = os.statvfs(path)
     except (OSError, ValueError):  # a path from a manifest may hold a NUL
         return None
     unit = stats.f_frsize
-    # 0 of 0: no fixed number of inodes; cephfs says -1 of those it has
+    # 0 of 0: no fixed number of inodes; cephfs reports -1 free ones
     counts_inodes = 0 < stats.f_files >= stats.f_ffree
     return FsSample(
         time_ns,
@@ -64,7 +60,7 @@ def parse_diskstats(data: bytes) -> dict[tuple[int, int], str]:
 
 
 def device_of(path: str, names: Mapping[tuple[int, int], str]) -> str:
-    """`/dev/sda1` for the block device that holds `path`; empty when there is none."""
+    """The block device that holds `path`, as `/dev/sda1`; empty when there is none."""
     try:
         device = os.stat(path).st_dev
     except OSError:
@@ -74,7 +70,7 @@ def device_of(path: str, names: Mapping[tuple[int, int], str]) -> str:
 
 
 def within(whole: FsSample | None, part: FsSample | None) -> FsSample | None:
-    """What `part` uses, beside what the file system that holds it has; None without `part`."""
+    """The use of `part` with the capacity of the file system that holds it; None without `part`."""
     if part is None or whole is None:
         return part
     return FsSample(
@@ -89,87 +85,87 @@ def within(whole: FsSample | None, part: FsSample | None) -> FsSample | None:
 
 
 BUDGET_S = 1.0
-MOST_HANGING = 16  # each holds a thread; beyond that nothing is asked until one comes back
+MAX_HANGING = 16  # each holds a thread; with more, nothing is queried until a call returns
 
-Ask = Callable[[str, int], FsSample | None]
+Query = Callable[[str, int], FsSample | None]
 
 
 @dataclass(slots=True)
-class _Turn:
+class _Batch:
     paths: list[str]
     current: str | None = None
     is_abandoned: bool = False
 
 
-class Mounts:
-    """`hanging` are the paths whose question has not come back. One `refresh` at a time."""
+class FilesystemPoller:
+    """`hanging` are the paths whose query has not returned. One `refresh` at a time."""
 
     def __init__(
         self,
         *,
         budget_s: float = BUDGET_S,
-        ask: Ask = read_filesystem,
+        query: Query = read_filesystem,
         wall_ns: Callable[[], int] = clock.wall_ns,
     ) -> None:
         self.hanging: set[str] = set()
         self._budget_s = budget_s
-        self._ask = ask
+        self._query = query
         self._wall_ns = wall_ns
         self._values: dict[str, FsSample | None] = {}
         self._lock = threading.Lock()
-        self._threads = OnceLog(log)  # that none is to be had
+        self._threads = OnceLog(log)  # that cannot be started
 
     def latest(self, path: str) -> FsSample | None:
-        """The last value with the stamp of its question; None for what cannot be asked."""
+        """The last value with the stamp of its query; None for what cannot be queried."""
         return self._values.get(path)
 
     def refresh(self, paths: Collection[str]) -> None:
-        """Ask for all of them and forget all others; returns after the budget at the latest."""
+        """Query all of them and forget all others; returns after the budget at the latest."""
         with self._lock:
             for gone in self._values.keys() - set(paths):
                 del self._values[gone]
-            turn = _Turn([path for path in dict.fromkeys(paths) if path not in self.hanging])
-            is_stuck = len(self.hanging) >= MOST_HANGING
-        if not turn.paths or is_stuck:
+            batch = _Batch([path for path in dict.fromkeys(paths) if path not in self.hanging])
+            is_stuck = len(self.hanging) >= MAX_HANGING
+        if not batch.paths or is_stuck:
             return
         ended = threading.Event()
         try:
-            threads.start(lambda: self._ask_all(turn), ended.set, name="mounts")
+            threads.start(lambda: self._query_all(batch), ended.set, name="mounts")
         except threads.NoThreadError as error:
             self._threads.failed(
-                "file systems are not asked what they hold: %s; their last values stay",
+                "file systems are not queried: %s; their last values remain",
                 error.strerror,
             )
             return
         self._threads.recovered()
         if not ended.wait(self._budget_s):
-            self._abandon(turn)
+            self._abandon(batch)
 
-    def _ask_all(self, turn: _Turn) -> None:
-        for path in turn.paths:
+    def _query_all(self, batch: _Batch) -> None:
+        for path in batch.paths:
             with self._lock:
-                if turn.is_abandoned:
+                if batch.is_abandoned:
                     return
-                turn.current = path
-            value = self._ask(path, self._wall_ns())
+                batch.current = path
+            value = self._query(path, self._wall_ns())
             with self._lock:
                 self._values[path] = value
-                turn.current = None
-                if turn.is_abandoned:
+                batch.current = None
+                if batch.is_abandoned:
                     self.hanging.discard(path)
                     log.info("the file system of %s answers again", path)
                     return
 
-    def _abandon(self, turn: _Turn) -> None:
-        """What the thread has not come to is asked for in the next pass, by another one."""
+    def _abandon(self, batch: _Batch) -> None:
+        """The next pass queries the paths that this thread has not reached."""
         with self._lock:
-            turn.is_abandoned = True
-            path = turn.current
+            batch.is_abandoned = True
+            path = batch.current
             if path is None:
                 return
             self.hanging.add(path)
         log.warning(
-            "the file system of %s does not answer within %g s; its last values stay",
+            "the file system of %s does not answer within %g s; its last values remain",
             path,
             self._budget_s,
         )

@@ -1,9 +1,7 @@
-"""The machine: what never changes while it runs, and its own counters of the moment.
+"""The machine outside cgroups: constant facts, and its own counters.
 
-Facts are read once at the start; load, swap and pressure once per sampling pass. Every root is a
-parameter. A file that is missing or unreadable leaves its fact empty; nothing here raises.
-
-Huge pages set aside by the kernel, from /sys/kernel/mm/hugepages under an injected root.
+Facts and huge pages are read once at start; load, swap and pressure once per sampling pass. Every
+root is a parameter. A missing or unreadable file leaves its fact empty; nothing here raises.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _GO_ARCHITECTURES = {
 
 @dataclass(frozen=True, slots=True)
 class HostFacts(Hardware):
-    """What stays as it is while the machine runs; empty text and 0 mean "unknown"."""
+    """Constant while the machine runs; empty text and 0 mean "unknown"."""
 
     boot_id: str
     machine_id: str
@@ -53,13 +51,13 @@ class HostFacts(Hardware):
 
 
 def open_files_budget(wanted: int) -> int:
-    """As many of the wanted descriptors as this process may keep and still serve."""
+    """The number of wanted descriptors that this process may hold and still serve requests."""
     allowed = system.raise_open_files(wanted + _OTHER_OPEN_FILES)
     budget = wanted if allowed < 0 else max(0, min(wanted, allowed - _OTHER_OPEN_FILES))
     if budget < wanted:
         log.warning(
-            "only %d open files are allowed: %d of the %d in openFileBudget are kept for the "
-            "kernel's files (raise LimitNOFILE)",
+            "only %d open files are allowed: %d of the %d in openFileBudget can hold the kernel's "
+            "files open (raise LimitNOFILE)",
             allowed,
             budget,
             wanted,
@@ -74,7 +72,7 @@ def read_host_facts(
     *,
     hardware: Callable[[], Hardware] = system.read_hardware,
 ) -> HostFacts:
-    """Read everything once; the machine architecture is asked from the kernel itself."""
+    """Read everything once; the architecture comes from the kernel."""
     proc, sys, etc = Path(proc_root), Path(sys_root), Path(etc_root)
     machine = os.uname().machine
     return HostFacts(
@@ -93,7 +91,7 @@ def read_host_facts(
 
 
 def read_meminfo(proc_root: str) -> dict[str, int]:
-    """/proc/meminfo in bytes; lines that are no amounts are left out."""
+    """/proc/meminfo in bytes; lines without an amount are skipped."""
     amounts = {}
     for line in read_text(Path(proc_root, "meminfo")).splitlines():
         key, _, rest = line.partition(":")
@@ -108,13 +106,12 @@ _VMSTAT = values.LineNumbers("oom_kill")
 
 
 def read_oom_kills(proc_root: str) -> int | None:
-    """How many processes the kernel killed for want of memory, in whichever cgroup; None before
-    Linux 4.13."""
+    """Processes killed by the kernel for lack of memory, in any cgroup; None before Linux 4.13."""
     return _VMSTAT(read_bytes(proc_root, "vmstat"))[0]
 
 
 def swap_of(meminfo: dict[str, int], time_ns: int) -> SwapSample | None:
-    """Swap of the machine; None when meminfo does not tell."""
+    """Swap of the machine; None when meminfo lacks it."""
     total, free = meminfo.get("SwapTotal"), meminfo.get("SwapFree")
     if total is None or free is None:
         return None
@@ -122,9 +119,9 @@ def swap_of(meminfo: dict[str, int], time_ns: int) -> SwapSample | None:
 
 
 def cgroup_of(proc_root: str = "/proc", pid: int | str = "self") -> str | None:
-    """The cgroup of a process; None without one, or where it is that of everything else.
+    """The cgroup of a process; None without one, or when it is the root.
 
-    On hosts with version 1 every hierarchy has its own; they must agree on the cpu's and memory's.
+    In version 1 every hierarchy has its own; those of cpu and memory must agree.
     """
     paths = set()
     for line in read_text(Path(proc_root, str(pid), "cgroup")).splitlines():
@@ -142,7 +139,7 @@ def cgroup_of(proc_root: str = "/proc", pid: int | str = "self") -> str | None:
 
 
 def read_rlimit(proc_root: str, time_ns: int) -> RlimitSample:
-    """How many tasks there may be and are; the smaller of pid_max and threads-max counts."""
+    """The limit of tasks, which is the smaller of pid_max and threads-max, and their number."""
     kernel = Path(proc_root, "sys/kernel")
     limits = [read_number(kernel / "pid_max"), read_number(kernel / "threads-max")]
     known = [limit for limit in limits if limit is not None]
@@ -152,7 +149,7 @@ def read_rlimit(proc_root: str, time_ns: int) -> RlimitSample:
 
 
 def count_tasks(loadavg: str) -> int | None:
-    """`0.01 0.02 0.03 2/345 6789` → 345; None when the text is not of that form."""
+    """`0.01 0.02 0.03 2/345 6789` → 345; None for a text of another form."""
     words = loadavg.split()
     if len(words) < 5:
         return None
@@ -168,7 +165,7 @@ def read_bytes(root: str, name: str) -> bytes:
 
 
 def read_pressure(proc_root: str, kind: str) -> tuple[Pressure | None, str]:
-    """The machine's pressure, and whether the kernel offers it: supported, disabled or absent.
+    """The machine's pressure, and the kernel's support of it: supported, disabled or absent.
 
     `kind` is cpu, memory or io.
     """
@@ -181,7 +178,7 @@ def read_pressure(proc_root: str, kind: str) -> tuple[Pressure | None, str]:
 
 
 def _sockets(sys: Path) -> int:
-    """0 where sysfs does not tell."""
+    """The number of CPU sockets, 0 when sysfs lacks it."""
     packages = (sys / "devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id")
     return len({read_text(package) for package in packages} - {""})
 
@@ -195,7 +192,7 @@ def _os_image(etc: Path) -> str:
 
 
 def read_number(path: Path) -> int | None:
-    """The number that a file is; None when it is none or cannot be read."""
+    """The number that a file holds; None when it is not a number or cannot be read."""
     return values.parse_number(read_text(path).encode())
 
 
@@ -208,7 +205,7 @@ _FOLDER = re.compile(r"hugepages-([0-9]+)kB")
 
 
 def read_hugepages(sys_root: str = "/sys") -> dict[int, int]:
-    """Page size in bytes → bytes of all pages of that size; {} where the kernel has none."""
+    """Huge pages that the kernel reserved: page size → all pages of that size, in bytes."""
     found = {}
     for folder in Path(sys_root, "kernel/mm/hugepages").glob("hugepages-*"):
         match = _FOLDER.fullmatch(folder.name)

@@ -1,8 +1,8 @@
-"""Network counters: of the machine from its first process, of a pod from its sandbox's process.
+"""Network counters: the machine's from its first process, a pod's from its sandbox's process.
 
-Counters come from `/proc/<pid>/net/dev`, which needs neither a namespace change nor netlink and
-costs a fortieth of it. Loopback and the host's ends of containers' links are left out, as the
-reference collector does. A process that is gone gives None.
+`/proc/<pid>/net/dev` needs neither a namespace change nor netlink and costs a fortieth of that. As
+in the reference collector, loopback and the host's ends of containers' links are left out. A
+process that is gone yields None.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _FIELDS = 17
 _USUAL_NAME = "eth0"
 _ROUTE_UP = 1
 _PAGE_BYTES = 4096
-_MAYBE_MORE_BYTES = 3000  # the kernel hands out a page at a time, cut between two lines
+_MAYBE_MORE_BYTES = 3000  # the kernel returns a page at a time, cut between two lines
 
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """An interface of the machine; `kind` is empty for a physical one, else veth, bridge, …
+    """An interface of the machine; `kind` is empty for hardware, else veth, bridge, …
 
-    `is_default` is that of a default route, of IPv4 or IPv6.
+    `is_default`: an IPv4 or IPv6 default route uses it.
     """
 
     name: str
@@ -41,9 +41,9 @@ class LinkFacts:
 
 
 def read_links() -> tuple[LinkFacts, ...]:
-    """The interfaces of this network namespace, asked by netlink; OSError when that is refused.
+    """The interfaces of this network namespace, from netlink; OSError when that is refused.
 
-    Milliseconds, and the library comes with it: for `nodeagent doctor`, not for every pass.
+    Takes milliseconds and loads a library: for `nodeagent doctor`, not for every pass.
     """
     from pyroute2 import IPRoute, NetlinkError  # 84 ms and 7 MiB that the daemon does not need
 
@@ -73,7 +73,7 @@ def _link(message: Any, default_indexes: set[int]) -> LinkFacts:
 
 @lru_cache(maxsize=256)  # most pods of a node are idle: the same text in pass after pass
 def parse_net_dev(data: bytes) -> tuple[InterfaceSample, ...]:
-    """The lines of net/dev; two header lines and malformed lines are left out."""
+    """The lines of net/dev without the two header lines and malformed ones."""
     interfaces = []
     for line in data.splitlines()[2:]:
         words = line.replace(b":", b" ", 1).split()
@@ -119,7 +119,7 @@ def read_network(proc_root: str, pid: int | str, time_ns: int) -> NetworkSample 
 
 
 def shares_host_network(proc_root: str, pid: int) -> bool:
-    """Whether the process has the machine's own network; False when that cannot be told."""
+    """Whether the process uses the machine's network; False when that cannot be determined."""
     try:
         return os.path.samestat(
             (Path(proc_root) / str(pid) / "ns/net").stat(),
@@ -137,7 +137,7 @@ def _route_of(directory: str) -> str | None:
 
 
 def _content(path: str) -> bytes:
-    # Once per pod and pass: a file object asks for size and position and reads a second time.
+    # Runs once per pod and pass: a file object would query size and position and read twice.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = [os.read(fd, _PAGE_BYTES)]

@@ -1,10 +1,9 @@
-"""What the processes of a container hold open: descriptors, sockets, and how many they may.
+"""Open descriptors and sockets of a container's processes, and their limit.
 
-Only /proc tells, process by process and descriptor by descriptor, so this is refreshed at the slow
-cadence of directory walks and within a budget of time; a container that did not run since has
-opened and closed nothing and is not asked. Values carry their own stamp; what the budget does not
-reach keeps its last one. A process that ends meanwhile is not counted; where one may not be looked
-into, there is no sum at all.
+Only /proc has it, process by process and descriptor by descriptor, so it is refreshed at the slow
+interval of directory walks, within a budget of time; containers that did not run since are skipped.
+Every value has its own stamp. A process that ends meanwhile does not count; when access to a
+process is denied, there is no sum at all.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ REFRESH_BUDGET_S = 5.0
 _OPEN_FILES = "Max open files"
 
 
-class Container(NamedTuple):
-    """Its cgroup.procs file, and its cgroup as read before that file is."""
+class ContainerProcesses(NamedTuple):
+    """A container's cgroup.procs file, and its cgroup as sampled before."""
 
     procs_file: str
     cgroup: CgroupSample
@@ -37,7 +36,7 @@ class Container(NamedTuple):
 class ProcessUsage:
     """`latest` has the containers, by id, that a refresh reached.
 
-    `duration_s` is that of the last refresh of all.
+    `duration_s` is that of the last full refresh.
     """
 
     def __init__(
@@ -55,28 +54,28 @@ class ProcessUsage:
         self._monotonic_s = monotonic_s
         self.latest: dict[str, ProcessUse] = {}
         self._ran_nsec: dict[str, int | None] = {}  # the cpu time before a value was read
-        self._lateness = OnceLog(log)
+        self._overruns = OnceLog(log)
 
-    def refresh(self, containers: Mapping[str, Container]) -> None:
-        """Read all of them that ran since, by id, the longest unread first."""
+    def refresh(self, containers: Mapping[str, ContainerProcesses]) -> None:
+        """Read all containers (by id) that ran since the last time, the oldest values first."""
         for gone in self.latest.keys() - containers.keys():
             del self.latest[gone], self._ran_nsec[gone]
         begun_s = self._monotonic_s()
         if self._read(sorted(containers, key=self._age), containers):
-            self._lateness.recovered()
+            self._overruns.recovered()
         else:
-            self._lateness.failed(
-                "counting all open files takes more than %g s: they are shown with an older stamp",
+            self._overruns.failed(
+                "counting all open files takes more than %g s: some have an older stamp",
                 self._budget_s,
             )
         self.duration_s = self._monotonic_s() - begun_s
 
-    def refresh_new(self, containers: Mapping[str, Container]) -> None:
-        """Read those that were never read, within the same budget; the others stay."""
-        self._read([each for each in containers if each not in self.latest], containers)
+    def refresh_new(self, containers: Mapping[str, ContainerProcesses]) -> None:
+        """Read the containers that were never read, within the same budget."""
+        self._read([id_ for id_ in containers if id_ not in self.latest], containers)
 
-    def _read(self, ids: Iterable[str], containers: Mapping[str, Container]) -> bool:
-        """False when the budget does not reach all of them."""
+    def _read(self, ids: Iterable[str], containers: Mapping[str, ContainerProcesses]) -> bool:
+        """Read in order; False when the budget does not suffice."""
         begun_s = self._monotonic_s()
         for container_id in ids:
             if self._monotonic_s() - begun_s > self._budget_s:
@@ -84,7 +83,7 @@ class ProcessUsage:
             self.latest[container_id] = self._use(container_id, containers[container_id])
         return True
 
-    def _use(self, container_id: str, container: Container) -> ProcessUse:
+    def _use(self, container_id: str, container: ContainerProcesses) -> ProcessUse:
         known, cpu = self.latest.get(container_id), container.cgroup.cpu
         before_nsec = self._ran_nsec.get(container_id)
         self._ran_nsec[container_id] = cpu.usage_nsec if cpu else None
@@ -108,25 +107,25 @@ def read_pids(procs_file: str) -> list[int]:
 
 
 def read_process_use(proc_root: str, pids: Iterable[int], time_ns: int) -> ProcessUse:
-    """Sums over the processes; the limit is that of the first one that can be asked."""
+    """Sums over the processes; the limit is that of the first readable one."""
     descriptors: int | None = 0
     sockets: int | None = 0
     limit: int | None = None
     for pid in pids:
         directory = f"{proc_root}/{pid}"
         try:
-            opened, of_them_sockets = _count(f"{directory}/fd")
+            opened, opened_sockets = _count(f"{directory}/fd")
         except PermissionError:
             descriptors = sockets = None
         if descriptors is not None and sockets is not None:
             descriptors += opened
-            sockets += of_them_sockets
+            sockets += opened_sockets
         limit = _open_files_limit(directory) if limit is None else limit
     return ProcessUse(time_ns, descriptors, sockets, limit)
 
 
 def parse_open_files_limit(limits: str) -> int | None:
-    """The soft limit in /proc/<pid>/limits; -1 for none at all, None when it is not there."""
+    """The soft limit in /proc/<pid>/limits; -1 when unlimited, None when it is missing."""
     for line in limits.splitlines():
         if line.startswith(_OPEN_FILES):
             words = line.removeprefix(_OPEN_FILES).split()
@@ -137,7 +136,7 @@ def parse_open_files_limit(limits: str) -> int | None:
 
 
 def _count(directory: str) -> tuple[int, int]:
-    """Descriptors, and how many of them are sockets; PermissionError where one may not look."""
+    """Descriptors, and how many of them are sockets; PermissionError when access is denied."""
     descriptors = sockets = 0
     try:
         with os.scandir(directory) as entries:
@@ -147,7 +146,7 @@ def _count(directory: str) -> tuple[int, int]:
     except PermissionError:
         raise
     except OSError:
-        pass  # the process ended: what was counted until then stands
+        pass  # the process ended: what was counted so far counts
     return descriptors, sockets
 
 

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as classic
 
 from nodeagent.heartbeat import LeaseLoop
 from nodeagent.metrics import agent
-from nodeagent.metrics.agent import Sources
+from nodeagent.metrics.agent import MetricSources
 from nodeagent.metrics.calls import RuntimeOperations
 from nodeagent.node.status_loop import StatusLoop
 from nodeagent.pods.counts import PodCounts
@@ -40,7 +40,7 @@ ALL = MetricPolicy()  # nothing switched off
 
 
 @pytest_asyncio.fixture
-async def sources() -> AsyncIterator[Sources]:
+async def sources() -> AsyncIterator[MetricSources]:
     """An agent with everything, before anything has happened."""
     sampler = Sampler(targets=lambda: [hosts.POD], sources=hosts.sources(hosts.TREES / "v2"))
     registry = PodRegistry(PodSettings("n1", "/nowhere", "/nowhere"))
@@ -51,7 +51,7 @@ async def sources() -> AsyncIterator[Sources]:
     async def collect() -> Any:
         return node.facts()
 
-    yield Sources(
+    yield MetricSources(
         node_name="n1",
         features=Features({"NodeAgentPSI": False}),
         emulated=CURRENT,
@@ -70,11 +70,11 @@ async def sources() -> AsyncIterator[Sources]:
     await sampler.close()
 
 
-def registry_of(sources: Sources, policy: MetricPolicy = ALL) -> Registry:
+def registry_of(sources: MetricSources, policy: MetricPolicy = ALL) -> Registry:
     return agent.agent_registry(sources, policy)
 
 
-def page_of(sources: Sources, policy: MetricPolicy = ALL) -> Page:
+def page_of(sources: MetricSources, policy: MetricPolicy = ALL) -> Page:
     """The families of the page by name; twice the same one is an error."""
     families = list(classic(registry_of(sources, policy).render("")[0].decode()))
     assert len({family.name for family in families}) == len(families)
@@ -118,7 +118,7 @@ FAMILIES = {  # what an operator's dashboard may ask for, and its tier
 }
 
 
-async def test_every_family_has_its_type_and_states_its_tier(sources: Sources) -> None:
+async def test_every_family_has_its_type_and_states_its_tier(sources: MetricSources) -> None:
     await sources.sampler.sample()
     page = page_of(sources)
     # The classic format names a counter's family by its samples; the parser takes `_total` off.
@@ -130,7 +130,7 @@ async def test_every_family_has_its_type_and_states_its_tier(sources: Sources) -
     assert found == FAMILIES
 
 
-async def test_the_tiers_are_those_that_the_catalogue_promises(sources: Sources) -> None:
+async def test_the_tiers_are_those_that_the_catalogue_promises(sources: MetricSources) -> None:
     await sources.sampler.sample()
     for family in page_of(sources).values():
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -140,7 +140,7 @@ async def test_the_tiers_are_those_that_the_catalogue_promises(sources: Sources)
         assert family.documentation.startswith(f"[{promised}] "), name
 
 
-async def test_probes_have_a_page_of_their_own(sources: Sources) -> None:
+async def test_probes_have_a_page_of_their_own(sources: MetricSources) -> None:
     text = agent.probes_registry(sources.counts, ALL).render("")[0].decode()
     for helped in (
         "process_start_time_seconds [ALPHA] ",
@@ -151,7 +151,7 @@ async def test_probes_have_a_page_of_their_own(sources: Sources) -> None:
     assert not [name for name in page_of(sources) if name.startswith("prober")]
 
 
-async def test_the_page_is_openmetrics_for_who_wants_it(sources: Sources) -> None:
+async def test_the_page_is_openmetrics_on_request(sources: MetricSources) -> None:
     await sources.sampler.sample()
     body, content_type = registry_of(sources).render("application/openmetrics-text;version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
@@ -160,7 +160,7 @@ async def test_the_page_is_openmetrics_for_who_wants_it(sources: Sources) -> Non
     assert set(FAMILIES) <= set(names)
 
 
-async def test_the_build_the_node_and_the_features_are_named(sources: Sources) -> None:
+async def test_the_build_the_node_and_the_features_are_named(sources: MetricSources) -> None:
     page = page_of(sources)
     assert value(page, "nodeagent_node_name", node="n1") == 1
     (build,) = page["orch_build_info"].samples
@@ -170,7 +170,7 @@ async def test_the_build_the_node_and_the_features_are_named(sources: Sources) -
     assert value(page, "orch_feature_enabled", name="ContainerCheckpoint", stage="BETA") == 1
 
 
-async def test_what_the_loops_count_is_shown_the_moment_it_changes(sources: Sources) -> None:
+async def test_counts_of_the_loops_are_shown_at_once(sources: MetricSources) -> None:
     registry = registry_of(sources)
     assert b"nodeagent_lease_renewals_total 0.0" in registry.render("")[0]
     assert sources.lease and sources.watchdog and sources.events
@@ -191,7 +191,7 @@ async def test_what_the_loops_count_is_shown_the_moment_it_changes(sources: Sour
     } <= set(lines)
 
 
-async def test_checks_of_the_runtime_are_counted(sources: Sources) -> None:
+async def test_checks_of_the_runtime_are_counted(sources: MetricSources) -> None:
     runtime = FakeRuntime()
     watch = RuntimeWatch(runtime)
     await watch.check()
@@ -202,7 +202,7 @@ async def test_checks_of_the_runtime_are_counted(sources: Sources) -> None:
     assert value(page, "nodeagent_runtime_check_failures") == 1
 
 
-async def test_readings_are_shown_once_there_is_one(sources: Sources) -> None:
+async def test_readings_are_shown_after_the_first(sources: MetricSources) -> None:
     assert "nodeagent_collector_duration_seconds" not in page_of(sources)
     await sources.sampler.sample()
     page = page_of(sources)
@@ -217,18 +217,18 @@ async def test_readings_are_shown_once_there_is_one(sources: Sources) -> None:
 
 
 async def test_a_host_without_cgroups_shows_no_version_of_them(
-    sources: Sources, tmp_path: Path
+    sources: MetricSources, tmp_path: Path
 ) -> None:
     sampler = Sampler(targets=list, cgroup_root=str(tmp_path))
     assert "nodeagent_cgroup_version" not in page_of(replace(sources, sampler=sampler))
 
 
-async def test_an_agent_without_a_lease_or_a_watchdog_shows_neither(sources: Sources) -> None:
+async def test_an_agent_without_a_lease_or_a_watchdog_shows_neither(sources: MetricSources) -> None:
     page = page_of(replace(sources, lease=None, watchdog=None))
     assert [name for name in page if "lease" in name or "watchdog" in name] == []
 
 
-async def test_operators_switch_metrics_off_by_name(sources: Sources) -> None:
+async def test_operators_disable_metrics_by_name(sources: MetricSources) -> None:
     policy = MetricPolicy(disabled=frozenset({"nodeagent_node_ready"}))
     page = page_of(sources, policy)
     assert "nodeagent_node_ready" not in page
@@ -236,5 +236,5 @@ async def test_operators_switch_metrics_off_by_name(sources: Sources) -> None:
 
 
 @pytest.mark.parametrize("family", ["process_cpu_seconds", "process_resident_memory_bytes"])
-async def test_the_process_itself_is_on_the_page(sources: Sources, family: str) -> None:
+async def test_the_process_itself_is_on_the_page(sources: MetricSources, family: str) -> None:
     assert value(page_of(sources), family) > 0

@@ -18,7 +18,7 @@ def values(counts: CheckpointCounts) -> dict[str, float]:
     }
 
 
-def test_before_anything_happened_every_counter_is_there_and_the_store_is_not_known() -> None:
+def test_at_first_every_counter_is_zero_and_the_store_absent() -> None:
     seen = values(CheckpointCounts())
 
     assert seen["nodeagent_checkpoints_total{success}"] == 0
@@ -28,7 +28,7 @@ def test_before_anything_happened_every_counter_is_there_and_the_store_is_not_kn
     assert not any(name.startswith("nodeagent_checkpoint_store") for name in seen)
 
 
-def test_what_was_counted_is_shown() -> None:
+def test_counts_are_shown() -> None:
     counts = CheckpointCounts()
     counts.results["success"] += 2
     for duration_s in (0.3, 500.0):

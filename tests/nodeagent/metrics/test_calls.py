@@ -26,7 +26,7 @@ def page(operations: RuntimeOperations) -> list[str]:
         ("Resume", "resume_container"),
     ],
 )
-def test_operations_are_named_as_operators_know_them(operation: str, expected: str) -> None:
+def test_operations_have_the_reference_s_names(operation: str, expected: str) -> None:
     assert operation_type(operation) == expected
 
 

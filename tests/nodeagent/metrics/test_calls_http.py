@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from nodeagent.metrics.calls import HttpMetrics, bucket
+from nodeagent.metrics.calls import HttpMetrics, path_label
 from orch.component.diagnostics.metrics import Registry
 from orch.wire.errors import unauthorized
 
@@ -29,8 +29,8 @@ BUCKETS = [  # nodeagent.md §4.1
 
 
 @pytest.mark.parametrize(("path", "expected"), BUCKETS)
-def test_a_path_belongs_to_one_of_few(path: str, expected: str) -> None:
-    assert bucket(path) == expected
+def test_paths_are_labelled_from_a_closed_list(path: str, expected: str) -> None:
+    assert path_label(path) == expected
 
 
 @pytest.fixture

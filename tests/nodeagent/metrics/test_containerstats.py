@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from nodeagent.metrics.containerstats import render_container_metrics
 from nodeagent.stats.host import machine as host_machine
-from nodeagent.stats.reading import Reader
+from nodeagent.stats.reading import HostReader
 from nodeagent.stats.samples import FsSample, ProcessUse, Sample
 from nodeagent.stats.sources import Background
 from tests.fakes import hosts
@@ -25,7 +25,7 @@ SIX = {"container", "id", "image", "name", "namespace", "pod"}
 
 
 def sample_of(layout: str, name: str = "web-0") -> Sample:
-    reader = Reader(hosts.sources(hosts.TREES / layout), Background())
+    reader = HostReader(hosts.sources(hosts.TREES / layout), Background())
     sample = reader.read([dataclasses.replace(POD, name=name)])
     reader.close()
     container = sample.pods[0].containers[0]
@@ -61,9 +61,9 @@ def test_node_pods_sandboxes_and_containers_have_a_row_each() -> None:
     }
 
 
-def test_others_are_given_way_to_between_families() -> None:
+def test_rendering_pauses_between_families() -> None:
     given: list[None] = []
-    page = render_container_metrics(sample_of("v2"), give_way=lambda: given.append(None))
+    page = render_container_metrics(sample_of("v2"), pause=lambda: given.append(None))
     assert len(given) == page.count(b"# TYPE") > 20
 
 
@@ -137,7 +137,7 @@ def test_pressure_is_in_seconds_waiting_for_some_and_stalled_for_full() -> None:
         assert waiting.keys() >= {"/", POD_CGROUP, SANDBOX_CGROUP}
 
 
-def test_pressure_is_left_out_by_the_gate_and_where_there_is_none() -> None:
+def test_pressure_is_omitted_without_the_gate_and_where_there_is_none() -> None:
     assert b"pressure" not in render_container_metrics(sample_of("v2"), psi=False)
     assert b"container_pressure" not in render_container_metrics(sample_of("v1"))
 
@@ -161,7 +161,7 @@ def test_values_keep_their_units() -> None:
     assert by_id(page, "container_last_seen")[at] == 1_800_000_000
 
 
-def test_disk_use_has_the_stamp_of_its_own_measuring() -> None:
+def test_disk_use_has_the_stamp_of_its_measurement() -> None:
     sample = sample_of("v2")
     container = sample.pods[0].containers[0]
     before_ns = sample.time_ns - 30_000_000_000
@@ -203,7 +203,7 @@ def test_a_pod_has_the_processes_of_its_containers_and_sandbox(layout: str, of_a
     assert found[POD_CGROUP] == found[CONTAINER_CGROUP] + found[SANDBOX_CGROUP] == of_all
 
 
-def test_oom_kills_of_a_pod_are_left_out_where_the_kernel_counts_none_below_it() -> None:
+def test_a_pod_s_oom_kills_are_omitted_where_the_kernel_does_not_sum_them() -> None:
     of_v2 = by_id(render_container_metrics(sample_of("v2")), "container_oom_events_total")
     assert of_v2 == {POD_CGROUP: 2, SANDBOX_CGROUP: 2, CONTAINER_CGROUP: 2}
     of_v1 = by_id(render_container_metrics(sample_of("v1")), "container_oom_events_total")
@@ -222,7 +222,7 @@ def test_the_machine_is_described_beside_its_containers() -> None:
     }
 
 
-def test_without_a_sample_the_page_says_so() -> None:
+def test_without_a_sample_the_page_reports_an_error() -> None:
     (only,) = series_of(render_container_metrics(None))
     assert (only.name, only.value) == ("container_scrape_error", 1)
 
@@ -232,7 +232,7 @@ NAMES = ["plain", 'with "quotes"', "back\\slash", "two\nlines", "süß 日本"]
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("is_openmetrics", [False, True])
-def test_names_survive_and_both_formats_say_the_same(name: str, is_openmetrics: bool) -> None:
+def test_any_name_survives_and_both_formats_agree(name: str, is_openmetrics: bool) -> None:
     sample = sample_of("v2", name)
     page = render_container_metrics(sample, openmetrics=is_openmetrics)
     series = series_of(page, is_openmetrics=is_openmetrics)

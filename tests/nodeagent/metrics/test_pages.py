@@ -1,4 +1,4 @@
-"""Pages made once per sample, in a thread, whoever asks and however they want them."""
+"""Pages rendered once per sample, in a thread, for every reader and in every format."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ async def sampler() -> Any:
 
 
 @pytest.fixture
-def made(sampler: Sampler) -> StatsPages:
+def stats_pages(sampler: Sampler) -> StatsPages:
     return StatsPages(sampler, node_name="node-a", max_age_s=3600)
 
 
-async def test_the_summary_is_json(made: StatsPages) -> None:
-    body = await made.summary()
+async def test_the_summary_is_json(stats_pages: StatsPages) -> None:
+    body = await stats_pages.summary()
     assert body.content_type == "application/json"
     summary = orjson.loads(body.data)
     assert summary["node"]["nodeName"] == "node-a" and "fs" in summary["node"]
-    only = orjson.loads((await made.summary(only_cpu_and_memory=True)).data)
+    only = orjson.loads((await stats_pages.summary(only_cpu_and_memory=True)).data)
     assert "fs" not in only["node"]
 
 
-async def test_metrics_come_in_the_format_asked_for(made: StatsPages) -> None:
-    for page in (made.resource, made.containers):
+async def test_metrics_come_in_the_requested_format(stats_pages: StatsPages) -> None:
+    for page in (stats_pages.resource, stats_pages.containers):
         plain, modern = await page(), await page(accept=OPENMETRICS)
         assert "0.0.4" in plain.content_type and not plain.data.endswith(b"# EOF\n")
         assert "openmetrics" in modern.content_type and modern.data.endswith(b"# EOF\n")
 
 
-async def test_compressed_is_the_same_page(made: StatsPages) -> None:
-    plain = await made.containers()
-    packed = await made.containers(accept_encoding="gzip, deflate")
+async def test_the_compressed_page_is_the_same(stats_pages: StatsPages) -> None:
+    plain = await stats_pages.containers()
+    packed = await stats_pages.containers(accept_encoding="gzip, deflate")
     assert (plain.encoding, packed.encoding) == ("", "gzip")
     assert gzip.decompress(packed.data) == plain.data
-    refused = await made.containers(accept_encoding="gzip;q=0, identity")
+    refused = await stats_pages.containers(accept_encoding="gzip;q=0, identity")
     assert (refused.encoding, refused.data) == ("", plain.data)
 
 
-async def test_many_readers_of_one_sample_pay_once(
-    made: StatsPages, monkeypatch: pytest.MonkeyPatch
+async def test_a_page_is_rendered_once_for_many_readers_of_a_sample(
+    stats_pages: StatsPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
     render = containerstats.render_container_metrics
@@ -71,46 +71,46 @@ async def test_many_readers_of_one_sample_pay_once(
         return render(sample, **more)
 
     monkeypatch.setattr(containerstats, "render_container_metrics", counting)
-    bodies = await asyncio.gather(*(made.containers() for _ in range(20)))
+    bodies = await asyncio.gather(*(stats_pages.containers() for _ in range(20)))
     assert len(calls) == 1
     assert all(body.data is bodies[0].data for body in bodies)
 
 
-async def test_a_new_sample_makes_a_new_page(made: StatsPages) -> None:
-    first = await made.summary()
-    await made.step()
-    assert await shown(made.summary, lambda body: body.data is not first.data)
+async def test_a_new_sample_yields_a_new_page(stats_pages: StatsPages) -> None:
+    first = await stats_pages.summary()
+    await stats_pages.step()
+    assert await shown(stats_pages.summary, lambda body: body.data is not first.data)
 
 
-async def test_a_reader_that_leaves_does_not_spoil_the_page_of_another(
-    made: StatsPages, monkeypatch: pytest.MonkeyPatch
+async def test_a_cancelled_reader_does_not_cancel_the_page_of_another(
+    stats_pages: StatsPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renderer = HeldRenderer(monkeypatch)
     renderer.free.clear()
-    leaving = asyncio.ensure_future(made.containers())
+    leaving = asyncio.ensure_future(stats_pages.containers())
     await until(renderer.begun.is_set)
-    staying = asyncio.ensure_future(made.containers())
+    staying = asyncio.ensure_future(stats_pages.containers())
     leaving.cancel()
     renderer.free.set()
     assert b"container_cpu" in (await staying).data
-    assert len(renderer.gave_way) == 1
+    assert len(renderer.paused) == 1
 
 
-async def test_without_statistics_metrics_say_so_and_the_summary_fails(
-    made: StatsPages, sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+async def test_without_statistics_the_metrics_report_an_error_and_the_summary_fails(
+    stats_pages: StatsPages, sampler: Sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> Sample:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(sampler.reader, "read", fails)
-    assert b"\nresource_scrape_error 1\n" in (await made.resource()).data
-    assert b"\ncontainer_scrape_error 1\n" in (await made.containers()).data
+    assert b"\nresource_scrape_error 1\n" in (await stats_pages.resource()).data
+    assert b"\ncontainer_scrape_error 1\n" in (await stats_pages.containers()).data
     with pytest.raises(OSError, match="Input/output"):
-        await made.summary()
+        await stats_pages.summary()
 
 
-async def test_a_page_that_cannot_be_made_says_so_and_the_log_does_once(
-    made: StatsPages, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_page_that_cannot_be_rendered_reports_an_error_and_is_logged_once(
+    stats_pages: StatsPages, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     render = pages.resource.render_resource_metrics
 
@@ -121,22 +121,22 @@ async def test_a_page_that_cannot_be_made_says_so_and_the_log_does_once(
 
     monkeypatch.setattr(pages.resource, "render_resource_metrics", fails)
     for _ in range(3):
-        assert b"\nresource_scrape_error 1\n" in (await made.resource()).data
+        assert b"\nresource_scrape_error 1\n" in (await stats_pages.resource()).data
     assert caplog.messages == ["the resource page shows no statistics: a bug"]
     assert caplog.records[0].exc_info
 
 
-async def test_a_first_reading_that_hangs_is_an_answer_and_no_trace_in_the_log(
+async def test_a_first_reading_that_hangs_is_reported_without_a_trace_in_the_log(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fresh(_max_age_s: float) -> Sample:
         raise NoSampleYetError("the first reading of statistics takes more than 5 s")
 
     monkeypatch.setattr(sampler, "fresh", fresh)
-    made = StatsPages(sampler, node_name="node-a")
+    stats_pages = StatsPages(sampler, node_name="node-a")
     with pytest.raises(ApiError, match="the first reading of statistics takes more than 5 s"):
-        await made.summary()
-    assert b"\nresource_scrape_error 1\n" in (await made.resource()).data
+        await stats_pages.summary()
+    assert b"\nresource_scrape_error 1\n" in (await stats_pages.resource()).data
     assert [record.exc_info for record in caplog.records] == [None]
 
 
@@ -147,7 +147,7 @@ async def until(done: Any) -> None:
 
 
 async def shown(page: Any, is_it: Any) -> bool:
-    """Ask for the page until it is the one that is meant."""
+    """Request the page until it is the expected one."""
     async with asyncio.timeout(20):
         while not is_it(await page()):
             await asyncio.sleep(0.005)
@@ -155,23 +155,23 @@ async def shown(page: Any, is_it: Any) -> bool:
 
 
 class HeldRenderer:
-    """Renders container metrics; while not `free`, only as far as to say so."""
+    """Renders container metrics; while not `free`, only reports that it has begun."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._render = containerstats.render_container_metrics
         self.free = threading.Event()
         self.begun = threading.Event()
-        self.gave_way: list[bool] = []
+        self.paused: list[bool] = []
         self.of: list[Sample | None] = []
         self.free.set()
         monkeypatch.setattr(containerstats, "render_container_metrics", self)
 
-    def __call__(self, sample: Sample | None, *, give_way: Any, **more: Any) -> bytearray:
+    def __call__(self, sample: Sample | None, *, pause: Any, **more: Any) -> bytearray:
         self.begun.set()
         self.free.wait(20)
-        self.gave_way.append(give_way is not pages._at_once)
+        self.paused.append(pause is not pages.no_pause)
         self.of.append(sample)
-        return self._render(sample, give_way=give_way, **more)
+        return self._render(sample, pause=pause, **more)
 
 
 @pytest.fixture
@@ -182,21 +182,22 @@ def renderer(monkeypatch: pytest.MonkeyPatch) -> HeldRenderer:
 class LaterLoop:
     """The pages' clock, which a test sets forward."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.by_s = 0.0
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr(pages, "_loop_s", lambda: loop.time() + self.by_s)
+
+    def __call__(self) -> float:
+        return asyncio.get_running_loop().time() + self.by_s
 
 
 @pytest.fixture
-async def later(monkeypatch: pytest.MonkeyPatch) -> LaterLoop:
-    return LaterLoop(monkeypatch)
+def later() -> LaterLoop:
+    return LaterLoop()
 
 
 @pytest.fixture
-def minute(sampler: Sampler) -> StatsPages:
+def minute(sampler: Sampler, later: LaterLoop) -> StatsPages:
     """Pages that are young for a minute."""
-    return StatsPages(sampler, node_name="node-a", max_age_s=60)
+    return StatsPages(sampler, node_name="node-a", max_age_s=60, now_s=later)
 
 
 async def test_readers_that_keep_coming_never_wait_for_a_reading(
@@ -213,10 +214,10 @@ async def test_readers_that_keep_coming_never_wait_for_a_reading(
     assert renderer.of[1] is sampler.latest, "the page is ready before the next reader asks"
 
 
-async def test_what_is_made_ahead_waits_for_answers_under_way(
+async def test_rendering_ahead_waits_for_responses_in_flight(
     minute: StatsPages, sampler: Sampler, later: LaterLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "_GIVE_WAY_S", 3600)
+    monkeypatch.setattr(pages, "MAX_PAUSE_S", 3600)
     first = await minute.containers()
     later.by_s = 40
     with minute.sending:
@@ -228,7 +229,7 @@ async def test_what_is_made_ahead_waits_for_answers_under_way(
     assert await shown(minute.containers, lambda body: body.data is not first.data)
 
 
-async def test_until_the_next_page_is_made_readers_get_the_young_one(
+async def test_until_the_next_page_is_rendered_readers_get_the_current_one(
     minute: StatsPages, renderer: HeldRenderer
 ) -> None:
     first = await minute.containers()
@@ -241,7 +242,7 @@ async def test_until_the_next_page_is_made_readers_get_the_young_one(
         assert (await minute.containers()).data is first.data, "while it is made"
     renderer.free.set()
     assert await shown(minute.containers, lambda body: body.data is not first.data)
-    assert renderer.gave_way == [False, True]
+    assert renderer.paused == [False, True]
 
 
 async def test_a_reader_waits_for_the_next_page_when_the_last_is_too_old(
@@ -260,7 +261,7 @@ async def test_a_reader_waits_for_the_next_page_when_the_last_is_too_old(
     assert not reader.done()
     renderer.free.set()
     assert (await reader).data is not first.data
-    assert len(renderer.gave_way) == 2, "the page is made once"
+    assert len(renderer.paused) == 2, "the page is rendered once"
 
 
 @pytest.mark.parametrize(("later_s", "readings"), [(45.0, 1), (55.0, 2)])
@@ -273,7 +274,7 @@ async def test_a_page_is_young_as_long_as_its_sample(
     readings: int,
 ) -> None:
     await sampler.step()
-    monkeypatch.setattr(pages, "_RENEW_AT", 9.0)  # nothing is made ahead
+    monkeypatch.setattr(pages, "RENEW_AT", 9.0)  # nothing is rendered ahead
     monkeypatch.setattr(sampler, "age_s", lambda: 10.0 + later.by_s)
     await minute.containers()
     later.by_s = later_s
@@ -281,37 +282,37 @@ async def test_a_page_is_young_as_long_as_its_sample(
     assert sampler.beats == readings
 
 
-@pytest.mark.parametrize(("later_s", "made_ahead"), [(0, 2), (130, 1)])
-async def test_the_loops_reading_becomes_pages_for_those_who_keep_asking(
+@pytest.mark.parametrize(("later_s", "rendered"), [(0, 2), (130, 1)])
+async def test_the_loop_renders_the_pages_that_are_in_demand(
     minute: StatsPages,
     sampler: Sampler,
     renderer: HeldRenderer,
     later: LaterLoop,
     later_s: float,
-    made_ahead: int,
+    rendered: int,
 ) -> None:
     await minute.step()
     assert not renderer.of, "nobody asked yet"
     await minute.containers()
     later.by_s = later_s
     await minute.step()
-    await until(lambda: len(renderer.of) == made_ahead)
-    assert renderer.of[-1] is sampler.latest or made_ahead == 1
+    await until(lambda: len(renderer.of) == rendered)
+    assert renderer.of[-1] is sampler.latest or rendered == 1
     assert sampler.beats == 2
 
 
 @pytest.mark.parametrize(("age_s", "readings"), [(11.0, 1), (13.0, 2)])
-async def test_the_page_for_autoscalers_shows_the_loops_reading_while_there_is_one(
+async def test_the_resource_page_shows_the_loop_s_last_reading(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch, age_s: float, readings: int
 ) -> None:
-    made = StatsPages(sampler, node_name="node-a")
+    stats_pages = StatsPages(sampler, node_name="node-a")
     await sampler.step()
     monkeypatch.setattr(sampler, "age_s", lambda: age_s)
-    assert b"resource_scrape_error 0" in (await made.resource()).data
+    assert b"resource_scrape_error 0" in (await stats_pages.resource()).data
     await until(lambda: sampler.beats == readings)
 
 
-async def test_a_renewal_that_fails_is_left_to_the_next_reader(
+async def test_a_renewal_that_fails_is_retried_by_the_next_reader(
     minute: StatsPages, sampler: Sampler, later: LaterLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await minute.resource()
@@ -331,7 +332,7 @@ async def test_a_renewal_that_fails_is_left_to_the_next_reader(
     assert b"resource_scrape_error 1" in (await minute.resource()).data
 
 
-async def test_pages_nobody_asks_for_any_more_go_with_the_next_sample_of_the_loop(
+async def test_pages_no_longer_in_demand_are_dropped_at_the_loop_s_next_sample(
     minute: StatsPages, later: LaterLoop
 ) -> None:
     class Page(bytearray):
@@ -339,8 +340,8 @@ async def test_pages_nobody_asks_for_any_more_go_with_the_next_sample_of_the_loo
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(containerstats, "render_container_metrics", lambda *_, **__: Page(b"x"))
-        kept = weakref.ref((await minute.containers()).data)
-    assert kept() == b"x"
+        page = weakref.ref((await minute.containers()).data)
+    assert page() == b"x"
     later.by_s = 130
     await minute.step()
-    await until(lambda: kept() is None)
+    await until(lambda: page() is None)

@@ -79,7 +79,7 @@ async def test_listings_events_and_mirrors_are_shown(world: PodWorld) -> None:
     assert began_s <= float(seen.split()[1]) <= time.time()
 
 
-async def test_a_pod_that_is_over_is_terminated_not_terminating(world: PodWorld) -> None:
+async def test_a_finished_pod_is_terminated_not_terminating(world: PodWorld) -> None:
     await world.start(pod("once", restartPolicy="Never"))
     await world.until(lambda: "once" in world.running())
     world.runtime.exit(world.running()["once"])
@@ -114,7 +114,7 @@ async def test_starts_failures_and_states_are_counted(world: PodWorld) -> None:
         assert expected in lines
 
 
-async def test_images_as_volumes_are_counted_as_asked_for_mounted_and_failed(
+async def test_images_as_volumes_are_counted_as_requested_mounted_and_failed(
     world: PodWorld,
 ) -> None:
     def with_volume(name: str, reference: str) -> Pod:
@@ -154,7 +154,7 @@ async def test_images_as_volumes_are_counted_as_asked_for_mounted_and_failed(
     assert shown()[2] == "mounted_errors_total 2.0"
 
 
-async def test_refusals_are_counted_by_their_reason(world: PodWorld) -> None:
+async def test_rejections_are_counted_by_reason(world: PodWorld) -> None:
     world.node = Node.from_wire({"status": {"allocatable": {"pods": "0"}}})
     await world.start(pod())
     await world.until(lambda: world.status().status.phase == "Failed")

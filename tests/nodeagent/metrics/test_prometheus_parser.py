@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodeagent.metrics.containerstats import render_container_metrics
 from nodeagent.metrics.resource import render_resource_metrics
 from nodeagent.stats.host import machine
-from nodeagent.stats.reading import Reader
+from nodeagent.stats.reading import HostReader
 from nodeagent.stats.sources import Background
 from orch.component.http import negotiation
 from tests.e2e.harness import eventually
@@ -37,7 +37,7 @@ Series = dict[tuple[tuple[str, str], ...], float]
 def pages() -> dict[str, bytes]:
     """The pages of a node whose pods and images have those names; read just now."""
     clock = Clock(time.time_ns())
-    reader = Reader(hosts.sources(hosts.TREES / "v2", wall_ns=clock), Background())
+    reader = HostReader(hosts.sources(hosts.TREES / "v2", wall_ns=clock), Background())
     pods = [
         dataclasses.replace(
             POD,

@@ -84,7 +84,7 @@ def test_families_carry_type_and_stability() -> None:
     assert "# TYPE resource_scrape_error gauge" in page
 
 
-def test_without_a_sample_only_the_errors_remain() -> None:
+def test_without_a_sample_only_the_error_gauges_remain() -> None:
     assert lines_of(render_resource_metrics(None)) == ["resource_scrape_error 1", "scrape_error 1"]
 
 
@@ -132,7 +132,7 @@ NAMES = ["plain", 'with "quotes"', "back\\slash", "two\nlines", "süß 日本"]
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("is_openmetrics", [False, True])
-def test_prometheus_reads_back_what_was_written(name: str, is_openmetrics: bool) -> None:
+def test_prometheus_reads_the_values_that_were_written(name: str, is_openmetrics: bool) -> None:
     page = render_resource_metrics(sample_of(name, name), openmetrics=is_openmetrics).decode()
     parse: Any = openmetrics if is_openmetrics else prometheus
     samples = {

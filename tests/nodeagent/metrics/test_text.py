@@ -67,7 +67,7 @@ def test_openmetrics_differs_in_family_names_stamps_and_the_last_line() -> None:
     )
 
 
-def test_label_blocks_are_built_once_and_dropped_when_a_page_does_without_them() -> None:
+def test_label_blocks_are_built_once_and_dropped_when_a_page_does_not_use_them() -> None:
     built = []
 
     def build(*key: str) -> str:

@@ -197,7 +197,7 @@ async def test_a_lookup_that_fails_or_hangs_keeps_the_last_addresses_and_each_ti
         answers.append(answer)
         await asyncio.sleep(61)
         await collected.collect()
-    said = "the host name host-1 does not resolve ({}): the node's address is as it was"
+    said = "the host name host-1 does not resolve ({}): the node's address is unchanged"
     assert caplog.messages == [said.format(why) for why in ("no answer", "no DNS", "no DNS")]
 
 
@@ -218,7 +218,7 @@ async def test_a_resolver_that_hangs_leaves_the_threads_of_others_alone(
 
 async def test_other_problems_are_passed_on() -> None:
     facts = await collecting(
-        asked=[SimpleNamespace(problems=lambda: ["node is shutting down"])]
+        problem_sources=[SimpleNamespace(problems=lambda: ["node is shutting down"])]
     ).collect()
     assert facts.problems == ("node is shutting down",)
 

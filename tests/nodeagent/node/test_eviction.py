@@ -188,7 +188,7 @@ async def test_static_and_system_pods_stay_and_the_log_says_so_once(
         await shortage.loop.step()
     assert shortage.graces_s == []
     assert [r.getMessage() for r in caplog.records] == [
-        "the node is low on memory and no pod is left that could be evicted"
+        "the node is low on memory and there is no pod left to evict"
     ]
 
 

@@ -200,7 +200,7 @@ async def test_a_bus_that_is_lost_is_dialled_again_and_each_loss_is_said(
         await scene.world.until(lambda dialled=dialled: len(scene.manager.held) == dialled)
     said = [one.getMessage() for one in caplog.records if one.name == "nodeagent.node.shutdown"]
     lost = (
-        "pods are not ended before a shutdown of this machine: "
+        "cannot end pods before a shutdown of this machine: "
         "the connection to the system bus is lost"
     )
     assert said == [lost, "a shutdown of this machine waits for its pods again (after 5.0 s)"] * 2
@@ -221,6 +221,6 @@ async def test_a_delay_that_stays_too_short_is_one_error_that_says_what_to_set(
     assert scene.manager.held == []
     [record] = [one for one in caplog.records if one.name == "nodeagent.node.shutdown"]
     assert record.getMessage() == (
-        "pods are not ended before a shutdown of this machine: the login manager lets nobody delay "
-        "a shutdown for more than 5 s; set InhibitDelayMaxSec=30 in logind.conf"
+        "cannot end pods before a shutdown of this machine: the login manager delays "
+        "a shutdown for at most 5 s; set InhibitDelayMaxSec=30 in logind.conf"
     )

@@ -244,7 +244,7 @@ async def test_a_failing_round_leaves_the_next_to_its_time(
     assert texts == [
         "node n1 is registered",
         f"cannot report the status of node n1, retrying: {REFUSED}",
-        "the status of node n1 is reported again (after 20.0 s)",
+        "reporting the status of node n1 again (after 20.0 s)",
     ]
 
 
@@ -305,7 +305,7 @@ async def test_a_deleted_node_that_cannot_be_registered_is_said_once(
     told.api.fail(errors.forbidden("no"), verb="create", plural="nodes", times=float("inf"))
     told.api.store.remove(Node, "n1")
     await asyncio.sleep(60)
-    assert caplog.text.count("node n1 is gone from the API server") == 1
+    assert caplog.text.count("node n1 was deleted from the API server") == 1
     told.api.heal()
     await asyncio.sleep(10)
     assert told.ready().status == "True"

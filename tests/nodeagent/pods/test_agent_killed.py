@@ -178,7 +178,7 @@ HOST_REMOVALS = [
 
 def die_in(world: PodWorld, part: str, method: str, number: int, *, done: bool) -> asyncio.Event:
     """The agent's `number`th such step hangs, before it began or after it is done."""
-    owner = getattr(world.workers._services, part)
+    owner = getattr(world.services, part)
     original = getattr(owner, method)
     died = asyncio.Event()
     left = number
@@ -275,7 +275,7 @@ async def test_a_thousand_churned_pods_leave_nothing(world: PodWorld) -> None:
     await world.until(lambda: not world.traces(), within_s=120)
     assert not world.workers._workers
     assert not world.registry._statuses
-    pleg = world.workers._services.pleg
+    pleg = world.services.pleg
     await asyncio.sleep(15)
     assert not pleg._details
     assert not pleg._sandbox_of

@@ -19,7 +19,7 @@ def test_a_duration_counts_in_every_bucket_that_holds_it() -> None:
     held = Timings()
     for duration_s in (0.004, 0.005, 0.006, 100):
         held.observe(counts.RELIST, duration_s)
-    buckets = [sample for sample in held.shown(counts.RELIST).samples if "le" in sample.labels]
+    buckets = [sample for sample in held.collect(counts.RELIST).samples if "le" in sample.labels]
     assert [(one.labels["le"], one.value) for one in buckets] == [
         ("0.005", 2), ("0.01", 3), ("0.025", 3), ("0.05", 3), ("0.1", 3), ("0.25", 3), ("0.5", 3),
         ("1", 3), ("2.5", 3), ("5", 3), ("10", 3), ("+Inf", 4),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodeagent.pods import local_storage
-from nodeagent.pods.local_storage import LocalStorage
+from nodeagent.pods.local_storage import LocalStorageEviction
 from nodeagent.stats.samples import (
     ContainerSample,
     ContainerTarget,
@@ -97,7 +97,7 @@ def test_a_pod_keeps_to_its_bounds_or_is_told_which_one_it_broke(
 @pytest.mark.looptime
 async def test_a_pod_that_uses_too_much_fails_and_stays_so(world: PodWorld) -> None:
     samples = [Sample(0, pods=(used(volume=2 * MIB),))]
-    storage = LocalStorage(
+    storage = LocalStorageEviction(
         world.registry,
         world.counts,
         lambda: samples[-1],
@@ -131,7 +131,7 @@ async def test_a_bound_that_a_pod_gets_later_counts_from_the_next_look_on(world:
         told.append(uid)
         return True
 
-    storage = LocalStorage(world.registry, world.counts, lambda: sample, evict)
+    storage = LocalStorageEviction(world.registry, world.counts, lambda: sample, evict)
     await world.start(limited())
     await world.until(lambda: "app" in world.running())
     await storage.step()
@@ -146,18 +146,18 @@ async def test_a_bound_that_a_pod_gets_later_counts_from_the_next_look_on(world:
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
 def test_only_a_pod_with_bounds_can_break_one(case: tuple[str, Pod, PodSample, str]) -> None:
     _, wanted, _, message = case
-    assert local_storage.is_bounded(wanted) or not message
+    assert local_storage.has_limit(wanted) or not message
 
 
 def test_a_pod_without_bounds_is_known_as_such() -> None:
-    assert not local_storage.is_bounded(limited())
-    assert local_storage.is_bounded(limited("1Mi")) and local_storage.is_bounded(
-        limited(disk="2Mi")
-    )
+    assert not local_storage.has_limit(limited())
+    assert local_storage.has_limit(limited("1Mi")) and local_storage.has_limit(limited(disk="2Mi"))
 
 
 @pytest.mark.looptime
 async def test_a_pod_nobody_works_on_cannot_be_evicted(world: PodWorld) -> None:
     await world.start(pod())
     assert not world.workers.evict("unknown", "too much")
-    await LocalStorage(world.registry, world.counts, lambda: None, world.workers.evict).step()
+    await LocalStorageEviction(
+        world.registry, world.counts, lambda: None, world.workers.evict
+    ).step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.pods.observed import Details, shows
+from nodeagent.pods.observed import Details, reflects
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -40,7 +40,7 @@ SHOWN: list[tuple[Sandbox | Container | None, set[EventKind]]] = [
 def test_an_event_is_news_unless_what_is_held_is_of_after_it(
     row: Sandbox | Container | None, shown: set[EventKind]
 ) -> None:
-    assert {kind for kind in EventKind if shows(row, kind)} == shown
+    assert {kind for kind in EventKind if reflects(row, kind)} == shown
 
 
 def test_details_are_found_by_id_until_they_are_dropped() -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from nodeagent.pods import pleg
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.counts import PodCounts
+from nodeagent.pods.observed import Rows
 from nodeagent.pods.pleg import Pleg
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
@@ -98,10 +100,10 @@ def other() -> Pod:
 
 async def test_nothing_is_kept_of_a_pod_that_is_not_listed(tmp_path: Path) -> None:
     world = PodWorld(tmp_path)
-    pleg = world.workers._services.pleg
-    pleg._held("gone-before-its-details-were-read")
-    await pleg.relist()
-    assert not pleg._details
+    generator = world.services.pleg
+    await generator.refresh("gone-before-its-details-were-read", sandboxes=["gone"])
+    await generator.relist()
+    assert not generator._details
 
 
 async def test_pods_are_found_with_the_sandbox_of_each_container(observed: Observed) -> None:
@@ -151,13 +153,13 @@ async def test_a_list_that_says_nothing_new_is_not_compared_again_in_whatever_or
     monkeypatch.setattr(observed.runtime, "list_containers", in_turning_order)
     await observed.start()
     await asyncio.sleep(5)
-    compared = []
-    compare = observed.pleg._compare
-    monkeypatch.setattr(
-        observed.pleg,
-        "_compare",
-        lambda uid, *more: (compared.append(uid), compare(uid, *more)),
-    )
+    compared: list[str] = []
+
+    def rows() -> Rows:
+        compared.append(made)
+        return Rows()
+
+    monkeypatch.setattr(pleg, "Rows", rows)
     await asyncio.sleep(60)
     assert not compared
     observed.runtime.exit(made)

@@ -29,7 +29,8 @@ async def test_a_source_read_during_a_look_at_the_pods_removes_none(
 
     def read_meanwhile(pods: Iterable[Pod], *, complete: bool) -> None:
         real(pods, complete=complete)
-        late._pods, late.ready = [pod()], True
+        late.set(pod())
+        late.ready = True
 
     with monkeypatch.context() as patched:
         patched.setattr(heir.registry, "set_desired", read_meanwhile)

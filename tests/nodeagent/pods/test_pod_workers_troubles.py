@@ -31,7 +31,7 @@ async def test_a_disk_that_cannot_be_listed_keeps_no_pod_from_running_and_is_tri
     await world.start(pod())
     await world.until(lambda: "app" in world.running())
     await asyncio.sleep(30)
-    assert caplog.text.count("cannot look for what former pods left") == 1
+    assert caplog.text.count("cannot look for leftovers of former pods") == 1
     broken = False
     await world.until(lambda: not (world.directory / "root/pods/old-uid").exists(), within_s=15)
 

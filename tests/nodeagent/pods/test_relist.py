@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from nodeagent.pods.relist import STANDS_AFTER_S, EventStream
+from nodeagent.pods.relist import HEALTHY_AFTER_S, EventStream
 from nodeagent.runtime.base import (
     ContainerEvent,
     EventKind,
@@ -29,7 +29,7 @@ class Listening:
         self.stream = EventStream(
             self.runtime,
             on_event=self.told.append,
-            on_turn=lambda: self.turns.append(self.stream.healthy),
+            on_change=lambda: self.turns.append(self.stream.healthy),
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -55,7 +55,7 @@ async def test_a_stream_that_is_not_refused_is_relied_on_after_a_moment(
 ) -> None:
     await listening.start()
     assert not listening.stream.healthy
-    await asyncio.sleep(STANDS_AFTER_S)
+    await asyncio.sleep(HEALTHY_AFTER_S)
     assert listening.stream.healthy
     await asyncio.sleep(600)
     assert listening.turns == [True]
@@ -81,8 +81,8 @@ async def test_a_broken_stream_is_opened_again_and_told_of_once_each(
     assert not listening.stream.healthy
     await asyncio.sleep(60)
     assert listening.turns == [True, False, True]
-    assert caplog.text.count("broke off (reset)") == 1
-    assert caplog.text.count("the runtime tells what happens") == 2
+    assert caplog.text.count("event stream broke (reset)") == 1
+    assert caplog.text.count("receiving container events") == 2
     assert "refused" not in caplog.text
 
 
@@ -103,7 +103,7 @@ async def test_a_runtime_without_events_is_asked_now_and_then_and_named_once(
     await asyncio.sleep(600)
     assert listening.turns == []
     assert 10 <= len(listening.runtime.called("events")) <= 20
-    assert caplog.text.count("does not tell what happens (unknown method)") == 1
+    assert caplog.text.count("does not support events (unknown method)") == 1
     listening.runtime.heal("events")
     await asyncio.sleep(120)
     assert listening.turns == [True]

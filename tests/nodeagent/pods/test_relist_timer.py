@@ -25,16 +25,16 @@ async def waited(
 
 
 async def test_when_nothing_happens_it_is_time_at_the_regular_time() -> None:
-    assert await waited(RelistTimer()) == (Due.TIME, 10)
+    assert await waited(RelistTimer()) == (Due.INTERVAL, 10)
 
 
 async def test_who_asks_is_answered_at_once() -> None:
     timer = RelistTimer()
-    asyncio.get_running_loop().call_later(3, timer.ask)
-    assert await waited(timer, took_s=60) == (Due.ASKED, 3)
-    timer.ask()
-    assert await waited(timer) == (Due.ASKED, 0)
-    assert await waited(timer) == (Due.TIME, 10)
+    asyncio.get_running_loop().call_later(3, timer.request)
+    assert await waited(timer, took_s=60) == (Due.REQUESTED, 3)
+    timer.request()
+    assert await waited(timer) == (Due.REQUESTED, 0)
+    assert await waited(timer) == (Due.INTERVAL, 10)
 
 
 async def test_hints_are_collected_for_a_moment_and_count_as_one() -> None:
@@ -42,7 +42,7 @@ async def test_hints_are_collected_for_a_moment_and_count_as_one() -> None:
     for delay_s in (3, 3.01, 3.04):
         asyncio.get_running_loop().call_later(delay_s, timer.hint)
     assert await waited(timer) == (Due.HINTED, 3 + COLLECT_S)
-    assert await waited(timer) == (Due.TIME, 10)
+    assert await waited(timer) == (Due.INTERVAL, 10)
 
 
 async def test_a_hint_does_not_put_off_the_regular_time() -> None:
@@ -54,9 +54,9 @@ async def test_a_hint_does_not_put_off_the_regular_time() -> None:
 async def test_who_asks_after_a_hint_does_not_wait() -> None:
     timer = RelistTimer()
     timer.hint()
-    asyncio.get_running_loop().call_later(0.01, timer.ask)
-    assert await waited(timer) == (Due.ASKED, 0.01)
-    assert await waited(timer) == (Due.TIME, 10)
+    asyncio.get_running_loop().call_later(0.01, timer.request)
+    assert await waited(timer) == (Due.REQUESTED, 0.01)
+    assert await waited(timer) == (Due.INTERVAL, 10)
 
 
 @pytest.mark.parametrize(("took_s", "after_s"), [(0.001, 0.05), (0.1, 0.5), (3.0, 1.0)])

@@ -263,7 +263,7 @@ async def test_an_object_that_always_fails_holds_up_no_other_and_is_said_once(
     assert caplog.messages == ["cannot report the state of pods: its row is broken"]
     monkeypatch.undo()
     await asyncio.sleep(8)
-    assert caplog.messages[1:] == ["the state of pods is reported again (after 103.6 s)"]
+    assert caplog.messages[1:] == ["reporting the state of pods again (after 103.6 s)"]
 
 
 PATCHES: list[tuple[PodStatus, PodStatus, dict[str, Any]]] = [

@@ -20,7 +20,7 @@ from orch.component.process import loops
 from tests.nodeagent.runtime.contract import IMAGE, SPEECH, Subject, container_spec
 
 
-async def test_it_tells_its_name_and_version(subject: Subject) -> None:
+async def test_it_reports_its_name_and_version(subject: Subject) -> None:
     version = await subject.runtime.version()
 
     assert version.name and version.version
@@ -34,7 +34,7 @@ async def test_runtime_and_network_are_ready(subject: Subject) -> None:
     assert conditions["NetworkReady"] is True
 
 
-async def test_a_sandbox_runs_is_listed_and_keeps_what_it_was_given(subject: Subject) -> None:
+async def test_a_sandbox_runs_is_listed_and_keeps_its_fields(subject: Subject) -> None:
     spec = subject.sandbox_spec()
     sandbox_id = await subject.sandbox(spec)
 
@@ -69,7 +69,7 @@ async def test_a_stopped_sandbox_stays_known_until_it_is_removed(subject: Subjec
         await subject.runtime.sandbox_detail(sandbox_id)
 
 
-async def test_a_sandbox_of_the_same_attempt_is_refused_and_of_the_next_one_runs(
+async def test_a_sandbox_of_the_same_attempt_is_refused_and_of_the_next_attempt_runs(
     subject: Subject,
 ) -> None:
     spec = subject.sandbox_spec()
@@ -105,7 +105,7 @@ async def test_a_container_is_created_runs_and_is_listed(subject: Subject) -> No
 
 
 @pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (3, "Error")])
-async def test_a_container_that_ended_tells_how(subject: Subject, code: int, reason: str) -> None:
+async def test_an_exited_container_reports_how(subject: Subject, code: int, reason: str) -> None:
     ended = await subject.end(await subject.running(), code)
 
     assert (ended.exit_code, ended.reason) == (code, reason)
@@ -143,7 +143,7 @@ async def test_removing_a_sandbox_removes_its_containers(subject: Subject) -> No
     assert container_id not in [c.id for c in await subject.runtime.list_containers()]
 
 
-async def test_stopping_and_removing_what_is_unknown_is_done_at_once(subject: Subject) -> None:
+async def test_stopping_and_removing_an_unknown_id_succeeds(subject: Subject) -> None:
     await subject.runtime.stop_sandbox("unknown")
     await subject.runtime.remove_sandbox("unknown")
     await subject.runtime.stop_container("unknown", timeout_s=0)
@@ -151,7 +151,7 @@ async def test_stopping_and_removing_what_is_unknown_is_done_at_once(subject: Su
     await subject.runtime.remove_image("localhost/unknown:1")
 
 
-async def test_any_other_call_for_what_is_unknown_finds_nothing(
+async def test_any_other_call_for_an_unknown_id_is_not_found(
     subject: Subject, tmp_path: Path
 ) -> None:
     runtime = subject.runtime
@@ -210,7 +210,7 @@ async def test_no_command_runs_where_no_container_runs(subject: Subject) -> None
         await subject.runtime.exec_sync(container_id, ("true",), timeout_s=5)
 
 
-async def test_a_checkpoint_is_a_private_archive_and_the_container_goes_on(
+async def test_a_checkpoint_is_a_private_archive_and_the_container_keeps_running(
     subject: Subject, tmp_path: Path
 ) -> None:
     container_id = await subject.running()
@@ -257,7 +257,7 @@ async def test_resources_change_and_the_log_is_reopened_while_a_container_runs(
     assert detail.container.state is base.ContainerState.RUNNING
 
 
-async def test_what_a_container_uses_is_reported_alone_and_with_its_pod(subject: Subject) -> None:
+async def test_a_container_s_usage_is_reported_alone_and_with_its_pod(subject: Subject) -> None:
     container_id = await subject.running()
 
     alone = {usage.id: usage for usage in await subject.runtime.container_usage()}
@@ -278,7 +278,7 @@ async def test_what_a_container_uses_is_reported_alone_and_with_its_pod(subject:
     assert pod.interfaces and pod.interfaces[0].rx_bytes is not None
 
 
-async def test_what_happens_to_sandboxes_and_containers_is_told(subject: Subject) -> None:
+async def test_changes_of_sandboxes_and_containers_are_events(subject: Subject) -> None:
     told: list[base.ContainerEvent] = []
     listening = await listen(subject, told)
     container_id = await subject.running()
@@ -331,7 +331,7 @@ async def test_an_image_that_no_registry_has_is_not_pulled(subject: Subject) -> 
         await subject.runtime.pull_image("127.0.0.1:1/unknown:1")
 
 
-async def test_the_image_store_tells_where_it_is_and_what_it_takes(subject: Subject) -> None:
+async def test_the_image_store_reports_its_path_and_size(subject: Subject) -> None:
     (store, *_) = await subject.runtime.image_filesystems()
 
     assert store.mountpoint.startswith("/")

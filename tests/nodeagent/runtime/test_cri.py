@@ -44,7 +44,7 @@ async def answers(runtime: CriRuntime, *, within_s: float) -> float:
             return time.monotonic() - started
 
 
-def test_an_endpoint_is_kept_as_it_was_written_and_must_be_a_unix_socket() -> None:
+def test_an_endpoint_is_a_unix_socket_and_reported_as_written() -> None:
     assert CriRuntime("unix:///run/x.sock").endpoint == "unix:///run/x.sock"
     with pytest.raises(ValueError, match=r"write it as unix:///path/to/the\.sock"):
         CriRuntime("tcp://127.0.0.1:1")
@@ -95,7 +95,7 @@ async def test_a_checkpoints_limit_is_sent_and_is_the_deadline(
 
 
 @pytest.mark.parametrize(("timeout_s", "sent"), [(0.2, 1), (1.0, 1), (1.5, 2), (30.0, 30)])
-async def test_a_commands_limit_is_rounded_up_and_never_for_ever(
+async def test_a_command_s_limit_is_rounded_up_and_never_unlimited(
     server: CriServer, runtime: CriRuntime, timeout_s: float, sent: int
 ) -> None:
     container_id = await a_running_container(runtime)
@@ -158,7 +158,7 @@ async def test_a_runtime_without_that_api_cannot_resume(
         await runtime.resume_container("x")
 
 
-async def test_every_call_is_told_with_its_outcome(server: CriServer) -> None:
+async def test_every_call_is_observed_with_its_outcome(server: CriServer) -> None:
     told: list[tuple[str, bool]] = []
     durations: list[float] = []
 
@@ -202,7 +202,7 @@ async def test_a_file_that_is_no_socket_is_unavailable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("noise", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 4096])
-async def test_a_server_that_speaks_something_else_is_an_error_in_time(
+async def test_a_server_with_another_protocol_is_an_error_within_the_deadline(
     tmp_path: Path, noise: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cri, "READ_TIMEOUT_S", 1.0)
@@ -221,7 +221,7 @@ async def test_a_server_that_speaks_something_else_is_an_error_in_time(
     await stranger.wait_closed()
 
 
-async def test_an_answer_beyond_all_bounds_is_an_error_and_the_connection_stays(
+async def test_an_oversized_response_is_an_error_and_the_connection_survives(
     server: CriServer, runtime: CriRuntime
 ) -> None:
     huge = "x" * (17 * 1024 * 1024)
@@ -263,7 +263,7 @@ async def test_the_runtime_is_reached_again_within_a_second_of_its_return(
     raise AssertionError(took_s)
 
 
-async def test_closing_ends_calls_under_way_as_unavailable_and_refuses_new_ones(
+async def test_closing_ends_calls_in_flight_as_unavailable_and_refuses_new_ones(
     server: CriServer, runtime: CriRuntime
 ) -> None:
     held = server.runtime.hold("version")

@@ -41,7 +41,7 @@ async def test_events_are_waited_for_without_a_deadline(
     )
 
 
-async def test_a_runtime_without_events_says_so_at_once(
+async def test_a_runtime_without_events_is_reported_at_once(
     server: CriServer, runtime: CriRuntime
 ) -> None:
     refusals = [
@@ -70,7 +70,7 @@ async def test_closing_the_runtime_ends_the_events(server: CriServer, runtime: C
         await waiting
 
 
-async def test_who_stops_listening_stops_the_stream(server: CriServer, runtime: CriRuntime) -> None:
+async def test_closing_the_events_stops_the_stream(server: CriServer, runtime: CriRuntime) -> None:
     waiting = await listener(server, runtime)
     await loops.cancel(waiting)
 

@@ -34,7 +34,7 @@ def security(**changes: Any) -> Any:
     return container(**changes).linux.security_context
 
 
-def test_a_sandbox_is_sent_with_all_it_was_given() -> None:
+def test_a_sandbox_is_sent_with_all_its_fields() -> None:
     config = cri_requests.sandbox_config(SANDBOX)
 
     assert config.metadata == pb.PodSandboxMetadata(
@@ -95,7 +95,7 @@ def test_a_container_shares_network_and_ipc_of_its_pod_but_not_its_processes(
     assert of_container == of_sandbox
 
 
-def test_a_container_is_sent_with_all_it_was_given() -> None:
+def test_a_container_is_sent_with_all_its_fields() -> None:
     config = container(
         command=("sh",),
         args=("-c", "true"),

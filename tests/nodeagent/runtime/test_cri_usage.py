@@ -78,7 +78,7 @@ def test_every_measured_field_of_a_container_is_kept() -> None:
         (0, 13, (13, 13)),
     ],
 )
-def test_a_layer_that_was_not_looked_at_yet_uses_what_nobody_knows(
+def test_a_layer_not_measured_yet_has_no_size(
     stamp_ns: int, used: int, shown: tuple[int | None, int | None]
 ) -> None:
     layer = pb.FilesystemUsage(

@@ -15,13 +15,13 @@ def test_an_endpoint_is_a_unix_socket(endpoint: str) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["", "tcp://127.0.0.1:1", "unix://run/x.sock", "npipe:////x"])
-def test_any_other_endpoint_is_refused_with_the_way_to_write_it(endpoint: str) -> None:
+def test_any_other_endpoint_is_refused_with_the_correct_form(endpoint: str) -> None:
     with pytest.raises(ValueError, match=r"write it as unix:///path/to/the\.sock") as refused:
         socket_path(endpoint)
     assert str(refused.value).startswith(f"{endpoint!r} is not a unix socket")
 
 
-def test_who_listens_on_a_socket_is_told_and_nothing_is_waited_for(tmp_path: Path) -> None:
+def test_the_process_that_listens_on_a_socket_is_found_without_waiting(tmp_path: Path) -> None:
     path = str(tmp_path / "x.sock")
     assert server_pid(path) == 0
     with socket.socket(socket.AF_UNIX) as listening:

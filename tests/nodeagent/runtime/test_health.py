@@ -49,7 +49,7 @@ async def test_the_first_good_answer_is_signalled_at_once(watched: Watched) -> N
     assert watched.watch.health.version and watched.watch.health.version.version == "1.0.0"
 
 
-async def test_it_says_for_how_long_an_answer_is_due(watched: Watched) -> None:
+async def test_the_time_without_a_good_answer_is_known(watched: Watched) -> None:
     watched.start()
     await asyncio.sleep(1)
     assert watched.watch.silent_s() == 0
@@ -64,7 +64,7 @@ async def test_it_says_for_how_long_an_answer_is_due(watched: Watched) -> None:
     assert watched.watch.silent_s() == 0
 
 
-async def test_nothing_new_wakes_nobody(watched: Watched) -> None:
+async def test_an_unchanged_status_wakes_nobody(watched: Watched) -> None:
     watched.start()
     await asyncio.sleep(61)
     assert (watched.woken, watched.watch.checks) == (1, 13)
@@ -107,7 +107,7 @@ async def test_a_runtime_that_hangs_is_down_too(watched: Watched) -> None:
     assert watched.woken == 2
 
 
-async def test_a_runtime_that_is_not_there_names_the_reason_once(
+async def test_an_absent_runtime_is_logged_once_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     watch = RuntimeWatch(None, absent="no container runtime is configured")
@@ -120,7 +120,7 @@ async def test_a_runtime_that_is_not_there_names_the_reason_once(
     ]
 
 
-async def test_nothing_is_known_before_the_first_good_answer() -> None:
+async def test_known_waits_for_the_first_good_answer() -> None:
     runtime = FakeRuntime()
     watch = RuntimeWatch(runtime)
     waiting = loops.spawn(watch.known(), name="known")
@@ -130,7 +130,7 @@ async def test_nothing_is_known_before_the_first_good_answer() -> None:
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_a_runtime_that_never_answers_is_waited_for_until_it_counts_as_down() -> None:
+async def test_known_waits_for_a_silent_runtime_until_it_counts_as_down() -> None:
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     await RuntimeWatch(FakeRuntime()).known()

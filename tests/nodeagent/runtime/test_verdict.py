@@ -51,12 +51,12 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_problems_name_what_keeps_the_runtime_from_being_ready(case: str) -> None:
+def test_problems_name_what_is_not_ready(case: str) -> None:
     health, now_s, expected = CASES[case]
     assert verdict.runtime_problems(health, now_s) == expected
 
 
-def test_the_network_is_unknown_until_told_and_while_the_runtime_is_down() -> None:
+def test_the_network_is_unknown_before_the_first_answer_and_while_the_runtime_is_down() -> None:
     told = RuntimeHealth(last_good_s=10.0, conditions=(READY, NO_CNI))
     assert verdict.network_condition(told, 20.0) == NO_CNI
     assert verdict.network_condition(told, 41.0) is None

@@ -146,7 +146,7 @@ def procs_of(agent: Agent) -> list[str]:
 
 
 @pytest.mark.may_block
-async def test_the_runtime_and_the_kernels_files_say_the_same(agent: Agent) -> None:
+async def test_the_runtime_and_the_kernel_s_files_agree(agent: Agent) -> None:
     sampler = sampler_of(agent)
     before = {one.id: one for one in await agent.runtime.container_usage()}
     sample = await sampler.sample()
@@ -178,23 +178,22 @@ async def test_the_runtime_and_the_kernels_files_say_the_same(agent: Agent) -> N
 @pytest.mark.may_block
 async def test_numbers_from_the_runtime_fill_the_same_summary(agent: Agent) -> None:
     loop = RuntimeStatsLoop(agent.runtime)
-    await loop.step()
     from_runtime = Sampler(targets=agent.registry.targets, measured=loop.latest)
     from_kernel = sampler_of(agent)
-    until_s = time.monotonic() + 30  # what runc held is given back only when containers have begun
+    until_s = time.monotonic() + 30  # runc's memory is released only after the containers started
     while True:
+        await loop.step()
         theirs = build_summary(await from_runtime.sample(), None, node_name="real")["pods"][0]
         ours = build_summary(await from_kernel.sample(), None, node_name="real")["pods"][0]
         pairs = [
-            [named(one["containers"], n) for one in (theirs, ours)] for n in ("burner", "idle")
+            [named(pod["containers"], n) for pod in (theirs, ours)] for n in ("burner", "idle")
         ]
         assert all(t["cpu"]["usageCoreNanoSeconds"] <= o["cpu"]["usageCoreNanoSeconds"]
                    for t, o in pairs)  # fmt: skip
-        held = [[one["memory"]["workingSetBytes"] for one in pair] for pair in pairs]
+        held = [[c["memory"]["workingSetBytes"] for c in pair] for pair in pairs]
         if all(abs(their - our) < 2 * MIB for their, our in held):
             break
         assert time.monotonic() < until_s, held
-        await loop.step()
     await from_runtime.close()
     await from_kernel.close()
     assert theirs["podRef"] == ours["podRef"] and theirs["startTime"] == ours["startTime"]

@@ -88,12 +88,12 @@ def test_what_is_available_and_used_together_is_the_limit() -> None:
     assert (sample.limits.memory_bytes, sample.limits.swap_bytes) == (4000, 42)
 
 
-def test_nothing_available_means_no_limit_as_containerd_says_it() -> None:
+def test_zero_available_bytes_mean_no_limit_as_containerd_reports_it() -> None:
     sample = usage_sample(replace(usage_of("c", 5), memory_available_bytes=0))
     assert sample.limits.memory_bytes is None
 
 
-def test_a_network_without_a_stamp_has_that_of_its_pod() -> None:
+def test_a_network_without_a_stamp_takes_the_pod_s() -> None:
     total = usage_of("5a9b3e", 5)
     usage = SandboxUsage("shop", POD.uid, total, 0, (InterfaceUsage("eth0", 1, 0, 2, 0),), 4, ())
     network = usage_network(usage)
@@ -122,7 +122,7 @@ async def test_the_summary_has_the_runtimes_numbers_under_the_same_names(sampler
     assert container["swap"]["swapAvailableBytes"] == 40
 
 
-async def test_the_metrics_show_them_too_without_inventing_any(sampler: Sampler) -> None:
+async def test_the_metrics_show_the_same_numbers_and_no_others(sampler: Sampler) -> None:
     await sampler.test_loop.step()  # type: ignore[attr-defined]
     page = render_container_metrics(await sampler.sample()).decode()
     lines = [line for line in page.splitlines() if 'container="web"' in line]
@@ -133,7 +133,7 @@ async def test_the_metrics_show_them_too_without_inventing_any(sampler: Sampler)
 
 
 @pytest.mark.parametrize(("available_bytes", "shown"), [(3000, {"memory": "4000"}), (0, {})])
-async def test_a_limit_that_the_runtime_does_not_tell_is_left_out_and_not_called_unlimited(
+async def test_a_limit_that_the_runtime_does_not_report_is_omitted_rather_than_unlimited(
     sampler: Sampler, runtime: Runtime, available_bytes: int, shown: dict[str, str]
 ) -> None:
     runtime.memory_available_bytes = available_bytes
@@ -151,7 +151,7 @@ async def test_a_limit_that_the_runtime_does_not_tell_is_left_out_and_not_called
         (RuntimeUnavailable("ListPodSandboxStats", "no such socket"), "no such socket"),
     ],
 )
-async def test_without_an_answer_the_cgroups_are_read_and_one_line_says_so(
+async def test_without_an_answer_the_cgroups_are_read_and_it_is_logged_once(
     sampler: Sampler,
     runtime: Runtime,
     error: Exception,
@@ -167,7 +167,7 @@ async def test_without_an_answer_the_cgroups_are_read_and_one_line_says_so(
     assert "cgroups are read instead" in line
 
 
-async def test_old_answers_are_used_for_a_minute_only_and_the_log_says_so(
+async def test_an_old_answer_is_used_for_a_minute_and_the_log_says_so(
     sampler: Sampler,
     runtime: Runtime,
     monkeypatch: pytest.MonkeyPatch,
@@ -182,7 +182,7 @@ async def test_old_answers_are_used_for_a_minute_only_and_the_log_says_so(
     assert (await sampler.sample()).pods[0].process_count is None
 
 
-async def test_a_runtime_that_hangs_is_given_up_for_this_time(
+async def test_a_call_that_hangs_is_given_up_until_the_next_step(
     sampler: Sampler, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hangs() -> Sequence[SandboxUsage]:

@@ -67,7 +67,7 @@ async def test_layers_are_known_by_container_id() -> None:
     assert loop.latest.writable_layers == {"c1": FsSample(76, used_bytes=300, inodes_used=3)}
 
 
-async def test_a_runtime_that_does_not_answer_leaves_the_last_values_and_one_line(
+async def test_when_the_runtime_does_not_answer_the_last_values_remain_and_it_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     runtime = Runtime()
@@ -80,7 +80,7 @@ async def test_a_runtime_that_does_not_answer_leaves_the_last_values_and_one_lin
     assert len(caplog.records) == 1 and "no such socket" in caplog.text
 
 
-async def test_new_layers_are_asked_for_alone_and_join_the_others() -> None:
+async def test_new_layers_are_queried_alone_and_join_the_others() -> None:
     runtime = Runtime()
     loop = RuntimeDiskLoop(runtime)  # type: ignore[arg-type]
     await loop.step()
@@ -91,7 +91,7 @@ async def test_new_layers_are_asked_for_alone_and_join_the_others() -> None:
     assert loop.latest.writable_layers == dict.fromkeys(("c1", "c3"), before.writable_layers["c1"])
 
 
-async def test_many_new_layers_are_asked_for_at_once() -> None:
+async def test_many_new_layers_are_queried_by_one_list_call() -> None:
     runtime = Runtime()
     runtime.more = tuple(f"n{number}" for number in range(9))
     loop = RuntimeDiskLoop(runtime)  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ async def test_many_new_layers_are_asked_for_at_once() -> None:
     assert set(runtime.more) < loop.latest.writable_layers.keys()
 
 
-async def test_new_layers_that_are_not_told_are_the_fault_that_was_said(
+async def test_a_failed_query_of_new_layers_is_the_outage_already_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     runtime = Runtime()

@@ -85,7 +85,7 @@ async def test_a_sample_young_enough_is_served_again(sampler: Sampler) -> None:
     assert await sampler.fresh(max_age_s=0) is not first
 
 
-async def test_a_reader_that_leaves_does_not_end_the_reading(sampler: Sampler) -> None:
+async def test_a_cancelled_reader_does_not_end_the_reading(sampler: Sampler) -> None:
     leaving = asyncio.ensure_future(sampler.fresh())
     await asyncio.sleep(0)
     staying = asyncio.ensure_future(sampler.fresh())
@@ -111,7 +111,7 @@ async def test_rates_are_based_on_the_loop_s_samples_only(sampler: Sampler, cloc
     assert sampler.previous is second
 
 
-async def test_right_after_the_start_a_second_must_do(sampler: Sampler, clock: Clock) -> None:
+async def test_right_after_the_start_one_second_suffices(sampler: Sampler, clock: Clock) -> None:
     await sampler.step()
     first = sampler.latest
     clock.advance(0.9)
@@ -122,10 +122,10 @@ async def test_right_after_the_start_a_second_must_do(sampler: Sampler, clock: C
     assert sampler.previous is first
 
 
-async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample_and_is_said_once(
+async def test_while_a_reading_hangs_readers_get_the_last_sample_and_it_is_logged_once(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("nodeagent.stats.sampler._STALL_S", 0.01)
+    monkeypatch.setattr("nodeagent.stats.sampler.STALL_S", 0.01)
     last = await sampler.sample()
     caplog.set_level("INFO")
     released = threading.Event()
@@ -143,20 +143,23 @@ async def test_a_reading_that_hangs_leaves_readers_with_the_last_sample_and_is_s
     assert sampler.beats == 2
     assert [text.partition(" (after ")[0] for text in caplog.messages] == [
         "reading the statistics takes more than 0.01 s; the last ones are served",
-        "the reading of the statistics that hung has ended",
+        "the hanging reading of the statistics has finished",
     ]
 
 
-async def test_a_first_reading_that_hangs_is_an_error_and_does_not_hold_up_the_end(
+async def test_a_first_reading_that_hangs_is_an_error_and_does_not_delay_the_stop(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("nodeagent.stats.sampler._STALL_S", 0.01)
-    released, closed = threading.Event(), []
+    monkeypatch.setattr("nodeagent.stats.sampler.STALL_S", 0.01)
+    released, ended, closed = threading.Event(), threading.Event(), []
     read = sampler.reader.read
 
     def stuck(*arguments: Any) -> Sample:
         released.wait(30)
-        return read(*arguments)
+        try:
+            return read(*arguments)
+        finally:
+            ended.set()
 
     monkeypatch.setattr(sampler.reader, "read", stuck)
     monkeypatch.setattr(sampler.reader, "close", lambda: closed.append(True))
@@ -166,14 +169,15 @@ async def test_a_first_reading_that_hangs_is_an_error_and_does_not_hold_up_the_e
     assert not closed, "the thread still uses the descriptors"
     assert "still hangs" in caplog.text
     released.set()
-    sampler._running = None
+    await asyncio.to_thread(ended.wait)
 
 
-async def test_a_pod_that_cannot_be_sampled_leaves_the_others_whole_and_is_said_once(
-    sampler: Sampler, caplog: pytest.LogCaptureFixture
+async def test_a_pod_that_cannot_be_sampled_does_not_affect_others_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = PodTarget("shop", "broken", "u2", cgroup_parent=None)  # type: ignore[arg-type]
-    sampler._targets = lambda: [POD, broken]
+    sources = hosts.sources(hosts.copy("v2", tmp_path))
+    sampler = Sampler(targets=lambda: [POD, broken], sources=sources)
     sample = await sampler.sample()
     assert sample.pods[0].containers[0].cgroup
     assert sample.pods[1].cgroup is None
@@ -183,9 +187,10 @@ async def test_a_pod_that_cannot_be_sampled_leaves_the_others_whole_and_is_said_
         "finding the cgroups of the pods failed",
         "sampling pod shop/broken failed",
     ]
+    await sampler.close()
 
 
-async def test_a_machine_that_is_out_of_threads_is_sampled_on(
+async def test_a_machine_out_of_threads_is_still_sampled(
     sampler: Sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await sampler.step()
@@ -210,7 +215,7 @@ async def test_pressure_support_is_logged_once(
     assert set(sampler.reader.psi.values()) == {"supported"}
 
 
-async def test_a_host_without_pressure_says_so_once_and_samples_the_rest(
+async def test_a_host_without_pressure_is_logged_once_and_sampled(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = hosts.copy("v1", tmp_path)

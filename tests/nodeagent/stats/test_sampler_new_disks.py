@@ -99,7 +99,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     await node.sampler.close()
 
 
-async def test_all_of_a_new_pod_s_disks_and_open_files_are_there_within_an_interval(
+async def test_a_new_pod_s_disks_and_open_files_are_measured_within_an_interval(
     node: Node,
 ) -> None:
     node.runtime.measured = {"first"}
@@ -114,7 +114,7 @@ async def test_all_of_a_new_pod_s_disks_and_open_files_are_there_within_an_inter
     assert volume.fs.used_bytes and volume.fs.inodes_used == 2
 
 
-async def test_what_was_measured_before_is_left_alone(node: Node) -> None:
+async def test_what_was_measured_before_is_not_measured_again(node: Node) -> None:
     node.runtime.measured = {"first", "second"}
     node.add("first")
     await node.interval()
@@ -132,7 +132,7 @@ async def test_what_was_measured_before_is_left_alone(node: Node) -> None:
     assert node.runtime.asked == ["first", "second"]
 
 
-async def test_nothing_is_done_while_nothing_begins(
+async def test_nothing_is_measured_while_nothing_new_begins(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not node.new_disks.is_due(), "before the first reading"
@@ -141,12 +141,12 @@ async def test_nothing_is_done_while_nothing_begins(
     await node.interval()
     await node.sampler.step()
     assert not node.new_disks.is_due()
-    monkeypatch.setattr(node.sampler.background.directories, "_measure", None)
+    monkeypatch.setattr(node.sampler.background.directories, "refresh_new", None)
     await node.new_disks.step()
     assert node.runtime.asked == ["first"]
 
 
-async def test_a_layer_that_the_runtime_has_not_measured_is_asked_for_thrice(node: Node) -> None:
+async def test_a_layer_that_the_runtime_has_not_measured_is_queried_three_times(node: Node) -> None:
     node.add("first")
     node.add("second")
     await node.interval()
@@ -160,7 +160,7 @@ async def test_a_layer_that_the_runtime_has_not_measured_is_asked_for_thrice(nod
     assert node.runtime.asked[5:] == ["third"]
 
 
-async def test_without_a_runtime_directories_are_walked_all_the_same(node: Node) -> None:
+async def test_without_a_runtime_directories_are_still_walked(node: Node) -> None:
     node.new_disks = NewDisks(node.sampler, None)
     node.add("first")
     await node.interval()

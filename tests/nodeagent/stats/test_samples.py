@@ -1,8 +1,17 @@
-"""How many processes a pod has: those counted one by one, or what the runtime counted."""
+"""The processes of a pod, and the directories to walk for it."""
 
 from __future__ import annotations
 
-from nodeagent.stats.samples import CgroupSample, ContainerSample, PodSample, ProcessSample
+import dataclasses
+
+from nodeagent.stats import samples
+from nodeagent.stats.samples import (
+    CgroupSample,
+    ContainerSample,
+    PodSample,
+    ProcessSample,
+    VolumeTarget,
+)
 from tests.fakes.hosts import CONTAINER, POD
 
 
@@ -10,7 +19,7 @@ def counted(processes: int | None) -> CgroupSample:
     return CgroupSample(1, processes=ProcessSample(threads=9, processes=processes))
 
 
-def test_containers_and_sandbox_are_counted_and_those_that_are_gone_are_not() -> None:
+def test_processes_of_existing_containers_and_the_sandbox_are_summed() -> None:
     containers = tuple(
         ContainerSample(CONTAINER, cgroup) for cgroup in (counted(3), counted(None), None)
     )
@@ -21,5 +30,16 @@ def test_nothing_counted_is_not_zero() -> None:
     assert PodSample(POD, cgroup=counted(0)).count_processes() is None
 
 
-def test_what_the_runtime_counted_goes_before() -> None:
+def test_the_runtime_s_count_takes_precedence() -> None:
     assert PodSample(POD, sandbox=counted(1), process_count=7).count_processes() == 7
+
+
+def test_logs_are_walked_flat_and_own_volumes_recursively_but_never_the_host() -> None:
+    container = dataclasses.replace(CONTAINER, log_dir="/logs/web")
+    volumes = (VolumeTarget("a", "/v/a", "emptyDir"), VolumeTarget("b", "/", "hostPath"))
+    pod = dataclasses.replace(POD, containers=(container,), log_dir="/logs", volumes=volumes)
+    assert samples.directories_of([pod, POD]) == {
+        "/logs/web": False,
+        "/logs": False,
+        "/v/a": True,
+    }

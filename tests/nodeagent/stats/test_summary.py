@@ -95,7 +95,7 @@ async def test_a_v2_pod_and_its_container_have_all_their_parts() -> None:
     assert container["io"]["psi"]["some"]["total"] == 3000123
 
 
-async def test_what_the_kernel_does_not_say_is_absent() -> None:
+async def test_values_that_the_kernel_does_not_report_are_absent() -> None:
     summary = await summary_of("v1")
     text = orjson.dumps(summary)
     assert b"psi" not in text and b'"io"' not in text, "v1 has no pressure"
@@ -106,7 +106,7 @@ async def test_what_the_kernel_does_not_say_is_absent() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_cpu_and_memory_only_leaves_the_rest_out(layout: str) -> None:
+async def test_cpu_and_memory_only_omits_everything_else(layout: str) -> None:
     summary = await summary_of(layout, only_cpu_and_memory=True)
     assert summary["node"].keys() == {
         "nodeName",
@@ -127,7 +127,7 @@ async def test_the_feature_gate_takes_pressure_out_everywhere() -> None:
     assert b"psi" not in orjson.dumps(await summary_of("v2", psi=False))
 
 
-async def test_a_pod_without_a_start_time_waits_for_one_unless_only_cpu_is_asked() -> None:
+async def test_a_pod_without_a_start_time_is_shown_only_when_cpu_alone_is_requested() -> None:
     sample = await sample_of("v2", hosts.TREES / "v2")
     young = PodSample(dataclasses.replace(POD, started_at_ns=0), sample.pods[0].cgroup)
     sample = dataclasses.replace(sample, pods=(young,))
@@ -136,7 +136,7 @@ async def test_a_pod_without_a_start_time_waits_for_one_unless_only_cpu_is_asked
     assert "startTime" not in shown
 
 
-def test_a_start_that_is_not_known_is_left_out() -> None:
+def test_an_unknown_start_time_is_omitted() -> None:
     container = _container(dataclasses.replace(hosts.CONTAINER, started_at_ns=0))
     system = SystemSample("misc", 0, CgroupSample(NOW))
     sample = Sample(NOW, NodeSample(system=(system,)), (PodSample(POD, containers=(container,)),))
@@ -229,7 +229,7 @@ def test_ephemeral_storage_sums_layers_logs_and_the_pods_own_volumes() -> None:
     assert [volume["name"] for volume in out["volume"]] == ["cache", "cache", "host"]
 
 
-def test_sums_that_64_bits_do_not_hold_cost_no_page() -> None:
+def test_a_sum_beyond_64_bits_is_absent() -> None:
     absurd = FsSample(NOW, used_bytes=2**64 - 1, inodes_used=1)
     pod = PodSample(POD, containers=(_container(hosts.CONTAINER, rootfs=absurd, logs=absurd),))
     summary = build_summary(Sample(NOW, NodeSample(), (pod,)), None, node_name="n")

@@ -7,6 +7,7 @@ in a way that makes no sense, is absent from all of them; the rest is there.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import random
 import re
@@ -25,8 +26,9 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from nodeagent.metrics.containerstats import render_container_metrics
 from nodeagent.metrics.resource import render_resource_metrics
+from nodeagent.stats.cgroup.layout import Pread
 from nodeagent.stats.cgroup.values import UINT64_MAX
-from nodeagent.stats.reading import Reader
+from nodeagent.stats.reading import HostReader
 from nodeagent.stats.samples import Sample
 from nodeagent.stats.sources import Background
 from nodeagent.stats.summary import build_summary
@@ -53,20 +55,24 @@ ABSURD = [
 ]
 
 
-def pages_of(reader: Reader, base: Sample | None = None) -> tuple[Sample, dict[str, Any]]:
-    """The sample and the summary made of it; every other page is rendered and parsed."""
+def pages_of(reader: HostReader, base: Sample | None = None) -> tuple[Sample, dict[str, Any]]:
+    """The sample and its summary; every other page is rendered and parsed."""
     sample = reader.read([POD])
     body = orjson.dumps(build_summary(sample, base, node_name="n"))
-    for is_openmetrics, parse in ((False, prometheus), (True, openmetrics)):
+    for is_openmetrics in (False, True):
         for render in (render_container_metrics, render_resource_metrics):
-            page = render(sample, openmetrics=is_openmetrics).decode()
-            for family in parse(page):
-                for one in family.samples:
-                    assert 0 <= one.value <= float(UINT64_MAX), one
+            parse(render(sample, openmetrics=is_openmetrics).decode(), is_openmetrics)
     summary: dict[str, Any] = orjson.loads(body)
     for name, number in numbers_in(summary):
         assert 0 <= number <= UINT64_MAX, name
     return sample, summary
+
+
+@functools.cache  # many contents lead to the same page
+def parse(page: str, is_openmetrics: bool) -> None:
+    for family in (openmetrics if is_openmetrics else prometheus)(page):
+        for line in family.samples:
+            assert 0 <= line.value <= float(UINT64_MAX), line
 
 
 def numbers_in(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
@@ -80,8 +86,8 @@ def numbers_in(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
         yield name, value
 
 
-def reader_of(root: Path, clock: Clock | None = None) -> Reader:
-    return Reader(hosts.sources(root, wall_ns=clock or Clock()), Background())
+def reader_of(root: Path, clock: Clock | None = None, pread: Pread = os.pread) -> HostReader:
+    return HostReader(hosts.sources(root, wall_ns=clock or Clock(), pread=pread), Background())
 
 
 def texts_of(summary: dict[str, Any]) -> str:
@@ -105,7 +111,7 @@ def test_a_kernel_without_pressure_has_none_anywhere(layout: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("layout", ["hybrid", "v2"])
-def test_pressure_that_is_switched_off_is_absent_and_the_rest_is_whole(
+def test_disabled_pressure_is_absent_and_everything_else_complete(
     layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = reader_of(hosts.copy(layout, tmp_path))
@@ -124,8 +130,7 @@ def test_pressure_that_is_switched_off_is_absent_and_the_rest_is_whole(
         return real_open(self, *arguments, **more)
 
     monkeypatch.setattr(Path, "open", open_)
-    reader = reader_of(tmp_path / layout)
-    reader._cgroups.shared.pread = pread
+    reader = reader_of(tmp_path / layout, pread=pread)
     sample, summary = pages_of(reader)
     assert set(reader.psi.values()) == {"disabled"}
     assert not sample.errors
@@ -139,13 +144,10 @@ def test_pressure_that_is_switched_off_is_absent_and_the_rest_is_whole(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("number", [errno.ENODEV, errno.EIO])
-def test_files_that_fail_in_the_middle_of_a_pass_cost_their_own_numbers(
+def test_a_file_that_fails_in_the_middle_of_a_pass_loses_only_its_own_numbers(
     layout: str, number: int, tmp_path: Path
 ) -> None:
-    reader = reader_of(hosts.copy(layout, tmp_path))
-    pages_of(reader)
-    total = 0
-    failing = -1
+    total, failing = 0, -1
 
     def pread(fd: int, size: int, offset: int) -> bytes:
         nonlocal total
@@ -154,7 +156,9 @@ def test_files_that_fail_in_the_middle_of_a_pass_cost_their_own_numbers(
             raise OSError(number, "in the middle")
         return os.pread(fd, size, offset)
 
-    reader._cgroups.shared.pread = pread
+    reader = reader_of(hosts.copy(layout, tmp_path), pread=pread)
+    pages_of(reader)
+    total = 0
     pages_of(reader)
     reads = total
     for failing in range(1, reads + 1, 2):  # noqa: B007
@@ -170,7 +174,7 @@ def test_files_that_fail_in_the_middle_of_a_pass_cost_their_own_numbers(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_content_of_any_file_spoils_a_page(layout: str, tmp_path: Path) -> None:
+def test_no_content_of_any_file_breaks_a_page(layout: str, tmp_path: Path) -> None:
     root = hosts.copy(layout, tmp_path)
     both = (*root.glob("cgroup/**/4f1c2d/*"), *root.glob("cgroup/*"), *root.glob("proc/**/*"))
     files = sorted(path for path in both if path.is_file())
@@ -212,7 +216,7 @@ def trees() -> Iterator[dict[str, Tree]]:
         st.integers(-(2**65), 2**65).map(lambda number: f"{number}\n".encode()),
     ),
 )
-def test_whatever_a_container_s_file_holds_the_pages_stand(
+def test_pages_survive_any_content_of_a_container_s_file(
     trees: dict[str, Tree], layout: str, which: int, content: bytes
 ) -> None:
     tree = trees[layout]
@@ -229,7 +233,7 @@ def test_whatever_a_container_s_file_holds_the_pages_stand(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_counters_that_go_backwards_give_no_rate_and_stay_what_they_are(
+def test_counters_that_go_backwards_yield_no_rate_and_are_reported_unchanged(
     layout: str, tmp_path: Path
 ) -> None:
     root, clock = hosts.copy(layout, tmp_path), Clock()
@@ -248,9 +252,7 @@ def test_counters_that_go_backwards_give_no_rate_and_stay_what_they_are(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_largest_numbers_of_the_kernel_come_out_as_they_are(
-    layout: str, tmp_path: Path
-) -> None:
+def test_the_kernel_s_largest_numbers_are_reported_unchanged(layout: str, tmp_path: Path) -> None:
     root = hosts.copy(layout, tmp_path)
     for name in ("memory.current", "memory.usage_in_bytes", "pids.current"):
         for path in root.rglob(name):

@@ -190,5 +190,5 @@ async def test_no_more_kernel_files_are_kept_than_leave_room_to_serve(
 ) -> None:
     monkeypatch.setattr(system, "raise_open_files", lambda wanted: allowed)
     built = build()
-    assert built.measuring.sampler.reader._cgroups.shared.fds_left == budget
+    assert built.measuring.sampler.reader.fds_left == budget
     await built.close()

@@ -122,7 +122,7 @@ async def test_a_runtime_that_does_not_answer_is_said_once(
     collection = ImageCollection(world.runtime, world.registry, world.counts, ImageBounds())
     await collection.step()
     await collection.step()
-    assert caplog.text.count("images are not looked after: not now") == 1
+    assert caplog.text.count("cannot collect unused images: not now") == 1
 
 
 async def test_a_disk_that_does_not_answer_is_said(
@@ -133,7 +133,7 @@ async def test_a_disk_that_does_not_answer_is_said(
 
     monkeypatch.setattr(garbage_collection, "run_in_thread", hangs)
     await ImageCollection(world.runtime, world.registry, world.counts, ImageBounds()).step()
-    assert "images are not looked after: their disk does not answer" in caplog.text
+    assert "cannot collect unused images: their disk does not answer" in caplog.text
 
 
 @pytest.mark.real

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from nodeagent.pods.prober import grpc as prober_grpc
-from nodeagent.pods.prober.probes import Prober, Target
+from nodeagent.pods.prober.probes import Prober, ProbeTarget
 from orch.wire.records.pods import Container, Probe
 from tests.fakes.runtime import FakeRuntime
 
@@ -85,5 +85,5 @@ async def test_a_server_without_the_protocol_and_none_at_all_are_told_apart() ->
 async def test_a_probe_can_be_grpc(port: int, service: str | None, good: bool) -> None:
     prober = Prober(FakeRuntime())
     probe = Probe.from_wire({"grpc": {"port": port, "service": service}})
-    outcome = await prober.check(Target("c", Container(name="c"), "127.0.0.1"), probe)
+    outcome = await prober.check(ProbeTarget("c", Container(name="c"), "127.0.0.1"), probe)
     assert outcome.good is good

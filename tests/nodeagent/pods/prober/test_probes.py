@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from nodeagent.pods.prober.probes import Outcome, Prober, Target
+from nodeagent.pods.prober.probes import Outcome, Prober, ProbeTarget
 from nodeagent.runtime.base import ExecResult, RuntimeCallError, RuntimeTimeout
 from orch.wire.records.pods import Container, Probe
 from tests.fakes.pods import container_data
@@ -74,7 +74,7 @@ async def check() -> AsyncIterator[Callable[..., Any]]:
         prober = Prober(runtime or FakeRuntime())
         probers.append(prober)
         container = Container.from_wire(container_data("app", **fields))
-        target = Target("id", container, "127.0.0.1")
+        target = ProbeTarget("id", container, "127.0.0.1")
         return await prober.check(target, Probe.from_wire(probe))
 
     yield run

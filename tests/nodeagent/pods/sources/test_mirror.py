@@ -112,7 +112,7 @@ async def test_a_mirror_that_is_made_already_is_no_trouble(
     await mirrors.api.create(NODE)
     mirrors.api.fail(already_exists("pods", "web"), verb="create", times=1)
     await mirrors.start(static())
-    assert "cannot keep the mirror pods" not in caplog.text
+    assert "cannot sync the mirror pods" not in caplog.text
 
 
 async def test_no_mirror_is_deleted_before_every_source_was_read(mirrors: Mirrors) -> None:
@@ -139,7 +139,7 @@ async def test_an_api_that_is_away_is_said_once(
     mirrors.api.fail(TransportError("refused"), verb="create", times=float("inf"))
     await mirrors.start(static())
     await asyncio.sleep(60)
-    assert caplog.text.count("cannot keep the mirror pods: refused") == 1
+    assert caplog.text.count("cannot sync the mirror pods: refused") == 1
     mirrors.api.heal()
     await asyncio.sleep(5)
     assert len(await mirrors.stored()) == 1

@@ -132,7 +132,7 @@ async def test_labels_that_a_full_disk_kept_from_a_volume_come_as_soon_as_there_
         world.source.set(described(items, labels={"a": "2"}))
         await asyncio.sleep(200)
         assert 'a="2"' not in file.read_text()
-        assert caplog.text.count("the files of its volumes stay as they are") == 1
+        assert caplog.text.count("cannot update the files of its volumes") == 1
     await world.until(lambda: file.read_text() == 'a="2"', within_s=70)
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from nodeagent.stats.cgroup import layout
 from nodeagent.stats.cgroup import readers as cgroup_readers
-from nodeagent.stats.cgroup.reader import KeptReader, NameReader
+from nodeagent.stats.cgroup.reader import DescriptorReader, PathReader
 from nodeagent.stats.cgroup.readers import CgroupReaders
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER_CGROUP, Clock
 from tests.nodeagent.stats.cgroup.test_readers import Pread, readers_of
 
 
-def test_a_file_that_is_not_supported_is_not_asked_for_in_every_pass() -> None:
+def test_an_unsupported_file_is_not_read_in_every_pass() -> None:
     pread = Pread()
     pread.failing = {"cpu.pressure": errno.EOPNOTSUPP}
     clock = Clock()
@@ -35,12 +35,12 @@ def test_a_file_that_is_not_supported_is_not_asked_for_in_every_pass() -> None:
 
 
 @pytest.mark.parametrize("budget", [4096, 0])
-def test_a_slow_file_keeps_its_last_value_and_slows_no_further_pass(
+def test_a_slow_file_keeps_its_last_value_and_is_skipped(
     budget: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pread = Pread()
     readers = readers_of(hosts.TREES / "v2", pread=pread, fd_budget=budget)
-    before = readers.shared.fds_left
+    before = readers.context.fds_left
     now = [0]
     monkeypatch.setattr(cgroup_readers.time, "perf_counter_ns", lambda: now[0])
 
@@ -49,21 +49,21 @@ def test_a_slow_file_keeps_its_last_value_and_slows_no_further_pass(
         now[0] += 11_000_000 if b"inactive_file" in data else 1000
         return data
 
-    readers.shared.pread = slow
-    for reader in (KeptReader, NameReader):
-        times = reader.leave_out_slow_files
+    readers.context.pread = slow
+    for reader in (DescriptorReader, PathReader):
+        times = reader.skip_slow_files
         monkeypatch.setattr(
-            reader, "leave_out_slow_files", lambda self, t=times: t(self, lambda: now[0])
+            reader, "skip_slow_files", lambda self, t=times: t(self, lambda: now[0])
         )
     first = readers.read(CONTAINER_CGROUP)
-    assert readers.shared.slow == {"memory.stat": 1}
+    assert readers.context.slow == {"memory.stat": 1}
     assert f"{CONTAINER_CGROUP}/memory.stat took 11 ms" in caplog.text
     begun = now[0]
     second = readers.read(CONTAINER_CGROUP)
     assert now[0] - begun < 10_000_000
     assert first and second and second.memory == first.memory
     readers.close()
-    assert readers.shared.fds_left == before
+    assert readers.context.fds_left == before
 
 
 def test_lists_longer_than_a_page_are_read_to_their_end(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def of_container(root: Path, name: str) -> Path:
     ("every_s", "others"), [(1, {"cgroup.procs"}), (10, {"cgroup.procs", "memory.stat"})]
 )
 @pytest.mark.usefixtures("unhurried")
-def test_what_only_its_tasks_can_change_is_not_read_while_none_of_them_runs(
+def test_files_that_only_tasks_change_are_not_read_while_none_runs(
     tmp_path: Path, name: str, idle: set[str], every_s: float, others: set[str]
 ) -> None:
     root = hosts.copy(name, tmp_path)
@@ -156,7 +156,7 @@ def test_what_only_its_tasks_can_change_is_not_read_while_none_of_them_runs(
     [("memory.current", "5000000\n", "memory.stat"), ("pids.current", "77\n", "cgroup.procs")],
 )
 @pytest.mark.usefixtures("unhurried")
-def test_what_others_can_change_is_read_when_a_cheaper_file_shows_it_and_once_a_minute(
+def test_files_changed_from_outside_are_read_when_a_cheaper_file_changes_and_once_a_minute(
     tmp_path: Path, sign: str, text: str, name: str
 ) -> None:
     root = hosts.copy("v2", tmp_path)
@@ -173,7 +173,7 @@ def test_what_others_can_change_is_read_when_a_cheaper_file_shows_it_and_once_a_
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_pressure_is_read_until_its_averages_have_fallen_to_zero(tmp_path: Path) -> None:
+def test_pressure_is_read_until_its_averages_are_zero(tmp_path: Path) -> None:
     root = hosts.copy("v2", tmp_path)
     io = of_container(root, "io.pressure")
     io.write_text(CALM.replace("avg300=0.00", "avg300=0.01"))
@@ -187,7 +187,7 @@ def test_pressure_is_read_until_its_averages_have_fallen_to_zero(tmp_path: Path)
 
 
 @pytest.mark.parametrize("failing", ["", "cpu.stat"])
-def test_what_others_change_is_seen_though_nothing_runs(tmp_path: Path, failing: str) -> None:
+def test_changes_from_outside_are_seen_while_nothing_runs(tmp_path: Path, failing: str) -> None:
     root = hosts.copy("v2", tmp_path)
     pread = Pread()
     readers = readers_of(root, pread=pread)
@@ -209,7 +209,7 @@ def test_what_others_change_is_seen_though_nothing_runs(tmp_path: Path, failing:
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_memory_settles_between_readings_that_come_each_second(tmp_path: Path) -> None:
+def test_memory_settles_between_readings_a_second_apart(tmp_path: Path) -> None:
     names = read_in_passes(hosts.copy("v2", tmp_path), 9)
     is_read = ["memory.stat" in read for read in names]
     assert is_read == [True] * 6 + [False] * 3, "the kernel gathers it every two seconds"

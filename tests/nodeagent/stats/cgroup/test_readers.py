@@ -48,7 +48,7 @@ def read_container(name: str) -> CgroupSample:
     sample = readers.read(CONTAINER_CGROUP)
     readers.close()
     assert sample is not None
-    assert not readers.shared.errors
+    assert not readers.context.errors
     return sample
 
 
@@ -112,7 +112,7 @@ def test_a_hybrid_container_takes_pressure_from_the_v2_tree() -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_opened_by_name_gives_the_same_sample_as_kept(name: str) -> None:
+def test_opening_by_path_yields_the_same_sample_as_open_descriptors(name: str) -> None:
     kept, named = readers_of(hosts.TREES / name), readers_of(hosts.TREES / name, fd_budget=3)
     before = open_descriptors()
     assert named.read(CONTAINER_CGROUP) == named.read(CONTAINER_CGROUP)
@@ -126,8 +126,8 @@ def test_a_cgroup_that_does_not_exist_is_none_and_no_error(name: str) -> None:
     readers = readers_of(hosts.TREES / name)
     before = open_descriptors()
     assert readers.read("/orchpods/podgone") is None
-    assert (len(readers), readers.shared.errors, open_descriptors()) == (0, {}, before)
-    assert readers.shared.psi == {}, "nothing was learnt about pressure"
+    assert (len(readers), readers.context.errors, open_descriptors()) == (0, {}, before)
+    assert readers.context.psi == {}, "nothing was learnt about pressure"
 
 
 @pytest.mark.parametrize("error", [errno.ENODEV, errno.ENOENT])
@@ -144,11 +144,11 @@ def test_a_cgroup_that_vanishes_between_two_reads_is_none(
     for file in (root / "cgroup" / CONTAINER_CGROUP[1:]).iterdir():
         file.unlink()
     assert readers.read(CONTAINER_CGROUP) is None
-    assert (len(readers), open_descriptors(), readers.shared.fds_left) == (0, before, budget)
-    assert not readers.shared.errors
+    assert (len(readers), open_descriptors(), readers.context.fds_left) == (0, before, budget)
+    assert not readers.context.errors
 
 
-def test_a_cgroup_made_anew_under_its_old_name_is_read_in_the_same_pass(tmp_path: Path) -> None:
+def test_a_cgroup_recreated_under_its_name_is_read_in_the_same_pass(tmp_path: Path) -> None:
     root = hosts.copy("v2", tmp_path)
     directory = root / "cgroup" / CONTAINER_CGROUP[1:]
     readers = readers_of(root)
@@ -156,7 +156,7 @@ def test_a_cgroup_made_anew_under_its_old_name_is_read_in_the_same_pass(tmp_path
     fresh = directory / "memory.current.new"
     fresh.write_text("4096\n")
     fresh.rename(directory / "memory.current")
-    old_pread, gone = readers.shared.pread, [True]
+    old_pread, gone = readers.context.pread, [True]
 
     def pread(fd: int, size: int, offset: int) -> bytes:
         if gone:
@@ -164,7 +164,7 @@ def test_a_cgroup_made_anew_under_its_old_name_is_read_in_the_same_pass(tmp_path
             raise OSError(errno.ENODEV, "No such device")
         return old_pread(fd, size, offset)
 
-    readers.shared.pread = pread
+    readers.context.pread = pread
     sample = readers.read(CONTAINER_CGROUP)
     assert sample and sample.memory and sample.memory.usage_bytes == 4096
     readers.close()
@@ -184,18 +184,18 @@ def test_pressure_switched_off_for_one_cgroup_takes_only_its_pressure(tmp_path: 
     readers.close()
 
 
-def test_a_kernel_booted_without_psi_is_noted_as_disabled_not_as_an_error() -> None:
+def test_a_kernel_booted_without_psi_counts_as_disabled_not_as_an_error() -> None:
     pread = Pread()
     pread.failing = {f"{name}.pressure": errno.EOPNOTSUPP for name in ("cpu", "memory", "io")}
     readers = readers_of(hosts.TREES / "v2", pread=pread)
     sample = readers.read(CONTAINER_CGROUP)
     assert sample and sample.cpu and sample.cpu_pressure is None
-    assert readers.shared.psi == dict.fromkeys(("cpu", "memory", "io"), "disabled")
-    assert not readers.shared.errors
+    assert readers.context.psi == dict.fromkeys(("cpu", "memory", "io"), "disabled")
+    assert not readers.context.errors
     readers.close()
 
 
-def test_fewer_descriptors_than_the_budget_says_are_made_do_with(
+def test_the_readers_cope_with_fewer_descriptors_than_the_budget(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     readers = readers_of(hosts.TREES / "v2")
@@ -219,7 +219,7 @@ def test_fewer_descriptors_than_the_budget_says_are_made_do_with(
     readers.close()
 
 
-def test_one_unreadable_file_costs_its_own_numbers_and_is_counted() -> None:
+def test_an_unreadable_file_loses_only_its_own_numbers_and_is_counted() -> None:
     pread = Pread()
     readers = readers_of(hosts.TREES / "v2", pread=pread)
     readers.read(CONTAINER_CGROUP)
@@ -228,7 +228,7 @@ def test_one_unreadable_file_costs_its_own_numbers_and_is_counted() -> None:
     assert sample and sample.cpu and sample.memory
     assert sample.memory.usage_bytes == 34603008
     assert sample.memory.working_set_bytes is None, "without inactive_file it is not known"
-    assert readers.shared.errors == {"memory.stat": 1}
+    assert readers.context.errors == {"memory.stat": 1}
     pread.failing = {}
     again = readers.read(CONTAINER_CGROUP)
     assert again and again.memory and again.memory.working_set_bytes == 34603008 - 4194304
@@ -252,7 +252,7 @@ def test_absurd_content_is_counted_and_absent(tmp_path: Path, file: str, content
     (root / "cgroup" / CONTAINER_CGROUP[1:] / file).write_text(content)
     readers = readers_of(root)
     assert readers.read(CONTAINER_CGROUP)
-    assert readers.shared.errors == {file: 1}
+    assert readers.context.errors == {file: 1}
     readers.close()
 
 
@@ -265,13 +265,13 @@ def test_descriptors_of_cgroups_no_longer_wanted_are_closed() -> None:
         readers.retain([POD_CGROUP])
     assert len(readers) == 1
     readers.close()
-    assert (open_descriptors(), readers.shared.fds_left) == (
+    assert (open_descriptors(), readers.context.fds_left) == (
         before,
         cgroup_readers.DEFAULT_FD_BUDGET,
     )
 
 
-def test_a_cgroup_read_by_name_is_kept_as_soon_as_descriptors_are_free() -> None:
+def test_a_cgroup_read_by_path_gets_descriptors_as_soon_as_they_are_free() -> None:
     readers = readers_of(hosts.TREES / "v2", fd_budget=12)
     before = open_descriptors()
     readers.read(POD_CGROUP)
@@ -293,4 +293,4 @@ def test_this_machine_s_own_root_cgroup_can_be_read() -> None:
     sample = readers.read("/")
     readers.close()
     assert sample and sample.cpu and sample.cpu.usage_nsec > 0
-    assert not readers.shared.errors
+    assert not readers.context.errors

@@ -44,7 +44,7 @@ PARSERS: list[Callable[[bytes], Any]] = [
         (b"9" * 5000, None),
     ],
 )
-def test_a_number_is_what_fits_64_bits_and_nothing_else(data: bytes, expected: int | None) -> None:
+def test_a_number_fits_64_bits_or_is_none(data: bytes, expected: int | None) -> None:
     assert values.parse_number(data) == expected
 
 
@@ -77,7 +77,7 @@ def test_lines_may_move_between_two_texts() -> None:
     assert numbers(b"") == [None, None]
 
 
-def test_a_last_line_that_was_cut_is_read_as_far_as_it_goes() -> None:
+def test_a_truncated_last_line_is_read_as_far_as_it_goes() -> None:
     numbers = values.LineNumbers("anon", "file")
     assert numbers(b"anon 1\nfile 23") == [1, 23]
     assert numbers(b"anon 1\nfile ") == [1, None]
@@ -160,7 +160,7 @@ def test_cpu_max_is_quota_and_period(data: bytes, expected: object) -> None:
 
 @pytest.mark.parametrize(("weight", "shares"), [(1, 2), (100, 2597), (10000, 262144)])
 def test_weights_become_shares_as_the_runtimes_convert(weight: int, shares: int) -> None:
-    assert values.shares_of_weight(weight) == shares
+    assert values.shares_from_weight(weight) == shares
 
 
 def numbers_in(result: Any) -> Iterator[Any]:

@@ -58,20 +58,20 @@ def test_a_spent_budget_keeps_the_last_good_value_with_its_own_stamp(
     clock.advance(60)
     usage.refresh({path: True})
     assert usage.latest.get(path) is first
-    assert usage.spent == 1
+    assert usage.walks_given_up == 1
     assert path in caplog.text and "more than 5 inodes" in caplog.text
 
 
-def test_what_is_too_big_is_tried_less_and_less_often_and_said_once(
+def test_a_directory_too_big_is_walked_less_and_less_often_and_logged_once(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(tmp_path / "v", 10)
     usage = usage_of(clock)
     tries = []
     for _ in range(20):
-        before = usage.spent
+        before = usage.walks_given_up
         usage.refresh({str(tmp_path / "v"): True})
-        tries.append(usage.spent - before)
+        tries.append(usage.walks_given_up - before)
     assert [round_ for round_, tried in enumerate(tries) if tried] == [0, 2, 5, 10, 19]
     assert len(caplog.messages) == 1
 
@@ -87,15 +87,19 @@ def test_a_directory_that_is_gone_has_no_value(tmp_path: Path, clock: Clock) -> 
 
 
 def test_directories_no_longer_wanted_are_forgotten(tmp_path: Path, clock: Clock) -> None:
-    fill(tmp_path / "v", 1)
+    small, big = tmp_path / "small", tmp_path / "big"
+    fill(small, 1)
+    fill(big, 50)
+    wanted = {str(small): True, str(big): True}
     usage = usage_of(clock)
-    usage.refresh({str(tmp_path / "v"): True})
+    usage.refresh(wanted)
     usage.refresh({})
-    assert usage.latest.get(str(tmp_path / "v")) is None
-    assert usage._entries == {}
+    assert (usage.latest, usage.walks_given_up) == ({}, 1)
+    usage.refresh(wanted)
+    assert usage.walks_given_up == 2, "nor is a walk skipped that was given up before"
 
 
-def test_what_a_refresh_does_not_reach_comes_first_in_the_next_and_is_said_once(
+def test_directories_beyond_the_budget_come_first_next_time_and_it_is_logged_once(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     paths = [str(tmp_path / name) for name in "abc"]
@@ -114,7 +118,7 @@ def test_what_a_refresh_does_not_reach_comes_first_in_the_next_and_is_said_once(
     assert len(caplog.messages) == 1 and "takes more than 5 s" in caplog.text
 
 
-def test_what_is_new_is_walked_alone(tmp_path: Path, clock: Clock) -> None:
+def test_only_new_directories_are_walked(tmp_path: Path, clock: Clock) -> None:
     old, new, gone = (str(tmp_path / name) for name in ("old", "new", "gone"))
     fill(Path(old), 1)
     usage = usage_of(clock)

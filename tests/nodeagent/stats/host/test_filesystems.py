@@ -69,7 +69,7 @@ def answer(**more: int) -> SimpleNamespace:
         ({"f_blocks": 2**64 - 1, "f_bfree": 0}, FsSample(7, 3 * 4096, None, None, 5, 8, 3)),
     ],
 )
-def test_what_makes_no_sense_of_a_file_system_is_not_shown(
+def test_absurd_figures_of_a_file_system_are_none(
     absurd: dict[str, int], sample: FsSample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filesystems.os, "statvfs", lambda path: answer(**absurd))

@@ -33,7 +33,7 @@ def test_facts_are_read_from_the_given_roots() -> None:
     assert facts.kernel_version
 
 
-def test_a_machine_that_tells_nothing_has_empty_facts(tmp_path: Path) -> None:
+def test_a_machine_without_any_file_has_empty_facts(tmp_path: Path) -> None:
     facts = machine.read_host_facts(str(tmp_path), str(tmp_path), str(tmp_path))
     assert (facts.boot_id, facts.hostname, facts.pid_max, facts.sockets) == ("", "", 0, 0)
 
@@ -57,13 +57,13 @@ def test_the_number_of_tasks_is_in_the_fourth_field(loadavg: str, tasks: int | N
 
 
 @given(st.text(max_size=60))
-def test_arbitrary_text_is_no_count_or_a_count(text: str) -> None:
+def test_arbitrary_text_is_a_count_or_none(text: str) -> None:
     tasks = machine.count_tasks(text)
     assert tasks is None or 0 <= tasks <= UINT64_MAX
 
 
 @given(st.binary(max_size=200))
-def test_arbitrary_files_give_amounts_or_nothing(
+def test_arbitrary_files_yield_amounts_or_nothing(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
     root = tmp_path_factory.mktemp("proc")
@@ -117,9 +117,22 @@ def test_pressure_is_supported_disabled_or_absent(
         ("no colons at all\n", None),
     ],
 )
-def test_the_agent_finds_its_own_cgroup_where_it_has_one(
+def test_the_agent_finds_its_own_cgroup_if_it_has_one(
     tmp_path: Path, text: str, expected: str | None
 ) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self/cgroup").write_text(text)
     assert machine.cgroup_of(str(tmp_path)) == expected
+
+
+def test_pages_are_counted_in_bytes_by_size(tmp_path: Path) -> None:
+    for name, pages in (("hugepages-2048kB", "16\n"), ("hugepages-1048576kB", "0\n")):
+        folder = tmp_path / "kernel/mm/hugepages" / name
+        folder.mkdir(parents=True)
+        (folder / "nr_hugepages").write_text(pages)
+    (tmp_path / "kernel/mm/hugepages/hugepages-odd").mkdir()
+    assert machine.read_hugepages(str(tmp_path)) == {2 * 1024**2: 32 * 1024**2, 1024**3: 0}
+
+
+def test_a_kernel_without_huge_pages_has_none(tmp_path: Path) -> None:
+    assert machine.read_hugepages(str(tmp_path)) == {}

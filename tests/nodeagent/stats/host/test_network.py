@@ -41,7 +41,7 @@ def test_only_whole_lines_of_real_interfaces_count(line: bytes, names: list[str]
 
 
 @given(st.binary(max_size=300))
-def test_arbitrary_bytes_give_whole_interfaces_or_none(data: bytes) -> None:
+def test_arbitrary_bytes_are_complete_interfaces_or_none(data: bytes) -> None:
     for text in (data, HEADER + data):
         for interface in network.parse_net_dev(text):
             name, *counters = interface
@@ -109,6 +109,6 @@ def test_this_process_shares_the_network_of_itself() -> None:
         assert isinstance(network.shares_host_network("/proc", os.getpid()), bool)
 
 
-def test_netlink_tells_the_interfaces_of_this_machine() -> None:
+def test_netlink_lists_the_interfaces_of_this_machine() -> None:
     links = {link.name: link for link in network.read_links()}
     assert links["lo"].mtu > 0 and links["lo"].kind == ""

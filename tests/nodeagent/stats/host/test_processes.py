@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nodeagent.stats.cgroup.values import UINT64_MAX
 from nodeagent.stats.host import processes
-from nodeagent.stats.host.processes import Container, ProcessUsage, read_process_use
+from nodeagent.stats.host.processes import ContainerProcesses, ProcessUsage, read_process_use
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.samples import CgroupSample, CpuSample, ProcessUse
 from tests.fakes import hosts
@@ -49,7 +49,7 @@ def test_descriptors_and_sockets_are_summed_over_the_processes(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("call", ["scandir", "readlink"])
-def test_where_one_may_not_look_there_is_no_sum_rather_than_zero(
+def test_without_access_to_a_process_there_is_no_sum_rather_than_zero(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     make_process(tmp_path, 10, ["/dev/null", "socket:[1]"])
@@ -93,7 +93,7 @@ def test_arbitrary_limits_are_a_number_none_at_all_or_unknown(text: str) -> None
         assert limit is None or -1 <= limit <= UINT64_MAX
 
 
-def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
+def test_containers_beyond_the_budget_come_first_next_time_and_it_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, elapsed = Clock(), [0.0]
@@ -105,7 +105,7 @@ def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
     containers = {}
     for name in "abc":
         (tmp_path / name).write_text("1\n")
-        containers[name] = Container(str(tmp_path / name), CgroupSample(0))
+        containers[name] = ContainerProcesses(str(tmp_path / name), CgroupSample(0))
     usage = ProcessUsage(str(tmp_path), budget_s=2.5, wall_ns=clock, monotonic_s=monotonic_s)
     usage.refresh(containers)
     assert [name for name in "abc" if usage.latest.get(name)] == ["a", "b"]
@@ -117,14 +117,14 @@ def test_what_the_budget_does_not_reach_comes_first_next_time_and_is_said_once(
     assert usage.latest.get("a") is None
 
 
-def test_a_container_that_did_not_run_since_is_not_asked_again(tmp_path: Path) -> None:
+def test_a_container_that_did_not_run_since_is_not_read_again(tmp_path: Path) -> None:
     procs_file, clock = one_process(tmp_path), Clock()
     usage = ProcessUsage(str(tmp_path), wall_ns=clock)
     stamps = []
     for ran_nsec in (5, 5, 6):
         clock.advance(60)
         cgroup = CgroupSample(clock.now_ns - 1, CpuSample(ran_nsec))
-        usage.refresh({"a": Container(str(procs_file), cgroup)})
+        usage.refresh({"a": ContainerProcesses(str(procs_file), cgroup)})
         found = usage.latest.get("a")
         assert found
         stamps.append((found.time_ns - clock.now_ns, found.file_descriptors))
@@ -135,11 +135,11 @@ def test_a_container_that_did_not_run_since_is_not_asked_again(tmp_path: Path) -
 def test_new_containers_are_read_alone(tmp_path: Path) -> None:
     procs_file, clock = one_process(tmp_path), Clock()
     usage = ProcessUsage(str(tmp_path), wall_ns=clock)
-    one = Container(str(procs_file), CgroupSample(0))
-    usage.refresh({"old": one})
+    container = ContainerProcesses(str(procs_file), CgroupSample(0))
+    usage.refresh({"old": container})
     then_ns = clock.now_ns
     clock.advance(10)
-    usage.refresh_new({"old": one, "new": one})
+    usage.refresh_new({"old": container, "new": container})
     assert usage.latest.get("old") == ProcessUse(then_ns, 1, 0, 1024)
     assert usage.latest.get("new") == ProcessUse(clock.now_ns, 1, 0, 1024)
 

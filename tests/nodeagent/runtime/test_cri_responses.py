@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.runtime import base, cri_answers
+from nodeagent.runtime import base, cri_responses
 from nodeagent.runtime import cri_pb2 as pb
 
 
@@ -22,7 +22,7 @@ from nodeagent.runtime import cri_pb2 as pb
 def test_the_process_id_is_read_from_the_verbose_json(
     info: dict[str, str], pid: int | None
 ) -> None:
-    assert cri_answers.process_id(info) == pid
+    assert cri_responses.process_id(info) == pid
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_the_process_id_is_read_from_the_verbose_json(
     ],
 )
 def test_a_state_from_the_future_is_unknown(state: int, expected: base.ContainerState) -> None:
-    assert cri_answers.container_state(state) is expected
+    assert cri_responses.container_state(state) is expected
 
 
 def test_all_addresses_of_a_dual_stack_sandbox_are_kept_in_order() -> None:
@@ -44,13 +44,13 @@ def test_all_addresses_of_a_dual_stack_sandbox_are_kept_in_order() -> None:
         network=pb.PodSandboxNetworkStatus(ip="10.0.0.5", additional_ips=[pb.PodIP(ip="fd00::5")])
     )
 
-    detail = cri_answers.sandbox_detail(pb.PodSandboxStatusResponse(status=status))
+    detail = cri_responses.sandbox_detail(pb.PodSandboxStatusResponse(status=status))
 
     assert detail.ips == ("10.0.0.5", "fd00::5")
 
 
-def test_an_empty_status_is_read_as_nothing_known() -> None:
-    detail = cri_answers.container_detail(pb.ContainerStatusResponse())
+def test_an_empty_status_has_only_defaults() -> None:
+    detail = cri_responses.container_detail(pb.ContainerStatusResponse())
 
     assert detail.container.id == ""
     assert detail.container.state is base.ContainerState.CREATED
@@ -64,15 +64,13 @@ def test_a_filesystem_without_inodes_reports_none() -> None:
         used_bytes=pb.UInt64Value(value=10),
     )
 
-    answer = cri_answers.image_filesystems(pb.ImageFsInfoResponse(image_filesystems=[usage]))
+    answer = cri_responses.image_filesystems(pb.ImageFsInfoResponse(image_filesystems=[usage]))
 
     assert answer == (base.FilesystemUsage("/var/lib/x", 10, None, 5),)
 
 
-def test_a_row_is_made_anew_only_when_its_state_differs_and_forgotten_when_it_is_not_listed() -> (
-    None
-):
-    rows = cri_answers.Rows(cri_answers.container)
+def test_a_row_is_rebuilt_when_its_state_differs_and_dropped_when_it_is_not_listed() -> None:
+    rows = cri_responses.RowCache(cri_responses.container)
 
     def listed(**states: int) -> tuple[base.Container, ...]:
         return rows.of([pb.Container(id=one, state=state) for one, state in states.items()])

@@ -1,17 +1,9 @@
-"""CRI messages → the agent's values; pure.
+"""CRI messages → the agent's values, and failed calls → its errors; pure.
 
-Reads what runtimes really send: an unset sub-message is "not reported" (None), an enum value this
-definition does not know becomes the harmless one, and the free-form `info` of verbose answers is
-read for the process id only.
-
-A failed CRI call → the error of `base` that callers tell apart.
-
-Knows the names of gRPC status codes, but not grpc itself. Texts have the form operators know from
-other CRI clients: `rpc error: code = Unavailable desc = …`.
-
-Optional calls are refused in two ways: containerd answers UNIMPLEMENTED, CRI-O and older runtimes
-answer UNKNOWN with a sentence. Both mean "not supported". The sentences are looked for only in
-answers to optional calls: a refused image pull may well say "not supported" of a media type.
+An unset sub-message is None, an enum value that this definition does not know becomes the harmless
+one, and the free-form `info` of verbose responses is read for the process id only. Knows the names
+of gRPC status codes, but not grpc; error texts have the form of other CRI clients (`rpc error: code
+= Unavailable desc = …`).
 """
 
 from __future__ import annotations
@@ -58,23 +50,23 @@ _EVENTS = {
 }
 
 
-def version(answer: Any) -> RuntimeVersion:
+def version(response: Any) -> RuntimeVersion:
     return RuntimeVersion(
-        name=answer.runtime_name,
-        version=answer.runtime_version,
-        api_version=answer.runtime_api_version,
+        name=response.runtime_name,
+        version=response.runtime_version,
+        api_version=response.runtime_api_version,
     )
 
 
-def conditions(answer: Any) -> tuple[RuntimeCondition, ...]:
+def conditions(response: Any) -> tuple[RuntimeCondition, ...]:
     return tuple(
         RuntimeCondition(type=c.type, status=c.status, reason=c.reason, message=c.message)
-        for c in answer.status.conditions
+        for c in response.status.conditions
     )
 
 
 def sandbox(item: Any) -> Sandbox:
-    """A Sandbox from a PodSandbox or a PodSandboxStatus, whose names agree."""
+    """From a PodSandbox or a PodSandboxStatus, whose fields have the same names."""
     ready = item.state == pb.SANDBOX_READY
     return Sandbox(
         id=item.id,
@@ -89,21 +81,26 @@ def sandbox(item: Any) -> Sandbox:
     )
 
 
-def sandbox_detail(answer: Any) -> SandboxDetail:
-    """The status of a sandbox; on the host's network it has no addresses of its own."""
-    network = answer.status.network
+def sandbox_detail(response: Any) -> SandboxDetail:
+    """The status of a sandbox, which has no addresses on the host's network."""
+    network = response.status.network
     addresses = [network.ip, *(extra.ip for extra in network.additional_ips)]
     return SandboxDetail(
-        sandbox=sandbox(answer.status),
+        sandbox=sandbox(response.status),
         ips=tuple(address for address in addresses if address),
-        pid=process_id(answer.info),
+        pid=process_id(response.info),
     )
 
 
 def container(item: Any) -> Container:
+    return _container(item, item.pod_sandbox_id)
+
+
+def _container(item: Any, sandbox_id: str) -> Container:
+    """From a Container or a ContainerStatus, whose other fields have the same names."""
     return Container(
         id=item.id,
-        sandbox_id=item.pod_sandbox_id,
+        sandbox_id=sandbox_id,
         name=item.metadata.name,
         attempt=item.metadata.attempt,
         image=item.image.image,
@@ -115,51 +112,40 @@ def container(item: Any) -> Container:
     )
 
 
-class Rows(Generic[Row]):
-    """The rows of one list again and again: only one whose state differs is made anew.
+class RowCache(Generic[Row]):
+    """Rows of a list that is fetched repeatedly; a row is rebuilt only when its state differs.
 
-    Nothing else of a sandbox or container changes in CRI once it is made.
+    Nothing else about a sandbox or container changes in CRI after its creation.
     """
 
-    def __init__(self, make: Callable[[Any], Row]) -> None:
-        self._make = make
+    def __init__(self, build: Callable[[Any], Row]) -> None:
+        self._build = build
         self._rows: dict[str, tuple[int, Row]] = {}
 
     def of(self, items: Iterable[Any]) -> tuple[Row, ...]:
-        """The rows of these items; what was not listed again is forgotten."""
+        """The rows of these items; rows that are no longer listed are dropped."""
         known, self._rows = self._rows, {}
         for item in items:
-            one, state = item.id, item.state
-            entry = known.get(one)
+            id_, state = item.id, item.state
+            entry = known.get(id_)
             if entry is None or entry[0] != state:
-                entry = (state, self._make(item))
-            self._rows[one] = entry
+                entry = (state, self._build(item))
+            self._rows[id_] = entry
         return tuple(row for _, row in self._rows.values())
 
 
-def container_detail(answer: Any) -> ContainerDetail:
-    """The status of a container; CRI does not tell its sandbox here, so `sandbox_id` is ""."""
-    status = answer.status
+def container_detail(response: Any) -> ContainerDetail:
+    """The status of a container; CRI does not report its sandbox here, so `sandbox_id` is ""."""
+    status = response.status
     return ContainerDetail(
-        container=Container(
-            id=status.id,
-            sandbox_id="",
-            name=status.metadata.name,
-            attempt=status.metadata.attempt,
-            image=status.image.image,
-            image_ref=status.image_ref,
-            state=container_state(status.state),
-            created_at_ns=status.created_at,
-            labels=dict(status.labels),
-            annotations=dict(status.annotations),
-        ),
+        container=_container(status, sandbox_id=""),
         started_at_ns=status.started_at,
         finished_at_ns=status.finished_at,
         exit_code=status.exit_code,
         reason=status.reason,
         message=status.message,
         log_path=status.log_path,
-        pid=process_id(answer.info),
+        pid=process_id(response.info),
     )
 
 
@@ -168,13 +154,13 @@ def container_state(state: int) -> ContainerState:
 
 
 def container_event(item: Any) -> ContainerEvent | None:
-    """None for a kind of event that is not known here."""
+    """None for an unknown kind of event."""
     kind = _EVENTS.get(item.container_event_type)
     return ContainerEvent(item.container_id, kind, item.created_at) if kind else None
 
 
 def process_id(info: Any) -> int | None:
-    """The `pid` in the JSON that a verbose answer carries under `info`; None when there is none."""
+    """The `pid` in the JSON under `info` of a verbose response; None without one."""
     try:
         described = json.loads(info.get("info", "") or "{}")
     except ValueError:
@@ -183,8 +169,8 @@ def process_id(info: Any) -> int | None:
     return pid if isinstance(pid, int) and pid > 0 else None
 
 
-def exec_result(answer: Any) -> ExecResult:
-    return ExecResult(exit_code=answer.exit_code, stdout=answer.stdout, stderr=answer.stderr)
+def exec_result(response: Any) -> ExecResult:
+    return ExecResult(exit_code=response.exit_code, stdout=response.stdout, stderr=response.stderr)
 
 
 def image(item: Any) -> Image:
@@ -197,7 +183,7 @@ def image(item: Any) -> Image:
     )
 
 
-def image_filesystems(answer: Any) -> tuple[FilesystemUsage, ...]:
+def image_filesystems(response: Any) -> tuple[FilesystemUsage, ...]:
     return tuple(
         FilesystemUsage(
             mountpoint=usage.fs_id.mountpoint,
@@ -205,10 +191,13 @@ def image_filesystems(answer: Any) -> tuple[FilesystemUsage, ...]:
             inodes_used=usage.inodes_used.value if usage.HasField("inodes_used") else None,
             timestamp_ns=usage.timestamp,
         )
-        for usage in answer.image_filesystems
+        for usage in response.image_filesystems
     )
 
 
+# Runtimes refuse optional calls in two ways: containerd with UNIMPLEMENTED, CRI-O and old runtimes
+# with UNKNOWN and a sentence. Some sentences count for optional calls alone: a refused image pull
+# may well contain "not supported" about a media type.
 OPTIONAL_CALLS = frozenset(
     {
         "CheckpointContainer",
@@ -230,10 +219,10 @@ _KINDS: dict[str, type[RuntimeCallError]] = {
 _REFUSALS_OF_ANY_CALL = ("unknown method", "unknown service", "not implemented")
 _REFUSALS_OF_OPTIONAL_CALLS = ("not supported", "not available", "does not support")
 
-# containerd's shim by its own state, runc by the cgroup's
+# From containerd's shim, which checks its own state, and from runc, which checks the cgroup.
 _NOT_PAUSED = ("cannot resume a ", "container not paused")
 
-_CODE_TEXTS = {"OK": "OK", "CANCELLED": "Canceled"}  # the rest follow from the code's name
+_CODE_TEXTS = {"OK": "OK", "CANCELLED": "Canceled"}  # others follow from the code's name
 
 
 def from_status(
@@ -243,7 +232,7 @@ def from_status(
 
     `operation` is the CRI method (`StartContainer`), `code` the name of the gRPC status code
     (`NOT_FOUND`), `details` the runtime's own sentence. `overdue`: the call's deadline has passed;
-    a runtime that notices it first cancels the call, which is a timeout all the same.
+    if the runtime notices that first and cancels the call, it is still a timeout.
     """
     if code == "CANCELLED" and overdue:
         code = "DEADLINE_EXCEEDED"
@@ -253,8 +242,8 @@ def from_status(
     return kind(operation, f"rpc error: code = {code_text(code)} desc = {details}")
 
 
-def says_not_paused(error: RuntimeCallError) -> bool:
-    """Tell whether a container was not resumed because nothing had paused it."""
+def is_not_paused(error: RuntimeCallError) -> bool:
+    """Whether a container could not be resumed because it was not paused."""
     return any(text in str(error) for text in _NOT_PAUSED)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.stats.reading import Reader
+from nodeagent.stats.reading import HostReader
 from nodeagent.stats.runtime import RuntimeDisks
 from nodeagent.stats.samples import FsSample, PodSample, PodTarget, VolumeTarget, directories_of
 from nodeagent.stats.sources import Background
@@ -23,7 +23,7 @@ class Host:
         self.background = Background()
         self.disks = RuntimeDisks()
         sources = hosts.sources(self.root, runtime_disks=lambda: self.disks)
-        self.reader = Reader(sources, self.background)
+        self.reader = HostReader(sources, self.background)
 
     def read(self, *targets: PodTarget) -> tuple[PodSample, ...]:
         return self.reader.read(targets).pods
@@ -61,7 +61,7 @@ def test_pod_sandbox_and_containers_are_read_from_their_own_cgroups(host: Host) 
     assert sample.sandbox_path.endswith(SANDBOX_CGROUP)
 
 
-def test_what_is_gone_is_none(host: Host) -> None:
+def test_cgroups_that_are_gone_are_none(host: Host) -> None:
     gone = replace(POD, cgroup_parent="/orchpods/podgone", sandbox_pid=404)
     [sample] = host.read(gone)
     assert (sample.cgroup, sample.sandbox, sample.network) == (None, None, None)
@@ -89,7 +89,7 @@ def test_a_pod_on_the_machines_network_has_no_counters_of_its_own(host: Host, wh
     assert sample.network is None
 
 
-def test_whose_network_it_is_is_found_out_once_per_sandbox(host: Host) -> None:
+def test_the_network_namespace_is_checked_once_per_sandbox(host: Host) -> None:
     host.namespace(1)
     host.namespace(4242, same_as=1)
     assert host.read(POD)[0].network is None

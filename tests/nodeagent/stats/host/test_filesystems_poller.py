@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.stats.host.filesystems import MOST_HANGING, Mounts
+from nodeagent.stats.host.filesystems import MAX_HANGING, FilesystemPoller
 from nodeagent.stats.samples import FsSample
 from orch.component.process import threads
 from tests.fakes.hosts import Clock
@@ -44,19 +44,19 @@ def server() -> Iterator[Server]:
         server.come_back(path)
 
 
-def mounts_of(server: Server, clock: Clock) -> Mounts:
-    return Mounts(budget_s=0.2, ask=server.ask, wall_ns=clock)
+def mounts_of(server: Server, clock: Clock) -> FilesystemPoller:
+    return FilesystemPoller(budget_s=0.2, query=server.ask, wall_ns=clock)
 
 
-def wait_until_back(mounts: Mounts) -> None:
+def wait_until_back(mounts: FilesystemPoller) -> None:
     deadline = time.monotonic() + 30
     while mounts.hanging and time.monotonic() < deadline:
         time.sleep(0.005)
 
 
-def test_every_file_system_is_asked_and_the_others_are_forgotten(tmp_path: Path) -> None:
+def test_every_file_system_is_queried_and_the_others_are_forgotten(tmp_path: Path) -> None:
     clock = Clock()
-    mounts = Mounts(wall_ns=clock, budget_s=30)
+    mounts = FilesystemPoller(wall_ns=clock, budget_s=30)
     mounts.refresh([str(tmp_path), str(tmp_path / "gone"), str(tmp_path)])
     first = mounts.latest(str(tmp_path))
     assert first and first.time_ns == clock.now_ns and first.capacity_bytes
@@ -65,7 +65,7 @@ def test_every_file_system_is_asked_and_the_others_are_forgotten(tmp_path: Path)
     assert mounts.latest(str(tmp_path)) is None
 
 
-def test_one_that_hangs_keeps_its_last_value_and_holds_up_one_pass_only(
+def test_a_hanging_file_system_keeps_its_last_value_and_delays_a_single_pass(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
@@ -90,32 +90,32 @@ def test_one_that_hangs_keeps_its_last_value_and_holds_up_one_pass_only(
     assert value and value.time_ns == clock.now_ns
 
 
-def test_a_machine_whose_mounts_all_hang_holds_a_bounded_number_of_threads(
+def test_hanging_mounts_hold_a_bounded_number_of_threads(
     server: Server,
 ) -> None:
-    paths = [f"/nfs/{number}" for number in range(MOST_HANGING + 5)]
+    paths = [f"/nfs/{number}" for number in range(MAX_HANGING + 5)]
     for path in paths:
         server.leave(path)
-    mounts = Mounts(budget_s=0.01, ask=server.ask, wall_ns=Clock())
+    mounts = FilesystemPoller(budget_s=0.01, query=server.ask, wall_ns=Clock())
     before = threading.active_count()
     for _ in range(len(paths) * 3):
         mounts.refresh(paths)
-    assert len(mounts.hanging) == MOST_HANGING
-    assert threading.active_count() - before <= MOST_HANGING + 1
+    assert len(mounts.hanging) == MAX_HANGING
+    assert threading.active_count() - before <= MAX_HANGING + 1
     for path in paths:
         server.come_back(path)
     wait_until_back(mounts)
     assert not mounts.hanging
 
 
-def test_without_a_thread_the_last_values_stay_and_it_is_said_once(
+def test_without_a_thread_the_last_values_remain_and_it_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_thread(*arguments: object, **more: object) -> None:
         raise threads.NoThreadError(errno.EAGAIN, "no thread can be started")
 
     clock = Clock()
-    mounts = Mounts(wall_ns=clock, budget_s=30)
+    mounts = FilesystemPoller(wall_ns=clock, budget_s=30)
     mounts.refresh([str(tmp_path)])
     known = mounts.latest(str(tmp_path))
     clock.advance(10)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.stats.runtime import RuntimePart
+from nodeagent.stats.runtime import RuntimeCgroup
 from nodeagent.stats.samples import SystemPart
 from orch.component.process import system
 
@@ -35,29 +35,29 @@ def proc(tmp_path: Path) -> str:
     return str(process.parent)
 
 
-async def test_the_runtime_is_the_cgroup_of_the_process_that_listens(
+async def test_the_runtime_s_cgroup_is_that_of_the_listening_process(
     runtime: str, proc: str
 ) -> None:
-    part = RuntimePart(runtime, None, proc)
+    part = RuntimeCgroup(runtime, None, proc)
     assert part.latest == ()
     await part.step()
     assert part.latest == (SystemPart("runtime", CGROUP, int(system.process_start_s() * 1e9)),)
 
 
-async def test_a_cgroup_shared_with_the_agent_or_with_all_is_no_part(
+async def test_a_cgroup_shared_with_the_agent_or_with_everything_is_not_reported(
     runtime: str, proc: str
 ) -> None:
-    shared = RuntimePart(runtime, CGROUP, proc)
+    shared = RuntimeCgroup(runtime, CGROUP, proc)
     await shared.step()
     assert shared.latest == ()
     Path(proc, str(os.getpid()), "cgroup").write_text("0::/\n")
-    of_all = RuntimePart(runtime, None, proc)
+    of_all = RuntimeCgroup(runtime, None, proc)
     await of_all.step()
     assert of_all.latest == ()
 
 
-async def test_a_runtime_that_does_not_answer_stays_where_it_was(runtime: str, proc: str) -> None:
-    part = RuntimePart(runtime, None, proc)
+async def test_a_silent_runtime_keeps_its_last_cgroup(runtime: str, proc: str) -> None:
+    part = RuntimeCgroup(runtime, None, proc)
     await part.step()
     found = part.latest
     os.unlink(runtime)

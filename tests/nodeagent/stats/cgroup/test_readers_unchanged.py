@@ -47,14 +47,14 @@ class Machine:
         return next(one for one in self.root.rglob(name) if str(one.parent).endswith(cgroup))
 
     def one_pass(
-        self, *, above: str = POD_CGROUP, every_s: float = INTERVAL_S
+        self, *, parent: str = POD_CGROUP, every_s: float = INTERVAL_S
     ) -> tuple[CgroupSample | None, set[str]]:
         """The container's sample, and what was read for it."""
         self.clock.advance(every_s)
         self.readers.read(POD_CGROUP)
         self.clock.advance(0.001)
         self.pread.names.clear()
-        return self.readers.read(CONTAINER_CGROUP, above=above), set(self.pread.names)
+        return self.readers.read(CONTAINER_CGROUP, parent=parent), set(self.pread.names)
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -127,12 +127,12 @@ def test_its_own_averages_are_read_until_they_are_zero(tmp_path: Path) -> None:
     machine.readers.close()
 
 
-def test_what_the_kernel_gathers_late_is_read_first(machine: Machine) -> None:
+def test_counters_that_the_kernel_flushes_late_are_read_first(machine: Machine) -> None:
     machine.begin(every_s=1)
     assert "memory.stat" in machine.one_pass(every_s=1)[1]
 
 
-def test_it_is_read_once_a_minute_all_the_same(machine: Machine) -> None:
+def test_it_is_read_once_a_minute_regardless(machine: Machine) -> None:
     machine.begin()
     file = machine.file(CONTAINER_CGROUP, "pids.current")
     file.write_text("77\n")  # as if one task had come and one of another container had gone
@@ -162,7 +162,7 @@ def test_it_is_read_where_its_pod_lacks_one_of_its_numbers(tmp_path: Path, name:
     machine.readers.close()
 
 
-def test_it_is_read_where_its_pod_shows_nonsense(tmp_path: Path) -> None:
+def test_it_is_read_where_its_pod_s_file_is_malformed(tmp_path: Path) -> None:
     machine = Machine("v2", tmp_path)
     machine.file(POD_CGROUP, "memory.current").write_text("many\n")
     machine.begin()
@@ -170,16 +170,16 @@ def test_it_is_read_where_its_pod_shows_nonsense(tmp_path: Path) -> None:
     machine.readers.close()
 
 
-@pytest.mark.parametrize("above", ["", "/orchpods/pod7d1f6c1", "/elsewhere"])
-def test_it_is_read_when_nothing_that_holds_it_was(tmp_path: Path, above: str) -> None:
+@pytest.mark.parametrize("parent", ["", "/orchpods/pod7d1f6c1", "/elsewhere"])
+def test_it_is_read_when_no_cgroup_above_it_was(tmp_path: Path, parent: str) -> None:
     machine = Machine("v2", tmp_path)
     machine.begin()
-    assert machine.one_pass(above=above)[1]
+    assert machine.one_pass(parent=parent)[1]
     machine.readers.close()
 
 
 @pytest.mark.parametrize("text", ["0\n", None])
-def test_where_memory_is_not_summed_upwards_every_cgroup_is_read(
+def test_where_parents_do_not_include_memory_every_cgroup_is_read(
     tmp_path: Path, text: str | None
 ) -> None:
     machine = Machine("hybrid", tmp_path)
@@ -191,7 +191,7 @@ def test_where_memory_is_not_summed_upwards_every_cgroup_is_read(
 
 
 @pytest.mark.parametrize("with_pressure", [True, False])
-def test_one_with_a_quota_is_left_alone_only_where_pressure_shows_that_nothing_waits(
+def test_a_container_with_a_quota_is_skipped_only_while_pressure_shows_no_waiting(
     tmp_path: Path, with_pressure: bool
 ) -> None:
     machine = Machine("hybrid", tmp_path)
@@ -204,7 +204,7 @@ def test_one_with_a_quota_is_left_alone_only_where_pressure_shows_that_nothing_w
     machine.readers.close()
 
 
-def test_a_container_that_is_gone_with_its_last_task_is_none(machine: Machine) -> None:
+def test_a_container_removed_with_its_last_task_is_none(machine: Machine) -> None:
     machine.begin(fd_budget=0)
     for path in list(machine.root.rglob(f"*{CONTAINER_CGROUP}/*")):
         path.unlink()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.runtime import base, cri_answers
+from nodeagent.runtime import base, cri_responses
 
 # operation, code, details → error class, text. The details are those of containerd 2.1 and 1.7
 # (unknown method), of CRI-O and of older shims.
@@ -93,7 +93,7 @@ CASES = [
 def test_a_status_becomes_the_error_that_says_what_it_means(
     operation: str, code: str, details: str, kind: type[base.RuntimeCallError], text: str
 ) -> None:
-    error = cri_answers.from_status(operation, code, details)
+    error = cri_responses.from_status(operation, code, details)
 
     assert type(error) is kind
     assert str(error) == text
@@ -111,7 +111,7 @@ def test_a_status_becomes_the_error_that_says_what_it_means(
 def test_a_call_that_the_runtime_cancelled_at_its_deadline_is_a_timeout(
     code: str, overdue: bool, kind: type[base.RuntimeCallError]
 ) -> None:
-    error = cri_answers.from_status("Version", code, "Stream removed", overdue=overdue)
+    error = cri_responses.from_status("Version", code, "Stream removed", overdue=overdue)
 
     assert type(error) is kind
 
@@ -125,7 +125,7 @@ def test_a_call_that_the_runtime_cancelled_at_its_deadline_is_a_timeout(
         ("OCI runtime resume failed: signal: killed", False),
     ],
 )
-def test_not_paused_is_told_from_a_failed_resume(details: str, expected: bool) -> None:
-    error = cri_answers.from_status("Resume", "UNKNOWN", details)
+def test_not_paused_is_distinguished_from_a_failed_resume(details: str, expected: bool) -> None:
+    error = cri_responses.from_status("Resume", "UNKNOWN", details)
 
-    assert cri_answers.says_not_paused(error) is expected
+    assert cri_responses.is_not_paused(error) is expected

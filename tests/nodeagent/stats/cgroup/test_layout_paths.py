@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.stats.cgroup.layout import detect_layout
-from nodeagent.stats.cgroup.paths import CgroupPaths, expand_slice
+from nodeagent.stats.cgroup.layout import CgroupPaths, detect_layout, expand_slice
 from nodeagent.stats.sampler import Sampler
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER, CONTAINER_CGROUP, LAYOUTS, POD, POD_CGROUP, SANDBOX_CGROUP
@@ -59,14 +58,14 @@ async def test_under_systemd_a_container_is_a_scope_named_after_it(tmp_path: Pat
     assert sample.containers[0].path == f"{parent}/cri-containerd-4f1c2d.scope"
 
 
-def test_names_that_a_target_gives_itself_are_taken_as_they_are() -> None:
+def test_paths_given_by_the_target_are_used_unchanged() -> None:
     container = dataclasses.replace(CONTAINER, cgroup="/elsewhere/web")
     pod = dataclasses.replace(POD, containers=(container,), sandbox_cgroup="/elsewhere/sandbox")
     placement = placement_in(hosts.TREES / "v2")
     assert placement.all([pod]) == [POD_CGROUP, "/elsewhere/web", "/elsewhere/sandbox"]
 
 
-def test_a_cgroup_that_is_not_there_yet_is_looked_for_again(tmp_path: Path) -> None:
+def test_a_cgroup_that_does_not_exist_yet_is_searched_again(tmp_path: Path) -> None:
     root = hosts.copy("v2", tmp_path)
     pod = dataclasses.replace(POD, sandbox_id="late")
     placement = placement_in(root)
@@ -75,11 +74,15 @@ def test_a_cgroup_that_is_not_there_yet_is_looked_for_again(tmp_path: Path) -> N
     assert placement.sandbox(pod) == f"{POD_CGROUP}/crio-late.scope"
 
 
-def test_what_is_no_longer_measured_is_forgotten() -> None:
-    placement = placement_in(hosts.TREES / "v2")
+def test_a_path_is_remembered_while_its_container_is_measured(tmp_path: Path) -> None:
+    root = hosts.copy("v2", tmp_path)
+    placement = placement_in(root)
     placement.all([POD])
+    cgroup = root / "cgroup" / CONTAINER_CGROUP[1:]
+    scope = cgroup.rename(cgroup.with_name(f"crio-{CONTAINER.id}.scope"))
+    assert placement.container(POD, CONTAINER) == CONTAINER_CGROUP
     placement.all([])
-    assert placement._found == {}
+    assert placement.container(POD, CONTAINER) == f"{POD_CGROUP}/{scope.name}"
 
 
 def test_a_pod_without_a_sandbox_has_no_sandbox_cgroup(tmp_path: Path) -> None:
