@@ -71,12 +71,11 @@ class ContainerThawer:
     async def ensure_running(
         self, container_id: str, *, limit_s: float | None = None, settled: bool = False
     ) -> bool:
-        """See to it that a container runs; True when it was paused or frozen.
+        """Resume or thaw a container; True when it was paused or frozen.
 
-        `settled`: the runtime has ended the checkpoint itself, so one look is enough; otherwise a
-        freeze may still come, and it is looked for several times, for some tenths of a second.
-        Takes up to `limit_s` (the thawer's patience) while the runtime does not answer. Failures
-        are logged, not raised.
+        `settled`: the runtime has ended the checkpoint, so one check is enough; otherwise a freeze
+        may still come, and the check is repeated for some tenths of a second. Takes up to `limit_s`
+        (`patience_s`) while the runtime does not answer. Failures are logged, not raised.
         """
         limit_s = self._patience_s if limit_s is None else limit_s
         resumed = False

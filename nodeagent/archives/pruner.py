@@ -49,7 +49,7 @@ class _Pruned:
 
 
 class Pruner:
-    """Takes a step every minute, and soon after an archive was `made`."""
+    """Prunes every minute, and soon after `archive_created`."""
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class CheckpointStore:
                 tail = self._in_progress[container_id]
                 assert tail  # noqa: S101 — begin set it
                 digest = tail.finish(archive)
-                if self._encryption:  # removes the plain text
+                if self._encryption:  # which removes the plain text
                     _rename(directory, _encrypted(container_id), _partial(container_id))
                 else:
                     os.fsync(archive)

@@ -101,6 +101,7 @@ class ArchiveTail:
         self._consume = consume
         self._flush_bytes = flush_bytes
         self._finished = threading.Event()
+        self._cancelled = False
         self._reader: ArchiveReader | None = None
         self._descriptor = -1
         self._digest: FileDigest | None = None
@@ -124,6 +125,7 @@ class ArchiveTail:
 
     def cancel(self) -> None:
         """Stop reading; there is no result."""
+        self._cancelled = True
         if self._reader:
             self._reader.cancelled = True
         self._join()
@@ -137,6 +139,8 @@ class ArchiveTail:
             except OSError:  # not there yet, or not readable: `finish` reports that
                 if self._finished.wait(POLL_S):
                     return
+        if self._cancelled:  # before there was a reader
+            self._reader.cancelled = True
         with contextlib.suppress(BaseException):  # `finish` consumes again, and raises there
             self._digest = self._consume(self._reader)
 

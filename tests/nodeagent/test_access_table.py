@@ -148,7 +148,7 @@ async def test_a_bad_certificate_is_refused_before_a_byte_of_any_route(
     assert "nodeagent_http_requests_total{" in _metrics_of(delegated)
 
 
-async def test_a_certificate_that_ends_while_its_connection_stands_gets_401_from_then_on(
+async def test_a_certificate_that_expires_during_its_connection_gets_401(
     delegated: Agent, reviews: FakeReviews, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reviews.rights = {("alice", verb, part) for verb in VERBS.values() for part in ALL_PARTS}
@@ -221,7 +221,7 @@ async def test_a_served_route_answers_who_holds_the_right(
                 assert await ask(method, path) in (200, 404), (method, path, part)
 
 
-async def test_without_an_api_server_nobody_new_gets_in(
+async def test_without_an_api_server_no_new_caller_is_admitted(
     delegated: Agent, reviews: FakeReviews, pki: Pki
 ) -> None:
     reviews.gone = True

@@ -207,7 +207,7 @@ async def test_a_full_disk_does_not_stop_the_lease(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(240)
-async def test_a_dead_runtime_is_said_and_does_not_stop_the_lease(tmp_path: Path) -> None:
+async def test_a_dead_runtime_is_reported_and_does_not_stop_the_lease(tmp_path: Path) -> None:
     runtime = CriServer(FakeRuntime(), tmp_path / "cri.sock")
     await runtime.start()
     try:

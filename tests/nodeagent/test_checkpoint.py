@@ -69,7 +69,7 @@ async def test_containers_of_every_list_can_be_checkpointed(node: Node, containe
         ("America/St_Johns", "2026-01-31T08:30:00-03:30"),
     ],
 )
-def test_the_name_tells_the_local_time_to_the_second(
+def test_the_name_holds_the_local_time_to_the_second(
     monkeypatch: pytest.MonkeyPatch, zone: str, stamp: str
 ) -> None:
     monkeypatch.setenv("TZ", zone)
@@ -99,7 +99,7 @@ async def test_a_request_may_ask_for_more_time_but_not_for_less(
 
 
 @pytest.mark.parametrize(("failures", "code"), [(1, None), (5, None), (6, 500)])
-async def test_a_container_too_busy_to_be_frozen_is_tried_again(
+async def test_a_container_too_busy_to_be_frozen_is_retried(
     node: Node, failures: int, code: int | None
 ) -> None:
     told = "OCI runtime pause failed: unable to freeze"
@@ -117,7 +117,7 @@ def occupy_with_link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("occupy", [Path.touch, Path.mkdir, occupy_with_link])
-async def test_when_the_name_is_taken_the_next_second_gives_another(
+async def test_when_the_name_exists_the_next_second_gives_another(
     node: Node, occupy: Callable[[Path], None]
 ) -> None:
     victim = node.root / "victim"
@@ -136,7 +136,7 @@ async def test_when_the_name_is_taken_the_next_second_gives_another(
     assert len(node.runtime.called("checkpoint_container")) == 1
 
 
-async def test_a_clock_that_stands_still_ends_in_an_error(node: Node) -> None:
+async def test_a_stopped_clock_ends_in_an_error(node: Node) -> None:
     await node.service().checkpoint("shop", "web", "app")
 
     code, _, message = await refusal(node.service(), "shop", "web", "app")
@@ -171,7 +171,7 @@ async def test_the_container_counts_as_frozen_until_its_checkpoint_is_over(node:
     assert not service.is_frozen(container_id)
 
 
-async def test_a_checkpoint_cut_off_by_the_agents_end_leaves_nothing_behind(node: Node) -> None:
+async def test_a_cancelled_checkpoint_leaves_nothing_behind(node: Node) -> None:
     held = node.runtime.hold("checkpoint_container")
     under_way = asyncio.ensure_future(node.service().checkpoint("shop", "web", "app"))
     await held.reached.wait()
@@ -185,7 +185,7 @@ async def test_a_checkpoint_cut_off_by_the_agents_end_leaves_nothing_behind(node
     assert node.runtime.paused == set()
 
 
-async def test_an_agent_that_stops_breaks_checkpoints_off_and_says_so(node: Node) -> None:
+async def test_a_stopping_agent_cancels_checkpoints_with_503(node: Node) -> None:
     service = node.service()
     held = node.runtime.hold("checkpoint_container")
     told = asyncio.ensure_future(refusal(service, "shop", "web", "app"))
@@ -200,7 +200,7 @@ async def test_an_agent_that_stops_breaks_checkpoints_off_and_says_so(node: Node
     assert (await refusal(service, "shop", "web", "side"))[0] == 503
 
 
-async def test_a_container_that_could_not_be_freed_in_time_is_left_to_the_next_agent(
+async def test_a_container_that_could_not_be_thawed_in_time_is_left_to_the_next_agent(
     node: Node,
 ) -> None:
     dumping = node.runtime.hold("checkpoint_container")
@@ -221,7 +221,7 @@ async def test_a_container_that_could_not_be_freed_in_time_is_left_to_the_next_a
     assert node.files() == []
 
 
-async def test_a_container_nobody_can_see_to_run_is_left_to_the_next_agent_until_it_does(
+async def test_a_container_of_unreadable_state_is_left_to_the_next_agent(
     node: Node,
 ) -> None:
     container_id = node.pods.running["app"]
@@ -237,7 +237,7 @@ async def test_a_container_nobody_can_see_to_run_is_left_to_the_next_agent_until
     assert not [name for name in node.files() if name.startswith(".")]
 
 
-async def test_the_next_agent_frees_the_containers_of_one_that_was_killed(
+async def test_the_next_agent_thaws_the_containers_of_a_killed_one(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     container_id = node.pods.running["app"]
@@ -256,7 +256,7 @@ async def test_the_next_agent_frees_the_containers_of_one_that_was_killed(
     assert Path(await service.checkpoint("shop", "web", "app")).exists()
 
 
-async def test_a_container_being_freed_is_not_checkpointed_meanwhile(node: Node) -> None:
+async def test_a_container_being_recovered_is_not_checkpointed(node: Node) -> None:
     CheckpointStore(str(node.root)).begin(node.pods.running["app"])
     service = node.service()
     held = node.runtime.hold("resume_container")
@@ -269,7 +269,7 @@ async def test_a_container_being_freed_is_not_checkpointed_meanwhile(node: Node)
     await recovery
 
 
-async def test_a_defect_met_in_freeing_a_container_is_logged_and_freeing_it_tried_again(
+async def test_a_defect_in_thawing_is_logged_and_thawing_retried(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = {node.pods.running[name] for name in ("app", "side")}
@@ -290,7 +290,7 @@ async def test_a_defect_met_in_freeing_a_container_is_logged_and_freeing_it_trie
     assert node.runtime.paused == set()
 
 
-async def test_a_defect_met_in_looking_for_broken_off_checkpoints_is_logged(
+async def test_a_defect_in_the_search_for_interrupted_checkpoints_is_logged(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_store: CheckpointStore) -> None:
@@ -304,7 +304,7 @@ async def test_a_defect_met_in_looking_for_broken_off_checkpoints_is_logged(
     assert logged.exc_info and "failed unexpectedly" in logged.getMessage()
 
 
-async def test_a_container_that_was_freed_can_be_checkpointed_though_its_marker_stays(
+async def test_a_thawed_container_can_be_checkpointed_though_its_marker_remains(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     CheckpointStore(str(node.root)).begin(node.pods.running["app"])
@@ -325,7 +325,7 @@ async def test_a_container_that_was_freed_can_be_checkpointed_though_its_marker_
 
 
 @pytest.mark.parametrize("works", [True, False])
-async def test_what_cannot_be_tidied_away_does_not_change_the_answer(
+async def test_a_failed_cleanup_does_not_change_the_answer(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, works: bool
 ) -> None:
     remove = folder.remove
@@ -346,7 +346,7 @@ async def test_what_cannot_be_tidied_away_does_not_change_the_answer(
     assert "remain until the next start: [Errno 5] Input/output error" in caplog.text
 
 
-async def test_a_store_that_cannot_be_used_is_said_at_the_start(
+async def test_an_unusable_store_is_logged_at_the_start(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.store.touch()

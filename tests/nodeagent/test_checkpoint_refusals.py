@@ -42,7 +42,7 @@ NOT_FOUND = [
 
 
 @pytest.mark.parametrize(("path", "message"), NOT_FOUND)
-async def test_what_does_not_exist_is_not_found(
+async def test_unknown_names_are_not_found(
     node: Node, path: tuple[str, str, str], message: str
 ) -> None:
     assert await refusal(node.service(), *path) == (404, "NotFound", message)
@@ -52,13 +52,13 @@ async def test_what_does_not_exist_is_not_found(
 @pytest.mark.parametrize(
     "timeout", ["x", "1.5", "1s", " 1", "1_0", "0x10", "+", "\uff19", "9" * 19]
 )
-async def test_a_timeout_that_is_no_integer_is_not_found(node: Node, timeout: str) -> None:
+async def test_a_timeout_that_is_not_an_integer_is_not_found(node: Node, timeout: str) -> None:
     told = await refusal(node.service(), "shop", "web", "app", timeout=timeout)
 
     assert told == (404, "NotFound", "cannot parse value of timeout parameter")
 
 
-async def test_an_unknown_pod_is_told_before_a_bad_timeout(node: Node) -> None:
+async def test_an_unknown_pod_is_reported_before_a_bad_timeout(node: Node) -> None:
     told = await refusal(node.service(), "shop", "absent", "app", timeout="x")
 
     assert told[2] == "pod does not exist"
@@ -97,7 +97,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("error", "resumed"), FAILURES)
-async def test_the_runtimes_own_words_are_told_and_nothing_is_left(
+async def test_the_runtimes_error_is_reported_and_nothing_remains(
     node: Node, error: base.RuntimeCallError, resumed: bool
 ) -> None:
     node.runtime.fail("checkpoint_container", error)
@@ -112,7 +112,7 @@ async def test_the_runtimes_own_words_are_told_and_nothing_is_left(
     assert (node.pods.running["app"] not in node.runtime.paused) is resumed
 
 
-async def test_a_container_that_somebody_else_froze_is_left_so(node: Node) -> None:
+async def test_a_container_frozen_by_another_client_stays_frozen(node: Node) -> None:
     control = node.root / "cgroup/freezer" / node.pods.running["app"] / "freezer.state"
     control.parent.mkdir(parents=True)
     control.write_text("FROZEN\n")
@@ -154,7 +154,7 @@ async def test_a_runtime_that_writes_no_archive_fails(
     )
 
 
-async def test_a_store_that_cannot_be_used_fails_before_the_container_is_touched(
+async def test_an_unusable_store_fails_before_the_container_is_touched(
     node: Node,
 ) -> None:
     node.store.symlink_to(node.root)
@@ -194,7 +194,7 @@ async def test_a_container_is_checkpointed_once_at_a_time(node: Node) -> None:
     assert Path(await service.checkpoint("shop", "web", "app")).exists()
 
 
-async def test_only_so_many_checkpoints_are_made_at_a_time(node: Node) -> None:
+async def test_concurrent_checkpoints_are_limited(node: Node) -> None:
     service = node.service(max_concurrent=1)
     held = node.runtime.hold("checkpoint_container")
     first = asyncio.ensure_future(service.checkpoint("shop", "web", "app"))
@@ -209,7 +209,7 @@ async def test_only_so_many_checkpoints_are_made_at_a_time(node: Node) -> None:
     assert Path(await service.checkpoint("shop", "web", "side")).exists()
 
 
-async def test_a_failure_gives_its_place_back(node: Node) -> None:
+async def test_a_failure_releases_its_slot(node: Node) -> None:
     service = node.service(max_concurrent=1)
     node.runtime.fail("checkpoint_container", "broken", times=1)
 
@@ -231,7 +231,7 @@ class Stuck(ContainerThawer):
         )
 
 
-async def test_what_our_own_checkpoint_left_frozen_is_freed_by_the_next_try(node: Node) -> None:
+async def test_a_container_left_frozen_by_our_checkpoint_is_thawed_by_the_next(node: Node) -> None:
     stuck = Stuck(node.runtime, cgroup_root=node.root / "cgroup")
     service = node.service(thawer=stuck)
     held = node.runtime.hold("checkpoint_container")

@@ -69,7 +69,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("query", "expected"), ANSWERS)
-async def test_a_log_is_shown_as_asked_for(client: Client, query: str, expected: str) -> None:
+async def test_a_log_is_shown_by_its_options(client: Client, query: str, expected: str) -> None:
     response = await client.get(f"/containerLogs/default/web/app{query}")
     assert response.status == 200
     assert response.content_type == "text/plain"
@@ -86,7 +86,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("path", "status", "text"), REFUSALS)
-async def test_what_cannot_be_shown_is_refused(
+async def test_a_log_that_cannot_be_shown_is_refused(
     client: Client, path: str, status: int, text: str
 ) -> None:
     response = await client.get(f"/containerLogs/{path}")
@@ -118,7 +118,7 @@ async def test_a_followed_log_grows_and_ends_with_its_container(
         assert await response.content.read() == b""
 
 
-async def test_a_reader_that_goes_away_ends_the_following(client: Client, logs: Logged) -> None:
+async def test_a_client_that_disconnects_ends_the_stream(client: Client, logs: Logged) -> None:
     response = await client.get("/containerLogs/default/web/app?follow=true&tailLines=0")
     response.close()
     async with asyncio.timeout(30):
@@ -126,7 +126,7 @@ async def test_a_reader_that_goes_away_ends_the_following(client: Client, logs: 
             await asyncio.sleep(0.05)
 
 
-async def test_a_log_that_is_gone_is_said(client: Client, logs: Logged) -> None:
+async def test_a_missing_log_is_reported(client: Client, logs: Logged) -> None:
     logs.current.unlink()
     response = await client.get("/containerLogs/default/web/app")
     assert response.status == 400

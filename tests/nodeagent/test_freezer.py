@@ -54,7 +54,7 @@ def test_a_frozen_v1_cgroup_is_thawed(tmp_path: Path, state: str) -> None:
     assert control.read_text() == "THAWED"
 
 
-async def test_what_cannot_be_seen_is_neither_frozen_nor_running(
+async def test_an_unreadable_state_is_neither_frozen_nor_running(
     tmp_path: Path, fake: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     control = v1(tmp_path, "FROZEN")
@@ -77,14 +77,14 @@ def test_a_frozen_v2_cgroup_is_thawed_under_either_cgroup_driver(tmp_path: Path,
     assert control.read_text() == "0"
 
 
-def test_on_a_hybrid_host_both_hierarchies_are_looked_at(tmp_path: Path) -> None:
+def test_on_a_hybrid_host_both_hierarchies_are_thawed(tmp_path: Path) -> None:
     first, second = v1(tmp_path, "FROZEN"), v2(tmp_path, "1", below="unified")
 
     assert freezer.thaw(tmp_path, ID) is True
     assert (first.read_text(), second.read_text()) == ("THAWED", "0")
 
 
-def test_what_runs_and_what_belongs_to_others_is_left_alone(tmp_path: Path) -> None:
+def test_running_and_other_containers_are_left_alone(tmp_path: Path) -> None:
     running = v1(tmp_path, "THAWED")
     other = v1(tmp_path, "FROZEN", name="other")
 
@@ -98,7 +98,7 @@ def test_what_runs_and_what_belongs_to_others_is_left_alone(tmp_path: Path) -> N
     ("tracer", "comm", "expected"),
     [("0", "", {ID}), ("77", "criu", set()), ("77", "strace", {ID}), ("78", "", {ID})],
 )
-def test_what_criu_is_at_work_on_was_not_left_frozen(
+def test_a_container_being_dumped_by_criu_was_not_left_frozen(
     tmp_path: Path, tracer: str, comm: str, expected: set[str], below: str
 ) -> None:
     control = v1(tmp_path, "FROZEN")
@@ -145,7 +145,7 @@ async def test_a_freeze_that_comes_late_is_found(
 
 
 @pytest.mark.parametrize(("settled", "looks"), [(False, 3), (True, 1)])
-async def test_a_container_that_runs_is_looked_at_and_left_alone(
+async def test_a_running_container_is_checked_and_left_alone(
     quick: None, tmp_path: Path, fake: FakeRuntime, settled: bool, looks: int
 ) -> None:
     assert (
@@ -155,7 +155,7 @@ async def test_a_container_that_runs_is_looked_at_and_left_alone(
     assert len(fake.called("resume_container")) == looks
 
 
-async def test_a_runtime_that_comes_back_is_waited_for(
+async def test_a_restarting_runtime_is_awaited(
     quick: None, tmp_path: Path, fake: FakeRuntime
 ) -> None:
     fake.paused.add(ID)
@@ -189,7 +189,7 @@ async def test_the_cgroup_is_thawed_at_once_when_the_runtime_cannot(
     assert len(fake.called("resume_container")) == 1
 
 
-async def test_a_cgroup_that_cannot_be_thawed_is_said_in_the_log(
+async def test_a_cgroup_that_cannot_be_thawed_is_logged(
     quick: None, tmp_path: Path, fake: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     control = v1(tmp_path, "FROZEN")
@@ -201,7 +201,7 @@ async def test_a_cgroup_that_cannot_be_thawed_is_said_in_the_log(
     assert "cannot be thawed" in caplog.text
 
 
-def test_a_cgroup_without_a_freezer_is_no_error(tmp_path: Path) -> None:
+def test_a_cgroup_without_a_freezer_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "freezer" / ID).mkdir(parents=True)
 
     assert freezer.thaw(tmp_path, ID) is False

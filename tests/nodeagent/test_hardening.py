@@ -58,7 +58,7 @@ def test_every_row_has_a_test_and_every_test_a_row() -> None:
 
 
 @pytest.mark.parametrize(("mode", "complains"), [(0o600, False), (0o640, True), (0o644, True)])
-def test_cis_4_1_5_a_client_configuration_others_can_read_is_told(
+def test_cis_4_1_5_a_client_configuration_others_can_read_is_reported(
     tmp_path: Path, mode: int, complains: bool
 ) -> None:
     path = file_of(tmp_path / "kubeconfig", mode, "clusters: 1")
@@ -66,7 +66,7 @@ def test_cis_4_1_5_a_client_configuration_others_can_read_is_told(
 
 
 @pytest.mark.parametrize(("mode", "complains"), [(0o644, False), (0o664, True), (0o646, True)])
-def test_cis_4_1_7_a_client_ca_others_can_write_is_told(
+def test_cis_4_1_7_a_client_ca_others_can_write_is_reported(
     tmp_path: Path, mode: int, complains: bool
 ) -> None:
     path = file_of(tmp_path / "ca.crt", mode)
@@ -74,7 +74,7 @@ def test_cis_4_1_7_a_client_ca_others_can_write_is_told(
 
 
 @pytest.mark.parametrize(("mode", "complains"), [(0o600, False), (0o644, True)])
-def test_cis_4_1_9_a_configuration_others_can_read_is_told(
+def test_cis_4_1_9_a_configuration_others_can_read_is_reported(
     tmp_path: Path, mode: int, complains: bool
 ) -> None:
     head = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
@@ -97,7 +97,7 @@ def test_cis_4_2_2_authorization_asks(config: NodeAgentConfiguration) -> None:
     assert config.authorization.mode == "Webhook"
 
 
-def test_cis_4_2_3_a_missing_client_ca_is_told(tmp_path: Path) -> None:
+def test_cis_4_2_3_a_missing_client_ca_is_reported(tmp_path: Path) -> None:
     told = said(findings(tmp_path), "hardening")
     assert any("there is no client CA" in text for text in told)
     ca_file = file_of(tmp_path / "ca.crt", 0o644)
@@ -110,7 +110,7 @@ def test_cis_4_2_4_there_is_no_read_only_port(config: NodeAgentConfiguration) ->
     assert config.readOnlyPort == 0
 
 
-def test_cis_4_2_7_a_hostname_override_is_told(tmp_path: Path) -> None:
+def test_cis_4_2_7_a_hostname_override_is_reported(tmp_path: Path) -> None:
     told = said(findings(tmp_path, "--hostname-override=n1"), "hardening")
     assert any("--hostname-override" in text for text in told)
 
@@ -120,7 +120,7 @@ def context_of(tmp_path: Path, *flags: str) -> ssl.SSLContext:
     return nodeagent_listeners.tls_context(given, load_config(None, None, given.overrides))
 
 
-def test_cis_4_2_9_a_serving_certificate_is_made_with_a_private_key(tmp_path: Path) -> None:
+def test_cis_4_2_9_a_serving_certificate_is_created_with_a_private_key(tmp_path: Path) -> None:
     context_of(tmp_path)
     made = {path.name: oct(path.stat().st_mode & 0o777) for path in (tmp_path / "pki").iterdir()}
     assert made == {"nodeagent.crt": "0o644", "nodeagent.key": "0o600"}
@@ -197,7 +197,7 @@ def test_cis_4_2_12_only_strong_suites_are_spoken(tmp_path: Path) -> None:
             context_of(tmp_path, f"--tls-cipher-suites={weak}")
 
 
-def test_cis_4_2_14_pods_without_a_profile_are_told_of(tmp_path: Path) -> None:
+def test_cis_4_2_14_pods_without_a_profile_are_reported(tmp_path: Path) -> None:
     told = said(findings(tmp_path), "hardening")
     assert any("seccomp" in text for text in told)
     told = said(findings(tmp_path, "--seccomp-default=true"), "hardening")

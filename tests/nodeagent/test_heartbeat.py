@@ -96,7 +96,7 @@ async def test_the_pause_is_stretched_by_up_to_four_percent() -> None:
     assert beat.loop.last_renew_s == pytest.approx(began_s + 10.4)
 
 
-async def test_an_existing_lease_is_taken_over_and_keeps_its_holder() -> None:
+async def test_an_existing_lease_is_renewed_and_its_holder_unchanged() -> None:
     beat = Beat()
     meta = ObjectMeta(name="n1", namespace=NAMESPACE)
     spec = LeaseSpec(holderIdentity="n1", leaseDurationSeconds=10)
@@ -154,7 +154,7 @@ async def test_connections_are_dropped_from_the_second_failure_on(beat: Beat) ->
     assert beat.api.transport.resets == 2
 
 
-async def test_a_conflict_reads_the_newest_and_goes_on(beat: Beat) -> None:
+async def test_a_conflict_reads_the_newest_and_retries(beat: Beat) -> None:
     beat.start()
     await asyncio.sleep(1)
     assert beat.lease
@@ -177,7 +177,7 @@ async def test_an_answer_that_was_lost_does_not_stop_it(beat: Beat) -> None:
     assert beat.verbs() == ["update", "update", "get", "update"]
 
 
-async def test_a_deleted_lease_is_made_again_within_one_interval(beat: Beat) -> None:
+async def test_a_deleted_lease_is_created_again_within_one_interval(beat: Beat) -> None:
     beat.start()
     await asyncio.sleep(1)
     beat.api.store.remove(Lease, "n1", NAMESPACE)
@@ -271,7 +271,7 @@ async def test_a_loss_and_its_end_are_one_sentence_each(
     assert said[1].startswith("the Lease of node n1 is renewed again (after 11")
 
 
-async def test_an_outage_that_gets_another_cause_says_that_one_too(
+async def test_an_outage_with_another_cause_logs_that_too(
     beat: Beat, caplog: pytest.LogCaptureFixture
 ) -> None:
     beat.start()

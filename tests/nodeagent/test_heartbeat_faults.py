@@ -85,7 +85,7 @@ async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await api.stop()
 
 
-async def test_a_broken_connection_is_dialled_anew_at_once(agent: Agent) -> None:
+async def test_a_broken_connection_is_reopened_at_once(agent: Agent) -> None:
     await agent.link.cut()
     await agent.renewed()
     assert agent.loop.failures <= 1
@@ -113,7 +113,7 @@ async def test_a_network_that_swallows_everything_is_outlived(agent: Agent) -> N
     await agent.renewed(within_s=BUSY_S)
 
 
-async def test_connections_that_are_refused_are_tried_again(agent: Agent) -> None:
+async def test_refused_connections_are_retried(agent: Agent) -> None:
     agent.link.refusing = True
     await agent.link.cut()
     await agent.failing()

@@ -26,7 +26,7 @@ def given(*flags: str) -> tuple[Options, Any]:
     return parsed, load_config(None, None, parsed.overrides)
 
 
-def test_a_configured_certificate_is_used_and_else_one_is_made_and_kept(tmp_path: Path) -> None:
+def test_a_self_signed_certificate_is_created_unless_one_is_configured(tmp_path: Path) -> None:
     own = given(f"--cert-dir={tmp_path}", "--tls-cert-file=/a.crt", "--tls-private-key-file=/a.key")
     assert nodeagent_listeners.certificate_files(*own) == ("/a.crt", "/a.key")
     with pytest.raises(SetupError, match=r"/a\.crt"):
@@ -65,7 +65,7 @@ PORTS = [
 
 
 @pytest.mark.parametrize(("flags", "names"), PORTS)
-async def test_the_read_only_port_is_off_and_health_is_on_unless_said_otherwise(
+async def test_the_read_only_port_is_off_and_health_on_by_default(
     unserved: Agent, tmp_path: Path, flags: tuple[str, ...], names: list[str]
 ) -> None:
     parsed, config = given(f"--cert-dir={tmp_path}", *flags)
@@ -74,7 +74,7 @@ async def test_the_read_only_port_is_off_and_health_is_on_unless_said_otherwise(
     assert [one.name for one in listeners.plain] == names
 
 
-async def test_tls_is_kept_as_its_files_are_from_the_moment_they_are_read(
+async def test_tls_files_are_watched_from_the_moment_they_are_read(
     unserved: Agent, tmp_path: Path, pki: Pki
 ) -> None:
     ca = tmp_path / "ca"

@@ -63,7 +63,7 @@ async def test_it_is_not_waited_for_without_end(
         await lock.take_lock(path, wait=True)
 
 
-async def test_no_lock_file_is_no_lock_but_cannot_be_contended() -> None:
+async def test_no_lock_file_means_no_lock_and_no_contention() -> None:
     assert await lock.take_lock("", wait=False) == -1
     with pytest.raises(SetupError, match="cannot exit on lock file contention"):
         await lock.take_lock("", wait=True)

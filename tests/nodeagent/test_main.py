@@ -116,7 +116,7 @@ def test_one_agent_per_lock_file_and_the_lock_comes_first(place: Place) -> None:
     assert not place.root.exists()
 
 
-def test_a_lock_file_that_cannot_be_made_is_named(place: Place) -> None:
+def test_a_lock_file_that_cannot_be_created_is_named(place: Place) -> None:
     line = place.refusal("--lock-file=/proc/none/agent.lock")
     assert line.startswith("nodeagent: error: cannot use the lock file /proc/none/agent.lock: ")
 

@@ -46,7 +46,7 @@ async def test_no_value_of_a_parameter_breaks_the_server(
 NO_TIMEOUTS = [value for value in VALUES if value not in ("", "+1", "1" + "0" * 18, str(2**63 - 1))]
 
 
-async def test_a_timeout_that_is_no_number_of_seconds_makes_no_checkpoint(agent: Agent) -> None:
+async def test_a_timeout_that_is_not_a_number_creates_no_checkpoint(agent: Agent) -> None:
     for value in NO_TIMEOUTS:
         path = f"/checkpoint/shop/web/app?timeout={quote(value, safe='')}"
         answer = await agent.ask("POST", path)

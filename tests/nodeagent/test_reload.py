@@ -60,7 +60,7 @@ def make(tmp_path: Path) -> Callable[..., Agent]:
     return lambda *flags: Agent(tmp_path / "agent.yaml", *flags)
 
 
-async def test_what_can_change_while_running_does(make: Callable[..., Agent]) -> None:
+async def test_reloadable_fields_change_while_running(make: Callable[..., Agent]) -> None:
     agent = make()
     assert await agent.reload("housekeepingInterval: 20s\nlogging: {level: debug}\n")
     (applied,) = agent.applied
@@ -91,7 +91,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "said"), BROKEN)
-async def test_a_broken_file_changes_nothing_and_says_where(
+async def test_a_broken_file_changes_nothing_and_is_logged(
     make: Callable[..., Agent], caplog: pytest.LogCaptureFixture, text: str, said: str
 ) -> None:
     agent = make()
@@ -120,7 +120,7 @@ async def test_metrics_tell_of_the_last_reload_and_the_last_success(
     assert agent.reloader.succeeded_at_s == agent.at.timestamp()
 
 
-async def test_a_restart_is_asked_for_once_per_reload(
+async def test_a_needed_restart_is_logged_once_per_reload(
     make: Callable[..., Agent], caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = make()

@@ -78,13 +78,13 @@ def test_the_containers_profile_comes_before_the_pods(
 @pytest.mark.parametrize(
     ("seccomp_default", "expected"), [(False, UNCONFINED), (True, RUNTIME_DEFAULT)]
 )
-def test_where_nothing_is_said_the_agents_default_decides(
+def test_without_a_profile_the_agents_default_decides(
     seccomp_default: bool, expected: SeccompSetting
 ) -> None:
     assert effective(None, None, seccomp_default=seccomp_default) == expected
 
 
-def test_no_security_context_at_all_is_nothing_said() -> None:
+def test_no_security_context_means_no_profile() -> None:
     container = Container(name="app")
 
     found = resolve(Pod(), container, seccomp_default=True, seccomp_root=ROOT)

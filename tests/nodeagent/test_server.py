@@ -141,7 +141,7 @@ async def test_administrators_and_the_api_server_get_every_page(
             assert "Server" not in answer.headers
 
 
-async def test_a_path_or_method_that_is_not_served_is_told_only_to_who_may_ask(
+async def test_an_unserved_path_or_method_is_shown_to_authorized_callers_only(
     agent: Agent,
 ) -> None:
     async with agent.session(ADMIN) as ask:

@@ -47,7 +47,7 @@ async def test_statistics_come_compressed_to_who_takes_it(agent: Agent) -> None:
         assert "Content-Encoding" not in plain.headers
 
 
-async def test_metrics_come_in_the_format_asked_for(agent: Agent) -> None:
+async def test_metrics_come_in_the_requested_format(agent: Agent) -> None:
     headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
     for path in ("/metrics", "/metrics/resource", "/metrics/containerstats"):
         answer = await agent.ask("GET", path, headers=headers)
@@ -138,7 +138,7 @@ def is_short(answer: Answer) -> bool:
 
 
 @pytest.mark.parametrize(("query", "content_type", "body", "short"), FORMS)
-async def test_the_short_summary_is_asked_for_by_one_true(
+async def test_the_short_summary_needs_a_single_true(
     agent: Agent, query: str, content_type: str, body: bytes, short: bool
 ) -> None:
     headers = {"Content-Type": content_type} if content_type else None
@@ -212,7 +212,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("path", "status", "text"), REFUSED)
-async def test_what_cannot_be_checkpointed_is_refused(
+async def test_an_impossible_checkpoint_is_refused(
     agent: Agent, path: str, status: int, text: str
 ) -> None:
     answer = await agent.ask("POST", f"/checkpoint/{path}")
@@ -228,7 +228,7 @@ async def test_a_container_that_does_not_run_cannot_be_checkpointed(agent: Agent
     assert answer.text == expected
 
 
-async def test_a_checkpoint_that_the_runtime_refuses_says_why(agent: Agent) -> None:
+async def test_a_checkpoint_refused_by_the_runtime_returns_its_error(agent: Agent) -> None:
     agent.runtime.fail("checkpoint_container", "CRIU is not installed")
     answer = await agent.ask("POST", "/checkpoint/shop/web/app")
     assert answer.status == 500
@@ -236,7 +236,7 @@ async def test_a_checkpoint_that_the_runtime_refuses_says_why(agent: Agent) -> N
     assert "CRIU is not installed" in answer.text
 
 
-async def test_with_the_feature_off_there_is_no_such_page(unserved: Agent, pki: Pki) -> None:
+async def test_with_the_feature_off_the_page_does_not_exist(unserved: Agent, pki: Pki) -> None:
     unserved.app = server.secure_app(replace(unserved.services, checkpoints=None))
     async with served(unserved, pki.server(), pki.ca_file) as agent:
         answer = await agent.ask("POST", "/checkpoint/shop/web/app")

@@ -51,7 +51,7 @@ async def dialled(port: int, begun: bytes) -> AsyncIterator[asyncio.StreamReader
 
 
 @pytest.mark.parametrize("begun", [HALF, SILENT], ids=["half a header", "nothing"])
-async def test_health_is_answered_on_the_plain_port_whoever_else_hangs_on_it(
+async def test_health_is_answered_on_the_plain_port_despite_hanging_clients(
     unserved: Agent, begun: bytes
 ) -> None:
     async with listening(unserved, None) as listener, AsyncExitStack() as held:
@@ -66,7 +66,9 @@ async def test_health_is_answered_on_the_plain_port_whoever_else_hangs_on_it(
         assert listener.connection_limit.shed >= SLOW - LIMIT // 2
 
 
-async def test_pages_are_answered_over_tls_whoever_says_no_hello(unserved: Agent, pki: Pki) -> None:
+async def test_pages_are_answered_over_tls_despite_silent_clients(
+    unserved: Agent, pki: Pki
+) -> None:
     pair = pki.server()
     context = httpd.server_context(pair.cert_file, pair.key_file, client_ca_file=pki.ca_file)
     async with listening(unserved, context) as listener, AsyncExitStack() as held:
@@ -93,7 +95,7 @@ async def _posted(agent: Agent, context: ssl.SSLContext, path: str) -> bytes:
         writer.transport.abort()
 
 
-async def test_half_a_body_is_given_up_and_its_connection_closed(
+async def test_half_a_body_times_out_and_its_connection_is_closed(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "BODY_TIMEOUT_S", 0.2)
@@ -103,7 +105,7 @@ async def test_half_a_body_is_given_up_and_its_connection_closed(
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_nobody_reads_keeps_no_connection(
+async def test_an_unread_body_does_not_hold_its_connection(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkpoint route takes no body: it answers, and closes after lingering."""

@@ -99,7 +99,7 @@ class Kernel:
         return Trigger(os.open(os.devnull, os.O_RDONLY), select.epoll())
 
 
-async def test_every_pod_and_container_gets_a_trigger_and_loses_it_when_it_goes() -> None:
+async def test_every_pod_and_container_has_a_trigger_until_it_is_gone() -> None:
     kernel, pods, before = Kernel(), list(PODS), open_descriptors()
     rules = [rule("pod"), rule("container", resource="io")]
     watch = PressureTriggers(rules, pods=lambda: pods, report=print, cgroups="/c", arm=kernel.arm)

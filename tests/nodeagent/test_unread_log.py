@@ -136,7 +136,7 @@ async def renewed_in_time(api: Api) -> AsyncIterator[None]:
     assert max(gaps) < timedelta(seconds=LEASE_S)
 
 
-async def test_an_agent_whose_log_nobody_reads_stays_healthy_and_says_later_what_was_lost(
+async def test_an_agent_with_an_unread_log_stays_healthy_and_logs_the_loss(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     api = await Api.start(make_pki(tmp_path / "pki", clock.utc_now()), tmp_path / "data")

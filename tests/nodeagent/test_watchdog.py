@@ -59,7 +59,7 @@ async def watching(manager: Manager, **checks: Check) -> AsyncIterator[Watchdog]
     await loops.cancel(task)
 
 
-async def test_a_keep_alive_goes_out_every_interval() -> None:
+async def test_a_keep_alive_is_sent_every_interval() -> None:
     manager = Manager()
     async with watching(manager, sampling=Switch()) as watchdog:
         await asyncio.sleep(30)
@@ -106,7 +106,7 @@ async def test_keep_alives_resume_on_their_old_plan_when_the_check_answers_again
         (KeyError(), "KeyError"),
     ],
 )
-async def test_a_failed_check_says_why(error: Exception, why: str) -> None:
+async def test_a_failed_check_is_named_with_its_cause(error: Exception, why: str) -> None:
     manager, sampling = Manager(), Switch()
     sampling.error = error
     async with watching(manager, sampling=sampling):
@@ -124,7 +124,7 @@ async def test_checks_that_stall_share_one_deadline_and_are_all_named() -> None:
     assert watchdog.skipped == {"one": 1, "two": 1}
 
 
-async def test_another_failing_check_is_told_anew(caplog: pytest.LogCaptureFixture) -> None:
+async def test_another_failing_check_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
     manager, one, two = Manager(), Switch(), Switch()
     one.error = ValueError("a")
     async with watching(manager, one=one, two=two):

@@ -100,7 +100,7 @@ def test_archives_go_when_the_file_system_runs_full(free: int, need: int, gone: 
     assert list(ages(THREE, limits, Space(free, 10_000), need=need)) == gone
 
 
-def test_what_one_bound_takes_counts_for_the_next() -> None:
+def test_removals_by_one_limit_count_for_the_next() -> None:
     limits = Bounds(age_s=25, per_container=2, total=Amount(200), min_free=Amount(1000))
 
     assert ages(THREE, limits, Space(900, 10_000)) == {30: "age"}
@@ -134,7 +134,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("limits", "archives", "space", "told"), REFUSALS)
-def test_no_archive_is_made_that_there_is_no_room_for(
+def test_an_archive_without_room_is_refused(
     limits: Bounds, archives: list[Archive], space: Space, told: str
 ) -> None:
     new = archive(0)

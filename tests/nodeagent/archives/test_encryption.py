@@ -92,7 +92,7 @@ def test_a_file_without_recipients_is_an_error(
         encryption_of(policy([], path))
 
 
-def test_without_the_package_the_error_says_what_to_install(
+def test_without_the_package_the_error_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyrage", None)

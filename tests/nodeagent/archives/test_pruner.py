@@ -36,7 +36,7 @@ def at(node: Node, moment: datetime) -> None:
     node.today = moment
 
 
-async def test_the_oldest_goes_after_the_new_one_was_made(node: Node) -> None:
+async def test_the_oldest_is_removed_after_a_new_one_was_created(node: Node) -> None:
     node.bounds = Bounds(per_container=2)
     names = [await make(node, hours=hour) for hour in range(3)]
     await node.pruner().step()
@@ -50,7 +50,7 @@ async def test_the_oldest_goes_after_the_new_one_was_made(node: Node) -> None:
     assert state.used_bytes == sum((node.store / name).stat().st_size for name in names[1:])
 
 
-async def test_the_answer_does_not_wait_for_what_has_to_go(node: Node) -> None:
+async def test_the_answer_does_not_wait_for_removals(node: Node) -> None:
     node.bounds = Bounds(per_container=1)
     names, pruner = [await make(node)], node.pruner()
     running = loops.spawn(pruner.run(), name="checkpoint store")
@@ -68,7 +68,7 @@ async def test_the_answer_does_not_wait_for_what_has_to_go(node: Node) -> None:
     await loops.cancel(running)
 
 
-async def test_what_was_just_made_stays_for_one_step_whatever_it_exceeds(node: Node) -> None:
+async def test_a_new_archive_stays_for_one_step_whatever_it_exceeds(node: Node) -> None:
     pruner = node.pruner()
     name = Path(await node.service(pruner=pruner).checkpoint("shop", "web", "app")).name
     pruner = node.pruner(Bounds(total=Amount(1)))
@@ -80,7 +80,7 @@ async def test_what_was_just_made_stays_for_one_step_whatever_it_exceeds(node: N
     assert node.files() == []
 
 
-async def test_a_checkpoint_that_fails_costs_no_older_one(node: Node) -> None:
+async def test_a_failed_checkpoint_removes_no_archive(node: Node) -> None:
     node.bounds = Bounds(per_container=1)
     name = await make(node)
     node.runtime.fail("checkpoint_container", "broken")
@@ -104,7 +104,7 @@ async def test_pinned_archives_stay_and_leave_no_room(node: Node) -> None:
     assert node.files() == [name, f"{name}.keep"]
 
 
-async def test_too_little_free_space_is_said_with_what_is_missing(
+async def test_too_little_free_space_is_reported_with_the_missing_bytes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.bounds, node.memory_bytes = Bounds(min_free=Amount(1000)), 500
@@ -117,7 +117,7 @@ async def test_too_little_free_space_is_said_with_what_is_missing(
     assert node.runtime.called("checkpoint_container") == []
 
 
-async def test_nothing_goes_for_a_checkpoint_that_has_no_room_even_then(
+async def test_nothing_is_removed_for_a_checkpoint_that_cannot_fit(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await make(node)
@@ -130,7 +130,7 @@ async def test_nothing_goes_for_a_checkpoint_that_has_no_room_even_then(
     assert node.files() == [first]
 
 
-async def test_an_encrypted_archive_needs_its_room_twice_while_it_is_made(
+async def test_an_encrypted_archive_needs_its_room_twice_during_creation(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = str(pyrage.x25519.Identity.generate().to_public())
@@ -163,7 +163,7 @@ async def test_older_archives_make_room_on_a_disk_that_runs_full(
     assert node.reports.counts.removed == {"freeSpace": 1}
 
 
-async def test_archives_of_a_pod_that_is_gone_stay_as_long_as_they_may(
+async def test_archives_of_a_deleted_pod_expire(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.bounds = Bounds(pod_gone_s=3600)
@@ -208,7 +208,7 @@ def failing(number: int) -> Callable[..., None]:
     return fail
 
 
-async def test_on_a_full_disk_archives_of_pods_that_are_gone_go_all_the_same(
+async def test_on_a_full_disk_archives_of_deleted_pods_are_removed_anyway(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.bounds = Bounds(per_container=1, pod_gone_s=3600)
@@ -226,7 +226,7 @@ async def test_on_a_full_disk_archives_of_pods_that_are_gone_go_all_the_same(
     assert node.reports.counts.removed == {"perContainer": 1, "podGone": 1}
 
 
-async def test_an_archive_that_cannot_be_removed_keeps_no_other(
+async def test_a_failed_removal_does_not_stop_the_others(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = [await make(node, hours=hour) for hour in range(3)]
@@ -250,7 +250,7 @@ async def test_an_archive_that_cannot_be_removed_keeps_no_other(
     assert said in (await refusal(node.service(pruner=pruner), "shop", "web", "app"))[2]
 
 
-async def test_pinned_archives_that_are_too_many_bytes_are_told_once_and_counted(
+async def test_an_excess_of_pinned_archives_is_logged_once_and_counted(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = await make(node)
@@ -266,7 +266,7 @@ async def test_pinned_archives_that_are_too_many_bytes_are_told_once_and_counted
     assert caplog.text.count("the node reports disk pressure") == 1
 
 
-async def test_a_store_that_cannot_be_used_is_said_once_and_tried_again(
+async def test_an_unusable_store_is_logged_once_and_retried(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.store.touch()

@@ -48,7 +48,7 @@ def visible(directory: Path) -> list[str]:
     return sorted(name for name in os.listdir(directory) if not name.startswith("."))
 
 
-def test_the_directory_is_made_private_and_its_parent_not_public(tmp_path: Path) -> None:
+def test_the_directory_is_private_and_its_parent_not_public(tmp_path: Path) -> None:
     CheckpointStore(str(tmp_path / "root")).prepare()
 
     assert mode(tmp_path / "root") & 0o027 == 0
@@ -76,7 +76,7 @@ def link_elsewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [link_elsewhere, Path.touch, os.mkfifo])
-def test_what_is_no_directory_is_refused_and_left_alone(
+def test_anything_but_a_directory_is_refused_and_unchanged(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -127,7 +127,7 @@ def existing_link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [Path.touch, Path.mkdir, os.mkfifo, existing_link])
-def test_a_name_that_is_taken_is_never_written_to(
+def test_an_existing_name_is_never_written_to(
     directory: Path, store: CheckpointStore, make: Callable[[Path], None]
 ) -> None:
     (directory / "victim").write_text("untouched")
@@ -168,7 +168,7 @@ def second_name(path: Path) -> None:
         (link_to_secret, "cannot be opened: Too many levels of symbolic links"),
     ],
 )
-def test_what_the_runtime_wrote_must_be_a_plain_file_of_its_own(
+def test_the_runtime_must_have_written_a_regular_file_with_one_name(
     directory: Path, store: CheckpointStore, write: Callable[[Path], None], told: str
 ) -> None:
     write(Path(store.begin(ID)))
@@ -178,7 +178,7 @@ def test_what_the_runtime_wrote_must_be_a_plain_file_of_its_own(
     assert NAME not in os.listdir(directory)
 
 
-def test_what_could_not_be_removed_is_swept_with_the_next_checkpoint(
+def test_a_failed_removal_is_repeated_with_the_next_checkpoint(
     directory: Path, store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(store.begin(ID)).write_bytes(b"half")
@@ -204,7 +204,7 @@ def test_a_discarded_checkpoint_leaves_nothing(directory: Path, store: Checkpoin
     assert os.listdir(directory) == []
 
 
-def test_a_rest_of_an_earlier_try_is_not_where_the_runtime_writes(
+def test_a_file_of_an_earlier_attempt_is_removed_before_the_runtime_writes(
     directory: Path, store: CheckpointStore
 ) -> None:
     partial = Path(store.begin(ID))
@@ -215,7 +215,7 @@ def test_a_rest_of_an_earlier_try_is_not_where_the_runtime_writes(
     assert not partial.exists()
 
 
-def test_what_a_runtime_wrote_after_all_goes_with_the_next_checkpoint_of_any_container(
+def test_a_late_file_of_the_runtime_is_removed_with_any_next_checkpoint(
     directory: Path, store: CheckpointStore
 ) -> None:
     late = Path(store.begin(ID))
@@ -238,7 +238,7 @@ def test_a_container_that_may_be_frozen_is_remembered_without_its_archive(
     assert store.prepare() == {ID: Manifest("")}
 
 
-def test_the_next_start_removes_rests_and_knows_which_containers_to_look_after(
+def test_the_next_start_removes_files_and_returns_interrupted_containers(
     tmp_path: Path, directory: Path, store: CheckpointStore
 ) -> None:
     Path(store.begin(ID)).write_bytes(b"half")
@@ -255,7 +255,7 @@ def test_the_next_start_removes_rests_and_knows_which_containers_to_look_after(
     assert restarted.prepare() == {}
 
 
-def test_tidying_up_leaves_alone_what_is_under_way(store: CheckpointStore) -> None:
+def test_cleanup_skips_checkpoints_in_progress(store: CheckpointStore) -> None:
     partial = Path(store.begin(ID))
     partial.write_bytes(b"being written")
 

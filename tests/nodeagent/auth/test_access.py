@@ -65,7 +65,7 @@ async def decide(reviews: FakeReviews, method: str, path: str, token: str = "t")
     return None
 
 
-async def test_the_fine_grained_part_is_asked_first_and_the_fallback_second() -> None:
+async def test_the_fine_grained_right_is_reviewed_before_the_fallback() -> None:
     reviews = FakeReviews()
     reviews.rights.add(("alice", "get", "proxy"))
     assert await decide(reviews, "GET", "/pods") is None
@@ -101,7 +101,7 @@ async def test_who_is_refused_hears_why(
     assert (refusal.code, refusal.message) == (code, body)
 
 
-async def test_a_method_without_a_verb_is_not_asked_about() -> None:
+async def test_a_method_without_a_verb_is_not_reviewed() -> None:
     reviews = FakeReviews()
     await decide(reviews, "TRACE", "/pods")
     assert reviews.asked == [("token", "t")]
@@ -124,7 +124,7 @@ async def test_a_decision_that_cannot_be_had_is_the_servers_error() -> None:
     )
 
 
-async def test_always_allow_lets_every_known_caller_in_but_nobody_else() -> None:
+async def test_always_allow_admits_authenticated_callers_only() -> None:
     access = Access(_Known(), AlwaysAllow())
     await access.check(make_mocked_request("POST", "/checkpoint/a/b/c"))
     with pytest.raises(ApiError, match="Unauthorized"):

@@ -108,7 +108,7 @@ def reachable_text(root: object) -> str:
     return " ".join(repr(found) for found in seen.values() if isinstance(found, str | bytes))
 
 
-async def test_no_token_is_kept_in_memory() -> None:
+async def test_no_token_stays_in_memory() -> None:
     tokens = Tokens(Forgetful(), keep_s=lambda: 120)
     await tokens.identify("canary-token")
     assert "canary-token" not in reachable_text(tokens)

@@ -46,7 +46,7 @@ def reviewed(reviews: FakeReviews) -> Reviewed:
 
 
 @pytest.mark.looptime
-async def test_a_permission_taken_away_and_one_given_count_after_their_times() -> None:
+async def test_changed_rights_take_effect_when_the_cache_expires() -> None:
     reviews = FakeReviews()
     reviews.rights.add(("somebody", "get", "metrics"))
     authorizer = reviewed(reviews)
@@ -77,7 +77,7 @@ async def test_without_an_api_server_what_was_answered_holds_for_its_time() -> N
         await authorizer.allows(NOBODY, "get", "metrics")
 
 
-async def test_every_attribute_counts_for_what_is_kept() -> None:
+async def test_every_attribute_is_part_of_the_cache_key() -> None:
     reviews = FakeReviews()
     authorizer = reviewed(reviews)
     for identity in (
@@ -92,7 +92,7 @@ async def test_every_attribute_counts_for_what_is_kept() -> None:
     assert len(reviews.asked) == 5
 
 
-async def test_attributes_of_ten_thousand_characters_are_asked_every_time() -> None:
+async def test_attributes_of_ten_thousand_characters_are_not_cached() -> None:
     reviews = FakeReviews()
     authorizer = reviewed(reviews)
     long = replace(NOBODY, extra={"note": ("x" * 10_000,)})

@@ -130,7 +130,7 @@ TOKENS = [
 
 
 @pytest.mark.parametrize(("status", "name"), TOKENS)
-async def test_only_an_authenticated_user_with_a_name_is_somebody(
+async def test_only_an_authenticated_user_with_a_name_is_an_identity(
     status: Any, name: str | None
 ) -> None:
     server, reviews = asking(status)
@@ -142,7 +142,7 @@ async def test_only_an_authenticated_user_with_a_name_is_somebody(
 
 
 @pytest.mark.looptime
-async def test_a_failure_that_passes_is_tried_again() -> None:
+async def test_a_temporary_failure_is_retried() -> None:
     answers = (TransportError("refused"), service_unavailable("starting"))
     server, reviews = asking(*answers, SubjectAccessReviewStatus(allowed=True))
     assert await reviews.review_access(MONITORING, "get", "stats")
@@ -159,21 +159,21 @@ async def test_five_tries_are_enough() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_server_that_says_nothing_is_given_ten_seconds() -> None:
+async def test_a_silent_server_times_out_after_ten_seconds() -> None:
     _, reviews = asking("hang")
     with pytest.raises(ReviewError, match="no answer within 10 s"):
         await reviews.review_token("t")
     assert asyncio.get_running_loop().time() == 10
 
 
-async def test_a_refusal_is_not_tried_again() -> None:
+async def test_a_refusal_is_not_retried() -> None:
     server, reviews = asking(ApiError(403, "Forbidden", "a node may not"))
     with pytest.raises(ReviewError, match="a node may not"):
         await reviews.review_access(MONITORING, "get", "stats")
     assert len(server.asked) == 1
 
 
-async def test_the_log_tells_once_when_asking_fails_and_when_it_works_again(
+async def test_an_outage_and_its_end_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)

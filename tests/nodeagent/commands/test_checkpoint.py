@@ -67,7 +67,7 @@ def test_list_of_a_node_without_checkpoints_is_empty(
     assert json.loads(capsys.readouterr().out) == []
 
 
-def test_show_says_everything_that_is_known(store: Store) -> None:
+def test_show_prints_everything_that_is_known(store: Store) -> None:
     record = store.json("show", store.older)
 
     assert record["path"] == str(store.node.store / store.older)
@@ -81,7 +81,7 @@ def test_show_says_everything_that_is_known(store: Store) -> None:
     assert record["sha256"] in shown
 
 
-def test_verify_tells_an_archive_that_was_changed(store: Store) -> None:
+def test_verify_reports_a_changed_archive(store: Store) -> None:
     assert store.command("verify") == (0, f"{store.older}: intact\n{store.newer}: intact\n", "")
     path = store.node.store / store.older
     path.write_bytes(path.read_bytes().replace(b"spec.dump", b"spec.bump"))
@@ -93,7 +93,7 @@ def test_verify_tells_an_archive_that_was_changed(store: Store) -> None:
     assert [row["valid"] for row in store.json("verify")] == [False, True]
 
 
-def test_pins_are_set_and_taken_away(store: Store) -> None:
+def test_pins_are_set_and_removed(store: Store) -> None:
     assert store.command("pin", store.older) == (0, f"{store.older}: pinned\n", "")
     assert [record["pinned"] for record in store.json("list")] == [True, False]
     assert [record["pinned"] for record in store.json("unpin", store.older)] == [False]
@@ -120,7 +120,7 @@ def test_prune_explains_before_it_removes(store: Store) -> None:
     assert store.command("prune", *flag)[1] == "nothing exceeds the limits\n"
 
 
-def test_prune_tells_programs_the_same(store: Store) -> None:
+def test_prune_prints_the_same_as_json(store: Store) -> None:
     flag = store.configured(maxAge="150m", minFree="0")
 
     (row,) = store.json("prune", "--explain", *flag)
@@ -144,7 +144,7 @@ def test_wrong_usage_ends_with_2(words: tuple[str, ...]) -> None:
     assert caught.value.code == 2
 
 
-def test_a_store_that_is_no_directory_is_one_clear_error(
+def test_a_store_that_is_not_a_directory_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "checkpoints").symlink_to("/etc")

@@ -35,7 +35,7 @@ async def create(
     return await asyncio.to_thread(dispatch, command)
 
 
-async def test_create_says_where_the_archive_is(
+async def test_create_prints_the_path_of_the_archive(
     agent: Agent, pki: Pki, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await create(agent, pki, tmp_path, "shop/web", "-c", "app", "--timeout", "200") == 0
@@ -60,7 +60,7 @@ async def test_create_says_where_the_archive_is(
         (("shop/web", "--timeout=-1"), "--timeout is a number of seconds"),
     ],
 )
-async def test_what_cannot_be_done_is_one_clear_error(
+async def test_a_failure_is_an_error_of_one_line(
     agent: Agent,
     pki: Pki,
     tmp_path: Path,
@@ -80,12 +80,12 @@ async def test_without_the_right_the_agent_refuses(
     assert "the agent answered 403: Forbidden" in capsys.readouterr().err
 
 
-def test_without_credentials_it_says_which_are_needed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_credentials_the_error_names_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert dispatch(["checkpoint", "create", "shop/web"]) == 1
     assert "give --kubeconfig with a client certificate or a token" in capsys.readouterr().err
 
 
-async def test_an_agent_that_does_not_run_is_said(
+async def test_a_stopped_agent_is_reported(
     pki: Pki, tmp_path: Path, capsys: pytest.CaptureFixture[str], unserved: Agent, free_port: object
 ) -> None:
     assert callable(free_port)

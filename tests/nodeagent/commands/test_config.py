@@ -32,7 +32,7 @@ def test_view_shows_files_and_flags_together(
     assert "# flag --max-pods" in out
 
 
-def test_validate_of_a_good_configuration_says_what_was_read(
+def test_validate_prints_which_files_were_read(
     main_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert dispatch(["config", "validate", "--config", str(main_file), "--port", "1"]) == 0
@@ -74,7 +74,7 @@ def test_a_bad_configuration_names_every_mistake_and_exits_1(
         ),
     ],
 )
-def test_what_the_agent_would_refuse_at_its_start_is_no_valid_configuration(
+def test_a_configuration_that_the_agent_refuses_at_start_is_invalid(
     text: str, problem: str, main_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main_file.write_text(HEAD + text)
@@ -82,9 +82,7 @@ def test_what_the_agent_would_refuse_at_its_start_is_no_valid_configuration(
     assert f"nodeagent config: error: {main_file}{problem}" in capsys.readouterr().err
 
 
-def test_problems_come_as_json_when_asked_for(
-    main_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_problems_are_printed_as_json(main_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main_file.write_text(HEAD + "featureGates: {NodeAgentPSI: true, Contain: true}\n")
     assert dispatch(["config", "validate", "-o", "json", "--config", str(main_file)]) == 1
     report = json.loads(capsys.readouterr().out)

@@ -37,7 +37,7 @@ def test_every_command_explains_itself(word: str, capsys: pytest.CaptureFixture[
     assert f"nodeagent {word}" in capsys.readouterr().out
 
 
-def test_every_line_of_an_error_says_who_speaks(
+def test_every_line_of_an_error_names_the_program(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(_args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from nodeagent.doctor.findings import Finding, fail, ok, warn
 ROOT = Path(__file__).parents[3]
 
 
-def test_one_run_on_this_machine_tells_all_in_json(
+def test_a_run_on_this_machine_prints_all_findings_as_json(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     command = "import sys; from nodeagent.commands.dispatch import dispatch; "
@@ -68,7 +68,7 @@ def test_the_exit_code_is_that_of_the_findings(
     assert [one["check"] for one in report["findings"]] == ["configuration", "x"]
 
 
-def test_a_wrong_configuration_is_a_finding_and_the_rest_is_still_looked_at(
+def test_an_invalid_configuration_is_a_finding_among_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def examine(*_: object) -> list[Finding]:

@@ -21,7 +21,7 @@ def write(path: Path, value: Any) -> str:
     return str(path)
 
 
-def test_lint_says_which_files_are_fine_and_what_is_wrong_with_the_others(
+def test_lint_prints_valid_files_and_the_problems_of_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = write(tmp_path / "good.json", GOOD), write(tmp_path / "bad.json", BAD)
@@ -35,7 +35,7 @@ def test_lint_says_which_files_are_fine_and_what_is_wrong_with_the_others(
     assert lines[2] == f"{tmp_path}/absent: error: it cannot be read: No such file or directory"
 
 
-def test_lint_tells_programs_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_prints_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = write(tmp_path / "good.json", GOOD), write(tmp_path / "bad.json", BAD)
 
     assert dispatch(["seccomp", "lint", "-o", "json", good, bad]) == 1
@@ -45,7 +45,7 @@ def test_lint_tells_programs_the_same(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [problem["level"] for problem in second["problems"]] == ["error"]
 
 
-def test_a_warning_is_shown_and_is_no_failure(
+def test_a_warning_is_shown_and_not_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rule = {"names": ["mkdir"], "action": "SCMP_ACT_ERRNO"}
@@ -82,7 +82,7 @@ def container(name: str, profile: Any = None, **context: Any) -> dict[str, Any]:
 LOCAL = {"type": "Localhost", "localhostProfile": "team/web.json"}
 
 
-def test_resolve_tells_every_containers_profile_and_why(
+def test_resolve_prints_the_profile_of_every_container_and_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "root" / "seccomp" / "team" / "web.json", GOOD)
@@ -165,7 +165,7 @@ def test_a_file_that_may_still_come_and_a_profile_without_effect_are_warnings(
 
 
 @pytest.mark.parametrize("text", ["", "kind: Pod", "{", "apiVersion: v1\nkind: Node\n"])
-def test_what_is_no_pod_is_one_clear_error(
+def test_a_file_without_a_pod_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     path = tmp_path / "pod.yaml"

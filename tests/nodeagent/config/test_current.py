@@ -29,7 +29,7 @@ CHANGES = [  # fields, what is taken, what waits
 
 
 @pytest.mark.parametrize(("fields", "taken", "waiting"), CHANGES)
-def test_what_can_be_reloaded_is_taken_and_the_rest_waits(
+def test_reloadable_fields_are_applied_and_others_need_a_restart(
     fields: dict[str, Any], taken: list[Any], waiting: list[Any]
 ) -> None:
     current = CurrentConfig(config())
@@ -38,7 +38,7 @@ def test_what_can_be_reloaded_is_taken_and_the_rest_waits(
     assert in_force == taken
 
 
-def test_what_waits_still_waits_at_the_next_reload() -> None:
+def test_a_field_that_needs_a_restart_needs_it_after_every_reload() -> None:
     current = CurrentConfig(config())
     wanted = config(port=10251)
     assert current.update(wanted) == current.update(wanted) == ([], [("port",)])

@@ -49,7 +49,7 @@ def test_the_directory_itself_may_be_a_link(tmp_path: Path) -> None:
     assert names(tmp_path / "link") == ["10.conf"]
 
 
-def test_what_cannot_be_read_is_named_not_skipped(tmp_path: Path) -> None:
+def test_unreadable_files_are_errors_and_not_skipped(tmp_path: Path) -> None:
     link = tmp_path / "a.conf"
     link.symlink_to(link)
     with pytest.raises(ConfigError, match=r"a\.conf: Too many levels of symbolic links"):

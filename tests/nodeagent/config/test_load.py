@@ -90,7 +90,7 @@ def test_a_list_under_a_key_is_replaced_and_other_keys_stay(tmp_path: Path) -> N
     assert headers == {"support": [Secret("a"), Secret("b")], "custom": [Secret("c")]}
 
 
-def test_an_explicit_zero_is_kept(tmp_path: Path) -> None:
+def test_an_explicit_zero_is_preserved(tmp_path: Path) -> None:
     path = write(tmp_path / "main.yaml", "evictionPressureTransitionPeriod: 0s\nhealthzPort: 0\n")
     config = load_config(path, None)
     assert config.evictionPressureTransitionPeriod == 0.0

@@ -21,7 +21,7 @@ def test_without_flags_the_configuration_has_the_word() -> None:
     assert not given.remove_pods_on_stop
 
 
-def test_certificates_lie_below_the_root_directory_unless_told_otherwise() -> None:
+def test_certificates_are_below_the_root_directory_by_default() -> None:
     assert parse(["--root-dir=/srv/agent"]).cert_dir == "/srv/agent/pki"
     assert parse(["--root-dir=/srv/agent", "--cert-dir=/etc/agent"]).cert_dir == "/etc/agent"
 
@@ -91,13 +91,10 @@ def test_a_flag_sets_its_field(flags: str) -> None:
 
 def test_every_overriding_flag_has_a_case_here() -> None:
     given = parse([word for flags in OVERRIDES for word in flags.split()])
-    offered = {
-        action.option_strings[-1]
-        for action in options.parser()._actions
-        if action.dest.startswith("config.")
-    }
-    assert {one.flag for one in given.overrides} == offered
-    assert offered == {flags.split("=")[0] for flags in OVERRIDES}
+    arguments = vars(options.parser().parse_args([]))
+    offered = {name for name in arguments if name.startswith("config.")}
+    assert {"config." + ".".join(map(str, flag.path)) for flag in given.overrides} == offered
+    assert {flag.flag for flag in given.overrides} == {flags.split("=")[0] for flags in OVERRIDES}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def shown(path: FieldPath, found: Layers) -> str:
     return str(origin_of(path, found))
 
 
-def test_the_last_one_that_says_something_set_it() -> None:
+def test_the_last_layer_with_a_value_is_the_origin() -> None:
     found = layers("a: 1\nb: 1\n", "\na: 2\n", "m: {x: 1}\n")
     assert shown(("a",), found) == "f1:2"
     assert shown(("b",), found) == "f0:2"
@@ -37,7 +37,7 @@ def test_a_flag_wins_over_every_file_for_the_keys_it_names() -> None:
     assert shown(("g", "B"), found) == "f0:2"
 
 
-def test_a_null_resets_what_earlier_files_said() -> None:
+def test_a_null_resets_values_of_earlier_files() -> None:
     found = layers("s: {x: 1, y: 2}\n", "s: null\n", "s: {y: 3}\n")
     assert shown(("s", "x"), found) == "default, reset by f1:1"
     assert shown(("s", "y"), found) == "f2:1"

@@ -17,7 +17,7 @@ def config(path: Path | str = "", **own: str) -> NodeAgentConfiguration:
     return NodeAgentConfiguration(nodeProvider=NodeProvider(**own), nodeProviderFile=str(path))
 
 
-def test_without_a_file_the_configuration_says_what_is_known() -> None:
+def test_without_a_file_the_configuration_is_used() -> None:
     assert node_provider(config(zone="z1")) == NodeProvider(zone="z1")
 
 
@@ -28,7 +28,7 @@ def test_the_file_fills_what_the_configuration_leaves_open(tmp_path: Path) -> No
     assert found == NodeProvider(zone="z1", region="r2", instanceType="m4")
 
 
-def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+def test_an_empty_file_has_no_effect(tmp_path: Path) -> None:
     path = tmp_path / "provider.yaml"
     path.write_text("")
     assert node_provider(config(path)) == NodeProvider()
@@ -57,7 +57,7 @@ def test_a_wrong_file_is_one_line_with_its_place(
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_known_becomes_labels_and_flags_win() -> None:
+def test_known_values_become_labels_and_flags_win() -> None:
     settings = node_settings(
         NodeAgentConfiguration(),
         node_name="n1",

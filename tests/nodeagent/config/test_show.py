@@ -81,7 +81,7 @@ words = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmatch
         },
     )
 )
-def test_what_is_shown_loads_as_the_same_configuration(tmp_path: Path, record: Any) -> None:
+def test_the_output_loads_as_the_same_configuration(tmp_path: Path, record: Any) -> None:
     layers = Layers(Document("main", record), (), ())
     found = leaves(effective(layers).model_dump(mode="json"), layers)
     for text in (show.as_yaml(found, origins=True), show.as_json(_nested(found))):

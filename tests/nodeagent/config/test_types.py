@@ -15,7 +15,7 @@ def config_with(**trigger: Any) -> NodeAgentConfiguration:
     return NodeAgentConfiguration.model_validate({"psiTriggers": [data]})
 
 
-def test_a_trigger_watches_the_node_for_two_seconds_unless_told_otherwise() -> None:
+def test_a_trigger_watches_the_node_for_two_seconds_by_default() -> None:
     (trigger,) = config_with().psiTriggers
     assert trigger == PsiTrigger.model_validate(
         {"resource": "io", "level": "some", "scope": "node", "threshold": "150ms", "window": "2s"}
@@ -111,7 +111,7 @@ def test_access_that_cannot_be_meant_is_refused(fields: dict[str, Any], said: st
         ({"systemCgroups": "/"}, "the root cgroup, which holds the whole machine"),
     ],
 )
-def test_what_would_fail_later_is_refused_at_once(fields: dict[str, Any], said: str) -> None:
+def test_values_that_would_fail_later_are_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         NodeAgentConfiguration.model_validate(fields)
 
@@ -158,7 +158,7 @@ def test_a_recipient_is_a_public_key(recipient: str) -> None:
 
 
 @pytest.mark.parametrize("recipient", ["", "AGE-SECRET-KEY-1QQQQQQ", "me@example.org"])
-def test_what_is_no_public_key_is_refused_and_a_secret_not_repeated(recipient: str) -> None:
+def test_an_invalid_public_key_is_refused_and_not_repeated(recipient: str) -> None:
     with pytest.raises(ValidationError, match="is not an age public key") as caught:
         encrypted_for(recipient)
     assert "1QQQQQQ" not in str(caught.value.errors()[0]["msg"])

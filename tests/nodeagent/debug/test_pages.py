@@ -58,7 +58,7 @@ async def test_a_page_that_comes_in_pieces_is_whole(pki: Pki) -> None:
     assert entries["pages/metrics.txt"] == b"first and last"
 
 
-async def test_a_page_that_is_refused_says_so_in_its_place(unserved: Agent, pki: Pki) -> None:
+async def test_the_entry_of_a_refused_page_holds_the_error(unserved: Agent, pki: Pki) -> None:
     pair = pki.server()
     async with served(unserved, pair, pki.ca_file) as agent:
         entries = dict(await page_entries(target(agent, pair.cert_file)))
@@ -66,7 +66,7 @@ async def test_a_page_that_is_refused_says_so_in_its_place(unserved: Agent, pki:
         assert entries["pages/metrics.txt"] == expected
 
 
-async def test_another_server_on_the_port_is_not_told_the_credential(
+async def test_another_server_on_the_port_gets_no_credential(
     unserved: Agent, pki: Pki, tmp_path: Path
 ) -> None:
     own, other = pki.server(), pki.server()
@@ -88,7 +88,7 @@ async def test_another_server_on_the_port_is_not_told_the_credential(
     assert all(b"certificate verify failed" in body.lower() for body in entries.values())
 
 
-async def test_no_agent_and_no_certificate_are_told(
+async def test_a_missing_agent_or_certificate_is_reported(
     tmp_path: Path, free_port: Any, pki: Pki
 ) -> None:
     absent, own = str(tmp_path / "absent"), pki.server()

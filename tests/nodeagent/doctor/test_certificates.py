@@ -18,7 +18,7 @@ def read(*argv: str, api: ClientConfig | None = None) -> dict[str, CertificateFa
     return {facts.role: facts for facts in found}
 
 
-def test_a_pair_that_fits_tells_its_end(pki: Pki) -> None:
+def test_a_valid_pair_has_an_expiry(pki: Pki) -> None:
     pair = pki.server()
     Path(pair.key_file).chmod(0o600)
     found = read(
@@ -62,12 +62,12 @@ def test_files_that_cannot_be_used_are_named(
     assert found["serving"].problem == problem.format(key=key_file)
 
 
-def test_a_certificate_the_agent_will_make_is_no_problem(tmp_path: Path) -> None:
+def test_a_certificate_the_agent_will_create_is_not_a_problem(tmp_path: Path) -> None:
     facts = read(f"--cert-dir={tmp_path}")["serving"]
     assert (facts.path, facts.not_after, facts.problem) == (f"{tmp_path}/nodeagent.crt", None, "")
 
 
-def test_what_is_shown_to_the_api_server_is_looked_at(pki: Pki) -> None:
+def test_the_credential_for_the_api_server_is_checked(pki: Pki) -> None:
     pair = pki.client("system:node:a", "system:nodes")
     files = ClientConfig(
         "https://x", ca_file=pki.ca_file, cert_file=pair.cert_file, key_file=pair.key_file

@@ -53,7 +53,7 @@ CRIU = [
 
 
 @pytest.mark.parametrize(("script", "facts"), CRIU)
-def test_criu_is_asked_what_it_lacks(tools: Path, script: str, facts: CriuFacts) -> None:
+def test_criu_check_is_run(tools: Path, script: str, facts: CriuFacts) -> None:
     make_tool(tools, "criu", script)
     assert read_criu() == facts
 
@@ -67,7 +67,7 @@ def test_the_runtimes_own_path_counts(runtime: str, tools: Path) -> None:
     assert read_criu(runtime) == CriuFacts("4.9")
 
 
-def test_a_socket_nobody_listens_on_leaves_the_own_path(tmp_path: Path, tools: Path) -> None:
+def test_without_a_listening_runtime_our_own_path_is_used(tmp_path: Path, tools: Path) -> None:
     make_tool(tools, "criu", "echo Version: 4.2.1")
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "s"))

@@ -1,4 +1,6 @@
-"""What the configuration names, looked for on this host."""
+"""The paths, ports and network links of this host are examined."""
+
+from __future__ import annotations
 
 import socket
 from collections.abc import Callable
@@ -8,8 +10,9 @@ import pytest
 
 from nodeagent.config import options
 from nodeagent.config.load import load_config
-from nodeagent.doctor.examination import examine, examine_configuration
+from nodeagent.doctor.examination import check_interfaces, examine, examine_configuration
 from nodeagent.doctor.findings import Finding
+from nodeagent.stats.host.network import LinkFacts
 from orch.component.process import clock
 
 
@@ -62,7 +65,7 @@ def test_a_port_in_use_fails(flags: list[str]) -> None:
     assert found["port health"].verdict == "fail"
 
 
-def test_a_port_that_is_switched_off_is_not_looked_at(flags: list[str]) -> None:
+def test_a_disabled_port_is_not_checked(flags: list[str]) -> None:
     assert "port health" not in check([*flags, "--healthz-port=0"])
 
 
@@ -120,7 +123,7 @@ def test_every_row_is_among_what_is_found(flags: list[str]) -> None:
     assert len({check for check in checks if check.startswith("disk ")}) == 2  # state and logs
 
 
-def test_an_examination_of_this_machine_says_what_to_do(flags: list[str], tmp_path: Path) -> None:
+def test_an_examination_of_this_machine_has_advice(flags: list[str], tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text("clusters: 1")
     given = options.parse([*flags, f"--kubeconfig={path}"])
@@ -131,7 +134,7 @@ def test_an_examination_of_this_machine_says_what_to_do(flags: list[str], tmp_pa
     assert all(one.advice for one in found if one.verdict != "ok")
 
 
-def test_a_runtime_is_asked_only_where_there_is_a_socket(flags: list[str], tmp_path: Path) -> None:
+def test_a_runtime_is_queried_only_if_its_socket_exists(flags: list[str], tmp_path: Path) -> None:
     def runtime(endpoint: str) -> Finding:
         given = options.parse([*flags, f"--container-runtime-endpoint={endpoint}"])
         config = load_config(None, None, given.overrides)
@@ -142,3 +145,40 @@ def test_a_runtime_is_asked_only_where_there_is_a_socket(flags: list[str], tmp_p
     assert "there is no socket" in runtime(f"unix://{tmp_path}/absent").message
     (tmp_path / "dead").touch()
     assert "does not answer" in runtime(f"unix://{tmp_path}/dead").message
+
+
+def link(name: str, *, is_default: bool = False, is_up: bool = True) -> LinkFacts:
+    return LinkFacts(name, is_default, "", is_up, 1500, "02:00:00:00:00:01")
+
+
+@pytest.mark.parametrize(
+    ("links", "verdict", "text"),
+    [
+        ([link("lo"), link("eth0", is_default=True)], "ok", "over eth0 (mtu 1500)"),
+        ([link("lo")], "note", "no default route"),
+        ([link("eth0", is_default=True, is_up=False)], "warn", "eth0 has the default route"),
+        (
+            [link("eth0", is_default=True, is_up=False), link("eth1", is_default=True)],
+            "ok",
+            "over eth1",
+        ),
+    ],
+)
+def test_the_link_of_the_default_route_is_checked(
+    links: list[LinkFacts], verdict: str, text: str
+) -> None:
+    found = check_interfaces(lambda: links)
+    assert found.verdict == verdict
+    assert text in found.message
+
+
+def test_a_kernel_that_does_not_answer_is_named() -> None:
+    def refuse() -> list[LinkFacts]:
+        raise PermissionError(1, "not permitted")
+
+    found = check_interfaces(refuse)
+    assert "not permitted" in found.message
+
+
+def test_this_machine_has_links() -> None:
+    assert check_interfaces().check == "network"

@@ -21,7 +21,7 @@ def test_the_worst_finding_decides_the_exit_code(findings: list[Finding], code: 
 
 
 @pytest.mark.parametrize("report", [note, warn, fail])
-def test_a_finding_without_advice_cannot_be_made(report: Any) -> None:
+def test_a_finding_without_advice_is_an_error(report: Any) -> None:
     with pytest.raises(ValueError, match="the finding disk has no advice: full"):
         report("disk", "full", "")
 
@@ -37,7 +37,7 @@ def test_text_has_a_line_per_finding_with_its_advice_below() -> None:
     )
 
 
-def test_what_a_file_says_cannot_steer_the_terminal() -> None:
+def test_control_characters_in_findings_are_escaped() -> None:
     assert "\x1b" not in as_text([ok("x", "\x1b[2J\nfail  forged")])
     assert len(as_text([ok("x", "a\nb")]).splitlines()) == 3
 

@@ -106,11 +106,11 @@ def test_the_holder_of_a_lock_is_known_without_touching_the_file(tmp_path: Path)
     os.close(process_files.acquire(path, holder="x"))
 
 
-def test_a_lock_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     assert "is not writable" in gather.read_lock(str(tmp_path / "no" / "x.lock"))[1]
 
 
-def test_a_port_in_use_is_told_from_a_free_one(free_port: Callable[[], int]) -> None:
+def test_a_port_in_use_is_distinguished_from_a_free_one(free_port: Callable[[], int]) -> None:
     assert gather.read_port("x", "127.0.0.1", free_port()).error == ""
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = gather.read_port("x", "127.0.0.1", server.getsockname()[1])

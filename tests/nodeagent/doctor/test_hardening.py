@@ -36,7 +36,7 @@ OPENED = [
 
 
 @pytest.mark.parametrize(("fields", "override", "rotates", "verdict", "text"), OPENED)
-def test_each_opening_is_told_by_itself(
+def test_each_exposing_setting_is_a_finding(
     fields: dict[str, Any], override: str, rotates: bool, verdict: str, text: str
 ) -> None:
     (found,) = check_hardening(config(**fields), hostname_override=override, rotates=rotates)

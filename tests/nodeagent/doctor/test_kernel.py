@@ -87,7 +87,7 @@ def test_pressure_stalls_have_three_states(
         assert advice in finding.advice
 
 
-def test_pressure_stalls_are_not_looked_at_when_their_gate_is_off() -> None:
+def test_pressure_stalls_are_not_checked_when_their_gate_is_off() -> None:
     found = check_kernel(facts(psi="absent"), psi_wanted=False)
     assert not [finding for finding in found if finding.check.startswith("pressure")]
 
@@ -98,7 +98,7 @@ def test_a_sysctl_that_the_kernel_lacks_warns_and_ipvs_that_is_not_loaded_does_n
     assert find(found, f"sysctl {IPVS_SYSCTL}").verdict == "note"
 
 
-def test_a_release_that_is_no_version_is_said() -> None:
+def test_a_release_that_is_not_a_version_is_a_warning() -> None:
     (finding,) = check_kernel(facts("custom"))
     assert finding.verdict == "warn"
 

@@ -19,7 +19,7 @@ from tests.fakes.runtime import FakeRuntime
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
-async def test_a_runtime_tells_its_version_and_what_is_not_ready(tmp_path: Path) -> None:
+async def test_a_runtime_reports_its_version_and_false_conditions(tmp_path: Path) -> None:
     fake = FakeRuntime()
     fake.runtime_conditions = [
         RuntimeCondition("RuntimeReady", True),
@@ -41,7 +41,7 @@ async def test_a_runtime_tells_its_version_and_what_is_not_ready(tmp_path: Path)
 
 
 @pytest.mark.may_block  # the end of grpc's last channel waits for its own thread
-async def test_a_socket_nobody_answers_on_is_an_error(tmp_path: Path) -> None:
+async def test_a_silent_socket_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "dead.sock").touch()
     facts = await query_runtime(f"unix://{tmp_path}/dead.sock")
     assert facts.socket_exists
@@ -77,14 +77,14 @@ async def test_the_skew_is_what_a_whole_second_cannot_explain(
     assert await ask(date) == (ahead_s, "")
 
 
-async def test_a_server_that_refuses_or_tells_no_time_is_said() -> None:
+async def test_a_server_that_refuses_or_reports_no_time_is_an_error() -> None:
     refused = await ask(format_datetime(NOON, usegmt=True), 401)
     assert refused[0] is None
     assert "refuses these credentials (401)" in refused[1]
     assert "does not report the time" in (await ask("yesterday"))[1]
 
 
-async def test_a_server_that_is_not_there_is_said(free_port: Callable[[], int]) -> None:
+async def test_a_missing_server_is_an_error(free_port: Callable[[], int]) -> None:
     skew_s, error = await clock_skew(ClientConfig(f"http://127.0.0.1:{free_port()}"))
     assert skew_s is None
     assert "127.0.0.1" in error

@@ -113,7 +113,7 @@ async def test_an_ended_watch_resumes_and_lists_nothing_again(hollow: Hollow) ->
     assert asked == ["list", "watch", "watch", "watch"]
 
 
-def test_lateness_is_told_to_the_millisecond() -> None:
+def test_lateness_is_measured_in_milliseconds() -> None:
     lateness = Lateness()
     assert lateness.quantile(0.99) is None
     for late_ms in range(100):
@@ -145,7 +145,7 @@ async def test_a_fault_that_does_not_exist_is_named(hollow: Hollow) -> None:
         await hollow.fleet.inject("odd", [])
 
 
-async def test_figures_and_faults_are_asked_for_over_http(hollow: Hollow) -> None:
+async def test_figures_and_faults_are_served_over_http(hollow: Hollow) -> None:
     await until(lambda: all_are_up(hollow))
     http = HttpServer(control(hollow.fleet), host="127.0.0.1", port=0, name="control")
     port = await http.start()

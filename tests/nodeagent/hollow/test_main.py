@@ -69,7 +69,7 @@ async def test_the_fleet_is_shown(client: Client) -> None:
     assert await (await client.get("/nodes")).json() == {"hollow-0": "beating"}
 
 
-async def test_faults_are_made_and_healed(client: Client, fleet: Fleet) -> None:
+async def test_faults_are_injected_and_healed(client: Client, fleet: Fleet) -> None:
     answer = await client.post("/faults?kind=silent&count=2")
     assert await answer.json() == ["hollow-0", "hollow-1"]
     assert (await client.post("/heal")).status == (await client.post("/reset")).status == 200
@@ -100,7 +100,7 @@ def test_wrong_usage_ends_with_2(argv: list[str], capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err
 
 
-async def test_it_says_where_its_control_is_and_stops_when_told(
+async def test_it_prints_its_control_address_and_stops_on_a_signal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(main.daemon, "freeze_gc", lambda: None)

@@ -55,7 +55,7 @@ def test_no_link_leads_out_of_the_directory(root: Path, target: str) -> None:
     assert caught.value.reason == CREATE_ERROR
 
 
-def test_what_is_missing_is_said_with_who_asked_for_it_and_what_there_is_like_it(
+def test_a_missing_file_is_reported_with_its_field_and_similar_names(
     root: Path,
 ) -> None:
     (root / "team").mkdir()
@@ -98,7 +98,7 @@ def huge(path: Path) -> None:
         (lambda path: path.symlink_to(path.name), "symbolic link"),
     ],
 )
-def test_what_is_no_usable_profile_is_refused_by_name(
+def test_an_unusable_file_is_refused_by_name(
     root: Path, make: Callable[[Path], None], told: str
 ) -> None:
     path = root / "profile.json"

@@ -57,7 +57,7 @@ FINE = [
 
 
 @pytest.mark.parametrize("profile", FINE)
-def test_nothing_is_said_of_a_profile_that_is_fine(profile: dict[str, Any]) -> None:
+def test_a_valid_profile_has_no_findings(profile: dict[str, Any]) -> None:
     assert problems(profile) == problems(profile, WARNING) == []
 
 
@@ -121,13 +121,13 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("profile", "told"), WRONG)
-def test_what_is_wrong_is_said_with_its_place(profile: Any, told: str) -> None:
+def test_errors_are_reported_with_their_place(profile: Any, told: str) -> None:
     found = problems(profile)
 
     assert any(told in one for one in found), found
 
 
-def test_what_is_said_is_said_once() -> None:
+def test_every_error_is_reported_once() -> None:
     assert len(problems(blocking(rule("mkdri")))) == 1
     assert len(problems({"defaultAction": "x"})) == 1
 
@@ -141,7 +141,7 @@ def test_what_is_said_is_said_once() -> None:
         (blocking(rule("mkdir", action="SECCOMP_RET_USER_NOTIF")), "the kernel's name"),
     ],
 )
-def test_what_a_reader_should_look_at_is_a_warning(profile: Any, told: str) -> None:
+def test_doubtful_parts_are_warnings(profile: Any, told: str) -> None:
     assert problems(profile) == []
     assert any(told in one for one in problems(profile, WARNING))
 

@@ -27,7 +27,7 @@ class Oracle:
         return answer
 
 
-async def test_an_answer_is_kept_for_its_time_and_then_asked_anew() -> None:
+async def test_an_answer_is_cached_until_it_expires() -> None:
     cache = ReviewCache[int](lambda answer: 10 if answer == 1 else 100)
     oracle = Oracle(1, 2, 3)
     assert await cache.get("k", oracle) == 1
@@ -59,7 +59,7 @@ async def test_a_caller_that_gives_up_leaves_the_answer_to_the_others() -> None:
     assert (await cache.get("k", oracle), oracle.asked) == (1, 1)
 
 
-async def test_an_error_reaches_everybody_and_is_not_kept() -> None:
+async def test_an_error_reaches_all_callers_and_is_not_cached() -> None:
     cache = ReviewCache[int](lambda _: 10)
     oracle = Oracle(ValueError("away"), 1)
     results = await asyncio.gather(

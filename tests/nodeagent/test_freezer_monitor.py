@@ -72,7 +72,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(node)
 
 
-async def test_a_container_found_frozen_twice_is_freed_and_told_of(world: World) -> None:
+async def test_a_container_found_frozen_twice_is_thawed_and_reported(world: World) -> None:
     control = world.add("app", frozen=True)
 
     await world.watch.step()
@@ -92,7 +92,7 @@ async def test_a_container_found_frozen_twice_is_freed_and_told_of(world: World)
     assert world.node.reports.counts.thawed == 1
 
 
-async def test_a_checkpoint_that_ends_by_itself_is_not_disturbed(world: World) -> None:
+async def test_a_checkpoint_in_progress_is_not_disturbed(world: World) -> None:
     control = world.add("app", frozen=True)
 
     await world.watch.step()
@@ -116,7 +116,7 @@ async def test_a_container_being_checkpointed_is_left_alone(world: World) -> Non
     assert world.node.runtime.called("resume_container") == []
 
 
-async def test_a_container_that_runs_is_left_alone(world: World) -> None:
+async def test_a_running_container_is_left_alone(world: World) -> None:
     world.add("app", frozen=False)
 
     for _ in range(5):
@@ -126,7 +126,7 @@ async def test_a_container_that_runs_is_left_alone(world: World) -> None:
     assert world.node.runtime.called("resume_container") == []
 
 
-async def test_while_the_runtime_answers_what_it_calls_running_is_left_alone(world: World) -> None:
+async def test_while_the_runtime_answers_running_containers_are_left_alone(world: World) -> None:
     control = world.add("app", frozen=True, unknown=False)
 
     for _ in range(5):
@@ -135,7 +135,7 @@ async def test_while_the_runtime_answers_what_it_calls_running_is_left_alone(wor
     assert control.read_text() == "1\n"
 
 
-async def test_a_silent_runtime_needs_no_answer_for_its_containers_to_be_freed(
+async def test_the_containers_of_a_silent_runtime_are_thawed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(freezer, "THAW_WITHIN_S", 0.1)
@@ -152,7 +152,7 @@ async def test_a_silent_runtime_needs_no_answer_for_its_containers_to_be_freed(
 
 
 @pytest.mark.looptime
-async def test_a_container_is_freed_within_fifteen_seconds_of_a_hanging_runtime(
+async def test_a_container_is_thawed_within_fifteen_seconds_of_a_hang(
     world: World,
 ) -> None:
     """The watch as the agent runs it, beside the watch of the runtime, on the loop's clock."""
@@ -170,7 +170,7 @@ async def test_a_container_is_freed_within_fifteen_seconds_of_a_hanging_runtime(
     await loops.cancel(*tasks)
 
 
-async def test_one_that_cannot_be_read_keeps_no_other_frozen(
+async def test_an_unreadable_container_keeps_no_other_frozen(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, control = world.add("app", frozen=True), world.add("side", frozen=True)
@@ -184,7 +184,7 @@ async def test_one_that_cannot_be_read_keeps_no_other_frozen(
     assert caplog.text.count("cannot see whether container") == 1
 
 
-async def test_one_that_cannot_be_freed_is_tried_again_later_and_not_at_every_look(
+async def test_a_failed_thaw_is_retried_later_and_not_at_every_check(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []
