@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import re
 import signal
 import stat
 import tarfile
