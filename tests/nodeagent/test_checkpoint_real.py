@@ -128,8 +128,9 @@ async def test_a_container_counts_on_when_its_checkpoint_takes_too_long(
 ) -> None:
     try:
         await real_node.service(timeout_s=timeout_s).checkpoint("shop", "web", "app")
-    except ApiError as error:
-        assert "code = DeadlineExceeded" in error.message  # otherwise it was fast enough
+    except ApiError as error:  # unless it was fast enough
+        # The runtime knows the deadline and may report it first, as an error of its own.
+        assert re.search("deadline ?exceeded", error.message, re.IGNORECASE)
         assert os.listdir(real_node.root / "checkpoints") == []
     assert await real_node.counts_on()
     path = await real_node.service().checkpoint("shop", "web", "app")
