@@ -10,7 +10,7 @@ import pytest
 
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 CASES = {
-    "unknown kind": ("apiVersion: v1\nkind: Pod\n", "agent.yaml:1: apiVersion: 'v1' is not known"),
+    "unknown kind": ("apiVersion: v1\nkind: Pod\n", "agent.yaml:1: apiVersion: 'v1' is unknown"),
     "bad duration": (
         HEAD + "nodeStatusUpdateFrequency: soon\n",
         "agent.yaml:3: nodeStatusUpdateFrequency: ",

@@ -74,7 +74,7 @@ def test_the_agent_holds_the_shutdown_until_its_pods_have_ended(guarded: BootedM
         )
         journal = guarded.journal(AGENT)
         assert "the machine shuts down: ending the pods of this node" in journal
-        assert "nodeagent.shutdown: the machine may shut down" in journal
+        assert "nodeagent.node.shutdown: the machine may shut down" in journal
     finally:
         holder.kill()
         holder.wait()
