@@ -40,7 +40,6 @@ MISTAKEN = {
     "nodeagent.debug.bundle",
     "nodeagent.stats.cgroup.values",
     "orch.ctl",
-    "orch.server.handlers.answer",
     "orch.server.objects.modify",
     "orch.server.storage.flags",
     "orch.server.storage.group_commit",
