@@ -14,10 +14,10 @@ import pytest
 from orch.component.process import clock
 from orch.lifecycle.decide.records import Settings
 from orch.wire.errors import ApiError
-from orch.wire.records.core import Event, Node
+from orch.wire.records.core import Node
 from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Container, Pod, PodSpec, Toleration
-from tests.orch.lifecycle.test_main import World, is_ready, until
+from tests.orch.lifecycle.test_main import World, is_ready, is_reported, until
 from tests.orch.server.harness import Api, make_pki
 
 pytestmark = pytest.mark.slow
@@ -86,8 +86,7 @@ async def test_a_pod_on_a_silent_node_goes_when_its_toleration_has_run_out(world
     assert not await leaving(world, "patient")
     assert not await leaving(world, "elsewhere")
     assert [await world.ready(name) for name in ("n1", "n2")] == ["True", "True"]
-    told = {e.reason for e in (await world.admin.list(Event)).items}
-    assert "TaintManagerEviction" in told
+    await until(lambda: is_reported(world, "TaintManagerEviction"))
 
 
 async def test_pods_of_a_deleted_node_go_and_others_stay(world: World) -> None:

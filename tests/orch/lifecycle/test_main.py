@@ -141,6 +141,11 @@ class World:
             await client.transport.close()
 
 
+async def is_reported(world: World, reason: str) -> bool:
+    """Whether an event gives this reason; events are posted behind what they report."""
+    return reason in {event.reason for event in (await world.admin.list(Event)).items}
+
+
 async def until(check: Callable[[], object], *, within_s: float = 15.0) -> None:
     """Poll, with a limit: what is waited for happens in other tasks of this loop."""
     async with asyncio.timeout(within_s):
@@ -204,8 +209,7 @@ async def test_a_silent_agent_is_unknown_and_tainted_and_recovers_by_itself(worl
         return await world.taints("n1") == set()
 
     await until(no_taints)
-    reasons = {event.reason for event in (await world.admin.list(Event)).items}
-    assert "NodeNotReady" in reasons
+    await until(lambda: is_reported(world, "NodeNotReady"))
 
 
 async def test_a_running_agent_puts_a_wrong_verdict_right_at_once(world: World) -> None:
