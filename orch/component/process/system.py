@@ -86,12 +86,10 @@ def describe_process(pid: int) -> str:
 
 def listening_process(address: str, port: int) -> int | None:
     """The process whose TCP socket keeps others from that address, or None: none can be seen."""
-    for connection in psutil.net_connections("tcp"):
-        at = connection.laddr
-        if connection.status == psutil.CONN_LISTEN and at and at.port == port:
-            if at.ip == address or {at.ip, address} & set(_ANY_ADDRESS):
-                return connection.pid
-    return None
+    listening = (c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN)
+    at_port = (c for c in listening if c.laddr and c.laddr.port == port)
+    met = (address, *_ANY_ADDRESS)
+    return next((c.pid for c in at_port if c.laddr.ip in met or address in _ANY_ADDRESS), None)
 
 
 def environment_of(pid: int) -> Mapping[str, str]:
