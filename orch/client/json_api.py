@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from orch.client import answers
-from orch.client.transport import Response, Stream, Transport, given
+from orch.client.transport import Response, Stream, Transport, TransportError, given
 from orch.wire import raw
 from orch.wire.errors import ApiError
 
@@ -54,8 +54,12 @@ class JsonApi:
         whole = page = await self.get(path, params, accept=accept)
         while token := raw.text(page, "metadata", "continue"):
             page = await self.get(path, {**params, "continue": token}, accept=accept)
+            if raw.text(page, "metadata", "continue") == token:
+                server = self.transport.config.server
+                raise TransportError(f"{server} answered a page of {path} that leads to itself")
             for member in ("rows", "items"):
-                whole[member] = (whole.get(member) or []) + (page.get(member) or [])
+                if isinstance(page.get(member), list):
+                    whole.setdefault(member, []).extend(page[member])
         return whole
 
     async def watch(

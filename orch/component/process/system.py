@@ -87,9 +87,9 @@ def describe_process(pid: int) -> str:
 def listening_process(address: str, port: int) -> int | None:
     """The process whose TCP socket keeps others from that address, or None: none can be seen."""
     listening = (c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN)
-    at_port = (c for c in listening if c.laddr and c.laddr.port == port)
-    met = (address, *_ANY_ADDRESS)
-    return next((c.pid for c in at_port if c.laddr.ip in met or address in _ANY_ADDRESS), None)
+    met = [(c.pid, *c.laddr) for c in listening if c.laddr and c.laddr.port == port]
+    taken = (address, *_ANY_ADDRESS)
+    return next((pid for pid, ip, _ in met if ip in taken or address in _ANY_ADDRESS), None)
 
 
 def environment_of(pid: int) -> Mapping[str, str]:

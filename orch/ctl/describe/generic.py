@@ -5,7 +5,6 @@ The values of a secret are never shown, only their sizes.
 
 from __future__ import annotations
 
-import binascii
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
@@ -24,6 +23,7 @@ _ACRONYMS = ("API", "URL", "UID", "OSB", "GUID")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|-+")
 _EVENTS = ("Type", "Reason", "Age", "From", "Message")
 _UNDERLINE = ("----", "------", "----", "----", "-------")
+_DEEPEST = 50
 
 Record = Mapping[str, Any]
 
@@ -43,12 +43,15 @@ def write(writer: TabWriter, record: Record) -> None:
 def _size(value: Any) -> str:
     try:
         return f"{len(b64decode(str(value)))} bytes"
-    except binascii.Error:
+    except ValueError:
         return f"{len(str(value))} bytes"
 
 
 def write_members(writer: TabWriter, record: Record, level: int) -> None:
-    """The fields of an object, sorted, nested ones indented."""
+    """The fields of an object, sorted, nested ones indented; none below _DEEPEST levels."""
+    if level > _DEEPEST:
+        writer.line("...", level=level)
+        return
     for name, value in sorted(record.items()):
         if isinstance(value, Mapping):
             writer.line(f"{title(name)}:", level=level)
