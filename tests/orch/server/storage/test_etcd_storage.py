@@ -9,7 +9,7 @@ import pytest
 from orch.server.storage import base, etcd_storage
 from orch.server.storage.etcd import EtcdAccess, EtcdClient
 from orch.server.storage.etcd_storage import EtcdStorage
-from orch.server.storage.mirror import Mirror
+from orch.server.storage.mirror import MirroredStorage
 from tests.fakes.link import Link
 from tests.orch.server.storage.contract import Make, StorageContract
 from tests.orch.server.storage.etcdserver import EtcdServer, running_etcd
@@ -148,15 +148,15 @@ async def test_a_defect_in_following_etcd_is_logged_and_outlived(
 ) -> None:
     storage = make()
     await storage.open()
-    apply, calls = Mirror.apply, []
+    apply, calls = MirroredStorage.apply, []
 
-    def fails_once(mirror: Mirror, changes: Sequence[base.Change]) -> None:
+    def fails_once(mirror: MirroredStorage, changes: Sequence[base.Change]) -> None:
         calls.append(changes)
         if len(calls) == 1:
             raise ZeroDivisionError("a defect")
         apply(mirror, changes)
 
-    monkeypatch.setattr(Mirror, "apply", fails_once)
+    monkeypatch.setattr(MirroredStorage, "apply", fails_once)
     kept = await storage.create("/pods/a/x", b"1")
     assert storage.list("/pods/").items == [kept]
     assert "following etcd failed unexpectedly" in caplog.text
