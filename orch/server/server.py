@@ -157,11 +157,7 @@ class Server:
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
             *self.informers(),
-            Periodic(
-                "storage health",
-                self.storage_health.look,
-                interval_s=health.INTERVAL_S,
-            ),
+            Periodic("storage health", self.storage_health.look, interval_s=health.INTERVAL_S),
             Periodic(
                 "namespaces",
                 partial(namespaces.empty_terminating, self._backend),

@@ -93,10 +93,7 @@ class Credentials:
             by_password.append(Passwords(flags.password_file).authenticate)
         self.challenge = _BASIC if by_password else ""
         self.open_paths = HEALTH_PATHS if flags.anonymous_health else frozenset[str]()
-        self.authenticate: Authenticate = chain(
-            *by_password,
-            by_bearer(self.tokens),
-        )
+        self.authenticate: Authenticate = chain(*by_password, by_bearer(self.tokens))
 
     def _lookup(self, plural: str, namespace: str, name: str) -> tuple[str, datetime | None] | None:
         """The uid and the deletion time of an object, read once per revision."""

@@ -170,11 +170,7 @@ def _aggregated(groups: _Groups, root: str, version: str) -> DiscoveryDocument:
     items = []
     for group in [""] if root == "/api" else _named(groups):
         versions = [
-            {
-                "version": v,
-                "resources": [_discovered(r) for r in resources],
-                "freshness": "Current",
-            }
+            {"version": v, "resources": [_discovered(r) for r in resources], "freshness": "Current"}
             for (name, v), resources in groups.items()
             if name == group
         ]

@@ -88,12 +88,7 @@ class Call(NamedTuple):
         return self.answer(rendering, body, status=status, warnings=warnings)
 
     def answer(
-        self,
-        rendering: Rendering,
-        body: bytes,
-        *,
-        status: int = 200,
-        warnings: Sequence[str] = (),
+        self, rendering: Rendering, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()
     ) -> web.Response:
         """JSON, indented for people; one Warning header per warning."""
         if _wants_pretty(self.request):

@@ -186,9 +186,7 @@ def _failed(error: patch.PatchError) -> ApiError:
     if error.code != 422:
         return ApiError(error.code, _REASONS[error.code], str(error))
     return ApiError(
-        422,
-        "Invalid",
-        f"the server rejected our request due to an error in our request: {error}",
+        422, "Invalid", f"the server rejected our request due to an error in our request: {error}"
     )
 
 

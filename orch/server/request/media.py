@@ -100,9 +100,7 @@ def negotiate(accept: str) -> Representation:
 
 def not_acceptable(accepted: Iterable[str]) -> ApiError:
     return ApiError(
-        406,
-        "NotAcceptable",
-        f"only the following media types are accepted: {', '.join(accepted)}",
+        406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}"
     )
 
 
