@@ -83,8 +83,7 @@ class RoleGuard:
 
 
 def _refusal(target: ObjectTarget, new: Document, text: str) -> ApiError:
-    resource, name = target.strategy.resource, str(new["metadata"].get("name") or "")
-    return errors.forbidden_object(resource.plural, name, text, resource.group)
+    return target.forbidden(str(new["metadata"].get("name") or ""), text)
 
 
 def _who(identity: Identity) -> str:

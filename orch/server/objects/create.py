@@ -86,8 +86,7 @@ def _require_namespace(backend: Backend, target: ObjectTarget, name: str) -> Non
     if stored is None:
         raise errors.not_found(NAMESPACES.plural, target.namespace)
     if namespaces.is_terminating(decode(stored)):
-        resource = target.strategy.resource
         why = f"unable to create new content in namespace {target.namespace}"
         why += " because it is being terminated"
         cause = Cause("NamespaceTerminating", why, "metadata.namespace")
-        raise errors.forbidden_object(resource.plural, name, why, resource.group, (cause,))
+        raise target.forbidden(name, why, (cause,))
