@@ -18,10 +18,11 @@ from aiohttp import web
 from orch.component.http import httpd
 from orch.component.http.sliced_response import Data, body_of
 from orch.component.process.clock import Now, utc_now
-from orch.server.audit.policy import AUDIT_API_VERSION, LEVEL_NAMES, Level, Policy, Stage
+from orch.server.audit.policy import LEVEL_NAMES, Level, Policy, Stage
 from orch.server.request import bodies
 from orch.server.request.attributes import RequestInfo
 from orch.wire.errors import ApiError
+from orch.wire.names import AUDIT_GROUP
 from orch.wire.records.authentication import Identity, user_info
 from orch.wire.times import format_micro_time
 
@@ -126,7 +127,7 @@ class Trail:
             return
         event = {
             "kind": "Event",
-            "apiVersion": AUDIT_API_VERSION,
+            "apiVersion": f"{AUDIT_GROUP}/v1",
             "level": LEVEL_NAMES[self.level],
             "auditID": self.id,
             "stage": stage,
