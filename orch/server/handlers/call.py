@@ -93,11 +93,7 @@ class Call(NamedTuple):
         """JSON, indented for people; one Warning header per warning."""
         if _wants_pretty(self.request):
             body = render.indented(body)
-        headers = {
-            "Content-Type": rendering.representation.content_type,
-            "Cache-Control": "no-cache, private",
-        }
-        response = respond(status, body, headers)
+        response = respond(status, body, rendering.representation.headers())
         if warnings:
             for header in warning_headers(warnings):
                 response.headers.add("Warning", header)

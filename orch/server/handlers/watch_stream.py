@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
+from prometheus_client import Counter
 
 from orch.component.http import fast_path
 from orch.component.process import clock
@@ -64,14 +65,7 @@ class Shared:
             write()
 
 
-@dataclass(frozen=True, slots=True)
-class CountSent:
-    """Who wants to know how many events a watch has sent."""
-
-    tell: Callable[[int], None]
-
-
-COUNT_SENT = web.RequestKey("count_sent", CountSent)
+COUNT_SENT = web.RequestKey("count_sent", Counter)  # of the events that a watch has sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +92,7 @@ async def stream(
     request: web.Request, wanted: WatchRequest, opened: Opened, shared: Shared
 ) -> web.StreamResponse:
     """Answer with the events of an opened watch; returns when the stream has ended."""
-    response = web.StreamResponse(headers=_headers(wanted))
+    response = web.StreamResponse(headers=wanted.rendering.representation.headers())
     response.enable_chunked_encoding()
     writer = _Writer(wanted, request, response, shared)
     feed = _Feed(request, opened.watch, writer, shared)
@@ -119,13 +113,6 @@ async def stream(
     finally:
         opened.watch.close()
     return response
-
-
-def _headers(wanted: WatchRequest) -> dict[str, str]:
-    return {
-        "Content-Type": wanted.rendering.representation.content_type,
-        "Cache-Control": "no-cache, private",
-    }
 
 
 async def _follow(wanted: WatchRequest, feed: _Feed, writer: _Writer) -> None:
@@ -279,7 +266,7 @@ class _Writer:
         known = self._latest_chunks.get(place)
         if known is not None and known[0] is first and known[1] is last:
             if self._count is not None:
-                self._count.tell(len(changes))
+                self._count.inc(len(changes))
             return known[2]
         chunk = self._chunk(changes)
         if len(self._latest_chunks) >= _LATEST_CHUNKS_MAX:
@@ -300,5 +287,5 @@ class _Writer:
             lines.append(render.render_event(self._rendering, event, first=self._first))
             self._first = False
         if self._count is not None and events:
-            self._count.tell(len(events))
+            self._count.inc(len(events))
         return b"".join(lines)
