@@ -16,7 +16,7 @@ from orch.server.objects import metadata, validation
 from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.create import create
 from orch.server.objects.document import Document, decode, encode, same
-from orch.server.objects.options import WriteOptions
+from orch.server.objects.options import NO_OPTIONS, WriteOptions
 from orch.server.request import media
 from orch.server.request.bodies import drop_nulls
 from orch.server.storage.base import Stored
@@ -51,7 +51,7 @@ async def replace(
 
 
 async def modify(
-    backend: Backend, target: ObjectTarget, change: Transform, options: WriteOptions
+    backend: Backend, target: ObjectTarget, change: Transform, options: WriteOptions = NO_OPTIONS
 ) -> Stored:
     """Returns the changed object; ApiError 404, 409, 422 and those of `change`."""
 

@@ -44,6 +44,9 @@ class WriteOptions:
     field_validation: str = ""
 
 
+NO_OPTIONS = WriteOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
     """None: not set."""
