@@ -21,7 +21,6 @@ from orch.server.request.attributes import request_about
 from orch.wire import errors
 from orch.wire.errors import ApiError
 from orch.wire.names import GROUP_MASTERS
-from orch.wire.records.authentication import Identity
 from orch.wire.records.kinds import CLUSTER_ROLES, ROLES, Resource
 
 _EVERYTHING = (Rule((ALL,), (ALL,), (ALL,)), Rule((ALL,), urls=(ALL,)))
@@ -75,8 +74,9 @@ class RoleGuard:
             raise _refusal(target, new, str(error)) from None
         if not lacking:
             return
-        text = _who(target.identity) + " is attempting to grant RBAC permissions not currently held"
-        text += f":\n{cover.text_of(lacking)}"
+        caller = target.identity
+        text = f'user "{caller.name}" (groups={cover.quoted(caller.groups)}) is attempting to grant'
+        text += f" RBAC permissions not currently held:\n{cover.text_of(lacking)}"
         if held.errors:
             text += f"; resolution errors: {cover.quoted(held.errors)}"
         raise _refusal(target, new, text)
@@ -84,10 +84,6 @@ class RoleGuard:
 
 def _refusal(target: ObjectTarget, new: Document, text: str) -> ApiError:
     return target.forbidden(str(new["metadata"].get("name") or ""), text)
-
-
-def _who(identity: Identity) -> str:
-    return f'user "{identity.name}" (groups={cover.quoted(identity.groups)})'
 
 
 def _aggregates(role: Document | None) -> bool:

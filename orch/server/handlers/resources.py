@@ -96,14 +96,13 @@ class ResourceHandlers:
     def __init__(
         self,
         backend: Backend,
-        connectors: Mapping[tuple[str, str], Handler] | None = None,
-        *,
-        deleted: Callable[[], None] = lambda: None,
+        connectors: Mapping[tuple[str, str], Handler],
+        deleted: Callable[[], None],
     ) -> None:
         self._backend = backend
         self._deleted = deleted
         self._watches = watch_stream.Shared()
-        self._connectors = dict(connectors or {})  # (plural, subresource) → handler
+        self._connectors = connectors  # (plural, subresource) → handler
         self._verbs: dict[tuple[str, str], Handler] = {
             ("get", ""): self._get,
             ("list", ""): self._list,
@@ -207,7 +206,7 @@ class ResourceHandlers:
         return call.answer_object(rendering, stored, status=status, warnings=warnings)
 
     async def _renew(self, call: Call) -> Stored | None:
-        """The Lease when this only renewed it; None when it takes the ordinary way."""
+        """The renewed Lease; None when the request takes the general path."""
         target = call.target()
         before = self._backend.storage.get(target.key)
         if before is None or media.parse_media(call.content_type).type != media.JSON:
@@ -220,7 +219,7 @@ class ResourceHandlers:
         try:
             return await self._backend.storage.update(before.key, encode(new), before.revision)
         except (KeyMissing, RevisionMismatch):
-            return None  # what the ordinary way makes of that
+            return None  # the general path retries or refuses
 
     async def _patch(self, call: Call) -> web.Response:
         target = call.target()
