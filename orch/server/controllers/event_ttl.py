@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import datetime
 
 from orch.server.controllers.namespaces import SELF
 from orch.server.objects.backend import Backend, ObjectTarget
@@ -32,7 +31,7 @@ async def expire_events(backend: Backend) -> None:
     for number, stored in enumerate(backend.storage.list(prefix_of(EVENTS)).items):
         if number % _PER_TURN == 0:
             await asyncio.sleep(0)
-        seen = _last_seen(stored)
+        seen = stored.once("last_seen", lambda event: events.last_seen(decode(event)))
         if seen is None or now - seen <= events.LIFETIME:
             continue
         try:
@@ -42,13 +41,6 @@ async def expire_events(backend: Backend) -> None:
             return
         except ApiError:
             continue  # deleted, or updated meanwhile
-
-
-def _last_seen(stored: Stored) -> datetime | None:
-    if "last_seen" not in stored.memo:
-        stored.memo["last_seen"] = events.last_seen(decode(stored))
-    seen: datetime | None = stored.memo["last_seen"]
-    return seen
 
 
 async def _delete(backend: Backend, stored: Stored) -> None:

@@ -27,7 +27,7 @@ from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.delete import delete
 from orch.server.objects.document import Document, decode, key_of, prefix_of
 from orch.server.objects.modify import Transform, modify
-from orch.server.objects.options import DeleteOptions, WriteOptions
+from orch.server.objects.options import DeleteOptions
 from orch.server.storage.base import StorageFailed, Stored
 from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import STRATEGIES
@@ -46,8 +46,8 @@ _BY_KIND = {(s.resource.api_version, s.resource.kind): s for s in _STORED}
 
 
 class GarbageCollector:
-    """`loop` must run beside the server; call `wake` after a deletion. `upstream`: owner
-    references may use the reference's group names.
+    """`loop` must run beside the server; wake it after a deletion. `upstream`: owner references
+    may use the reference's group names.
     """
 
     def __init__(self, backend: Backend, *, upstream: bool = False) -> None:
@@ -55,13 +55,10 @@ class GarbageCollector:
         self._upstream = upstream
         self.loop = Periodic("dependents", self._step, interval_s=INTERVAL_S)
 
-    def wake(self) -> None:
-        self.loop.wake()
-
     async def _step(self) -> None:
         await asyncio.sleep(_COALESCE_S)  # many deletions together share one round
         if await collect(self._backend, upstream=self._upstream):
-            self.wake()  # deletions may orphan further objects
+            self.loop.wake()  # deletions may orphan further objects
 
 
 async def collect(backend: Backend, *, upstream: bool = False) -> bool:
@@ -69,11 +66,11 @@ async def collect(backend: Backend, *, upstream: bool = False) -> bool:
     owned: list[Owned] = []
     going: dict[str, tuple[str, str]] = {}
     async for stored in _objects(backend):
-        found = _owned(stored)
+        found = stored.once("owned", _read_owners)
         if found:
             owned.append(found)
         if b'"deletionTimestamp"' in stored.data:
-            uid, state = _standing(stored)
+            uid, state = stored.once("standing", _standing)
             if state in _FINALIZERS:
                 going[uid] = (stored.key, _FINALIZERS[state])
     if not (owned or going):
@@ -90,13 +87,6 @@ async def _objects(backend: Backend) -> AsyncIterator[Stored]:
             yield stored
 
 
-def _owned(stored: Stored) -> Owned | None:
-    if "owned" not in stored.memo:
-        stored.memo["owned"] = _read_owners(stored)
-    found: Owned | None = stored.memo["owned"]
-    return found
-
-
 def _read_owners(stored: Stored) -> Owned | None:
     if b'"ownerReferences":[' not in stored.data:
         return None
@@ -110,12 +100,9 @@ def _read_owners(stored: Stored) -> Owned | None:
 
 
 def _standing(stored: Stored) -> tuple[str, OwnerState]:
-    """The uid of an object, and its state as an owner; read once per revision."""
-    found: tuple[str, OwnerState] | None = stored.memo.get("standing")
-    if found is None:
-        metadata = decode(stored)["metadata"]
-        found = stored.memo["standing"] = (metadata["uid"], _state_of(metadata))
-    return found
+    """The uid of an object, and its state as an owner."""
+    metadata = decode(stored)["metadata"]
+    return metadata["uid"], _state_of(metadata)
 
 
 def _state_of(metadata: Document) -> OwnerState:
@@ -138,7 +125,7 @@ def _state(backend: Backend, one: Owned, ref: Ref, *, upstream: bool) -> OwnerSt
     stored = backend.storage.get(key_of(strategy.resource, namespace, ref.name))
     if stored is None:
         return OwnerState.GONE
-    uid, state = _standing(stored)
+    uid, state = stored.once("standing", _standing)
     return state if uid == ref.uid else OwnerState.GONE
 
 
@@ -186,7 +173,7 @@ async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
 
 
 async def _change(backend: Backend, key: str, change: Transform) -> bool:
-    await modify(backend, _target(key), change, WriteOptions())
+    await modify(backend, _target(key), change)
     return True
 
 

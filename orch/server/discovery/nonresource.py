@@ -27,13 +27,22 @@ def routes(
     page: Callable[[str], Awaitable[tuple[bytes, str]]],
 ) -> list[web.RouteDef]:
     """Every route that is not a resource's; `page` renders the metrics for an Accept header."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        body, content_type = await page(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def slis(_request: web.Request) -> web.Response:
+        headers = {"Content-Type": diagnostics_health.CONTENT_TYPE}
+        return web.Response(body=sli.render(), headers=headers)
+
     return [
         *discovery_routes(discovery),
         *openapi_routes(resources),
         *_both("/version", _fixed(_version())),
         *health.handlers(),
-        web.get("/metrics", _metrics(page)),
-        web.get("/metrics/slis", _slis(sli)),
+        web.get("/metrics", metrics),
+        web.get("/metrics/slis", slis),
     ]
 
 
@@ -104,20 +113,3 @@ def _version() -> bytes:
             "platform": f"linux/{platform.machine()}",
         }
     )
-
-
-def _metrics(page: Callable[[str], Awaitable[tuple[bytes, str]]]) -> Handle:
-    async def answer(request: web.Request) -> web.Response:
-        body, content_type = await page(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
-    return answer
-
-
-def _slis(sli: SliMetrics) -> Handle:
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(
-            body=sli.render(), headers={"Content-Type": diagnostics_health.CONTENT_TYPE}
-        )
-
-    return answer

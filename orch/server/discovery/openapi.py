@@ -104,12 +104,9 @@ def _hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest()[:32].upper()
 
 
-def _object_path(resource: Resource) -> str:
-    return resource.path(_SCOPE if resource.namespaced else "", "{name}")
-
-
 def _named_path(resource: Resource) -> bytes:
-    return _bytes(1, _object_path(resource).encode()) + _bytes(2, _bytes(8, _patch(resource)))
+    path = resource.path(_SCOPE if resource.namespaced else "", "{name}")
+    return _bytes(1, path.encode()) + _bytes(2, _bytes(8, _patch(resource)))
 
 
 def _patch(resource: Resource) -> bytes:

@@ -88,21 +88,12 @@ class Call(NamedTuple):
         return self.answer(rendering, body, status=status, warnings=warnings)
 
     def answer(
-        self,
-        rendering: Rendering,
-        body: bytes,
-        *,
-        status: int = 200,
-        warnings: Sequence[str] = (),
+        self, rendering: Rendering, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()
     ) -> web.Response:
         """JSON, indented for people; one Warning header per warning."""
         if _wants_pretty(self.request):
             body = render.indented(body)
-        headers = {
-            "Content-Type": rendering.representation.content_type,
-            "Cache-Control": "no-cache, private",
-        }
-        response = respond(status, body, headers)
+        response = respond(status, body, rendering.representation.headers())
         if warnings:
             for header in warning_headers(warnings):
                 response.headers.add("Warning", header)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from orch.component.process.clock import Now, utc_now
 from orch.server.objects.document import Document, key_of
-from orch.server.storage.base import Storage, Stored
+from orch.server.storage.base import KeyMissing, RevisionMismatch, Storage, Stored
 from orch.server.strategy.base import Strategy
 from orch.wire import errors
-from orch.wire.errors import ApiError
+from orch.wire.errors import ApiError, Cause
 from orch.wire.records.authentication import Identity
 
 MODIFIED = (
@@ -26,6 +26,9 @@ MODIFIED = (
 # No vowels and no digits that look like letters: suffixes spell no words.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
+_TRIES = 16  # each lost to another writer; then the client has to retry
+
+Result = TypeVar("Result")
 
 
 def random_suffix() -> str:
@@ -57,11 +60,15 @@ class ObjectTarget(NamedTuple):
         resource = self.strategy.resource
         return errors.conflict(resource.plural, self.name, why, resource.group)
 
+    def forbidden(self, name: str, why: str, causes: tuple[Cause, ...] = ()) -> ApiError:
+        """`name` is that of the object, which a target for a creation does not have."""
+        resource = self.strategy.resource
+        return errors.forbidden_object(resource.plural, name, why, resource.group, causes)
+
 
 # Called with the target, the new document and the replaced one, before anything is stored;
 # refuses by raising ApiError.
 Admission = Callable[[ObjectTarget, Document, Document | None], None]
-
 
 # Called with the target and the stored object before every attempt to delete it.
 DeletionAdmission = Callable[[ObjectTarget, Document], None]
@@ -95,3 +102,18 @@ class Backend:
         if stored is None:
             raise target.not_found()
         return stored
+
+    async def write_current(
+        self, target: ObjectTarget, write: Callable[[Stored], Awaitable[Result]]
+    ) -> Result:
+        """The result of `write`, which is given the current object and writes only over that one;
+        again after it lost to another writer. ApiError 404, 409 and those of `write`.
+        """
+        for _ in range(_TRIES):
+            try:
+                return await write(self.find(target))
+            except KeyMissing:
+                raise target.not_found() from None
+            except RevisionMismatch:
+                continue
+        raise target.conflict()

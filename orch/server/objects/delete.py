@@ -14,14 +14,13 @@ from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.document import Document, decode, encode, prefix_of
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
-from orch.server.storage.base import KeyMissing, RevisionMismatch, Stored
+from orch.server.storage.base import Stored
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import Strategy
 from orch.wire import times
 from orch.wire.errors import ApiError
 from orch.wire.records.kinds import NAMESPACES
 
-_TRIES = 16
 PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _AT_ONCE = 64  # concurrent deletions of a collection, so that they share commits
 
@@ -84,26 +83,16 @@ def _propagated(metadata: Document, propagation: str | None) -> bool:
 async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions) -> Deleted:
     """ApiError 403 (protected), 404, 409 (preconditions)."""
     if target.strategy.resource is NAMESPACES and target.name in namespaces.PROTECTED:
-        raise ApiError(
-            403,
-            "Forbidden",
-            f'namespaces "{target.name}" is forbidden: this namespace may not be deleted',
-            name=target.name,
-            kind=NAMESPACES.plural,
-        )
-    for _ in range(_TRIES):
-        stored = backend.find(target)
+        raise target.forbidden(target.name, "this namespace may not be deleted")
+
+    async def attempt(stored: Stored) -> Deleted:
         document = decode(stored)
         backend.admit_deletion(target, document)
         check_preconditions(target, document, options)
         deletion = decide(target.strategy, document, options, backend.now())
-        try:
-            return await _carry_out(backend, stored, deletion, dry_run=options.dry_run)
-        except KeyMissing:
-            raise target.not_found() from None
-        except RevisionMismatch:
-            continue
-    raise target.conflict()
+        return await _carry_out(backend, stored, deletion, dry_run=options.dry_run)
+
+    return await backend.write_current(target, attempt)
 
 
 async def delete_collection(

@@ -37,11 +37,7 @@ def encode(document: Document) -> bytes:
     metadata = document["metadata"]
     if any(field in metadata for field in _NOT_STORED):
         metadata = {key: value for key, value in metadata.items() if key not in _NOT_STORED}
-    ordered = {
-        "kind": document["kind"],
-        "apiVersion": document["apiVersion"],
-        "metadata": metadata,
-    }
+    ordered = {"kind": document["kind"], "apiVersion": document["apiVersion"], "metadata": metadata}
     for key, value in document.items():
         ordered.setdefault(key, value)
     return orjson.dumps(ordered)

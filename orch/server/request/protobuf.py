@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from orch.wire import times
@@ -80,26 +81,16 @@ def _written(value: Any) -> Any:
     return form(value)
 
 
-def _moment(message: Any) -> datetime | None:
+def _time(message: Any, form: Callable[[datetime], str]) -> str | None:
     if not message.ListFields():
         return None
     whole = datetime.fromtimestamp(message.seconds, UTC)
-    return whole.replace(microsecond=message.nanos // 1000)
-
-
-def _time(message: Any) -> str | None:
-    moment = _moment(message)
-    return None if moment is None else times.format_time(moment)
-
-
-def _micro_time(message: Any) -> str | None:
-    moment = _moment(message)
-    return None if moment is None else times.format_micro_time(moment)
+    return form(whole.replace(microsecond=message.nanos // 1000))
 
 
 _FORMS: Mapping[str, Callable[[Any], Any]] = {
-    "Time": _time,
-    "MicroTime": _micro_time,
+    "Time": partial(_time, form=times.format_time),
+    "MicroTime": partial(_time, form=times.format_micro_time),
     "Quantity": lambda message: message.string,
     "IntOrString": lambda message: message.strVal if message.type else message.intVal,
     "ExtraValue": lambda message: list(message.items),

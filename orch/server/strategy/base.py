@@ -5,7 +5,7 @@ The functions that prepare a document change the one they are given: it belongs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ def _nothing_to_keep(_new: Document, _old: Document) -> None:
     """Most kinds keep no further fields."""
 
 
-def _no_causes(_new: Document, _old: Document | None) -> Sequence[Cause]:
+def _no_causes(_new: Document, _old: Document | None) -> Iterable[Cause]:
     return ()
 
 
@@ -63,7 +63,7 @@ class Strategy:
     prepare_create: Callable[[Document], None] = _nothing_to_prepare
     prepare_update: Callable[[Document, Document], None] = _nothing_to_keep
     prepare_status: Callable[[Document, Document], None] = _nothing_to_keep
-    validate: Callable[[Document, Document | None], Sequence[Cause]] = _no_causes
+    validate: Callable[[Document, Document | None], Iterable[Cause]] = _no_causes
     grace_s: Callable[[Document, int | None], int] = _no_grace
     returns_deleted: bool = False
     parts: Mapping[str, Strategy] = field(default_factory=dict)
@@ -90,3 +90,13 @@ def keep(new: Document, old: Document, field_name: str) -> None:
         new[field_name] = old[field_name]
     else:
         new.pop(field_name, None)
+
+
+def keep_spec(new: Document, old: Document) -> None:
+    """A change of the status leaves the rest as it is."""
+    keep(new, old, "spec")
+
+
+def keep_status(new: Document, old: Document) -> None:
+    """Only a change of the status changes the status."""
+    keep(new, old, "status")

@@ -60,17 +60,14 @@ def frozen_causes(new: Document, old: Document | None, *fields: str) -> Iterator
             yield causes.forbidden(field, why)
 
 
-def _validate(new: Document, old: Document | None) -> list[Cause]:
-    return [*_data_causes(new), *frozen_causes(new, old, "data", "binaryData")]
-
-
-def _data_causes(new: Document) -> Iterator[Cause]:
+def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
     texts, encoded = new.get("data") or {}, new.get("binaryData") or {}
     yield from key_causes("data", texts)
     yield from key_causes("binaryData", encoded)
     for key in texts.keys() & encoded.keys():
         yield causes.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
     yield from size_causes("data", texts, encoded)
+    yield from frozen_causes(new, old, "data", "binaryData")
 
 
 CONFIG_MAP_STRATEGY = Strategy(CONFIG_MAPS, validate=_validate)
@@ -105,19 +102,14 @@ def _encode_texts(document: Document) -> None:
         document["data"] = {**(document.get("data") or {}), **encoded}
 
 
-def _validate_secret(new: Document, old: Document | None) -> list[Cause]:
-    found = list(_secret_causes(new))
-    if old is not None and new["type"] != old.get("type"):
-        found.append(causes.invalid_value("type", new["type"], "field is immutable"))
-    found.extend(frozen_causes(new, old, "data"))
-    return found
-
-
-def _secret_causes(new: Document) -> Iterator[Cause]:
+def _validate_secret(new: Document, old: Document | None) -> Iterator[Cause]:
     data = new.get("data") or {}
     yield from key_causes("data", data)
     yield from size_causes("data", data)
     yield from _type_causes(new, data)
+    if old is not None and new["type"] != old.get("type"):
+        yield causes.invalid_value("type", new["type"], "field is immutable")
+    yield from frozen_causes(new, old, "data")
 
 
 def _type_causes(new: Document, data: dict[str, str]) -> Iterator[Cause]:

@@ -26,6 +26,11 @@ _SPEC = {
 _CONTAINER = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_TOLERATION = {
+    "operator": "Exists",
+    "effect": NO_EXECUTE,
+    "tolerationSeconds": DEFAULT_TOLERATION_S,
+}
 _FILE_MODE = 0o644
 _FILE_VOLUMES = ("configMap", "secret", "downwardAPI", "projected")
 
@@ -96,20 +101,10 @@ def _tolerate_unusable_nodes(spec: Document) -> None:
     tolerations = spec.get("tolerations") or []
     for key in TOLERATED_BY_DEFAULT:
         if not any(_covers(toleration, key) for toleration in tolerations):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": NO_EXECUTE,
-                    "tolerationSeconds": DEFAULT_TOLERATION_S,
-                }
-            )
+            tolerations.append({"key": key, **_TOLERATION})
     spec["tolerations"] = tolerations
 
 
 def _covers(toleration: Document, key: str) -> bool:
-    return toleration.get("key") in (key, None, "") and toleration.get("effect") in (
-        NO_EXECUTE,
-        None,
-        "",
-    )
+    found = toleration.get("key") or key, toleration.get("effect") or NO_EXECUTE
+    return found == (key, NO_EXECUTE)
