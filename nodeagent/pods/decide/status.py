@@ -120,10 +120,7 @@ def _statuses_of_the_past(pod: Pod, before: PodStatus) -> Mapping[str, Container
 
 
 def _container_status(
-    container: Container,
-    seen: ObservedPod,
-    facts: Facts,
-    over: Mapping[str, ContainerStatus],
+    container: Container, seen: ObservedPod, facts: Facts, over: Mapping[str, ContainerStatus]
 ) -> ContainerStatus:
     instances = seen.instances(container.name)
     latest = instances[0] if instances else None

@@ -17,12 +17,7 @@ from dataclasses import dataclass
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
-from nodeagent.runtime.base import (
-    ContainerRuntime,
-    Image,
-    RuntimeCallError,
-    RuntimeUnavailable,
-)
+from nodeagent.runtime.base import ContainerRuntime, Image, RuntimeCallError, RuntimeUnavailable
 from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.component.process.threads import run_in_thread

@@ -41,10 +41,7 @@ class ApiSource:
     def __init__(self, client: ApiClient, node_name: str) -> None:
         self._listeners: list[Changed] = []
         self._informer = Informer(
-            client,
-            Pod,
-            field_selector=f"spec.nodeName={node_name}",
-            on_change=self._tell,
+            client, Pod, field_selector=f"spec.nodeName={node_name}", on_change=self._tell
         )
         self._annotated: dict[str, tuple[str, Pod]] = {}  # uid → version, pod
 

@@ -80,10 +80,7 @@ def cgroup_path(settings: PodSettings, pod: Pod) -> str:
 
 def grace_period_s(pod: Pod) -> int:
     """How long a graceful stop may take; a deletion under way has set its own."""
-    for asked in (
-        pod.metadata.deletionGracePeriodSeconds,
-        pod.spec.terminationGracePeriodSeconds,
-    ):
+    for asked in (pod.metadata.deletionGracePeriodSeconds, pod.spec.terminationGracePeriodSeconds):
         if asked is not None:
             return max(asked, 0)
     return DEFAULT_GRACE_S
@@ -152,10 +149,7 @@ def container_spec(
                 settings.kernel_version, KERNEL_WITH_RECURSIVE_READONLY
             ),
         ),
-        labels={
-            **_identity(pod, settings),
-            names.RUNTIME_LABEL_CONTAINER_NAME: container.name,
-        },
+        labels={**_identity(pod, settings), names.RUNTIME_LABEL_CONTAINER_NAME: container.name},
         annotations={
             names.RUNTIME_ANNOTATION_CONTAINER_HASH: container_hash(container),
             names.RUNTIME_ANNOTATION_RESTART_COUNT: str(start.attempt),
