@@ -21,7 +21,7 @@ from nodeagent.pods import counts
 from nodeagent.pods.cgroups import tree
 from nodeagent.pods.cgroups.tree import CgroupError as CgroupError
 from nodeagent.pods.counts import Timings
-from nodeagent.pods.spec import qos, spec
+from nodeagent.pods.spec import spec
 from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
 from orch.wire.podrules import podspec
@@ -142,7 +142,7 @@ class PodCgroups:
         return True
 
     def _ensure(self, pod: Pod) -> None:
-        below = qos.cgroup_path(self._parent, pod)
+        below = spec.cgroup_path(self._parent, pod)
         for name, hierarchy in tree.hierarchies(self._root).items():
             directory = hierarchy / below
             tree.make(name, hierarchy, directory)
@@ -151,7 +151,7 @@ class PodCgroups:
     def _set_shares(self, shares: Mapping[str, int]) -> None:
         for name, hierarchy in tree.hierarchies(self._root).items():
             for qos_class, amount in shares.items():
-                directory = hierarchy / self._parent / qos.CGROUPS[qos_class]
+                directory = hierarchy / self._parent / spec.QOS_CGROUPS[qos_class]
                 tree.make(name, hierarchy, directory)
                 bound = share_bound(amount, unified=name == "unified")
                 tree.set_bounds(directory, bound)
@@ -159,14 +159,14 @@ class PodCgroups:
     def _remove(self, name: str) -> bool:
         gone = True
         for hierarchy in tree.hierarchies(self._root).values():
-            for of_class in qos.CGROUPS.values():
+            for of_class in spec.QOS_CGROUPS.values():
                 gone &= tree.remove_tree(hierarchy / self._parent / of_class / name)
         return gone
 
     def _remove_parent(self) -> None:
         self._shares = {}
         for hierarchy in tree.hierarchies(self._root).values():
-            for below in (*filter(None, qos.CGROUPS.values()), ""):
+            for below in (*filter(None, spec.QOS_CGROUPS.values()), ""):
                 try:
                     (hierarchy / self._parent / below).rmdir()
                 except OSError as error:
