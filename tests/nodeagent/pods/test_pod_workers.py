@@ -153,13 +153,13 @@ async def test_a_source_that_could_not_read_everything_protects_its_pods(world: 
     await world.start(pod())
     await world.until(lambda: "app" in world.running())
     await world.stop()
-    doubtful = FakeSource()
-    doubtful.doubtful = True
-    world.use(doubtful)
+    incomplete = FakeSource()
+    incomplete.incomplete = True
+    world.use(incomplete)
     await world.start()
     await asyncio.sleep(60)
     assert "app" in world.running()
-    doubtful.doubtful = False
+    incomplete.incomplete = False
     await world.until(lambda: not world.traces())
 
 
