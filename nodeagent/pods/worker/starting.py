@@ -48,7 +48,7 @@ class Starting:
             finally:
                 await self._services.pleg.refresh(self._uid, containers=(container_id,))
         self._services.events.normal(pod, "Started", f"Started container {container.name}")
-        await self._after_start(container_id, pod, container, sandbox)
+        await self._after_start(container_id, pod, container, seen)
 
     async def _create(
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
@@ -144,13 +144,13 @@ class Starting:
         events.normal(pod, "Pulled", f"{text}. Image size: {size_bytes} bytes.")
 
     async def _after_start(
-        self, container_id: str, pod: Pod, container: Container, sandbox: SandboxDetail
+        self, container_id: str, pod: Pod, container: Container, seen: ObservedPod
     ) -> None:
         """Run the postStart hook; when it fails, stop the container."""
         handler = container.lifecycle and container.lifecycle.postStart
         if not handler:
             return
-        address = sandbox.ips[0] if sandbox.ips else self._services.settings.host_ip
+        address = seen.address(self._services.settings.host_ip)
         target = ProbeTarget(container_id, container, address)
         outcome = await stopping.run_hook(
             self._services.prober, target, handler, limit_s=stopping.NO_LIMIT_S
