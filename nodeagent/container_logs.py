@@ -19,7 +19,7 @@ from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire.errors import ApiError, bad_request
-from orch.wire.podrules.podspec import find_container
+from orch.wire.podrules.podspec import container_statuses, find_container
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -112,13 +112,7 @@ class ContainerLogs:
 
 
 def _waiting_reason(pod: Pod, container: str) -> str:
-    known = pod.status
-    listed = (
-        known.initContainerStatuses,
-        known.containerStatuses,
-        known.ephemeralContainerStatuses,
-    )
-    for status in (status for statuses in listed for status in statuses or ()):
+    for status in container_statuses(pod.status):
         if status.name == container and status.state and status.state.waiting:
             return status.state.waiting.reason or "ContainerCreating"
     return "ContainerCreating"

@@ -62,7 +62,7 @@ def prepare(volume: HostPathVolume) -> str:
 
 
 # Volume source → directory below `volumes`
-KINDS = {
+_KINDS = {
     "emptyDir": "empty-dir",
     "downwardAPI": "downward-api",
     "configMap": "configmap",
@@ -78,8 +78,8 @@ class VolumeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
-    """What files of volumes may show: the node's allocatable amounts, and objects of the API."""
+class ProjectedData:
+    """Data that volumes and variables may show: allocatable amounts, and objects of the API."""
 
     allocatable: Mapping[str, str] = field(default_factory=dict)
     objects: Objects = field(default_factory=dict)
@@ -95,15 +95,12 @@ class VolumeStore:
     def pod_dir(self, uid: str) -> Path:
         return self._root / "pods" / uid
 
-    def volume_dir(self, uid: str, kind: str, name: str) -> Path:
-        return self.pod_dir(uid) / "volumes" / kind / name
-
-    async def prepare(self, pod: Pod, known: Knowledge | None = None) -> dict[str, str]:
+    async def prepare(self, pod: Pod, data: ProjectedData | None = None) -> dict[str, str]:
         """Make what is missing; volume name → path on the host. VolumeError names the volume.
 
         Files that show fields of the pod or objects of the API are brought up to date.
         """
-        return await asyncio.to_thread(self._prepare, pod, known or Knowledge())
+        return await asyncio.to_thread(self._prepare, pod, data or ProjectedData())
 
     async def bind_sub_paths(
         self, uid: str, container: str, mounts: Sequence[Mount], volumes: Mapping[str, str]
@@ -121,7 +118,7 @@ class VolumeStore:
         """Pods that have a directory here."""
         return await asyncio.to_thread(self._uids)
 
-    def _prepare(self, pod: Pod, known: Knowledge) -> dict[str, str]:
+    def _prepare(self, pod: Pod, data: ProjectedData) -> dict[str, str]:
         places: dict[str, str] = {}
         try:
             # Created first and removed last: it marks that the pod left something.
@@ -132,24 +129,24 @@ class VolumeStore:
             if volume.image is not None:
                 continue  # the runtime mounts it
             try:
-                places[volume.name] = self._make(pod, volume, known)
+                places[volume.name] = self._make(pod, volume, data)
             except (OSError, ValueError, SpecError, NotThere) as error:
                 raise VolumeError(f"volume {volume.name!r}: {error}") from error
         return places
 
-    def _make(self, pod: Pod, volume: Volume, known: Knowledge) -> str:
+    def _make(self, pod: Pod, volume: Volume, data: ProjectedData) -> str:
         if volume.hostPath is not None:
             return prepare(volume.hostPath)
-        kind = next((key for key in KINDS if getattr(volume, key) is not None), "")
+        kind = next((key for key in _KINDS if getattr(volume, key) is not None), "")
         if not kind:
             asked = ", ".join(key for key in volume.to_wire() if key != "name") or "nothing"
-            supported = ", ".join(["hostPath", "image", *KINDS])
+            supported = ", ".join(["hostPath", "image", *_KINDS])
             raise ValueError(f"the source {asked} is not supported; use one of {supported}")
-        path = self.volume_dir(pod.metadata.uid or "", KINDS[kind], volume.name)
+        path = Path(volume_path(str(self._root), pod.metadata.uid or "", kind, volume.name))
         group = (pod.spec.securityContext or PodSecurityContext()).fsGroup
         if volume.emptyDir is not None:
             return _empty_dir(path, volume.emptyDir, group)
-        files = volume_files.files(pod, volume, known.objects, known.allocatable)
+        files = volume_files.files(pod, volume, data.objects, data.allocatable)
         if volume.secret is not None or volume.projected is not None:
             self._keep_in_memory(path)
         directories.write(path, files, group=group)
@@ -206,6 +203,11 @@ class VolumeStore:
             return sorted(os.listdir(self._root / "pods"))
         except FileNotFoundError:
             return []
+
+
+def volume_path(root_dir: str, uid: str, kind: str, name: str) -> str:
+    """The directory of a volume; `kind` is the field of its source."""
+    return f"{root_dir}/pods/{uid}/volumes/{_KINDS.get(kind, kind)}/{name}"
 
 
 def is_in_memory(volume: Volume) -> bool:

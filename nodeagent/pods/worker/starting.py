@@ -77,12 +77,12 @@ class Starting:
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
     ) -> ContainerSpec:
         services = self._services
-        known = await services.knowledge(pod)
+        data = await services.projected_data(pod)
         context = ContainerContext(
-            volumes=await services.volumes.prepare(pod, known),
+            volumes=await services.volumes.prepare(pod, data),
             pod_ips=sandbox.ips,
             seccomp=await services.seccomp.setting_of(pod, container),
-            objects=known.objects,
+            objects=data.objects,
         )
         wanted = spec.container_spec(pod, container, action, services.settings, context)
         bound = await services.volumes.bind_sub_paths(
