@@ -1,4 +1,4 @@
-"""Thaws containers that a checkpoint left frozen: this agent's own, and anybody else's.
+"""Thaws containers that a checkpoint left frozen, also one of another client.
 
 A runtime freezes a container while dumping it. When the call ends early (deadline, a killed agent
 or runtime), it stays frozen for ever; no restart of the runtime helps (seen with containerd 2.1.9).

@@ -88,7 +88,8 @@ def observed_pod(uid: str, details: Iterable[Detail]) -> ObservedPod:
     by_age = sorted(details, key=_age, reverse=True)
     sandboxes = tuple(d for d in by_age if isinstance(d, SandboxDetail))
     containers = tuple(d for d in by_age if isinstance(d, ContainerDetail))
-    labels = next((row_of(detail).labels for detail in (*sandboxes, *containers)), {})
+    in_order: tuple[Detail, ...] = (*sandboxes, *containers)
+    labels = next((row_of(detail).labels for detail in in_order), {})
     return ObservedPod(
         uid=uid,
         namespace=labels.get(names.RUNTIME_LABEL_POD_NAMESPACE, ""),

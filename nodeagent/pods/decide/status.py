@@ -43,7 +43,7 @@ _UNKNOWN = Waiting("ContainerStatusUnknown", "the runtime does not know the cont
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a status is made of besides the pod and its observed state."""
+    """The inputs of a status besides the pod and its observed state."""
 
     now: str
     host_ip: str = ""
@@ -61,7 +61,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     inits = [_init_status(c, _container_status(c, seen, facts, over)) for c in records]
     apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
     if pod.status.phase in FINAL_PHASES and seen.empty and not over:
-        return before  # it never had a container here: refused, or ended before its time
+        return before  # it never had a container here: rejected, or failed early
     phase = pod_phase(pod, inits, apps)
     ips = _addresses(pod, seen, facts, before)
     incomplete = [s.name for c, s in zip(records, inits, strict=True) if not is_done(c, s)]
@@ -111,7 +111,7 @@ def _known_conditions(pod: Pod, before: PodStatus) -> list[PodCondition]:
 
 
 def _statuses_of_the_past(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus]:
-    """How the containers of a pod that is over were last seen, for those nobody holds any more."""
+    """The last statuses of a finished pod's containers, for those that have been removed."""
     if pod.status.phase not in FINAL_PHASES:
         return {}
     return {status.name: status for status in container_statuses(before)}
@@ -186,7 +186,7 @@ def _last_state(detail: ContainerDetail | None, facts: Facts) -> State | None:
 
 
 def _terminated(detail: ContainerDetail, facts: Facts) -> ContainerStateTerminated:
-    # what never started has no times of its own, and clients show their absence as the year 1
+    # A container that never started has no times, and clients show missing ones as the year 1.
     finished_ns = detail.finished_at_ns if detail.finished_at_ns > 0 else detail.started_at_ns
     finished_ns = finished_ns if finished_ns > 0 else detail.container.created_at_ns
     started_ns = detail.started_at_ns if detail.started_at_ns > 0 else finished_ns

@@ -26,7 +26,7 @@ _FALLBACK = "FallbackToLogsOnError"
 
 
 class TerminationMessages:
-    """`root_dir` is the agent's; messages are kept until their pod is gone."""
+    """`root_dir` is the agent's; messages are cached until their container is removed."""
 
     def __init__(self, root_dir: str) -> None:
         self._root = Path(root_dir)
@@ -36,7 +36,7 @@ class TerminationMessages:
         return self._root / "pods" / uid / "containers" / container / f"{attempt}.message"
 
     async def mount(self, uid: str, container: Container, attempt: int) -> Mount:
-        """Make the file of an instance, and where the container sees it."""
+        """Create the file of an instance, and return its mount."""
         path = self.path(uid, container.name, attempt)
         await asyncio.to_thread(_make, path)
         return Mount(str(path), container.terminationMessagePath or DEFAULT_PATH)
@@ -72,7 +72,7 @@ class TerminationMessages:
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o666)
-    os.fchmod(descriptor, 0o666)  # whoever the container's user is
+    os.fchmod(descriptor, 0o666)  # writable for any user of the container
     os.close(descriptor)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nodeagent import seccomp
 from nodeagent.pods.backoff import StepFailed
@@ -66,9 +66,9 @@ class PodServices:
     health: ContainerHealth
     prober: Prober
     messages: TerminationMessages
-    objects: PodObjects = field(default_factory=lambda: PodObjects(None))
-    events: PodEvents = field(default_factory=PodEvents)
-    now: Now = field(default=clock.utc_now)
+    objects: PodObjects
+    events: PodEvents
+    now: Now = clock.utc_now
 
     async def projected_data(self, pod: Pod) -> ProjectedData:
         """The current data for the pod's files and variables."""
