@@ -15,7 +15,6 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from nodeagent.pods import counts
 from nodeagent.pods.cgroups import tree
@@ -70,8 +69,6 @@ def cpu_weight(shares: int) -> int:
 _TRIES = 20
 _PAUSE_S = 0.1
 
-T = TypeVar("T")
-
 
 class PodCgroups:
     """`parent` is the cgroup of all pods, `/orchpods`; `root` the directory of the hierarchies.
@@ -90,7 +87,7 @@ class PodCgroups:
     async def ensure(self, pod: Pod) -> None:
         """Create the pod's cgroup if missing, and set bounds that differ."""
         with self._timed("create"):
-            await self._try(self._ensure, pod)
+            await self._try(partial(self._ensure, pod))
 
     async def balance(self, pods: Iterable[Pod]) -> None:
         """Give each service class the cpu shares that its pods request."""
@@ -100,7 +97,7 @@ class PodCgroups:
         shares = class_shares(pods)
         if shares != self._shares:
             with self._timed("update"):
-                if not await self._try(self._set_shares, shares):
+                if not await self._try(partial(self._set_shares, shares)):
                     return
         self._shares, self._balanced = shares, pods
 
@@ -128,9 +125,9 @@ class PodCgroups:
         finally:
             self._times.observe(counts.CGROUPS, loop.time() - began_s, operation)
 
-    async def _try(self, work: Callable[[T], None], about: T) -> bool:
+    async def _try(self, work: Callable[[], None]) -> bool:
         try:
-            await asyncio.to_thread(work, about)
+            await asyncio.to_thread(work)
         except OSError as error:
             self._unbounded.failed(
                 "pods run without bounds of their own: %s", error, cause=error.errno

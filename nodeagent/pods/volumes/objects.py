@@ -58,24 +58,16 @@ class PodObjects:
         if self._client is None:
             return ObjectData(problem=f"{reference} cannot be read: there is no API server")
         try:
-            if reference.kind == CONFIG_MAP:
-                return _config_data(await self._client.get(ConfigMap, reference.name, namespace))
-            return _secret_data(await self._client.get(Secret, reference.name, namespace))
-        except ApiError as error:
-            if error.code == 404:
+            if reference.kind != CONFIG_MAP:
+                secret = await self._client.get(Secret, reference.name, namespace)
+                return ObjectData(_decoded(secret.data))
+            config = await self._client.get(ConfigMap, reference.name, namespace)
+            text = {key: value.encode() for key, value in (config.data or {}).items()}
+            return ObjectData({**text, **_decoded(config.binaryData)})
+        except (ApiError, TransportError) as error:
+            if isinstance(error, ApiError) and error.code == 404:
                 return ObjectData(absent=True)
             return ObjectData(problem=f"{reference} cannot be read: {error}")
-        except TransportError as error:
-            return ObjectData(problem=f"{reference} cannot be read: {error}")
-
-
-def _config_data(found: ConfigMap) -> ObjectData:
-    text = {key: value.encode() for key, value in (found.data or {}).items()}
-    return ObjectData({**text, **_decoded(found.binaryData)})
-
-
-def _secret_data(found: Secret) -> ObjectData:
-    return ObjectData(_decoded(found.data))
 
 
 def _decoded(data: dict[str, str] | None) -> dict[str, bytes]:

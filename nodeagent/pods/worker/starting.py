@@ -59,12 +59,14 @@ class Starting:
         except ImageProblem as error:
             raise StepFailed(container.name, error.reason, str(error)) from error
         try:
+            attempt = sandbox.sandbox.attempt
+            in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
             wanted = await self._specify(action, pod, container, sandbox)
+            log_dir = Path(in_sandbox.log_directory, container.name)
+            await asyncio.to_thread(directories.make, log_dir)
         except (SpecError, VolumeError, ValueError, OSError) as error:
             reason = "CreateContainerConfigError"
             raise StepFailed(container.name, reason, str(error)) from error
-        attempt = sandbox.sandbox.attempt
-        in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
         async with failing_as("CreateContainerError", container.name):
             container_id = await self._create_and_count(sandbox, wanted, in_sandbox)
             await self._services.pleg.refresh(
@@ -89,13 +91,6 @@ class Starting:
             self._uid, container.name, wanted.mounts, context.volumes
         )
         wanted = replace(wanted, mounts=bound)
-        log_dir = Path(
-            spec.log_directory(
-                services.settings, pod.metadata.namespace or "", pod.metadata.name, self._uid
-            ),
-            container.name,
-        )
-        await asyncio.to_thread(directories.make, log_dir)
         if any(m.container_path == _message_path(container) for m in wanted.mounts):
             return wanted
         message = await services.messages.mount(self._uid, container, action.attempt)

@@ -281,11 +281,10 @@ class PodWorker:
 
     def _retry_delay_s(self, action: Action) -> float:
         """The remaining back-off of a failed action; the plan itself delays container starts."""
-        if self._failed_action is None or self._failed_action[0] != action:
+        failed = self._failed_action
+        if failed is None or failed[0] != action or isinstance(action, StartContainer):
             return 0.0
-        if isinstance(action, StartContainer):
-            return 0.0
-        return max(0.0, self._failed_action[1] - self._now_s())
+        return max(0.0, failed[1] - self._now_s())
 
     async def _check_awaited_files(self) -> None:
         for path in self._backoffs.awaited_files():
