@@ -24,6 +24,7 @@ from nodeagent.profiles import lint as profiles_lint
 from nodeagent.profiles import syscalls
 from nodeagent.profiles.rules import ERROR, Finding, error
 from nodeagent.seccomp import SeccompError
+from orch.component import yaml_file
 from orch.component.process import clock
 from orch.component.process.daemon import SetupError
 from orch.wire.podrules import podspec
@@ -158,7 +159,7 @@ def _read_pod(file: str) -> Pod:
     """A manifest as the agent reads it. SetupError says why it is not valid."""
     origin = Origin(podspec.FILE, file, "node", clock.utc_now())
     try:
-        return files.read_manifest(Path(file), origin)
+        return files.parse_manifest(yaml_file.read_content(Path(file)), origin)
     except (ManifestError, OSError) as problem:
         raise SetupError(str(getattr(problem, "strerror", None) or problem)) from None
 

@@ -154,7 +154,7 @@ class Fleet:
         ready = next((c.status for c in conditions if c.type == "Ready"), "")
         self._shown[name] = ready
         if name in self.nodes:
-            self.nodes[name].saw(node)
+            self.nodes[name].node_changed(node)
 
     def choose(self, count: int) -> list[str]:
         """Random nodes without a fault."""

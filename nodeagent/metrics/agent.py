@@ -135,7 +135,7 @@ class _AgentCollector(Collector):
         yield from self._heartbeat()
         if self._sources.shutdown:
             yield from self._shutdown(self._sources.shutdown)
-        mirrors = self._sources.mirrors.held if self._sources.mirrors else 0
+        mirrors = self._sources.mirrors.count if self._sources.mirrors else 0
         yield from pods.pod_metrics(self._sources.registry, self._sources.counts, mirrors)
         yield from self._measuring()
         if self._sources.checkpoints:

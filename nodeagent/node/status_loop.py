@@ -157,7 +157,7 @@ class StatusLoop:
             starting = succeeded and not self.ready and loop.time() < fast_until_s
             await self._pause(FAST_S if starting else self._update_s())
 
-    def saw(self, node: Node | None) -> None:
+    def node_changed(self, node: Node | None) -> None:
         """Take over a change of the node by others (None: deleted) and answer it."""
         known = self._own.seen
         if not self.registered:
@@ -182,7 +182,7 @@ class StatusLoop:
             self._client,
             Node,
             field_selector=f"metadata.name={name}",
-            on_change=lambda: self.saw(informer.objects().get(name)),
+            on_change=lambda: self.node_changed(informer.objects().get(name)),
         )
         await informer.run()
 

@@ -270,12 +270,12 @@ class PodWorkers:
         """Whether a manifest that the pod's source cannot read may still define it."""
         annotations = view.sandbox.sandbox.annotations if view.sandbox else {}
         name = annotations.get(names.ANNOTATION_CONFIG_SOURCE, podspec.FILE)
-        doubtful = any(source.name == name and source.doubtful for source in self._sources)
-        if doubtful and view.uid not in self._spared:
+        possible = any(source.name == name and source.incomplete for source in self._sources)
+        if possible and view.uid not in self._spared:
             self._spared.add(view.uid)
             text = "pod %s/%s keeps running: a manifest that may define it cannot be read"
             log.warning(text, view.namespace, view.name)
-        return doubtful
+        return possible
 
     def _worker_of(self, uid: str, pod: Pod | None) -> PodWorker:
         if uid in self._workers:

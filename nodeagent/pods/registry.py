@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from nodeagent.pods.observed import ActiveContainer, ObservedPod, is_active, is_ready
 from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.spec import PodSettings
-from nodeagent.pods.volumes.volumes import KINDS, is_in_memory
+from nodeagent.pods.volumes.volumes import is_in_memory, volume_path
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from nodeagent.stats.samples import ContainerTarget, PodTarget, VolumeTarget
 from orch.wire.records.meta import ObjectMeta
@@ -68,8 +68,7 @@ def _kind(volume: Volume) -> str:
 def _path(uid: str, volume: Volume, kind: str, settings: PodSettings) -> str:
     if volume.hostPath is not None:
         return volume.hostPath.path
-    directory = KINDS.get(kind, kind)
-    return f"{settings.root_dir}/pods/{uid}/volumes/{directory}/{volume.name}"
+    return volume_path(settings.root_dir, uid, kind, volume.name)
 
 
 Listener = Callable[[str], None]

@@ -1,6 +1,6 @@
-"""The ConfigMaps and Secrets that a pod refers to, and what is known of them; pure.
+"""The ConfigMaps and Secrets that a pod refers to, and their content; pure.
 
-They come from the API: fetching them is the business of `volumes.objects`.
+`volumes.objects` fetches them from the API.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectData:
-    """`absent`: there is no such object. `problem`: why it is not known whether there is."""
+    """`absent`: the object does not exist. `problem`: why it could not be read."""
 
     data: Mapping[str, bytes] = field(default_factory=dict)
     absent: bool = False
@@ -44,23 +44,23 @@ NO_OBJECTS: Objects = MappingProxyType({})
 
 
 class NotThere(Exception):
-    """An object or a key that must be there is not; the text names it."""
+    """A required object or key is missing; the text names it."""
 
 
 def references(pod: Pod) -> set[Reference]:
-    """Everything the pod refers to, whether it must be there or not."""
+    """All objects that the pod refers to, optional ones included."""
     return _fetched(api_references(pod.to_wire()["spec"]))
 
 
 def shown_in_volumes(pod: Pod) -> set[Reference]:
-    """What the pod's files are made of, and follow while it runs."""
+    """The objects that the pod's files show and follow while it runs."""
     return _fetched(volume_references(pod.to_wire()["spec"]))
 
 
 def look_up(
     objects: Objects, reference: Reference, *, optional: bool
 ) -> Mapping[str, bytes] | None:
-    """The object's values; None when it is not there and need not be. NotThere."""
+    """The object's values; None for an optional object that does not exist. NotThere."""
     found = objects.get(reference, ObjectData(problem=f"{reference} was not read"))
     if found.problem:
         raise NotThere(found.problem)

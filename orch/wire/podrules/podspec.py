@@ -12,7 +12,7 @@ from typing import Any
 
 from orch.wire import names, quantity, raw
 from orch.wire.records.core import Taint
-from orch.wire.records.pods import Container, Pod, Toleration
+from orch.wire.records.pods import Container, ContainerStatus, Pod, PodStatus, Toleration
 
 LASTING = ("initContainers", "containers")
 LISTS = (*LASTING, "ephemeralContainers")
@@ -44,6 +44,16 @@ def places(pod: Pod) -> Iterator[tuple[str, Container]]:
     for name in LISTS:
         for index, container in enumerate(getattr(pod.spec, name) or ()):
             yield f"spec.{name}[{index}]", container
+
+
+def container_statuses(status: PodStatus) -> list[ContainerStatus]:
+    """The statuses of all containers, in the order of LISTS."""
+    listed = (
+        status.initContainerStatuses,
+        status.containerStatuses,
+        status.ephemeralContainerStatuses,
+    )
+    return [found for statuses in listed for found in statuses or ()]
 
 
 def document_places(

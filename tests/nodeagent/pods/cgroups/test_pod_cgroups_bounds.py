@@ -1,4 +1,4 @@
-"""What bounds a pod and its containers, by what they ask for."""
+"""The bounds of pod cgroups, from the limits and requests of containers."""
 
 from __future__ import annotations
 
