@@ -116,11 +116,11 @@ class Pleg:
             rows = self._group(listed)
             for uid in {*rows, *self._details}:
                 self._compare(uid, rows.get(uid, {}), since)
-            is_quiet = not self._fetching and not self._registry.unread and self._clock == since
+            is_quiet = not self._fetching and self._registry.all_read and self._clock == since
             self._in_sync = {row.id: row for row in listed} if is_quiet else None
         self._merged = {k: clock for k, clock in self._merged.items() if clock > since}
         self._last_good_relist = number
-        self._registry.listed = True
+        self._registry.set_listed()
         self._notify_waiters()
 
     async def refresh(
@@ -158,7 +158,7 @@ class Pleg:
             began_s = loop.time()
             self._events.clear()
             await self.relist()
-            reliable = self._stream.healthy and not self.error and not self._registry.unread
+            reliable = self._stream.healthy and not self.error and self._registry.all_read
             until_s = began_s + (EVENTED_INTERVAL_S if reliable else INTERVAL_S)
             took_s = loop.time() - began_s
             while await self._timer.wait(until_s, took_s=took_s) is Due.HINTED:
@@ -210,17 +210,17 @@ class Pleg:
             self._fetching[uid] = loops.spawn(
                 self._fetch(uid, sandboxes, containers), name=f"observe {uid}"
             )
-            self._registry.unread.add(uid)
+            self._registry.set_read(uid, read=False)
             return
-        partly_read = uid in self._registry.unread  # some details may not be published yet
-        self._registry.unread.discard(uid)
+        partly_read = not self._registry.is_read(uid)  # some details may not be published yet
+        self._registry.set_read(uid)
         if gone or partly_read or not listed:  # a failed read may have left an empty record
             self._publish(uid)
 
     async def _fetch(self, uid: str, sandboxes: list[str], containers: list[str]) -> None:
         try:
             await self.refresh(uid, sandboxes=sandboxes, containers=containers)
-            self._registry.unread.discard(uid)
+            self._registry.set_read(uid)
         except RuntimeCallError as error:
             log.debug("cannot read the details of pod %s, retrying: %s", uid, error)
         finally:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from orch.wire.podrules import podspec
 from orch.wire.podrules.references import (
     CONFIG_MAP,
     SECRET,
@@ -49,12 +50,24 @@ class NotThere(Exception):
 
 def references(pod: Pod) -> set[Reference]:
     """All objects that the pod refers to, optional ones included."""
-    return _fetched(api_references(pod.to_wire()["spec"]))
+    containers = [
+        {
+            "env": [v.to_wire() for v in container.env or () if v.valueFrom is not None],
+            "envFrom": [source.to_wire() for source in container.envFrom or ()],
+        }
+        for container in podspec.all_containers(pod)
+    ]
+    return _fetched(api_references({"containers": containers, **_volumes(pod)}))
 
 
 def shown_in_volumes(pod: Pod) -> set[Reference]:
     """The objects that the pod's files show and follow while it runs."""
-    return _fetched(volume_references(pod.to_wire()["spec"]))
+    return _fetched(volume_references(_volumes(pod)))
+
+
+def _volumes(pod: Pod) -> Mapping[str, Any]:
+    """The part of the pod's document that refers; all of it takes long for a large pod."""
+    return {"volumes": [volume.to_wire() for volume in pod.spec.volumes or ()]}
 
 
 def look_up(
