@@ -26,7 +26,7 @@ from aiohttp import web
 
 from orch.component.http import connection, fast_path, httpd
 from orch.server import main as server_main
-from orch.server.handlers import answer, watch_stream
+from orch.server.handlers import call, watch_stream
 from orch.server.objects import renewal
 from tests.e2e import apiserver
 from tools.bench import http_load, processes, stored_cluster
@@ -91,7 +91,7 @@ REQUEST_PATHS: dict[str, list[Change]] = {
     "the certificate read each time": [(httpd, "_peer", _peer)],
     "renewals as any replacement": [(renewal, "renewed", lambda _stored, _body: None)],
 }
-BODIES: dict[str, list[Change]] = {"whole bodies": [(answer, "respond", _respond)]}
+BODIES: dict[str, list[Change]] = {"whole bodies": [(call, "respond", _respond)]}
 BUFFERS: dict[str, list[Change]] = {
     "asyncio's TLS buffers": [(asyncio.sslproto.SSLProtocol, "max_size", 256 * 1024)]
 }

@@ -12,9 +12,9 @@ import logging
 from orch.server.controllers.namespaces import SELF
 from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.delete import delete
-from orch.server.objects.document import decode, prefix_of
+from orch.server.objects.document import decode, place_of, prefix_of
 from orch.server.objects.options import DeleteOptions
-from orch.server.storage.base import StorageFailed, Stored
+from orch.server.storage.base import StorageFailed
 from orch.server.strategy import events
 from orch.wire.errors import ApiError
 from orch.wire.records.kinds import EVENTS
@@ -35,15 +35,10 @@ async def expire_events(backend: Backend) -> None:
         if seen is None or now - seen <= events.LIFETIME:
             continue
         try:
-            await _delete(backend, stored)
+            target = ObjectTarget(events.STRATEGY, SELF, *place_of(stored.key))
+            await delete(backend, target, DeleteOptions(resource_version=str(stored.revision)))
         except StorageFailed as error:
             log.debug("cannot delete old events yet: %s", error)
             return
         except ApiError:
             continue  # deleted, or updated meanwhile
-
-
-async def _delete(backend: Backend, stored: Stored) -> None:
-    namespace, name = stored.key.split("/")[-2:]
-    target = ObjectTarget(events.STRATEGY, SELF, namespace=namespace, name=name)
-    await delete(backend, target, DeleteOptions(resource_version=str(stored.revision)))

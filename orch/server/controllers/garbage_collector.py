@@ -25,11 +25,10 @@ from orch.server.controllers.ownership import (
 )
 from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.delete import delete
-from orch.server.objects.document import Document, decode, key_of, prefix_of
+from orch.server.objects.document import Document, decode, key_of, place_of, prefix_of
 from orch.server.objects.modify import Transform, modify
 from orch.server.objects.options import DeleteOptions
 from orch.server.storage.base import StorageFailed, Stored
-from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import STRATEGIES
 from orch.wire.errors import ApiError
 from orch.wire.records import aliases
@@ -119,7 +118,7 @@ def _state(backend: Backend, one: Owned, ref: Ref, *, upstream: bool) -> OwnerSt
     strategy = _BY_KIND.get((api_version, ref.kind))
     if strategy is None:
         return OwnerState.THERE  # not a kind of this server, so its state is unknown
-    namespace = _target(one.key).namespace if strategy.resource.namespaced else ""
+    namespace = place_of(one.key)[0] if strategy.resource.namespaced else ""
     if strategy.resource.namespaced and not namespace:
         return OwnerState.THERE  # no namespace known: left alone, as by the reference
     stored = backend.storage.get(key_of(strategy.resource, namespace, ref.name))
@@ -154,9 +153,7 @@ async def _tried(key: str, step: Awaitable[bool]) -> bool:
 
 
 def _target(key: str) -> ObjectTarget:
-    *_, namespace, name = key.split("/")
-    strategy: Strategy = _BY_PLURAL[f"/{key.split('/')[1]}/"]
-    return ObjectTarget(strategy, SELF, namespace if strategy.resource.namespaced else "", name)
+    return ObjectTarget(_BY_PLURAL[f"/{key.split('/')[1]}/"], SELF, *place_of(key))
 
 
 async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:

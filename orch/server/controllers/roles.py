@@ -19,7 +19,7 @@ from orch.server.controllers.namespaces import SELF
 from orch.server.objects.backend import Backend, ObjectTarget
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete
-from orch.server.objects.document import Document, decode, prefix_of
+from orch.server.objects.document import Document, decode, place_of, prefix_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions
@@ -128,7 +128,7 @@ class Roles:
         self.aggregation.wake()
 
     def _put_role(self, key: str, stored: Stored | None) -> None:
-        role = _role_key(key)
+        role = RoleKey(*place_of(key))
         if stored is None:
             self.index.drop_role(role)
         else:
@@ -136,16 +136,9 @@ class Roles:
 
     def _put_binding(self, key: str, stored: Stored | None) -> None:
         if stored is None:
-            role = _role_key(key)
-            self.index.drop_binding((role.namespace, role.name))
+            self.index.drop_binding(place_of(key))
         else:
             self.index.put_binding(binding_of(decode(stored)))
-
-
-def _role_key(key: str) -> RoleKey:
-    """Namespace ("" for cluster scope) and name in a storage key."""
-    _, _, *place = key.split("/")
-    return RoleKey(place[0] if len(place) == 2 else "", place[-1])
 
 
 def _set(rules: list[Document], role: Document) -> Document:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from orch.server.objects.backend import Backend, ObjectTarget
-from orch.server.objects.document import Document, decode, encode, prefix_of
+from orch.server.objects.document import Document, decode, encode, place_of, prefix_of
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
 from orch.server.storage.base import Stored
@@ -99,11 +99,12 @@ async def delete_collection(
     backend: Backend, target: ObjectTarget, selection: Selection, options: DeleteOptions
 ) -> list[Deleted]:
     """Delete the selected objects; objects deleted meanwhile are not an error."""
-    resource = target.strategy.resource
-    items = backend.storage.list(prefix_of(resource, target.namespace)).items
+    items = backend.storage.list(prefix_of(target.strategy.resource, target.namespace)).items
     targets = [
-        target._replace(namespace=namespace if resource.namespaced else "", name=name)
-        for namespace, name in (_place(stored.key) for stored in items if selection.matches(stored))
+        target._replace(namespace=namespace, name=name)
+        for namespace, name in (
+            place_of(stored.key) for stored in items if selection.matches(stored)
+        )
     ]
     deleted: list[Deleted] = []
     for start in range(0, len(targets), _AT_ONCE):
@@ -117,12 +118,6 @@ async def delete_collection(
             elif not (isinstance(result, ApiError) and result.code == 404):
                 raise result
     return deleted
-
-
-def _place(key: str) -> tuple[str, str]:
-    """Namespace (meaningless for cluster scope) and name in a key."""
-    parts = key.split("/")
-    return parts[-2], parts[-1]
 
 
 def check_preconditions(target: ObjectTarget, document: Document, options: DeleteOptions) -> None:

@@ -26,6 +26,12 @@ def key_of(resource: Resource, namespace: str, name: str) -> str:
     return prefix_of(resource, namespace) + name
 
 
+def place_of(key: str) -> tuple[str, str]:
+    """Namespace ("" for cluster scope) and name in a storage key."""
+    _, _, *namespace, name = key.split("/")
+    return "".join(namespace), name
+
+
 def prefix_of(resource: Resource, namespace: str = "") -> str:
     """The key prefix of all objects of a kind, or of those in one namespace."""
     plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural

@@ -18,12 +18,8 @@ Document = dict[str, Any]
 METADATA_FIELDS = ("metadata.name", "metadata.namespace")
 
 
-def _nothing_to_prepare(_document: Document) -> None:
-    """Most kinds are stored as sent."""
-
-
-def _nothing_to_keep(_new: Document, _old: Document) -> None:
-    """Most kinds keep no further fields."""
+def _store_as_sent(*_documents: Document) -> None:
+    """Most kinds need no preparation."""
 
 
 def _no_causes(_new: Document, _old: Document | None) -> Iterable[Cause]:
@@ -60,9 +56,9 @@ class Strategy:
     aliases: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     name_problems: Callable[[str], Sequence[str]] = dns1123_subdomain_problems
-    prepare_create: Callable[[Document], None] = _nothing_to_prepare
-    prepare_update: Callable[[Document, Document], None] = _nothing_to_keep
-    prepare_status: Callable[[Document, Document], None] = _nothing_to_keep
+    prepare_create: Callable[[Document], None] = _store_as_sent
+    prepare_update: Callable[[Document, Document], None] = _store_as_sent
+    prepare_status: Callable[[Document, Document], None] = _store_as_sent
     validate: Callable[[Document, Document | None], Iterable[Cause]] = _no_causes
     grace_s: Callable[[Document, int | None], int] = _no_grace
     returns_deleted: bool = False

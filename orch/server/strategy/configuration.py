@@ -85,21 +85,12 @@ _JSON_KEYS = (".dockercfg", ".dockerconfigjson")
 _BASIC_AUTH = "kubernetes.io/basic-auth"
 
 
-def _prepare_create(document: Document) -> None:
-    document["type"] = document.get("type") or OPAQUE
-    _encode_texts(document)
-
-
-def _prepare_update(new: Document, old: Document) -> None:
-    new["type"] = new.get("type") or old.get("type") or OPAQUE
-    _encode_texts(new)
-
-
-def _encode_texts(document: Document) -> None:
-    texts = document.pop("stringData", None) or {}
+def _prepare(new: Document, old: Document | None = None) -> None:
+    new["type"] = new.get("type") or (old or {}).get("type") or OPAQUE
+    texts = new.pop("stringData", None) or {}
     if texts:
         encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-        document["data"] = {**(document.get("data") or {}), **encoded}
+        new["data"] = {**(new.get("data") or {}), **encoded}
 
 
 def _validate_secret(new: Document, old: Document | None) -> Iterator[Cause]:
@@ -138,7 +129,7 @@ def _is_json(encoded: str) -> bool:
 SECRET_STRATEGY = Strategy(
     SECRETS,
     paths=("type",),
-    prepare_create=_prepare_create,
-    prepare_update=_prepare_update,
+    prepare_create=_prepare,
+    prepare_update=_prepare,
     validate=_validate_secret,
 )
