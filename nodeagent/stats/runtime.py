@@ -21,7 +21,6 @@ from nodeagent.runtime.base import (
     RuntimeNotSupported,
     SandboxUsage,
 )
-from nodeagent.runtime.endpoint import server_pid
 from nodeagent.stats.host import machine
 from nodeagent.stats.samples import (
     CgroupSample,
@@ -35,6 +34,7 @@ from nodeagent.stats.samples import (
 )
 from orch.component.process import system
 from orch.component.process.once_log import OnceLog
+from orch.component.process.system import server_pid
 
 log = logging.getLogger(__name__)
 

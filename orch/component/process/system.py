@@ -7,6 +7,8 @@ be inspected, is data and no error. Blocking I/O.
 from __future__ import annotations
 
 import resource
+import socket
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +25,7 @@ from orch.wire import times
 _SHOWN = ("pid", "username", "status", "create_time", "num_threads", "memory_percent")
 _MAX_PROCESSES = 2000
 _ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
+_PEER = struct.Struct("3i")  # pid, uid, gid
 _NSEC_PER_S = 1_000_000_000
 _HIDDEN = (psutil.Error, OSError)  # a file of /proc is missing, as with ProcSubset=pid
 
@@ -90,6 +93,19 @@ def listening_process(address: str, port: int) -> int | None:
     met = [(c.pid, *c.laddr) for c in listening if c.laddr and c.laddr.port == port]
     taken = (address, *_ANY_ADDRESS)
     return next((pid for pid, ip, _ in met if ip in taken or address in _ANY_ADDRESS), None)
+
+
+def server_pid(path: str) -> int:
+    """The process that listens on a unix socket; 0 when none accepts, or it is invisible."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.setblocking(False)  # not to wait for a full backlog
+        try:
+            connection.connect(path)
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        except OSError:
+            return 0
+    pid: int = _PEER.unpack(credentials)[0]
+    return pid
 
 
 def environment_of(pid: int) -> Mapping[str, str]:

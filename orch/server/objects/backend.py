@@ -1,7 +1,6 @@
-"""`Backend`, with which every operation works, and `ObjectTarget`, the object it is about.
+"""`Backend`, with which every operation works: storage, clock, random names and admission.
 
-The backend carries storage, clock, random names and admission, so that tests can supply any of
-them. Refusals that name an object are made here.
+Tests can supply any of them.
 """
 
 from __future__ import annotations
@@ -10,19 +9,13 @@ import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from orch.component.process.clock import Now, utc_now
-from orch.server.objects.document import Document, key_of
+from orch.server.objects.document import Document
+from orch.server.objects.target import ObjectTarget
 from orch.server.storage.base import KeyMissing, RevisionMismatch, Storage, Stored
-from orch.server.strategy.base import Strategy
-from orch.wire import errors
-from orch.wire.errors import ApiError, Cause
-from orch.wire.records.authentication import Identity
 
-MODIFIED = (
-    "the object has been modified; please apply your changes to the latest version and try again"
-)
 # No vowels and no digits that look like letters: suffixes spell no words.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
@@ -37,33 +30,6 @@ def random_suffix() -> str:
 
 def random_uid() -> str:
     return str(uuid.uuid4())
-
-
-class ObjectTarget(NamedTuple):
-    """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope."""
-
-    strategy: Strategy
-    identity: Identity
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-
-    @property
-    def key(self) -> str:
-        return key_of(self.strategy.resource, self.namespace, self.name)
-
-    def not_found(self) -> ApiError:
-        resource = self.strategy.resource
-        return errors.not_found(resource.plural, self.name, resource.group)
-
-    def conflict(self, why: str = MODIFIED) -> ApiError:
-        resource = self.strategy.resource
-        return errors.conflict(resource.plural, self.name, why, resource.group)
-
-    def forbidden(self, name: str, why: str, causes: tuple[Cause, ...] = ()) -> ApiError:
-        """`name` is that of the object, which a target for a creation does not have."""
-        resource = self.strategy.resource
-        return errors.forbidden_object(resource.plural, name, why, resource.group, causes)
 
 
 # Called with the target, the new document and the replaced one, before anything is stored;

@@ -13,10 +13,11 @@ from typing import Any
 import orjson
 
 from orch.server.objects import metadata, validation
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.document import Document, decode, encode, same
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
+from orch.server.objects.target import ObjectTarget
 from orch.server.request import media
 from orch.server.request.bodies import drop_nulls
 from orch.server.storage.base import Stored
@@ -116,23 +117,19 @@ def _may_go(target: ObjectTarget, document: Document) -> bool:
     return not namespaces.holders_of(target.strategy.resource, document)
 
 
-JSON_PATCH = "application/json-patch+json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-ACCEPTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 MAX_OPERATIONS = 10_000
 _REASONS = {400: "BadRequest", 413: "RequestEntityTooLarge"}
 
 
 def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
     """The change a patch body describes; ApiError 400, 413, 415 here and 422 when it is applied."""
-    if media_type not in ACCEPTED:
-        raise media.unknown_format(ACCEPTED)
+    if media_type not in media.PATCHES:
+        raise media.unknown_format(media.PATCHES)
     try:
         data: Any = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise bad_request(f"error decoding patch: {error}") from None
-    if media_type == JSON_PATCH:
+    if media_type == media.JSON_PATCH:
         _check_operations(data)
     elif not isinstance(data, dict):
         raise bad_request("error decoding patch: the patch must be a JSON object")
@@ -152,9 +149,9 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
 
 
 def _apply(resource: Resource, media_type: str, current: Document, data: Any) -> Any:
-    if media_type == JSON_PATCH:
+    if media_type == media.JSON_PATCH:
         return json_patch.apply_json_patch(current, data)
-    if media_type == MERGE_PATCH:
+    if media_type == media.MERGE_PATCH:
         return patch.apply_merge_patch(current, data)
     schema = merge_keys.schema_of(resource.api_version, resource.kind)
     return strategic_patch.apply_strategic_patch(current, data, schema)

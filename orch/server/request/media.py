@@ -16,6 +16,11 @@ from orch.wire.errors import ApiError
 JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML = "application/yaml"
+PATCHES = JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
 META_GROUP = "meta.k8s.io"
 _ANY_JSON = (JSON, "application/*", "*/*")
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from orch.component.process import clock
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.options import WriteOptions
+from orch.server.objects.target import ObjectTarget
 from orch.server.storage.group_commit import GroupCommitStorage
 from orch.server.strategy import namespaces
 from orch.wire.records.authentication import Identity

@@ -85,6 +85,17 @@ def test_who_listens_on_a_port_is_known(address: str) -> None:
     assert system.listening_process(address, port) is None
 
 
+def test_the_process_that_listens_on_a_unix_socket_is_found_without_waiting(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.sock")
+    assert system.server_pid(path) == 0
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        assert system.server_pid(path) == 0
+        listening.listen(0)
+        assert system.server_pid(path) == os.getpid()
+        assert system.server_pid(path) == 0  # nobody was let in, and the queue is full
+
+
 def test_the_environment_is_that_of_the_start(child: subprocess.Popen[bytes]) -> None:
     assert system.environment_of(child.pid)["MARK"] == "yes"
     assert system.environment_of(NOBODY) == {}

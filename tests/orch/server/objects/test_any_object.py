@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.document import decode
 from orch.server.objects.modify import modify
 from orch.server.objects.options import WriteOptions
+from orch.server.objects.target import ObjectTarget
 from orch.server.request.bodies import drop_nulls
 from orch.server.storage.group_commit import GroupCommitStorage
 from orch.server.strategy import namespaces
