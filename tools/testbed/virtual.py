@@ -261,7 +261,7 @@ def _qemu(base: Path, door: Path, console: Path) -> list[str]:
         "-machine": "q35",
         "-accel": "tcg,thread=multi,tb-size=512",
         "-cpu": _processor(),
-        "-smp": "2",
+        "-smp": "1",
         "-m": "2048",
         "-display": "none",
         "-serial": f"file:{console}",
