@@ -72,13 +72,13 @@ def build_pods(
         mirrors = MirrorPods(base.client, registry, source, base.node_name)
     workers = PodWorkers(
         _services(base, base.runtime, events, checkpoints),
-        [*_static_sources(config, base.node_name), *([source] if source else ())],
+        build_sources(base, source),
         on_removed=statuses.removed if statuses else None,
-        node=base.own_node.latest,
+        node=lambda: base.own_node.seen,
     )
     return Pods(
         workers=workers,
-        log_rotation=LogRotation(base.runtime, registry, _log_bounds(config)),
+        log_rotation=LogRotation(base.runtime, registry, log_bounds(config)),
         local_storage=LocalStorageEviction(registry, counts, lambda: sampler.latest, workers.evict),
         images=ImageCollection(base.runtime, registry, counts, _image_bounds(config)),
         statuses=statuses,
@@ -110,7 +110,9 @@ def _services(
     )
 
 
-def _static_sources(config: NodeAgentConfiguration, node_name: str) -> list[PodSource]:
+def build_sources(base: Base, api: ApiSource | None) -> list[PodSource]:
+    """Of static pods, as configured, and of those at the API server."""
+    config, node_name = base.config, base.node_name
     sources: list[PodSource] = []
     if path := config.staticPodPath:
         sources.append(FileSource(path, node_name, full_interval_s=config.fileCheckFrequency))
@@ -120,7 +122,7 @@ def _static_sources(config: NodeAgentConfiguration, node_name: str) -> list[PodS
             sources.append(UrlSource(url, node_name, headers=headers, interval_s=interval_s))
         except ValueError as error:
             raise SetupError(f"staticPodURL: {error}") from None
-    return sources
+    return [*sources, *([api] if api else ())]
 
 
 def _image_bounds(config: NodeAgentConfiguration) -> ImageBounds:
@@ -132,7 +134,7 @@ def _image_bounds(config: NodeAgentConfiguration) -> ImageBounds:
     )
 
 
-def _log_bounds(config: NodeAgentConfiguration) -> LogBounds:
+def log_bounds(config: NodeAgentConfiguration) -> LogBounds:
     return LogBounds(
         max_bytes=quantity.to_bytes(config.containerLogMaxSize),
         max_files=config.containerLogMaxFiles,
