@@ -1,8 +1,4 @@
-"""The parts that keep pods, built and connected.
-
-Without a runtime there are none; without an API there are static pods only, which then have no
-mirrors.
-"""
+"""Builds what runs pods. Without an API there are only static pods, without mirrors."""
 
 from __future__ import annotations
 
@@ -62,7 +58,7 @@ def build_pods(
     events: PodEvents,
     checkpoints: Checkpoints | None,
 ) -> Pods | None:
-    """None when there is no runtime to keep pods in."""
+    """None without a runtime."""
     if base.runtime is None:
         return None
     registry, counts, config = base.registry, base.counts, base.config

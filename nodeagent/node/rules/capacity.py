@@ -1,8 +1,8 @@
 """Capacity and allocatable of the node, from machine facts, reservations and thresholds; pure.
 
-Allocatable is capacity less what is reserved and less the hard eviction thresholds, never below
-zero (pkg/kubelet/cm/helpers.go, node_container_manager_linux.go). Amounts are whole numbers here:
-cpu in thousandths, everything else in its own unit; text only at the end.
+Allocatable is capacity minus reservations and hard eviction thresholds, never below zero
+(pkg/kubelet/cm/helpers.go, node_container_manager_linux.go). Amounts are integers: cpu in
+thousandths, everything else in its own unit; only `as_texts` formats them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def parse_reserved(*reservations: Mapping[Any, str]) -> dict[str, int]:
 
 
 def capacity(facts: NodeFacts, *, max_pods: int, pods_per_core: int = 0) -> dict[str, int]:
-    """What the node has; a resource that could not be measured is absent."""
+    """A resource that could not be measured is absent."""
     machine = facts.machine
     found = {CPU: machine.cpu_count * 1000, MEMORY: machine.memory_bytes}
     found = {resource: amount for resource, amount in found.items() if amount > 0}
@@ -66,7 +66,7 @@ def allocatable(
 def eviction_reserve(
     capacity: Mapping[str, int], thresholds: tuple[Threshold, ...]
 ) -> dict[str, int]:
-    """What hard thresholds keep free; percentages are of capacity."""
+    """The amounts that hard thresholds keep free."""
     held: dict[str, int] = {}
     for threshold in thresholds:
         resource = _RESOURCE_OF_SIGNAL.get(threshold.signal, "")
