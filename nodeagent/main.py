@@ -48,6 +48,10 @@ from orch.wire import names
 
 log = logging.getLogger("nodeagent")
 
+REMOVE_PODS_WITHIN_S = 30.0
+_ROOT_MODE = 0o750  # volumes and secrets of pods lie below
+_SWITCH_S = 0.001  # how long a reading in its thread may keep the event loop waiting
+
 
 def start_line(base: Base, missing: Sequence[str]) -> str:
     """Which agent this is, and what it runs without: a phrase for each."""
@@ -72,11 +76,6 @@ def _gates(features: Features) -> list[str]:
     ]
     parts = (("features on", on), ("off", off), ("gates set", switched))
     return [f"{heading}: {', '.join(listed)}" for heading, listed in parts if listed]
-
-
-REMOVE_PODS_WITHIN_S = 30.0
-_ROOT_MODE = 0o750  # volumes and secrets of pods lie below
-_SWITCH_S = 0.001  # how long a reading in its thread may keep the event loop waiting
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,6 +28,7 @@ from orch.wire.records.meta import ObjectMeta
 
 log = logging.getLogger(__name__)
 
+REASON = "PressureStall"
 NODE, POD, CONTAINER = "node", "pod", "container"
 _STEP_S = 5.0  # how soon a new container is watched
 _USEC_PER_S = 1_000_000
@@ -213,9 +214,6 @@ def _epoll_of(fd: int) -> select.epoll:
         epoll.close()
         raise
     return epoll
-
-
-REASON = "PressureStall"
 
 
 def pressure_triggers(
