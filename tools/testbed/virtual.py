@@ -25,8 +25,8 @@ from tools.testbed.machine import Machine
 # Stable's kernel for clouds has NVMe and ext4 built in, and so needs no initial RAM disk.
 _KERNEL_SUITE = "trixie"
 _KERNEL = r"linux-image-6\.12\.\d+\+deb13-cloud-amd64"
-# On a busy host the emulated timer misses the window in which the kernel tests it at boot, and the
-# kernel panics ("IO-APIC + timer doesn't work"): no_timer_check.
+# On a busy host the emulated timer may miss the kernel's test of it at boot ("8254 timer not
+# connected to IO-APIC"), which ends in a panic when its other tries fail too: no_timer_check.
 _KERNEL_LINE = (
     "console=ttyS0 root=/dev/nvme0n1 rw psi=1 panic=-1 quiet mitigations=off audit=0 nokaslr"
     " no_timer_check"
@@ -263,7 +263,7 @@ def _qemu(base: Path, door: Path, console: Path) -> list[str]:
         "-machine": "q35",
         "-accel": "tcg,tb-size=512",
         "-cpu": _processor(),
-        "-smp": "1",  # the emulation of several side by side has made kernels panic
+        "-smp": "1",  # enough for the tests, and no races between the threads that emulate several
         "-m": "2048",
         "-display": "none",
         "-serial": f"file:{console}",
