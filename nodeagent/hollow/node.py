@@ -107,7 +107,7 @@ class HollowNode:
         await loops.cancel(*tasks)
 
     def node_changed(self, node: Node | None) -> None:
-        """Take the node's object from the API server; None when it does not exist."""
+        """Pass on the object at the API server; None when it does not exist."""
         if self._tasks:
             self.status.node_changed(node)
 

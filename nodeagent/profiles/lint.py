@@ -20,8 +20,10 @@ from nodeagent.profiles.rules import (
     action_findings,
     errno_findings,
     error,
+    field_findings,
     known_as,
     rule_findings,
+    shown,
     warning,
 )
 
@@ -34,7 +36,10 @@ _TOP = {
     "listenerMetadata": str,
     "syscalls": list,
 }
-_OTHER_TOOLS = {"archMap", "includes", "excludes", "comment"}
+_OTHER_TOOLS = dict.fromkeys(
+    ("archMap", "includes", "excludes", "comment"),
+    "it belongs to another tool's format; runtimes ignore it",
+)
 _FLAGS = {
     "SECCOMP_FILTER_FLAG_TSYNC",
     "SECCOMP_FILTER_FLAG_LOG",
@@ -85,15 +90,9 @@ def _findings(
 
 
 def _top_findings(profile: dict[str, Any]) -> Iterator[Finding]:
-    for key, value in profile.items():
-        if key in _OTHER_TOOLS:
-            yield error(key, "it belongs to another tool's format; runtimes ignore it")
-        elif key not in _TOP:
-            yield error(key, f"unknown key; the keys are {', '.join(_TOP)}")
-        elif not isinstance(value, _TOP[key]) or isinstance(value, bool):
-            yield error(key, f"it must be {_WORDS[_TOP[key]]}, not {_shown(value)}")
-    if "defaultAction" not in profile:
-        yield error("defaultAction", "it is missing")
+    yield from field_findings(
+        profile, _TOP, "", required=("defaultAction",), misplaced=_OTHER_TOOLS
+    )
     yield from _listed(profile, "architectures", lambda text: text.startswith("SCMP_ARCH_"))
     yield from _listed(profile, "flags", lambda text: text in _FLAGS)
 
@@ -102,7 +101,7 @@ def _listed(profile: dict[str, Any], key: str, good: Any) -> Iterator[Finding]:
     values = profile.get(key)
     for index, value in enumerate(values if isinstance(values, list) else ()):
         if not isinstance(value, str) or not good(value):
-            yield error(f"{key}[{index}]", f"{_shown(value)} is not among the known {key}")
+            yield error(f"{key}[{index}]", f"{shown(value)} is not among the known {key}")
 
 
 def _duplicates(rules: Iterable[Rule]) -> Iterator[Finding]:
@@ -147,10 +146,3 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise _Duplicate(key)
         found[key] = value
     return found
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value)[:60]
-
-
-_WORDS = {str: "a string", int: "an integer", list: "a list"}

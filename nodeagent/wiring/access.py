@@ -1,7 +1,7 @@
-"""The agent's access control, built from its configuration and what it can ask.
+"""Builds the agent's access control.
 
-An API server makes the difference: with one, tokens and rights are reviewed there; without one, a
-client certificate's group decides (`authorization.BuiltInGroups`) and tokens are nobody's.
+With an API server, tokens and rights are reviewed there; without one, the groups of the client
+certificate decide (`authorization.BuiltInGroups`) and no token is valid.
 """
 
 from __future__ import annotations
@@ -20,13 +20,8 @@ from orch.component.flags.features import Features
 
 
 def build_access(
-    current: CurrentConfig,
-    features: Features,
-    client: ApiClient | None,
-    *,
-    node_name: str,
+    current: CurrentConfig, features: Features, client: ApiClient | None, *, node_name: str
 ) -> Access:
-    """Who may use the secure port of this node's agent."""
     reviews = ApiReviews(client, node_name) if client else None
     known = current.value.authentication
     tokens = None
@@ -40,7 +35,7 @@ def build_access(
 
 
 def missing_access(config: NodeAgentConfiguration, *, standalone: bool) -> Iterator[str]:
-    """What of the access control is open or closed in a way that surprises, one phrase each."""
+    """Surprising openings and gaps of the access control, a phrase each."""
     known = config.authentication
     tokens = known.webhook.enabled and not standalone
     if not (known.x509.clientCAFile or tokens or known.anonymous.enabled):

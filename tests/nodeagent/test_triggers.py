@@ -68,7 +68,7 @@ async def test_the_kernel_reports_a_stalled_node_without_polling(busy: None) -> 
         stall = await told.get()
         await told.get()
     assert stall == Stall(rule("node"))
-    assert watch.counts["cpu", "some", "node"] == 2
+    assert watch.counts["cpu", "some", "node"] >= 2  # another may have fired by now
     watch.close()
     assert open_descriptors() == before
 
