@@ -35,10 +35,8 @@ Violation = tuple[Edge, ...]
 
 # Modules whose docstring still says "pure" of what is only a part of them. Only ever shortened.
 MISTAKEN = {
-    "nodeagent.archives.archive_index",
     "nodeagent.config.load",
     "nodeagent.debug.bundle",
-    "nodeagent.stats.cgroup.values",
     "orch.ctl",
     "orch.server.objects.modify",
     "orch.server.storage.flags",

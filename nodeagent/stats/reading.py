@@ -24,7 +24,6 @@ from nodeagent.stats.host import filesystems, machine, network
 from nodeagent.stats.host.filesystems import FilesystemPoller
 from nodeagent.stats.runtime import RuntimeDisks
 from nodeagent.stats.samples import (
-    OWN_KINDS,
     CgroupSample,
     ContainerSample,
     ContainerTarget,
@@ -37,6 +36,7 @@ from nodeagent.stats.samples import (
     Sample,
     SystemSample,
     VolumeSample,
+    within,
 )
 from nodeagent.stats.sources import Background, Sources
 from orch.component.process.once_log import OnceLog
@@ -62,10 +62,7 @@ class HostReader:
         self._failing: set[str] = set()  # in this reading
         self._defects = OnceLog(log, logging.ERROR)
         self._cgroups = CgroupReaders(
-            self.layout,
-            fd_budget=sources.fd_budget,
-            wall_ns=sources.wall_ns,
-            pread=sources.pread,
+            self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns, pread=sources.pread
         )
         self._filesystems = FilesystemPoller(wall_ns=sources.wall_ns)
         self._node = NodeReader(sources, self._cgroups, self._note_psi_state, self._filesystems)
@@ -359,8 +356,8 @@ class PodReader:
         return ContainerSample(
             target,
             cgroup,
-            filesystems.within(node.container_fs, disks.writable_layers.get(target.id)),
-            filesystems.within(node.fs, self._directories.get(target.log_dir)),
+            within(node.container_fs, disks.writable_layers.get(target.id)),
+            within(node.fs, self._directories.get(target.log_dir)),
             path,
             self._processes.get(target.id),
         )
@@ -381,9 +378,9 @@ class PodReader:
         samples = []
         for volume in target.volumes:
             whole = self._filesystems.latest(volume.path)
-            used = self._directories.get(volume.path) if volume.kind in OWN_KINDS else None
+            used = self._directories.get(volume.path) if volume.is_own else None
             if whole is not None:
                 fs = whole._replace(used_bytes=None, inodes_used=None)
-                fs = filesystems.within(fs, used) or fs
+                fs = within(fs, used) or fs
                 samples.append(VolumeSample(volume, fs))
         return tuple(samples)

@@ -3,7 +3,7 @@
 A statvfs on a network mount whose server is gone does not return and cannot be interrupted. So a
 thread makes it, a pass waits for that no longer than a moment, and the path is left alone, with its
 last value and stamp, until the call returns. What single directories use is `directories`'
-business; `within` combines both.
+business.
 """
 
 from __future__ import annotations
@@ -69,21 +69,6 @@ def device_of(path: str, names: Mapping[tuple[int, int], str]) -> str:
     return f"/dev/{name}" if name else ""
 
 
-def within(whole: FsSample | None, part: FsSample | None) -> FsSample | None:
-    """The use of `part` with the capacity of the file system that holds it; None without `part`."""
-    if part is None or whole is None:
-        return part
-    return FsSample(
-        part.time_ns,
-        whole.available_bytes,
-        whole.capacity_bytes,
-        part.used_bytes,
-        whole.inodes_free,
-        whole.inodes,
-        part.inodes_used,
-    )
-
-
 BUDGET_S = 1.0
 MAX_HANGING = 16  # each holds a thread; with more, nothing is queried until a call returns
 
@@ -133,8 +118,7 @@ class FilesystemPoller:
             threads.start(lambda: self._query_all(batch), ended.set, name="mounts")
         except threads.NoThreadError as error:
             self._threads.failed(
-                "file systems are not queried: %s; their last values remain",
-                error.strerror,
+                "file systems are not queried: %s; their last values remain", error.strerror
             )
             return
         self._threads.recovered()

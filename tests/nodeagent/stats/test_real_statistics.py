@@ -128,9 +128,10 @@ def cpu_ns(sampler: Sampler, name: str) -> int:
 
 def waited_usec(sampler: Sampler, name: str) -> int:
     """How long the container waited for a cpu between the last two readings."""
+    assert sampler.latest
     totals = [
         container.cgroup.cpu_pressure.some.total_usec
-        for sample in (sampler.previous, sampler.latest)
+        for sample in (sampler.base_of(sampler.latest), sampler.latest)
         for pod in (sample.pods if sample else ())
         for container in pod.containers
         if container.target.name == name and container.cgroup and container.cgroup.cpu_pressure
@@ -178,7 +179,7 @@ async def test_the_runtime_and_the_kernel_s_files_agree(agent: Agent) -> None:
 @pytest.mark.may_block
 async def test_numbers_from_the_runtime_fill_the_same_summary(agent: Agent) -> None:
     loop = RuntimeStatsLoop(agent.runtime)
-    from_runtime = Sampler(targets=agent.registry.targets, measured=loop.latest)
+    from_runtime = Sampler(targets=agent.registry.targets, sources=Sources(), measured=loop.latest)
     from_kernel = sampler_of(agent)
     until_s = time.monotonic() + 30  # runc's memory is released only after the containers started
     while True:
