@@ -24,6 +24,7 @@ from nodeagent.stats.host import filesystems, machine, network
 from nodeagent.stats.host.filesystems import FilesystemPoller
 from nodeagent.stats.runtime import RuntimeDisks
 from nodeagent.stats.samples import (
+    OWN_KINDS,
     CgroupSample,
     ContainerSample,
     ContainerTarget,
@@ -36,7 +37,6 @@ from nodeagent.stats.samples import (
     Sample,
     SystemSample,
     VolumeSample,
-    within,
 )
 from nodeagent.stats.sources import Background, Sources
 from orch.component.process.once_log import OnceLog
@@ -356,8 +356,8 @@ class PodReader:
         return ContainerSample(
             target,
             cgroup,
-            within(node.container_fs, disks.writable_layers.get(target.id)),
-            within(node.fs, self._directories.get(target.log_dir)),
+            filesystems.within(node.container_fs, disks.writable_layers.get(target.id)),
+            filesystems.within(node.fs, self._directories.get(target.log_dir)),
             path,
             self._processes.get(target.id),
         )
@@ -378,9 +378,9 @@ class PodReader:
         samples = []
         for volume in target.volumes:
             whole = self._filesystems.latest(volume.path)
-            used = self._directories.get(volume.path) if volume.is_own else None
+            used = self._directories.get(volume.path) if volume.kind in OWN_KINDS else None
             if whole is not None:
                 fs = whole._replace(used_bytes=None, inodes_used=None)
-                fs = within(fs, used) or fs
+                fs = filesystems.within(fs, used) or fs
                 samples.append(VolumeSample(volume, fs))
         return tuple(samples)

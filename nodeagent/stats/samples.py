@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nodeagent.psi import Pressure
 
 # Volumes whose content belongs to the pod; that of a hostPath belongs to the host.
-_OWN_KINDS = frozenset({"emptyDir", "configMap", "secret", "projected", "downwardAPI"})
+OWN_KINDS = frozenset({"emptyDir", "configMap", "secret", "projected", "downwardAPI"})
 
 
 class VolumeTarget(NamedTuple):
@@ -28,7 +28,7 @@ class VolumeTarget(NamedTuple):
     @property
     def is_own(self) -> bool:
         """Whether its content belongs to the pod, on disk or in memory."""
-        return self.kind in _OWN_KINDS
+        return self.kind in OWN_KINDS
 
     @property
     def is_own_on_disk(self) -> bool:
@@ -190,21 +190,6 @@ class FsSample(NamedTuple):
     inodes_free: int | None = None
     inodes: int | None = None
     inodes_used: int | None = None
-
-
-def within(whole: FsSample | None, part: FsSample | None) -> FsSample | None:
-    """The use of `part` with the capacity of the file system that holds it; None without `part`."""
-    if part is None or whole is None:
-        return part
-    return FsSample(
-        part.time_ns,
-        whole.available_bytes,
-        whole.capacity_bytes,
-        part.used_bytes,
-        whole.inodes_free,
-        whole.inodes,
-        part.inodes_used,
-    )
 
 
 class RlimitSample(NamedTuple):

@@ -16,7 +16,6 @@ from nodeagent.stats.samples import (
     NetworkSample,
     PodSample,
     VolumeSample,
-    within,
 )
 from orch.wire import times
 
@@ -85,7 +84,8 @@ def ephemeral_storage(pod: PodSample, node_fs: FsSample | None) -> FsSample | No
     if used is None and inodes is None:
         return None
     time_ns = max([part.time_ns for part in parts + logs])
-    return within(node_fs, FsSample(time_ns, used_bytes=used, inodes_used=inodes))
+    _, available, capacity, _, inodes_free, all_inodes, _ = node_fs or FsSample(0)
+    return FsSample(time_ns, available, capacity, used, inodes_free, all_inodes, inodes)
 
 
 def _sum(numbers: list[int | None]) -> int | None:

@@ -3,7 +3,7 @@
 A statvfs on a network mount whose server is gone does not return and cannot be interrupted. So a
 thread makes it, a pass waits for that no longer than a moment, and the path is left alone, with its
 last value and stamp, until the call returns. What single directories use is `directories`'
-business.
+business; `within` combines both.
 """
 
 from __future__ import annotations
@@ -67,6 +67,15 @@ def device_of(path: str, names: Mapping[tuple[int, int], str]) -> str:
         return ""
     name = names.get((os.major(device), os.minor(device)))
     return f"/dev/{name}" if name else ""
+
+
+def within(whole: FsSample | None, part: FsSample | None) -> FsSample | None:
+    """The use of `part` with the capacity of the file system that holds it; None without `part`."""
+    if part is None or whole is None:
+        return part
+    _, available, capacity, _, inodes_free, inodes, _ = whole
+    time_ns, _, _, used, _, _, inodes_used = part
+    return FsSample(time_ns, available, capacity, used, inodes_free, inodes, inodes_used)
 
 
 BUDGET_S = 1.0

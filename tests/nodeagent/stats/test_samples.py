@@ -8,7 +8,6 @@ from nodeagent.stats import samples
 from nodeagent.stats.samples import (
     CgroupSample,
     ContainerSample,
-    FsSample,
     PodSample,
     ProcessSample,
     VolumeTarget,
@@ -44,11 +43,3 @@ def test_logs_are_walked_flat_and_own_volumes_recursively_but_never_the_host() -
         "/logs": False,
         "/v/a": True,
     }
-
-
-def test_a_part_is_shown_within_its_whole() -> None:
-    whole = FsSample(1, 10, 20, 5, 30, 40, 10)
-    part = FsSample(2, used_bytes=3, inodes_used=4)
-    assert samples.within(whole, part) == FsSample(2, 10, 20, 3, 30, 40, 4)
-    assert samples.within(None, part) is part
-    assert samples.within(whole, None) is None

@@ -47,6 +47,14 @@ def test_arbitrary_diskstats_name_devices_or_nothing(data: bytes) -> None:
         assert major >= 0 and minor >= 0 and name
 
 
+def test_a_part_is_shown_within_its_whole() -> None:
+    whole = FsSample(1, 10, 20, 5, 30, 40, 10)
+    part = FsSample(2, used_bytes=3, inodes_used=4)
+    assert filesystems.within(whole, part) == FsSample(2, 10, 20, 3, 30, 40, 4)
+    assert filesystems.within(None, part) is part
+    assert filesystems.within(whole, None) is None
+
+
 def answer(**more: int) -> SimpleNamespace:
     numbers = {"f_frsize": 4096, "f_blocks": 10, "f_bfree": 4, "f_bavail": 3}
     return SimpleNamespace(**(numbers | {"f_files": 8, "f_ffree": 5} | more))
