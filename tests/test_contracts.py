@@ -35,8 +35,6 @@ Violation = tuple[Edge, ...]
 
 # Modules whose docstring still says "pure" of what is only a part of them. Only ever shortened.
 MISTAKEN = {
-    "nodeagent.archives.archive_index",
-    "nodeagent.stats.cgroup.values",
     "orch.ctl",
 }
 

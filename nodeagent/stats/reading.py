@@ -62,10 +62,7 @@ class HostReader:
         self._failing: set[str] = set()  # in this reading
         self._defects = OnceLog(log, logging.ERROR)
         self._cgroups = CgroupReaders(
-            self.layout,
-            fd_budget=sources.fd_budget,
-            wall_ns=sources.wall_ns,
-            pread=sources.pread,
+            self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns, pread=sources.pread
         )
         self._filesystems = FilesystemPoller(wall_ns=sources.wall_ns)
         self._node = NodeReader(sources, self._cgroups, self._note_psi_state, self._filesystems)

@@ -76,7 +76,8 @@ def _print_line(size: int, one: Pages) -> None:
 
 
 def _sample(targets: list[PodTarget]) -> Sample:
-    reader = HostReader(Sources(fd_budget=_UNLIMITED), Background())
+    sources = Sources(fd_budget=_UNLIMITED)
+    reader = HostReader(sources, Background(sources))
     sample = reader.read(targets)
     reader.close()
     return sample

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -251,7 +251,8 @@ class CgroupPaths:
             paths.extend(self.container(pod, container) for container in pod.containers)
             if sandbox := self.sandbox(pod):
                 paths.append(sandbox)
-            known.update(_only(self._found, [*ids, pod.sandbox_id or ""]))
+            ids.append(pod.sandbox_id or "")
+            known.update({id_: self._found[id_] for id_ in ids if id_ in self._found})
         self._found = known
         return paths
 
@@ -289,7 +290,3 @@ def _scope_in(directory: str, container_id: str) -> str | None:
         return None
     ending = f"{container_id}.scope"
     return next((name for name in sorted(names) if name.endswith(ending)), None)
-
-
-def _only(found: dict[str, str], ids: Sequence[str]) -> dict[str, str]:
-    return {id_: found[id_] for id_ in ids if id_ in found}

@@ -12,13 +12,7 @@ import time
 from collections.abc import Callable, Collection
 
 from nodeagent.stats.cgroup.layout import Layout, Pread, ReadContext
-from nodeagent.stats.cgroup.reader import (
-    SLOW_NS,
-    CgroupReader,
-    DescriptorReader,
-    NoDescriptors,
-    PathReader,
-)
+from nodeagent.stats.cgroup.reader import SLOW_NS, CgroupReader, DescriptorReader, NoDescriptors
 from nodeagent.stats.samples import CgroupSample
 from orch.component.process import clock
 
@@ -71,7 +65,7 @@ class CgroupReaders:
         if reader is None or not reader.holds_descriptors:
             affordable = self.context.fds_left >= self.context.width
             if affordable or reader is None:
-                reader = (DescriptorReader if affordable else PathReader)(self.context, path)
+                reader = (DescriptorReader if affordable else CgroupReader)(self.context, path)
                 self._readers[path] = reader
         return reader
 
@@ -83,7 +77,7 @@ class CgroupReaders:
             "no descriptor left to keep cgroup files open; raise the limit of open files "
             "(LimitNOFILE) or lower openFileBudget"
         )
-        by_path = self._readers[path] = PathReader(self.context, path)
+        by_path = self._readers[path] = CgroupReader(self.context, path)
         try:
             return by_path.read(time_ns)
         except NoDescriptors:

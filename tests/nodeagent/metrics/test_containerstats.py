@@ -25,7 +25,8 @@ SIX = {"container", "id", "image", "name", "namespace", "pod"}
 
 
 def sample_of(layout: str, name: str = "web-0") -> Sample:
-    reader = HostReader(hosts.sources(hosts.TREES / layout), Background())
+    sources = hosts.sources(hosts.TREES / layout)
+    reader = HostReader(sources, Background(sources))
     sample = reader.read([dataclasses.replace(POD, name=name)])
     reader.close()
     container = sample.pods[0].containers[0]

@@ -37,7 +37,8 @@ Series = dict[tuple[tuple[str, str], ...], float]
 def pages() -> dict[str, bytes]:
     """The pages of a node whose pods and images have those names; read just now."""
     clock = Clock(time.time_ns())
-    reader = HostReader(hosts.sources(hosts.TREES / "v2", wall_ns=clock), Background())
+    sources = hosts.sources(hosts.TREES / "v2", wall_ns=clock)
+    reader = HostReader(sources, Background(sources))
     pods = [
         dataclasses.replace(
             POD,

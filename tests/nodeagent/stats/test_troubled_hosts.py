@@ -87,7 +87,8 @@ def numbers_in(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
 
 
 def reader_of(root: Path, clock: Clock | None = None, pread: Pread = os.pread) -> HostReader:
-    return HostReader(hosts.sources(root, wall_ns=clock or Clock(), pread=pread), Background())
+    sources = hosts.sources(root, wall_ns=clock or Clock(), pread=pread)
+    return HostReader(sources, Background(sources))
 
 
 def texts_of(summary: dict[str, Any]) -> str:
