@@ -185,9 +185,7 @@ class Transport:
                 resolver=self._resolver,
             )
             self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers=self._headers,
-                cookie_jar=aiohttp.DummyCookieJar(),
+                connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar()
             )
         return self._session
 
