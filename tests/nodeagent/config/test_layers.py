@@ -125,6 +125,7 @@ LARGE: dict[str, tuple[bytes, bytes, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LARGE)
 def test_a_file_just_below_the_limit_takes_seconds_at_most(tmp_path: Path, case: str) -> None:
     begun, repeated, message = LARGE[case]
