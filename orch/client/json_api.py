@@ -113,11 +113,16 @@ class JsonApi:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, params: Params | None = None, *, accept: str = JSON
+        self, path: str, params: Params | None = None, *, accept: str = JSON, silence_s: float = 0.0
     ) -> AsyncIterator[Stream]:
-        """A GET whose response is read as it arrives; a refusal is raised as ApiError."""
+        """A GET whose response is read as it arrives; a refusal is raised as ApiError.
+
+        It ends after `silence_s` without a byte; 0 waits forever.
+        """
         query = given(**params or {})
-        async with self.transport.stream("GET", path, params=query, accept=accept) as stream:
+        async with self.transport.stream(
+            path, params=query, accept=accept, silence_s=silence_s
+        ) as stream:
             self.answered("GET", path, query, stream)
             if stream.status >= 300:
                 body = await stream.read()

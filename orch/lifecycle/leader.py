@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
@@ -24,6 +25,8 @@ from orch.wire.records.configuration import Lease, LeaseSpec
 from orch.wire.records.meta import ObjectMeta
 
 log = logging.getLogger(__name__)
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 _RELEASE_WITHIN_S = 2.0
 
@@ -54,7 +57,7 @@ class Leader:
         self._cause = ""  # why the last try failed
         self._outage = OnceLog(log)
 
-    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, lead: Work) -> None:
         """Stand by, lead, stand by again, forever; `lead` is cancelled when leadership is lost.
 
         An error in `lead` ends this too.
@@ -80,9 +83,9 @@ class Leader:
                 return
             await asyncio.sleep(self._claim.retry_s * (1 + random.random() * 0.2))  # noqa: S311
 
-    async def _while_renewed(self, lead: Callable[[], Awaitable[None]]) -> None:
+    async def _while_renewed(self, lead: Work) -> None:
         """Until renewing has failed for the whole deadline, or `lead` raised."""
-        work = loops.spawn(_call(lead), name="leader's work")
+        work = loops.spawn(lead(), name="leader's work")
         try:
             renewed_s = _time()
             while _time() - renewed_s < self._claim.renew_deadline_s:
@@ -107,7 +110,8 @@ class Leader:
         except (ApiError, TransportError) as error:
             self._failed(error)
             return False
-        self._succeeded()
+        self._cause = ""
+        self._outage.recovered("the claim of leadership is read and written again")
         return held
 
     async def _claim_or_renew(self) -> bool:
@@ -199,19 +203,11 @@ class Leader:
             self._cause = str(error)
             self._outage.failed("cannot claim leadership, retrying: %s", error)
 
-    def _succeeded(self) -> None:
-        self._cause = ""
-        self._outage.recovered("the claim of leadership is read and written again")
-
     def _log_holder(self, lease: Lease) -> None:
         holder = lease.spec.holderIdentity or ""
         if holder != self._holder:
             self._holder = holder
             log.info("standing by: %s leads", holder)
-
-
-async def _call(lead: Callable[[], Awaitable[None]]) -> None:
-    await lead()
 
 
 def _time() -> float:

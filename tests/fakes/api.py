@@ -137,7 +137,6 @@ class FakeApi:
         name: str,
         patch: Any,
         *,
-        patch_type: str = "merge",
         namespace: str = "",
         subresource: str = "",
     ) -> Any:
@@ -146,7 +145,7 @@ class FakeApi:
         current = self._current(model, name, namespace)
         if isinstance(patch, dict):
             _check_preconditions(model, current, patch.get("metadata") or {})
-        data = _patched(copy.deepcopy(current), patch, patch_type)
+        data = _merged(copy.deepcopy(current), patch)
         return _answer(self._write(model, current, data, subresource), lost)
 
     async def delete(
@@ -279,12 +278,6 @@ def _at(data: Any, path: str) -> str:
     for step in path.split("."):
         data = (data or {}).get(step)
     return str(data or "")
-
-
-def _patched(target: Any, patch: Any, patch_type: str) -> Any:
-    if patch_type != "merge":
-        raise NotImplementedError(f"FakeApi applies merge patches only, not {patch_type}")
-    return _merged(target, patch)
 
 
 def _merged(target: Any, patch: Any) -> Any:
