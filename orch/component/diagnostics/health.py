@@ -164,14 +164,13 @@ class HealthChecks:
 
         return handle
 
-    def handlers(self, endpoints: Sequence[str] = ENDPOINTS) -> list[web.RouteDef]:
+    def handlers(self) -> list[web.RouteDef]:
         """Routes of the endpoints and of their single checks."""
-        routes = []
-        for endpoint in endpoints:
-            handler = self.handler(endpoint)
-            routes.append(web.get(f"/{endpoint}", handler))
-            routes.append(web.get(f"/{endpoint}/{{check:.+}}", handler))
-        return routes
+        return [
+            web.get(f"/{endpoint}{check}", self.handler(endpoint))
+            for endpoint in ENDPOINTS
+            for check in ("", "/{check:.+}")
+        ]
 
     async def _render_check(self, endpoint: str, name: str) -> web.Response:
         result = await self.run_one(endpoint, name)

@@ -156,8 +156,7 @@ def _show_objects(answers: Answers, args: argparse.Namespace) -> None:
     named: list[tuple[Selected, dict[str, Any]]] = []
     for one, answer in answers:
         items = printing.items_of(answer, one) if answer is not None else []
-        kept = items if args.show_managed_fields else map(printing.unmanaged, items)
-        named += [(one, item) for item in kept]
+        named += [(one, printing.shown(item, args)) for item in items]
     if args.sort_by:
         named = printing.sort_by_path(named, args.sort_by, record_of=lambda pair: pair[1])
     if args.output.name == "name":
@@ -166,8 +165,7 @@ def _show_objects(answers: Answers, args: argparse.Namespace) -> None:
         return
     records = [item for _, item in named]
     if args.output.name == "custom-columns":
-        header = [] if args.no_headers else [[name for name, _ in args.output.columns]]
-        rows = [*header, *formats.column_rows(args.output, records)]
+        rows = formats.column_rows(args.output, records, headers=not args.no_headers)
         print("\n".join(printing.columns(rows)))
         return
     alone = len(answers) == 1 and bool(answers[0][0].name)

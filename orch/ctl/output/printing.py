@@ -176,10 +176,12 @@ def go_text(value: Any) -> str:
     return "<nil>" if value is None else str(value)
 
 
-def unmanaged(record: Mapping[str, Any]) -> dict[str, Any]:
-    """An object without the record of who set which field."""
+def shown(record: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """An object without the record of who set which field, unless --show-managed-fields."""
+    if args.show_managed_fields or "metadata" not in record:
+        return dict(record)
     metadata = {k: v for k, v in raw.mapping(record, "metadata").items() if k != "managedFields"}
-    return {**record, "metadata": metadata} if "metadata" in record else dict(record)
+    return {**record, "metadata": metadata}
 
 
 def list_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
