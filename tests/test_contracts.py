@@ -39,7 +39,6 @@ MISTAKEN = {
     "nodeagent.config.load",
     "nodeagent.debug.bundle",
     "nodeagent.stats.cgroup.values",
-    "orch.ctl",
     "orch.server.objects.modify",
     "orch.server.storage.flags",
     "orch.server.storage.group_commit",

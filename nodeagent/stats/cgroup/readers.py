@@ -96,6 +96,11 @@ class CgroupReaders:
         for path in [path for path in self._readers if path not in wanted]:
             self._readers.pop(path).close()
 
+    def forget_texts(self) -> None:
+        """Parse everything in the next pass, as if every file had changed."""
+        for reader in self._readers.values():
+            reader.forget_texts()
+
     def close(self) -> None:
         """Close every descriptor."""
         self.retain(())
