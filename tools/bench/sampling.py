@@ -143,7 +143,7 @@ def _alternate(
     c: CReader,
     peer: cadvisor.Running | None,
 ) -> dict[str, list[float]]:
-    """CPU microseconds of whole passes, by way.
+    """CPU microseconds of whole passes, by kind.
 
     `walls` is the latency of unchanged ones; those of `cadvisor` are per cgroup already.
     """
