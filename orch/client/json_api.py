@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from orch.client import answers
-from orch.client.transport import Response, Stream, Transport, given
+from orch.client.transport import Response, Stream, Transport, TransportError, given
 from orch.wire import raw
 from orch.wire.errors import ApiError
 
@@ -59,20 +59,23 @@ class JsonApi:
         return whole
 
     async def watch(
-        self, path: str, params: Params, *, accept: str = JSON
+        self, path: str, params: Params, *, accept: str = JSON, silence_s: float = 0.0
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """(type, object) of each change until the server ends the watch; close it (`aclosing`).
 
         An ERROR event is raised as its ApiError; code 410 requires a new list.
         """
         wanted = {**params, "watch": "true", "allowWatchBookmarks": "true"}
-        async with self.stream(path, wanted, accept=accept) as lines:
+        async with (
+            self.stream(path, wanted, accept=accept, silence_s=silence_s) as stream,
+            contextlib.aclosing(stream.lines()) as lines,
+        ):
             async for line in lines:
                 if line.strip():
-                    event = orjson.loads(line)
-                    if event["type"] == "ERROR":
-                        raise ApiError.from_status(event["object"], code=500)
-                    yield event["type"], event["object"]
+                    kind, record = self._event(line)
+                    if kind == "ERROR":
+                        raise ApiError.from_status(record, code=500)
+                    yield kind, record
 
     async def send(
         self,
@@ -133,6 +136,14 @@ class JsonApi:
         self, method: str, path: str, query: Params, answer: Response | Stream, took_s: float = 0.0
     ) -> None:
         """Called with each response, refusals too; `took_s` is 0 while it still arrives."""
+
+    def _event(self, line: bytes) -> tuple[str, dict[str, Any]]:
+        try:
+            event = orjson.loads(line)
+            return event["type"], event["object"]
+        except (ValueError, TypeError, KeyError) as error:
+            server = self.transport.config.server
+            raise TransportError(f"{server} answered what is not a watch event: {error}") from error
 
     def _record(self, answer: Response) -> dict[str, Any]:
         return answers.json_object(answer, self.transport.config.server)

@@ -17,7 +17,6 @@ import pydantic
 
 from orch.client.json_api import JSON, JsonApi
 from orch.client.transport import PATCH_TYPES, Transport, TransportError
-from orch.wire.errors import ApiError
 from orch.wire.records import kinds
 from orch.wire.records.meta import ApiObject
 
@@ -121,28 +120,18 @@ class ApiClient:
         An ERROR event is raised as its ApiError; code 410 requires a new list.
         """
         params = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "fieldSelector": field_selector,
             "timeoutSeconds": str(timeout_s),
         }
-        silence_s = timeout_s + _WATCH_MARGIN_S
-        async with (
-            self._json.stream(_path(model, namespace), params, silence_s=silence_s) as stream,
-            contextlib.aclosing(stream.lines()) as lines,
-        ):
-            async for line in lines:
-                if line.strip():
-                    yield self._event(model, line)
-
-    def _event(self, model: type[T], line: bytes) -> WatchEvent[T]:
-        with self._reading(f"a watch event of {model.__name__}"):
-            event = orjson.loads(line)
-            kind, obj = event["type"], event["object"]
-            if kind != "ERROR":
-                return WatchEvent(kind, model.from_wire(obj))
-        raise ApiError.from_status(obj, code=500)
+        events = self._json.watch(
+            _path(model, namespace), params, silence_s=timeout_s + _WATCH_MARGIN_S
+        )
+        async with contextlib.aclosing(events):
+            async for kind, record in events:
+                with self._reading(f"a watch event of {model.__name__}"):
+                    event = WatchEvent(kind, model.from_wire(record))
+                yield event
 
     def _record(self, model: type[T], data: dict[str, Any]) -> T:
         with self._reading(f"a {model.__name__}"):

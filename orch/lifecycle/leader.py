@@ -120,7 +120,7 @@ class Leader:
             return True
         self._look(await self._read())
         if self._seen is None:
-            self._look(await self._client.create(self._lease()))
+            self._look(await self._client.create(self._claimed(self._lease())))
         elif self._may_take(self._seen):
             self._look(await self._client.update(self._claimed(self._seen)))
         else:
@@ -170,16 +170,8 @@ class Leader:
         return lease
 
     def _lease(self) -> Lease:
-        now = times.format_micro_time(self._now())
-        spec = LeaseSpec(
-            holderIdentity=self._claim.identity,
-            leaseDurationSeconds=int(self._claim.duration_s),
-            acquireTime=now,
-            renewTime=now,
-            leaseTransitions=0,
-        )
         meta = ObjectMeta(name=self._claim.name, namespace=self._claim.namespace)
-        return Lease(metadata=meta, spec=spec)
+        return Lease(metadata=meta, spec=LeaseSpec(leaseTransitions=-1))  # none yet, once claimed
 
     async def _release(self) -> None:
         """Release the claim if this process still holds it: the next leader need not wait."""

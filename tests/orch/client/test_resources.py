@@ -255,7 +255,7 @@ async def test_a_line_that_makes_no_sense_ends_the_watch(
     line: bytes, client: ApiClient, server: Server
 ) -> None:
     server.answer = line
-    with pytest.raises(TransportError, match="is not a watch event of Node"):
+    with pytest.raises(TransportError, match="is not a watch event"):
         await anext(client.watch(Node, resource_version="1"))
 
 
