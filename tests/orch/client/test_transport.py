@@ -316,10 +316,11 @@ async def test_unusable_files_are_reported(make: MakeTransport) -> None:
 async def test_files_on_a_disk_that_hangs_stop_neither_the_loop_nor_later_tries(
     make: MakeTransport, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released, reads = threading.Event(), []
+    released, began, reads = threading.Event(), threading.Event(), []
 
     def hang(config: ClientConfig) -> ssl.SSLContext:
         reads.append(config)
+        began.set()
         assert released.wait(30)
         return client_context(config)
 
@@ -331,6 +332,7 @@ async def test_files_on_a_disk_that_hangs_stop_neither_the_loop_nor_later_tries(
             f"cannot reach {server.url}: reading its certificates or token takes more than 0.02 s"
         )
         await transport.reset()
+    assert await asyncio.to_thread(began.wait, 30)
     assert len(reads) == 1, "each further reading would hold a thread"
     released.set()
     assert (await transport.request("GET", "/echo/")).status == 200
