@@ -17,6 +17,7 @@ import pydantic
 
 from orch.client.json_api import JSON, JsonApi
 from orch.client.transport import PATCH_TYPES, Transport, TransportError
+from orch.wire.errors import ApiError
 from orch.wire.records import kinds
 from orch.wire.records.meta import ApiObject
 
@@ -48,6 +49,15 @@ class ApiClient:
 
     async def get(self, model: type[T], name: str, namespace: str = "") -> T:
         return self._record(model, await self._json.get(_path(model, namespace, name)))
+
+    async def find(self, model: type[T], name: str, namespace: str = "") -> T | None:
+        """The object; None when there is none."""
+        try:
+            return await self.get(model, name, namespace)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
 
     async def list(
         self,

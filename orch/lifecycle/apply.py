@@ -166,13 +166,7 @@ class Applier:
 
     async def _node_exists(self, name: str) -> bool:
         """Ask the server, not the view: a removal cannot be undone."""
-        try:
-            await self._client.get(Node, name)
-        except ApiError as error:
-            if error.code == 404:
-                return False
-            raise
-        return True
+        return await self._client.find(Node, name) is not None
 
 
 def _shown(action: Action) -> str:

@@ -118,7 +118,7 @@ class Leader:
         """False when another process holds the Lease."""
         if self.leading and self._seen and await self._renew(self._seen):
             return True
-        self._look(await self._read())
+        self._look(await self._client.find(Lease, self._claim.name, self._claim.namespace))
         if self._seen is None:
             self._look(await self._client.create(self._claimed(self._lease())))
         elif self._may_take(self._seen):
@@ -137,14 +137,6 @@ class Leader:
                 return False
             raise
         return True
-
-    async def _read(self) -> Lease | None:
-        try:
-            return await self._client.get(Lease, self._claim.name, self._claim.namespace)
-        except ApiError as error:
-            if error.code == 404:
-                return None
-            raise
 
     def _look(self, lease: Lease | None) -> None:
         if lease is None or self._seen is None or lease.spec != self._seen.spec:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from orch.client.resources import ListResult, WatchEvent
 from orch.wire import errors, times
+from orch.wire.errors import ApiError
 from orch.wire.records.kinds import resource_of
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Pod
@@ -93,6 +94,14 @@ class FakeApi:
     async def get(self, model: type[Any], name: str, namespace: str = "") -> Any:
         await self._arrive("get", model, key_of(namespace, name))
         return _read(model, self._current(model, name, namespace))
+
+    async def find(self, model: type[Any], name: str, namespace: str = "") -> Any:
+        try:
+            return await self.get(model, name, namespace)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
 
     async def list(
         self,

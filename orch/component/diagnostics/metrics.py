@@ -9,7 +9,7 @@ renderers.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypedDict, TypeVar, Unpack, cast
 
@@ -56,30 +56,19 @@ def bounded_kind(kind: type[M]) -> type[M]:
 
 def bound_family(family: Metric, allowed: Allowed, on_unexpected: Callable[[], None]) -> Metric:
     """A computed family with its label values limited; series that become equal are added up."""
-    result = Metric(family.name, family.documentation, family.type, family.unit)
-    result.samples = list(_merged(_limited(family.samples, allowed, on_unexpected)))
-    return result
-
-
-def _limited(
-    samples: Iterable[Sample], allowed: Allowed, on_unexpected: Callable[[], None]
-) -> Iterator[Sample]:
-    for sample in samples:
+    merged: dict[tuple[Any, ...], Sample] = {}
+    for sample in family.samples:
         labels = dict(sample.labels)
-        for label, values in allowed.items():
-            if labels.get(label, next(iter(values), "")) not in values:
+        for label in labels.keys() & allowed.keys():
+            if labels[label] not in allowed[label]:
                 labels[label] = UNEXPECTED
                 on_unexpected()
-        yield sample._replace(labels=labels)
-
-
-def _merged(samples: Iterable[Sample]) -> Iterable[Sample]:
-    merged: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
-    for sample in samples:
-        key = (sample.name, tuple(sorted(sample.labels.items())))
-        same = merged.get(key)
-        merged[key] = sample._replace(value=same.value + sample.value) if same else sample
-    return merged.values()
+        key = (sample.name, *sorted(labels.items()))
+        value = sample.value + (merged[key].value if key in merged else 0)
+        merged[key] = sample._replace(labels=labels, value=value)
+    result = Metric(family.name, family.documentation, family.type, family.unit)
+    result.samples = list(merged.values())
+    return result
 
 
 # `_created` series would double the page for nothing.

@@ -62,8 +62,7 @@ def table_rows(table: Mapping[str, Any], options: TableOptions) -> list[list[str
     if options.headers:
         names = [raw.text(definitions[n], "name").upper() for n in kept]
         keys = [key.rpartition("/")[2].upper() for key in options.label_columns]
-        every = ["LABELS"] if options.labels else []
-        rows.append([*(["NAMESPACE"] if options.namespaces else []), *names, *keys, *every])
+        rows.append(_row(options, "NAMESPACE", [*names, *keys], "LABELS"))
     for record in raw.records(table, "rows"):
         cells = raw.value(record, "cells") or []
         shown = [
@@ -71,17 +70,17 @@ def table_rows(table: Mapping[str, Any], options: TableOptions) -> list[list[str
             + _cell(cells, n)
             for n in kept
         ]
-        rows.append(_extended(shown, raw.mapping(record, "object", "metadata"), options))
+        metadata = raw.mapping(record, "object", "metadata")
+        labels = raw.mapping(metadata, "labels")
+        shown += [str(labels.get(key, "")) for key in options.label_columns]
+        every = ",".join(f"{k}={v}" for k, v in sorted(labels.items())) or "<none>"
+        rows.append(_row(options, raw.text(metadata, "namespace"), shown, every))
     return rows
 
 
-def _extended(shown: list[str], metadata: Mapping[str, Any], options: TableOptions) -> list[str]:
-    labels = raw.mapping(metadata, "labels")
-    row = [raw.text(metadata, "namespace")] if options.namespaces else []
-    row += [*shown, *(str(labels.get(key, "")) for key in options.label_columns)]
-    if options.labels:
-        row.append(",".join(f"{k}={v}" for k, v in sorted(labels.items())) or "<none>")
-    return row
+def _row(options: TableOptions, namespace: str, cells: list[str], labels: str) -> list[str]:
+    before, after = [namespace] if options.namespaces else [], [labels] if options.labels else []
+    return [*before, *cells, *after]
 
 
 def _cell(cells: Sequence[Any], number: int) -> str:
