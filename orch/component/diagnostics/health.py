@@ -122,9 +122,6 @@ class HealthChecks:
         """Add a check to these endpoints; it raises CheckFailed to fail."""
         self._checks.append(_Registered(name, check, tuple(endpoints), timeout_s))
 
-    def names(self, endpoint: str) -> list[str]:
-        return [check.name for check in self._of(endpoint)]
-
     async def run(self, endpoint: str, exclude: Collection[str] = ()) -> list[CheckResult]:
         """Run all checks of an endpoint that are not excluded, and count the results."""
         started = [
@@ -157,7 +154,8 @@ class HealthChecks:
                 return await self._render_check(endpoint, name)
             excluded = request.query.getall("exclude", [])
             results = await self.run(endpoint, excluded)
-            unknown = [name for name in dict.fromkeys(excluded) if name not in self.names(endpoint)]
+            known = [check.name for check in self._of(endpoint)]
+            unknown = [name for name in dict.fromkeys(excluded) if name not in known]
             return render_results(
                 endpoint, results, unknown=unknown, verbose="verbose" in request.query
             )

@@ -50,10 +50,7 @@ def read(quantities: Record) -> Amounts:
 
 def of_pods(pods: Iterable[Record], part: Part) -> Amounts:
     """The sum over pods."""
-    total: Amounts = Counter()
-    for pod in pods:
-        total.update(of_pod(pod, part))
-    return total
+    return sum((of_pod(pod, part) for pod in pods), Counter())
 
 
 def of_pod(pod: Record, part: Part) -> Amounts:

@@ -133,8 +133,13 @@ def _show_tables(answers: Answers, args: argparse.Namespace) -> None:
         known = by_type.setdefault(one.resource, table)
         if known is not table:
             by_type[one.resource] = {**known, **table, "rows": known["rows"] + table["rows"]}
+    if args.sort_by:
+        for table in by_type.values():
+            table["rows"] = printing.sort_by_path(
+                table["rows"], args.sort_by, record_of=lambda row: row.get("object")
+            )
     blocks = [
-        printing.columns(printing.table_rows(_sorted(table, args), options))
+        printing.columns(printing.table_rows(table, options))
         for resource, table in by_type.items()
         if table["rows"]
         for options in [printing.table_options(resource, args, several=len(by_type) > 1)]
@@ -143,13 +148,6 @@ def _show_tables(answers: Answers, args: argparse.Namespace) -> None:
         print("\n\n".join("\n".join(lines) for lines in blocks))
     elif not args.ignore_not_found and all(answer is not None for _, answer in answers):
         printing.report_nothing([one for one, _ in answers])
-
-
-def _sorted(table: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    if not args.sort_by:
-        return table
-    rows = printing.sort_by_path(table["rows"], args.sort_by, record_of=lambda r: r.get("object"))
-    return {**table, "rows": rows}
 
 
 def _show_objects(answers: Answers, args: argparse.Namespace) -> None:
