@@ -17,8 +17,7 @@ from nodeagent.psi import RESOURCES, Pressure
 from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats import runtime
 from nodeagent.stats.cgroup import layout
-from nodeagent.stats.cgroup.layout import CgroupPaths
-from nodeagent.stats.cgroup.readers import CgroupReaders
+from nodeagent.stats.cgroup.readers import CgroupPaths, CgroupReaders
 from nodeagent.stats.cgroup.values import UINT64_MAX
 from nodeagent.stats.host import filesystems, machine, network
 from nodeagent.stats.host.filesystems import FilesystemPoller

@@ -113,7 +113,7 @@ def _measure(sample: Sample) -> Pages:
 
 
 class _Fixed:
-    """A collector that hands out families made before."""
+    """A collector of families that were built before."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families

@@ -120,6 +120,9 @@ class CgroupReader:
                 return False
         return self.context.layout.sums
 
+    def forget_texts(self) -> None:
+        self._raw = [b""] * layout.POSITIONS
+
     def close(self) -> None:
         """Close every file."""
         for opened in self.files:

@@ -12,10 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from orch.ctl.describe.tab_writer import TabWriter
-from orch.ctl.objects import events
-from orch.ctl.output.printing import go_text
+from orch.ctl.output.jsonpath import go_text
 from orch.wire import raw
-from orch.wire.tables.layout import NONE
+from orch.wire.tables.layout import NONE, seen
 
 # Not repeated: the first lines show them, or only programs read them.
 _HEAD = ("name", "namespace", "labels", "annotations", "managedFields")
@@ -90,4 +89,4 @@ def write_events(writer: TabWriter, found: Iterable[Record], now: datetime) -> N
         component = raw.text(event, "source", "component") or raw.text(event, "reportingComponent")
         kind, reason = raw.text(event, "type"), raw.text(event, "reason")
         message = raw.text(event, "message").strip()
-        writer.line(kind, reason, events.seen(event, now), component, message, level=1)
+        writer.line(kind, reason, seen(event, now), component, message, level=1)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from orch.server.authz.authorizer import Authorizer, forbidden
-from orch.server.objects.document import Document
-from orch.server.objects.target import ObjectTarget
+from orch.server.objects.document import Document, ObjectTarget
 from orch.server.request.attributes import request_about
 from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of

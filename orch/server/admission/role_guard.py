@@ -15,8 +15,7 @@ from orch.server.authz.authorizer import Authorizer
 from orch.server.authz.cover import TooManyParts
 from orch.server.authz.index import RbacIndex
 from orch.server.authz.rules import ALL, Rule, role_key_of, rules_of
-from orch.server.objects.document import Document
-from orch.server.objects.target import ObjectTarget
+from orch.server.objects.document import Document, ObjectTarget
 from orch.server.request.attributes import request_about
 from orch.wire import errors
 from orch.wire.errors import ApiError

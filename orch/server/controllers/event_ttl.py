@@ -12,9 +12,8 @@ import logging
 from orch.server.controllers.namespaces import SELF
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
-from orch.server.objects.document import decode, place_of, prefix_of
+from orch.server.objects.document import ObjectTarget, decode, place_of, prefix_of
 from orch.server.objects.options import DeleteOptions
-from orch.server.objects.target import ObjectTarget
 from orch.server.storage.base import StorageFailed
 from orch.server.strategy import events
 from orch.wire.errors import ApiError

@@ -25,10 +25,9 @@ from orch.server.controllers.ownership import (
 )
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
-from orch.server.objects.document import Document, decode, key_of, place_of, prefix_of
+from orch.server.objects.document import Document, ObjectTarget, decode, key_of, place_of, prefix_of
 from orch.server.objects.modify import Transform, modify
 from orch.server.objects.options import DeleteOptions
-from orch.server.objects.target import ObjectTarget
 from orch.server.storage.base import StorageFailed, Stored
 from orch.server.strategy.table import STRATEGIES
 from orch.wire.errors import ApiError

@@ -12,11 +12,10 @@ import logging
 from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete_collection
-from orch.server.objects.document import Document, decode, prefix_of
+from orch.server.objects.document import Document, ObjectTarget, decode, prefix_of
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
-from orch.server.objects.target import ObjectTarget
 from orch.server.storage.base import StorageFailed
 from orch.server.strategy import namespaces, table
 from orch.server.strategy.base import Strategy

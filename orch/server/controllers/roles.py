@@ -19,12 +19,11 @@ from orch.server.controllers.namespaces import SELF
 from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete
-from orch.server.objects.document import Document, decode, place_of, prefix_of
+from orch.server.objects.document import Document, ObjectTarget, decode, place_of, prefix_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.modify import modify
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import selectable
-from orch.server.objects.target import ObjectTarget
 from orch.server.storage.base import StorageFailed, Stored
 from orch.server.strategy.rbac import BINDING_STRATEGIES as BINDING_STRATEGIES
 from orch.server.strategy.rbac import ROLE_STRATEGIES as ROLE_STRATEGIES

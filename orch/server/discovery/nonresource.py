@@ -20,7 +20,7 @@ Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def routes(
-    resources: Sequence[Resource],
+    resources: tuple[Resource, ...],
     discovery: Discovery,
     health: HealthChecks,
     sli: SliMetrics,
@@ -72,7 +72,7 @@ def index(others: Sequence[web.RouteDef], discovery: Discovery) -> web.RouteDef:
     return web.get("/", _fixed(orjson.dumps({"paths": sorted({*fixed, *discovery.paths})})))
 
 
-def openapi_routes(resources: Sequence[Resource]) -> list[web.RouteDef]:
+def openapi_routes(resources: tuple[Resource, ...]) -> list[web.RouteDef]:
     v2_json = openapi.v2_json(resources)
     v2_protobuf = openapi.v2_protobuf(resources)
 

@@ -18,11 +18,10 @@ from orch.component.http.sliced_response import respond
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects import options
-from orch.server.objects.document import Document, decode
+from orch.server.objects.document import Document, ObjectTarget, decode
 from orch.server.objects.metadata import drop_double_owners
 from orch.server.objects.modify import Transform
 from orch.server.objects.selection import Selection, parse_selection
-from orch.server.objects.target import ObjectTarget
 from orch.server.request import bodies, fields, media, protobuf
 from orch.server.request.attributes import RequestInfo, is_true
 from orch.server.storage.base import Stored

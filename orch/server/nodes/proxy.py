@@ -31,8 +31,7 @@ from orch.server.handlers.call import Call
 from orch.server.nodes import address as nodes_address
 from orch.server.nodes.address import AgentEndpoint, ProxyId
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import decode
-from orch.server.objects.target import ObjectTarget
+from orch.server.objects.document import ObjectTarget, decode
 from orch.server.strategy import nodes
 from orch.wire.errors import ApiError, bad_request, service_unavailable
 

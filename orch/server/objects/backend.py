@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orch.component.process.clock import Now, utc_now
-from orch.server.objects.document import Document
-from orch.server.objects.target import ObjectTarget
+from orch.server.objects.document import Document, ObjectTarget
 from orch.server.storage.base import KeyMissing, RevisionMismatch, Storage, Stored
 
 # No vowels and no digits that look like letters: suffixes spell no words.

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from orch.server.objects import metadata, validation
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import Document, decode, encode, key_of
+from orch.server.objects.document import Document, ObjectTarget, decode, encode, key_of
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
-from orch.server.objects.target import ObjectTarget
 from orch.server.storage.base import KeyExists, Stored
 from orch.server.strategy import namespaces
 from orch.wire import errors, times

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from orch.server.objects.backend import Backend
-from orch.server.objects.document import Document, decode, encode, place_of, prefix_of
+from orch.server.objects.document import Document, ObjectTarget, decode, encode, place_of, prefix_of
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
-from orch.server.objects.target import ObjectTarget
 from orch.server.storage.base import Stored
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import Strategy

@@ -15,9 +15,8 @@ import orjson
 from orch.server.objects import metadata, validation
 from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
-from orch.server.objects.document import Document, decode, encode, same
+from orch.server.objects.document import Document, ObjectTarget, decode, encode, same
 from orch.server.objects.options import NO_OPTIONS, WriteOptions
-from orch.server.objects.target import ObjectTarget
 from orch.server.request import media
 from orch.server.request.bodies import drop_nulls
 from orch.server.storage.base import Stored

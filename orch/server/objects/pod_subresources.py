@@ -12,10 +12,9 @@ from dataclasses import replace
 from orch.server.objects import metadata
 from orch.server.objects.backend import Backend
 from orch.server.objects.delete import check_preconditions, delete
-from orch.server.objects.document import Document, decode, encode
+from orch.server.objects.document import Document, ObjectTarget, decode, encode
 from orch.server.objects.modify import modify
 from orch.server.objects.options import WriteOptions, parse_delete_options
-from orch.server.objects.target import ObjectTarget
 from orch.server.storage.base import Stored
 from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of

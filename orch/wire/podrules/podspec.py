@@ -122,21 +122,30 @@ def requests(container: Container) -> Mapping[str, Any]:
 
 
 def requested(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_milli) -> int:
-    """What must be free for the pod, in thousandths unless `read` counts otherwise.
-
-    All that run side by side, or an init container with the sidecars before it if that is more.
-    """
+    """What must be free for the pod, in thousandths unless `read` counts otherwise."""
 
     def amount(container: Container) -> int:
         return read(requests(container).get(resource, 0))
 
+    init = (
+        (amount(container), is_sidecar(container)) for container in pod.spec.initContainers or ()
+    )
+    return most_at_once(init, map(amount, pod.spec.containers))
+
+
+def most_at_once(init: Iterable[tuple[int, bool]], containers: Iterable[int]) -> int:
+    """The amounts of all that run side by side, or if more, of an init container.
+
+    `init` are the amounts of init containers in order, each with whether it is a sidecar: those
+    run beside all that come after them.
+    """
     largest = sidecars = 0
-    for container in pod.spec.initContainers or ():
-        if is_sidecar(container):
-            sidecars += amount(container)
+    for amount, is_sidecar in init:
+        if is_sidecar:
+            sidecars += amount
         else:
-            largest = max(largest, sidecars + amount(container))
-    return max(largest, sidecars + sum(map(amount, pod.spec.containers)))
+            largest = max(largest, sidecars + amount)
+    return max(largest, sidecars + sum(containers))
 
 
 def qos_class(pod: Pod) -> str:

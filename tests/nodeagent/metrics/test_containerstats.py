@@ -273,6 +273,7 @@ def test_the_reference_renderer_writes_the_same_series(layout: str) -> None:
     assert len(theirs) == len(ours), "no series twice"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", NAMES)
 def test_promtool_accepts_the_page(layout: str, name: str) -> None:

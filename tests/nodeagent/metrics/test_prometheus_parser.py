@@ -27,6 +27,8 @@ from tests.fakes import hosts
 from tests.fakes.hosts import POD, Clock
 from tests.fakes.prometheus import Prometheus, prometheus
 
+pytestmark = pytest.mark.real
+
 NAMES = ["web-0", 'quo"ted', "back\\slash\\n", "new\nline", "größe-日本-🙂", "{brace,}='x'", " "]
 PATHS = ("/containers", "/resource", "/containers-open", "/resource-open")
 

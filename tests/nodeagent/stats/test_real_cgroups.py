@@ -20,6 +20,8 @@ from nodeagent.stats.cgroup.layout import Layout
 from nodeagent.stats.cgroup.readers import CgroupReaders
 from nodeagent.stats.summary import rate_nanocores
 
+pytestmark = pytest.mark.real
+
 BURN = "while True: pass"
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
-from orch.server.objects.document import Document, decode
+from orch.server.objects.document import Document, ObjectTarget, decode
 from orch.server.objects.options import WriteOptions
-from orch.server.objects.target import ObjectTarget
 from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import STRATEGIES
 from orch.wire.records.authentication import Identity
