@@ -31,19 +31,17 @@ log = logging.getLogger(__name__)
 
 def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
     """File → value for the pod's cgroup; each file exists in one hierarchy only."""
-    limits = [podspec.limits(c) for c in pod.spec.containers]
     shares = spec.cpu_shares(podspec.requested(pod, "cpu"))
     bounds = share_bound(shares, unified=unified)
-    if all("cpu" in limit for limit in limits):
-        quota = spec.cpu_quota_usec(sum(quantity.to_milli(limit["cpu"]) for limit in limits))
-        if quota and unified:
+    if quota := spec.cpu_quota_usec(podspec.limited(pod, "cpu") or 0):
+        if unified:
             bounds["cpu.max"] = f"{quota} {spec.CFS_PERIOD_USEC}"
-        elif quota:
+        else:
             bounds["cpu.cfs_period_us"] = str(spec.CFS_PERIOD_USEC)
             bounds["cpu.cfs_quota_us"] = str(quota)
-    if all("memory" in limit for limit in limits):
-        total_bytes = sum(quantity.to_bytes(limit["memory"]) for limit in limits)
-        bounds["memory.max" if unified else "memory.limit_in_bytes"] = str(total_bytes)
+    memory_bytes = podspec.limited(pod, "memory", quantity.to_bytes)
+    if memory_bytes is not None:
+        bounds["memory.max" if unified else "memory.limit_in_bytes"] = str(memory_bytes)
     return bounds
 
 

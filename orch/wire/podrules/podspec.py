@@ -123,10 +123,18 @@ def requests(container: Container) -> Mapping[str, Any]:
 
 def requested(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_milli) -> int:
     """What must be free for the pod, in thousandths unless `read` counts otherwise."""
+    return _at_once(pod, lambda container: read(requests(container).get(resource, 0)))
 
-    def amount(container: Container) -> int:
-        return read(requests(container).get(resource, 0))
 
+def limited(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_milli) -> int | None:
+    """What the pod may use at most; None unless each of its containers is limited."""
+    lasting = (*pod.spec.containers, *(pod.spec.initContainers or ()))
+    if any(resource not in limits(container) for container in lasting):
+        return None
+    return _at_once(pod, lambda container: read(limits(container)[resource]))
+
+
+def _at_once(pod: Pod, amount: Callable[[Container], int]) -> int:
     init = (
         (amount(container), is_sidecar(container)) for container in pod.spec.initContainers or ()
     )
