@@ -51,7 +51,7 @@ class LoginManager(Protocol):
     def close(self) -> None: ...
 
 
-class Pods(Protocol):
+class PodTerminator(Protocol):
     """Implemented by `pod_workers.PodWorkers`."""
 
     def end(self, uid: str, ending: Ending) -> bool: ...
@@ -69,7 +69,7 @@ class ShutdownGuard:
         self,
         groups: Sequence[Group],
         registry: PodRegistry,
-        pods: Pods,
+        pods: PodTerminator,
         node: OwnNode,
         *,
         root_dir: str,

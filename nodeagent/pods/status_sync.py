@@ -160,7 +160,8 @@ class StatusSync:
             if error.code == 404:
                 return True  # the object was deleted meanwhile
             self._refusals += 1
-            self._outage.failed("cannot report the state of pods: %s", error)
+            text = "cannot report the state of pods: %s"
+            self._outage.failed(text, error, cause=(error.code, error.reason))
             if error.code not in _TRANSIENT and error.code < 500:
                 return True
             refused = self._refused.setdefault(uid, _Refused())

@@ -39,7 +39,7 @@ _ARGUMENTS = 6  # of a system call
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """`where` is the place in the profile, "" for all of it."""
 
     level: str
@@ -57,12 +57,12 @@ class Rule:
     conditional: bool
 
 
-def error(where: str, message: str) -> Finding:
-    return Finding(ERROR, where, message)
+def error(where: str, message: str) -> LintFinding:
+    return LintFinding(ERROR, where, message)
 
 
-def warning(where: str, message: str) -> Finding:
-    return Finding(WARNING, where, message)
+def warning(where: str, message: str) -> LintFinding:
+    return LintFinding(WARNING, where, message)
 
 
 def known_as(action: str) -> str:
@@ -72,7 +72,7 @@ def known_as(action: str) -> str:
 
 def rule_findings(
     value: object, where: str, names: Mapping[str, frozenset[str]], architecture: str
-) -> tuple[list[Finding], Rule | None]:
+) -> tuple[list[LintFinding], Rule | None]:
     """Findings in an element of `syscalls`, and the rule if it has an action."""
     if not isinstance(value, dict):
         return [error(where, f"it must be an object, not {shown(value)}")], None
@@ -98,7 +98,7 @@ def rule_findings(
     return found, Rule(where, valid_names, action, bool(arguments))
 
 
-def action_findings(action: str, where: str) -> Iterator[Finding]:
+def action_findings(action: str, where: str) -> Iterator[LintFinding]:
     if action == _KERNEL_NOTIFY:
         yield warning(where, f"{action} is the kernel's name; runtimes accept only {NOTIFY}")
     elif action not in ACTIONS:
@@ -107,7 +107,7 @@ def action_findings(action: str, where: str) -> Iterator[Finding]:
 
 def errno_findings(
     record: Mapping[str, Any], key: str, where: str, action: object
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """About the errno that an action returns; wrong types are reported elsewhere."""
     value = record.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -125,7 +125,7 @@ def field_findings(
     *,
     required: Iterable[str],
     misplaced: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """Unknown, missing and mistyped fields of an object; `kinds` maps fields to their types.
 
     `object` is any type. `misplaced` maps known mistakes to what to say about them.
@@ -145,7 +145,7 @@ def field_findings(
 
 def _name_findings(
     listed: list[object], where: str, names: Mapping[str, frozenset[str]], architecture: str
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     if not listed:
         yield error(where, "it is empty: the rule applies to no system call")
     seen: set[str] = set()
@@ -166,7 +166,7 @@ def _name_findings(
             seen.add(name)
 
 
-def _argument_findings(value: object, where: str) -> Iterator[Finding]:
+def _argument_findings(value: object, where: str) -> Iterator[LintFinding]:
     if not isinstance(value, dict):
         yield error(where, f"it must be an object, not {shown(value)}")
         return

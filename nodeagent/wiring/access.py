@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from nodeagent.auth import access, authorization
 from nodeagent.auth.access import Access
-from nodeagent.auth.authentication import Authentication, Tokens
+from nodeagent.auth.authentication import Authenticator, Tokens
 from nodeagent.auth.authorization import Authorizer
 from nodeagent.auth.reviews import ApiReviews
 from nodeagent.config.current import CurrentConfig
@@ -28,7 +28,7 @@ def build_access(
     if reviews and known.webhook.enabled:
         tokens = Tokens(reviews, keep_s=lambda: current.value.authentication.webhook.cacheTTL)
     return Access(
-        Authentication(tokens=tokens, anonymous=known.anonymous.enabled),
+        Authenticator(tokens=tokens, anonymous=known.anonymous.enabled),
         _authorizer(current, reviews),
         fine_grained=features.enabled(access.FINE_GRAINED),
     )

@@ -13,7 +13,7 @@ from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
 from nodeagent.pods.pod_workers import PodWorkers
-from nodeagent.pods.prober.health import Checkpoints, ContainerHealth
+from nodeagent.pods.prober.health import ContainerHealth, FrozenContainers
 from nodeagent.pods.prober.probes import Prober
 from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.sources.files import FileSource
@@ -56,7 +56,7 @@ def build_pods(
     sampler: Sampler,
     source: ApiSource | None,
     events: PodEvents,
-    checkpoints: Checkpoints | None,
+    checkpoints: FrozenContainers | None,
 ) -> Pods | None:
     """None without a runtime."""
     if base.runtime is None:
@@ -83,7 +83,7 @@ def build_pods(
 
 
 def _services(
-    base: Base, runtime: ContainerRuntime, events: PodEvents, checkpoints: Checkpoints | None
+    base: Base, runtime: ContainerRuntime, events: PodEvents, checkpoints: FrozenContainers | None
 ) -> PodServices:
     settings, counts, root_dir = base.settings, base.counts, base.settings.root_dir
     prober = Prober(runtime)

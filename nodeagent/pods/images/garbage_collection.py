@@ -141,10 +141,11 @@ class ImageCollection:
         wanted = excess_bytes(disk, self._bounds)
         short = wanted - sum(entry.image.size_bytes for entry in found)
         if stuck:
-            self._outage.failed("%s", stuck)
+            self._outage.failed("%s", stuck, cause="stuck")
         elif short > 0:
             text = "the disk of the images is above %d %%, and %d bytes more than all unused images"
-            self._outage.failed(f"{text} hold must be freed", self._bounds.high_percent, short)
+            high_percent = self._bounds.high_percent
+            self._outage.failed(f"{text} hold must be freed", high_percent, short, cause="full")
         else:
             self._outage.recovered()
 

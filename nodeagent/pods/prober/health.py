@@ -57,7 +57,7 @@ class _Watched:
         return readiness is None or readiness.good is True
 
 
-class Checkpoints(Protocol):
+class FrozenContainers(Protocol):
     """Containers that a checkpoint has frozen, and that cannot answer a probe."""
 
     def is_frozen(self, container_id: str) -> bool: ...
@@ -76,7 +76,7 @@ class ContainerHealth:
         counts: PodCounts,
         *,
         files: ResultFiles,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: FrozenContainers | None = None,
         now: Now = clock.utc_now,
     ) -> None:
         self._files = files

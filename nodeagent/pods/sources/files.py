@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nodeagent.pods.sources import manifests
-from nodeagent.pods.sources.manifests import ManifestError, Origin
+from nodeagent.pods.sources.manifests import ManifestOrigin, PodFileError
 from nodeagent.pods.sources.source import Changed
 from orch.component import yaml_file
 from orch.component.process import clock
@@ -202,16 +202,18 @@ class FileSource:
         except FileNotFoundError:
             self._problems.recovered(subject=path)
             return None
-        except (ManifestError, OSError) as error:
-            text = str(error) if isinstance(error, ManifestError) else f"{path}: {error.strerror}"
+        except (PodFileError, OSError) as error:
+            text = str(error) if isinstance(error, PodFileError) else f"{path}: {error.strerror}"
             kept = f"; its pod {file.pod.key} stays as it was" if file.pod else ""
             self._problems.failed("manifest ignored: %s%s", text, kept, subject=path, cause=text)
             file = replace(file, is_invalid=True)
         return replace(file, digest=digest, signature=signature)
 
     def _parsed(self, path: str, content: bytes, file: _File) -> _File:
-        """The file with the pod of its new content; ManifestError."""
-        pod = parse_manifest(content, Origin(podspec.FILE, path, self._node_name, self._now()))
+        """The file with the pod of its new content; PodFileError."""
+        pod = parse_manifest(
+            content, ManifestOrigin(podspec.FILE, path, self._node_name, self._now())
+        )
         if file.is_invalid:
             self._problems.recovered(subject=path)
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
@@ -223,12 +225,12 @@ class FileSource:
         return replace(file, pod=pod, is_invalid=False)
 
 
-def parse_manifest(content: bytes, origin: Origin) -> Pod:
-    """The static pod of a file's content; ManifestError. Logs the fields that are ignored."""
+def parse_manifest(content: bytes, origin: ManifestOrigin) -> Pod:
+    """The static pod of a file's content; PodFileError. Logs the fields that are ignored."""
     try:
         document = yaml_file.parse_yaml(content, source=origin.place)
     except YamlError as error:
-        raise ManifestError(str(error)) from None
+        raise PodFileError(str(error)) from None
     manifest = manifests.static_pod(document, origin)
     for text in manifest.ignored:
         log.warning("%s", text)

@@ -49,12 +49,12 @@ _IGNORED_SILENTLY: Mapping[type[WireModel], frozenset[str]] = {
 }
 
 
-class ManifestError(Exception):
+class PodFileError(Exception):
     """A manifest that is not a valid pod; the text begins with `file:line:` and names the field."""
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ManifestOrigin:
     """Where a manifest was read: `kind` is FILE or URL, `place` its path or URL."""
 
     kind: str
@@ -68,21 +68,21 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class PodManifest:
     """`ignored` has a text for each field without effect, with its place."""
 
     pod: Pod
     ignored: tuple[str, ...]
 
 
-def static_pod(document: Document, origin: Origin) -> Manifest:
-    """The pod of one parsed manifest; ManifestError."""
+def static_pod(document: Document, origin: ManifestOrigin) -> PodManifest:
+    """The pod of one parsed manifest; PodFileError."""
     value = document.value
     if not isinstance(value, dict):
-        raise ManifestError(f"{document.source}: a pod is expected, not {_shown(value)}")
+        raise PodFileError(f"{document.source}: a pod is expected, not {_shown(value)}")
     kind = (value.get("apiVersion"), value.get("kind"))
     if kind != ("v1", "Pod"):
-        raise ManifestError(
+        raise PodFileError(
             f"{document.source}: apiVersion {kind[0]!r} and kind {kind[1]!r} are not v1 and Pod"
         )
     try:
@@ -97,10 +97,10 @@ def static_pod(document: Document, origin: Origin) -> Manifest:
     for field, message in problems(pod):
         raise _problem(document, _path_of(field), message)
     unknown = unknown_fields(Pod.from_wire(value))
-    return Manifest(pod, tuple(str(_problem(document, path, text)) for path, text in unknown))
+    return PodManifest(pod, tuple(str(_problem(document, path, text)) for path, text in unknown))
 
 
-def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:
+def with_defaults(pod: Pod, manifest: object, origin: ManifestOrigin) -> Pod:
     """The pod with its name on this node, namespace, uid, annotations and toleration."""
     meta = pod.metadata
     uid = meta.uid or static_pod_uid(manifest, origin)
@@ -131,7 +131,7 @@ def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:
     )
 
 
-def static_pod_uid(manifest: object, origin: Origin) -> str:
+def static_pod_uid(manifest: object, origin: ManifestOrigin) -> str:
     """32 hexadecimal digits that differ for every manifest, node and place."""
     data = [manifest, f"host:{origin.node_name}", origin.label]
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -143,8 +143,8 @@ def _path_of(field: str) -> FieldPath:
     return tuple(int(part) if part.isdecimal() else part for part in _PARTS.findall(field))
 
 
-def _problem(document: Document, path: FieldPath, message: str) -> ManifestError:
-    return ManifestError(f"{document.place(path)}: {yaml_file.show_path(path)}: {message}")
+def _problem(document: Document, path: FieldPath, message: str) -> PodFileError:
+    return PodFileError(f"{document.place(path)}: {yaml_file.show_path(path)}: {message}")
 
 
 def _shown(value: object) -> str:

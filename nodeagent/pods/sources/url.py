@@ -17,7 +17,7 @@ from yarl import URL
 
 from nodeagent.config.fields import web_address
 from nodeagent.pods.sources import manifests
-from nodeagent.pods.sources.manifests import ManifestError, Origin
+from nodeagent.pods.sources.manifests import ManifestOrigin, PodFileError
 from nodeagent.pods.sources.source import Changed
 from orch.component import yaml_file
 from orch.component.process import clock
@@ -86,7 +86,7 @@ class UrlSource:
         try:
             content = await self._fetch(session)
             pods = self._pods if content == self._content else self._read(content)
-        except ManifestError as error:
+        except PodFileError as error:
             self._outage.failed("pods from %s are ignored: %s", self._shown, error)
             return False
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -109,9 +109,9 @@ class UrlSource:
                     url = url.join(URL(location))
                     continue
                 if response.status != 200:
-                    raise ManifestError(f"the server answers {response.status} {response.reason}")
+                    raise PodFileError(f"the server answers {response.status} {response.reason}")
                 return await _content(response)
-        raise ManifestError(f"the server redirects more than {_MAX_REDIRECTS} times")
+        raise PodFileError(f"the server redirects more than {_MAX_REDIRECTS} times")
 
     def _get(
         self, session: aiohttp.ClientSession, url: URL
@@ -131,8 +131,8 @@ class UrlSource:
         try:
             document = yaml_file.parse_yaml(content, source=self._shown)
         except YamlError as error:
-            raise ManifestError(str(error)) from None
-        origin = Origin(podspec.URL, self._shown, self._node_name, self._now())
+            raise PodFileError(str(error)) from None
+        origin = ManifestOrigin(podspec.URL, self._shown, self._node_name, self._now())
         value = document.value
         if not isinstance(value, dict) or value.get("kind") != "PodList":
             read = [manifests.static_pod(document, origin)]
@@ -179,5 +179,5 @@ async def _content(response: aiohttp.ClientResponse) -> bytes:
     async for piece in response.content.iter_any():
         content += piece
         if len(content) > yaml_file.MAX_BYTES:
-            raise ManifestError(f"more than {yaml_file.MAX_BYTES // 2**20} MiB")
+            raise PodFileError(f"more than {yaml_file.MAX_BYTES // 2**20} MiB")
     return bytes(content)

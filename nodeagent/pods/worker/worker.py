@@ -44,7 +44,7 @@ _FILE_POLL_S = 1.0  # how often the worker checks for an awaited file
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class PodRemoval:
     """A request to remove the pod; `grace_s` None means its own grace period."""
 
     grace_s: int | None = None
@@ -67,7 +67,7 @@ class PodWorker:
         self._seen_s = seen_s
         self._is_starting = False  # created by this worker, and not Running yet
         self._wake = asyncio.Event()
-        self._removal: Removal | None = None
+        self._removal: PodRemoval | None = None
         self._ending: Ending | None = None
         self._ended_at = ""
         self._projected: Pod | None = None  # whose fields the volumes show
@@ -119,7 +119,7 @@ class PodWorker:
         self._interrupt_step()
         return True
 
-    def remove(self, removal: Removal) -> None:
+    def remove(self, removal: PodRemoval) -> None:
         """Stop and remove the pod; a second request can only change the grace period."""
         known = self._removal
         if known and (removal.grace_s is None or removal == known):
@@ -196,7 +196,7 @@ class PodWorker:
             timings.observe(pods_counts.POD_START_TOTAL, total_s)
             timings.observe(pods_counts.POD_START_SLI, max(0.0, own_s))
 
-    async def _remove(self, seen: ObservedPod, removal: Removal) -> tuple[float | None, bool]:
+    async def _remove(self, seen: ObservedPod, removal: PodRemoval) -> tuple[float | None, bool]:
         self._services.health.leave(self.uid)
         action = plan.removal_step(seen, grace_s=removal.grace_s)
         if action is not None:

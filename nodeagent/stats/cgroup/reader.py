@@ -247,8 +247,9 @@ class CgroupReader:
         if None in activity or any(map(operator.is_not, activity, before)):
             has_run = activity[0] is None or activity[0] is not before[0]
             self._has_run |= has_run and self._last is not None  # the first pass compares nothing
-            others = [opened for opened in self.files if opened not in self._reading]
-            changed |= self._read_files(others)
+            if self._reading is not self.files:
+                others = [opened for opened in self.files if opened not in self._reading]
+                changed |= self._read_files(others)
             self._read_all_next(time_ns)
         elif changed or not self._is_settled:
             self._skip_stable_files(time_ns)

@@ -57,7 +57,7 @@ class GroupResources(_Record):
         return self
 
 
-class Rule(_Record):
+class AuditRule(_Record):
     level: LevelName
     users: tuple[str, ...] = ()
     userGroups: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Rule(_Record):
     omitManagedFields: bool = True
 
     @model_validator(mode="after")
-    def _one_kind_of_request(self) -> Rule:
+    def _one_kind_of_request(self) -> AuditRule:
         if self.nonResourceURLs and (self.resources or self.namespaces):
             raise ValueError("a rule is for resources or for nonResourceURLs, not for both")
         for url in self.nonResourceURLs:
@@ -109,7 +109,7 @@ class Rule(_Record):
 class Policy(_Record):
     apiVersion: Literal["audit.orch.io/v1", "audit.k8s.io/v1"]
     kind: Literal["Policy"]
-    rules: tuple[Rule, ...]
+    rules: tuple[AuditRule, ...]
     omitStages: tuple[Stage, ...] = ()
     omitManagedFields: bool = True
     metadata: dict[str, Any] = {}

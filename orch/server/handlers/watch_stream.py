@@ -240,7 +240,7 @@ class _Writer:
     @property
     def takes_more(self) -> bool:
         """Whether the client is connected and keeps up."""
-        return not self._request.protocol.writing_paused and self.is_open
+        return fast_path.takes_more(self._request) and self.is_open
 
     async def write(self, line: bytes) -> None:
         await self._response.write(line)

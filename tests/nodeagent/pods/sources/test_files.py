@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.pods.sources import files
 from nodeagent.pods.sources.files import FileSource
-from nodeagent.pods.sources.manifests import Origin
+from nodeagent.pods.sources.manifests import ManifestOrigin
 from orch.component import yaml_file
 from orch.component.process import loops
 from orch.wire.records.pods import Pod
@@ -189,7 +189,7 @@ async def test_what_is_read_by_others_during_a_scan_is_whole_and_of_before(
     seen: list[list[str]] = []
     real = files.parse_manifest
 
-    def parse(content: bytes, origin: Origin) -> Pod:
+    def parse(content: bytes, origin: ManifestOrigin) -> Pod:
         seen.append([pod.metadata.name for pod in scanned.source.pods()])
         return real(content, origin)
 
@@ -237,7 +237,7 @@ async def test_a_content_that_is_known_is_not_parsed_again(
     parsed: list[str] = []
     real = files.parse_manifest
 
-    def parse(content: bytes, origin: Origin) -> Pod:
+    def parse(content: bytes, origin: ManifestOrigin) -> Pod:
         parsed.append(origin.place)
         return real(content, origin)
 
