@@ -15,11 +15,11 @@ from aiohttp import web
 from nodeagent.pods.logs import reader
 from nodeagent.pods.logs.reader import LogFile, LogFilter, LogOptions
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.runtime.base import ContainerDetail, ContainerState
+from nodeagent.runtime.base import ContainerDetail
 from orch.component.process import clock
 from orch.component.process.clock import Now
 from orch.wire.errors import ApiError, bad_request
-from orch.wire.podrules.podspec import find_container
+from orch.wire.podrules.podspec import container_statuses, find_container
 from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
@@ -103,22 +103,12 @@ class ContainerLogs:
                 await asyncio.sleep(FOLLOW_INTERVAL_S)
 
     def _is_running(self, pod: Pod, detail: ContainerDetail) -> bool:
-        view = self._registry.view(pod.metadata.uid or "")
-        wanted = detail.container.id
-        return any(
-            other.container.id == wanted and other.container.state is ContainerState.RUNNING
-            for other in view.containers
-        )
+        running = self._registry.view(pod.metadata.uid or "").running(detail.container.name)
+        return running is not None and running.container.id == detail.container.id
 
 
 def _waiting_reason(pod: Pod, container: str) -> str:
-    known = pod.status
-    listed = (
-        known.initContainerStatuses,
-        known.containerStatuses,
-        known.ephemeralContainerStatuses,
-    )
-    for status in (status for statuses in listed for status in statuses or ()):
+    for status in container_statuses(pod.status):
         if status.name == container and status.state and status.state.waiting:
             return status.state.waiting.reason or "ContainerCreating"
     return "ContainerCreating"

@@ -1,4 +1,4 @@
-"""Thaws containers that a checkpoint left frozen: this agent's own, and anybody else's.
+"""Thaws containers that a checkpoint left frozen, also one of another client.
 
 A runtime freezes a container while dumping it. When the call ends early (deadline, a killed agent
 or runtime), it stays frozen for ever; no restart of the runtime helps (seen with containerd 2.1.9).
@@ -164,14 +164,22 @@ def _tracer(process: Path, proc: Path) -> str:
 
 
 def _is_frozen(cgroup: Path) -> bool:
-    for name, (frozen, _) in _CONTROLS.items():
-        try:
-            if (cgroup / name).read_text().strip() in frozen:
-                return True
-        except OSError as error:
-            if error.errno not in _GONE:
-                raise
+    return any(_is_frozen_by(cgroup, name) for name in _CONTROLS)
+
+
+def _is_frozen_by(cgroup: Path, name: str) -> bool:
+    with _ignoring_missing():
+        return (cgroup / name).read_text().strip() in _CONTROLS[name][0]
     return False
+
+
+@contextlib.contextmanager
+def _ignoring_missing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise
 
 
 def thaw(cgroup_root: Path, container_id: str) -> bool:
@@ -184,17 +192,11 @@ def thaw(cgroup_root: Path, container_id: str) -> bool:
 
 
 def _thaw_cgroup(cgroup: Path) -> bool:
-    for name, (frozen, thawed) in _CONTROLS.items():
-        control = cgroup / name
-        try:
-            if control.read_text().strip() not in frozen:
-                continue
-            control.write_text(thawed)
-        except OSError as error:
-            if error.errno not in _GONE:
-                raise
-            continue
-        return True
+    for name, (_, thawed) in _CONTROLS.items():
+        if _is_frozen_by(cgroup, name):
+            with _ignoring_missing():
+                (cgroup / name).write_text(thawed)
+                return True
     return False
 
 

@@ -175,14 +175,9 @@ class LeaseLoop:
         )
 
     async def _get(self) -> Lease | None:
-        try:
-            return await self._call(
-                self._client.get(Lease, self._node_name, names.NODE_LEASE_NAMESPACE)
-            )
-        except ApiError as error:
-            if error.code == 404:
-                return None
-            raise
+        return await self._call(
+            self._client.find(Lease, self._node_name, names.NODE_LEASE_NAMESPACE)
+        )
 
     async def _call(self, call: Awaitable[T]) -> T:
         """Await an API call under the loop's own deadline, independent of the transport's."""

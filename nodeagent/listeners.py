@@ -7,11 +7,12 @@ no checkpoints. Must not know the routes (`server`).
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent import server
-from nodeagent.config.options import Options
+from nodeagent.config.options import OWN_CERTIFICATE, Options
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.server import Services
 from nodeagent.stats.host.machine import read_host_facts
@@ -51,10 +52,7 @@ class Listeners:
 
 
 def build_listeners(
-    options: Options,
-    config: NodeAgentConfiguration,
-    services: Services,
-    tls: Tls,
+    options: Options, config: NodeAgentConfiguration, services: Services, tls: Tls
 ) -> Listeners:
     """The configured ports; `tls` comes from `read_tls`."""
     secure = HttpServer(
@@ -72,7 +70,7 @@ def build_listeners(
 def read_tls(options: Options, config: NodeAgentConfiguration) -> Tls:
     """The initial TLS of the secure port, self-signed unless a certificate is configured."""
     _ensure_certificate(options, config)
-    pair = certificate_files(options, config)
+    pair = options.certificate_files(config)
     files = TlsFiles(pair, config.authentication.x509.clientCAFile)
     return Tls(files, tls_context(options, config))
 
@@ -81,19 +79,11 @@ def tls_context(options: Options, config: NodeAgentConfiguration) -> ssl.SSLCont
     """A TLS context from the present files."""
     _ensure_certificate(options, config)
     return server_context(
-        *certificate_files(options, config),
+        *options.certificate_files(config),
         client_ca_file=config.authentication.x509.clientCAFile or None,
         min_version=config.tlsMinVersion,
         cipher_suites=config.tlsCipherSuites,
     )
-
-
-def certificate_files(options: Options, config: NodeAgentConfiguration) -> tuple[str, str]:
-    """Certificate and key: configured or self-signed."""
-    if config.tlsCertFile:
-        return config.tlsCertFile, config.tlsPrivateKeyFile
-    own = Path(options.cert_dir, "nodeagent")
-    return f"{own}.crt", f"{own}.key"
 
 
 def _ensure_certificate(options: Options, config: NodeAgentConfiguration) -> None:
@@ -105,27 +95,13 @@ def _ensure_certificate(options: Options, config: NodeAgentConfiguration) -> Non
     hosts = [options.hostname_override or read_host_facts().hostname, "localhost", "127.0.0.1"]
     if options.node_ip:
         hosts.append(options.node_ip)
-    pki.self_signed(Path(options.cert_dir), "nodeagent", hosts, now=clock.utc_now())
+    pki.self_signed(Path(options.cert_dir), OWN_CERTIFICATE, hosts, now=clock.utc_now())
 
 
-def _plain(config: NodeAgentConfiguration, services: Services) -> list[HttpServer]:
-    listeners = []
+def _plain(config: NodeAgentConfiguration, services: Services) -> Iterator[HttpServer]:
     if config.healthzPort:
-        listeners.append(
-            HttpServer(
-                server.healthz_app(services.health),
-                host=config.healthzBindAddress,
-                port=config.healthzPort,
-                name="healthz",
-            )
-        )
+        app, host = server.healthz_app(services.health), config.healthzBindAddress
+        yield HttpServer(app, host=host, port=config.healthzPort, name="healthz")
     if config.readOnlyPort:
-        listeners.append(
-            HttpServer(
-                server.read_only_app(services),
-                host=config.address,
-                port=config.readOnlyPort,
-                name="read-only",
-            )
-        )
-    return listeners
+        app, host = server.read_only_app(services), config.address
+        yield HttpServer(app, host=host, port=config.readOnlyPort, name="read-only")

@@ -60,9 +60,8 @@ async def give_way(path: str, stop: Stop) -> None:
         watch.watch(path)
         await touched.wait()
         stop.set(f"another process wants the lock file {path}")
-        await asyncio.Event().wait()
     except OSError as error:
         stop.set(f"the lock file {path} cannot be watched: {error.strerror or error}")
-        await asyncio.Event().wait()
     finally:
         watch.close()
+    await asyncio.Event().wait()

@@ -1,8 +1,8 @@
-"""The node agent: flags and configuration → parts → loops, and their ordered end.
+"""The node agent: flags and configuration → parts → loops, and their ordered stop.
 
-`main` reads what was asked for and fails with one line per mistake before anything is started;
-`_run` takes the lock, builds the parts, says which agent this is and what it lacks, runs every loop
-that `_loops` lists, and stops them in order.
+`main` reads the configuration and fails with a line per mistake before anything is started; `_run`
+takes the lock, builds the parts, logs what this agent lacks, runs the loops that `_loops` lists,
+and stops them in order.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from nodeagent.reload import Reloader
 from nodeagent.watchdog import Watchdog
 from nodeagent.wiring import agent
 from nodeagent.wiring.agent import Parts
+from nodeagent.wiring.base import Base
 from orch.component import tls as component_tls
 from orch.component.diagnostics import zpages
 from orch.component.diagnostics.zpages import ZPages
@@ -47,28 +48,24 @@ from orch.wire import names
 
 log = logging.getLogger("nodeagent")
 
+REMOVE_PODS_WITHIN_S = 30.0
+_ROOT_MODE = 0o750  # volumes and secrets of pods lie below
+_SWITCH_S = 0.001  # how long a reading in its thread may keep the event loop waiting
 
-def start_line(
-    config: NodeAgentConfiguration,
-    features: Features,
-    *,
-    node_name: str,
-    source: str,
-    digest: str,
-    missing: Sequence[str],
-) -> str:
-    """`source` is the main file ("" for none), `missing` one phrase for each thing, and why."""
+
+def start_line(base: Base, missing: Sequence[str]) -> str:
+    """Which agent this is, and what it runs without: a phrase for each."""
     parts = [
-        f"configuration {digest} from {source or 'defaults and flags'}",
-        f"serving {config.address}:{config.port}",
+        f"configuration {base.current.digest} from {base.options.config or 'defaults and flags'}",
+        f"serving {base.config.address}:{base.config.port}",
         *missing,
-        *_gates(features),
+        *_gates(base.features),
     ]
-    return f"node agent {names.VERSION} for node {node_name}: {'; '.join(parts)}"
+    return f"node agent {names.VERSION} for node {base.node_name}: {'; '.join(parts)}"
 
 
 def _gates(features: Features) -> list[str]:
-    """Which gates were switched, and which are off, each with why."""
+    """The gates that are on, those that are off and why, and those that were set."""
     states = list(features.all())
     switched = [f"{gate.name}={str(on).lower()}" for gate, on in states if on != gate.default]
     on = [gate.name for gate, enabled in states if enabled]
@@ -77,17 +74,8 @@ def _gates(features: Features) -> list[str]:
         for gate, enabled in states
         if not enabled
     ]
-    told = [f"features on: {', '.join(on)}"]
-    if off:
-        told.append(f"off: {', '.join(off)}")
-    if switched:
-        told.append(f"gates set: {', '.join(switched)}")
-    return told
-
-
-REMOVE_PODS_WITHIN_S = 30.0
-_ROOT_MODE = 0o750  # volumes and secrets of pods lie below
-_SWITCH_S = 0.001  # how long a reading in its thread may keep the event loop waiting
+    parts = (("features on", on), ("off", off), ("gates set", switched))
+    return [f"{heading}: {', '.join(listed)}" for heading, listed in parts if listed]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,11 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _run(
-    options: Options,
-    current: CurrentConfig,
-    features: Features,
-    pages: ZPages,
-    stop: Stop,
+    options: Options, current: CurrentConfig, features: Features, pages: ZPages, stop: Stop
 ) -> None:
     held = await lock.take_lock(options.lock_file, wait=options.exit_on_lock_contention)
     notifier = Notifier.from_environment()
@@ -145,7 +129,7 @@ async def _run(
     built.status.serve_on(await listeners.start())
     recovery = spawn(built.recover(), name="recover checkpoints")
     try:
-        _say_start(options, features, built)
+        log.info("%s", start_line(built.base, built.missing))
         freeze_gc()
         sys.setswitchinterval(_SWITCH_S)
         notifier.ready("running")
@@ -167,13 +151,9 @@ class _Loop(Protocol):
 
 
 def _loops(
-    stop: Stop,
-    built: Parts,
-    listeners: Listeners,
-    reloader: Reloader,
-    watchdog: Watchdog | None,
+    stop: Stop, built: Parts, listeners: Listeners, reloader: Reloader, watchdog: Watchdog | None
 ) -> dict[str, Coroutine[Any, Any, None]]:
-    """Every loop of the agent, by name; a part that this agent runs without has none."""
+    """Every loop of the agent, by name."""
     base, measuring = built.base, built.measuring
     renewal_s = component_tls.INTERVAL_S
     loops: dict[str, _Loop | None] = {
@@ -229,7 +209,7 @@ def _apply(config: NodeAgentConfiguration, built: Parts) -> None:
 
 
 def _serving_tls(options: Options, config: NodeAgentConfiguration) -> nodeagent_listeners.Tls:
-    """What the secure port serves with; an own certificate lies below the root directory."""
+    """The TLS of the secure port; a self-signed certificate lies below the root directory."""
     if not config.tlsCertFile:
         _make_directory(options.root_dir, _ROOT_MODE)
     return nodeagent_listeners.read_tls(options, config)
@@ -248,19 +228,6 @@ def _make_directory(path: str, mode: int) -> None:
         Path(path).mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError as error:
         raise SetupError(f"cannot make the directory {path}: {error.strerror}") from None
-
-
-def _say_start(options: Options, features: Features, built: Parts) -> None:
-    """One line that tells which agent this is and what it runs without, and why."""
-    line = start_line(
-        built.base.config,
-        features,
-        node_name=built.base.node_name,
-        source=options.config or "",
-        digest=built.base.current.digest,
-        missing=built.missing,
-    )
-    log.info("%s", line)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Error bodies are plain text, as the reference agent's are. Must not know how an 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from orch.component.flags.features import Features
 from orch.component.http.httpd import BODY_TIMEOUT_S, text_errors
 from orch.component.http.sliced_response import Sending, respond
 from orch.wire.errors import ApiError
+from orch.wire.records.pods import Pod
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -141,14 +142,12 @@ class _Handlers:
         return _rendered(self._services.probes, request)
 
     async def resource_metrics(self, request: web.Request) -> web.Response:
-        accept = request.headers.get("Accept", "")
-        encoding = _encoding(request)
+        accept, encoding = request.headers.get("Accept", ""), _encoding(request)
         pages = self._services.pages
         return self._page(await pages.resource(accept=accept, accept_encoding=encoding))
 
     async def container_metrics(self, request: web.Request) -> web.Response:
-        accept = request.headers.get("Accept", "")
-        encoding = _encoding(request)
+        accept, encoding = request.headers.get("Accept", ""), _encoding(request)
         pages = self._services.pages
         return self._page(await pages.containers(accept=accept, accept_encoding=encoding))
 
@@ -156,17 +155,18 @@ class _Handlers:
         return _page(body, self._services.pages.sending)
 
     async def slis(self, request: web.Request) -> web.Response:
-        return _metrics(self._services.slis.render())
+        headers = {"Content-Type": _TEXT_METRICS}
+        return web.Response(body=self._services.slis.render(), headers=headers)
 
     async def reset_slis(self, request: web.Request) -> web.Response:
         self._services.slis.reset()
         return web.Response(text="metrics reset\n")
 
     async def pods(self, request: web.Request) -> web.Response:
-        return _json(_pod_list(self._services.registry.pods()))
+        return _pod_list(self._services.registry.pods())
 
     async def running_pods(self, request: web.Request) -> web.Response:
-        return _json(_pod_list(self._services.registry.running_pods()))
+        return _pod_list(self._services.registry.running_pods())
 
     def config(self) -> dict[str, Any]:
         return self._services.config().model_dump(mode="json")
@@ -212,13 +212,9 @@ def _bad_form(why: str) -> ApiError:
     return ApiError(500, "InternalError", f"parse form failed: {why}")
 
 
-def _pod_list(pods: Any) -> dict[str, Any]:
-    return {
-        "kind": "PodList",
-        "apiVersion": "v1",
-        "metadata": {},
-        "items": [pod.to_wire() for pod in pods],
-    }
+def _pod_list(pods: Iterable[Pod]) -> web.Response:
+    items = [pod.to_wire() for pod in pods]
+    return _json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
 
 
 def _json(value: Any) -> web.Response:
@@ -239,7 +235,3 @@ def _page(body: Body, sending: Sending | None = None) -> web.Response:
 def _rendered(registry: Registry, request: web.Request) -> web.Response:
     page, content_type = registry.render(request.headers.get("Accept", ""))
     return _page(body_of(page, content_type, _encoding(request)))
-
-
-def _metrics(body: bytes) -> web.Response:
-    return web.Response(body=body, headers={"Content-Type": _TEXT_METRICS})

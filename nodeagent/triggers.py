@@ -15,19 +15,20 @@ import select
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.pods.events import Recorder
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.stats.sampler import Sampler
 from nodeagent.stats.samples import PodSample
 from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.wire.records.core import Node
-from orch.wire.records.meta import ApiObject, ObjectMeta
+from orch.wire.records.meta import ObjectMeta
 
 log = logging.getLogger(__name__)
 
+REASON = "PressureStall"
 NODE, POD, CONTAINER = "node", "pod", "container"
 _STEP_S = 5.0  # how soon a new container is watched
 _USEC_PER_S = 1_000_000
@@ -55,10 +56,8 @@ class TriggerRule:
 
     def text(self) -> bytes:
         """The text for the pressure file; the kernel requires the final NUL."""
-        threshold, window = (
-            round(value * _USEC_PER_S) for value in (self.threshold_s, self.window_s)
-        )
-        return f"{self.level} {threshold} {window}\0".encode()
+        usec = (round(seconds * _USEC_PER_S) for seconds in (self.threshold_s, self.window_s))
+        return "{} {} {}\0".format(self.level, *usec).encode()
 
     def __str__(self) -> str:
         share = f"{self.threshold_s:g}s of {self.window_s:g}s"
@@ -217,22 +216,13 @@ def _epoll_of(fd: int) -> select.epoll:
     return epoll
 
 
-REASON = "PressureStall"
-
-
-class Recorder(Protocol):
-    """Records events; `orch.client.events.EventRecorder` implements it."""
-
-    def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None: ...  # noqa: A002
-
-
 def pressure_triggers(
     config: NodeAgentConfiguration,
     *,
     node_name: str,
     sampler: Sampler,
     registry: PodRegistry,
-    recorder: Recorder | None,
+    recorder: Recorder,
 ) -> PressureTriggers:
     """The configured triggers."""
     rules = [
@@ -248,7 +238,7 @@ def pressure_triggers(
 
 
 def stall_reporter(
-    node_name: str, registry: PodRegistry, recorder: Recorder | None
+    node_name: str, registry: PodRegistry, recorder: Recorder
 ) -> Callable[[Stall], None]:
     """A function that logs a stall and records an event on its node or pod."""
     # Events about a node carry its name as uid, so that `describe node` finds them.
@@ -257,8 +247,6 @@ def stall_reporter(
     def report(stall: Stall) -> None:
         what = _name_of(stall)
         log.warning("%s of %s", stall.rule, what)
-        if recorder is None:
-            return
         obj = registry.find(stall.namespace, stall.pod) if stall.pod else node
         if obj is not None:
             recorder.note(obj, "Warning", REASON, f"{stall.rule} of {what}")

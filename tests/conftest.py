@@ -35,7 +35,7 @@ _SKIPPED = 6  # an exit status of no other meaning to pytest: asking again would
 
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("any machine", deadline=None)
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
 hypothesis.settings.load_profile("any machine")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,19 +72,24 @@ def pod_cgroups(parent: str) -> list[Path]:
 
 
 def remove_pod_cgroups(parent: str) -> None:
-    """Remove an empty pod's cgroups; the runtime only removes those of its containers."""
+    """Remove an empty pod's cgroups; the runtime only removes those of its containers.
+
+    What all pods share stays: another worker may be about to make a pod in it.
+    """
     for top in pod_cgroups(parent):
         for directory, _, _ in os.walk(top, topdown=False):
-            Path(directory).rmdir()
-        if not any(entry.is_dir() for entry in top.parent.iterdir()):
-            _remove_if_empty(top.parent)
+            _remove_cgroup(Path(directory))
 
 
-def _remove_if_empty(cgroup: Path) -> None:
-    try:
-        cgroup.rmdir()
-    except OSError:  # another test has just made a pod in it
-        return
+def _remove_cgroup(cgroup: Path) -> None:
+    """Remove it once its last process is gone from it."""
+    until_s = time.monotonic() + 30
+    while cgroup.exists():
+        try:
+            cgroup.rmdir()
+        except OSError:  # a process is not gone yet, or the runtime was faster
+            assert time.monotonic() < until_s, f"{cgroup} cannot be removed"
+            time.sleep(0.02)
 
 
 def _tool(*arguments: str) -> str:

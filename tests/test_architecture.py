@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
+import statistics
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -138,3 +140,33 @@ def test_a_path_that_is_gone_is_noticed() -> None:
     assert exists("pods/decide/plan.py")
     assert not exists("pods/decide/no_such_plan.py")
     assert not exists("ecide/plan.py")
+
+
+def own_files() -> list[Path]:
+    """The product's modules, without generated stubs and empty files."""
+    found = [path for root in ("nodeagent", "orch") for path in (ROOT / root).rglob("*.py")]
+    return [path for path in found if "_pb2" not in path.name and path.stat().st_size]
+
+
+def test_the_tree_keeps_its_measure() -> None:
+    lines = {path: len(path.read_text().splitlines()) for path in own_files()}
+    assert len(lines) <= 400
+    assert max(lines.values()) <= 400
+    assert statistics.median(lines.values()) >= 130
+    assert Counter(path.parent for path in lines).most_common(1)[0][1] <= 16
+    orchctl = ROOT / "orch" / "ctl"
+    assert sum(count for path, count in lines.items() if orchctl in path.parents) <= 5600
+
+
+@pytest.mark.parametrize(
+    "program", ["nodeagent", "orch/server", "orch/lifecycle", "orch/ctl", "orch/up"]
+)
+def test_no_two_classes_of_a_program_share_a_name(program: str) -> None:
+    named = Counter(
+        node.name
+        for path in own_files()
+        if ROOT / program in path.parents
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in named.items() if count > 1] == []

@@ -40,7 +40,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "nodeagent/pods/cgroups/test_pod_cgroups.py": ("nodeagent.pods.cgroups.tree",),
     "nodeagent/pods/decide/test_admission.py": ("nodeagent.pods.spec.sysctls",),
     "nodeagent/pods/decide/test_plan.py": ("nodeagent.pods.decide.restarts",),
-    "nodeagent/pods/decide/test_status.py": ("nodeagent.pods.decide.conditions",),
     "nodeagent/pods/spec/test_spec.py": ("nodeagent.pods.spec.mounts",),
     "nodeagent/pods/test_pod_workers.py": (
         "nodeagent.pods.worker.services",

@@ -133,21 +133,21 @@ def _manifest(directory: int, name: str) -> Manifest | None:
 
 def record_of(archive: Archive, directory: str) -> dict[str, Any]:
     """The JSON object that the API and the commands show; "" where the manifest is missing."""
-    manifest = archive.manifest
+    manifest = archive.manifest or Manifest(archive.name, pod=pod_of(archive.name))
     return {
         "name": archive.name,
         "path": f"{directory}/{archive.name}",
-        "namespace": manifest.namespace if manifest else "",
-        "pod": manifest.pod if manifest else pod_of(archive.name),
-        "uid": manifest.uid if manifest else "",
-        "container": manifest.container if manifest else "",
-        "containerID": manifest.container_id if manifest else "",
-        "image": manifest.image if manifest else "",
-        "runtime": manifest.runtime if manifest else "",
+        "namespace": manifest.namespace,
+        "pod": manifest.pod,
+        "uid": manifest.uid,
+        "container": manifest.container,
+        "containerID": manifest.container_id,
+        "image": manifest.image,
+        "runtime": manifest.runtime,
         "created": times.format_time(archive.created),
         "size": archive.size_bytes,
-        "sha256": manifest.sha256 if manifest else "",
+        "sha256": manifest.sha256,
         "encryption": "age" if archive.name.endswith(ENCRYPTED_SUFFIX) else "",
         "pinned": archive.pinned,
-        "podGoneSince": manifest.pod_gone_since if manifest else "",
+        "podGoneSince": manifest.pod_gone_since,
     }

@@ -116,12 +116,7 @@ def apply_removals(
 
 
 def refusal(
-    archives: Collection[Archive],
-    bounds: Bounds,
-    space: Space,
-    new: Archive,
-    *,
-    need_bytes: int,
+    archives: Collection[Archive], bounds: Bounds, space: Space, new: Archive, *, need_bytes: int
 ) -> str:
     """Why there is no room for an archive like `new`, of estimated size; "" when there is.
 

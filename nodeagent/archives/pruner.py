@@ -129,13 +129,9 @@ class Pruner:
         with self._pruning:
             now = self._now()
             archives, record_error = self._record_gone_pods(live, now)
+            limits, space = self._limits, self.index.space()
             selected = bounds.select_removals(
-                archives,
-                self._limits,
-                self.index.space(),
-                now,
-                protected=protected,
-                need_bytes=need_bytes,
+                archives, limits, space, now, protected=protected, need_bytes=need_bytes
             )
             removed, removal_error = self._remove(selected)
             return _Pruned(removed, self._state(), record_error, removal_error)

@@ -1,4 +1,4 @@
-"""CheckpointReports checkpoints as pod events and counts them for the metrics page.
+"""Reports checkpoints as pod events, and counts them for the metrics page.
 
 Fed by the checkpoint service, the pruner and the monitor of frozen containers.
 """

@@ -34,6 +34,7 @@ _PREFIX = ".checkpoint-"
 _PARTIAL = ".tar.partial"
 _ENCRYPTED = ".tar.age.partial"
 _MANIFEST = ".json.partial"
+_FILES = (_PARTIAL, _ENCRYPTED, _MANIFEST)
 _MARKER = ".pending"
 _UNKNOWN = Manifest("")
 
@@ -69,11 +70,11 @@ class CheckpointStore:
         """
         self._cancel_tail(container_id)
         self._in_progress[container_id] = None
-        path = self.path / _partial(container_id)
+        path = self.path / _hidden(container_id, _PARTIAL)
         with folder.opened(self.path) as directory:
             self._sweep(directory)
             folder.remove(directory, path.name)
-            _write(directory, _marker(container_id), manifest)
+            _write(directory, _hidden(container_id, _MARKER), manifest)
         self._in_progress[container_id] = self._start_tail(container_id, path)
         return str(path)
 
@@ -83,14 +84,15 @@ class CheckpointStore:
         StoreError: it is not a usable archive, or cannot be encrypted.
         """
         with folder.opened(self.path) as directory:
-            archive = _open_written(directory, _partial(container_id))
+            archive = _open_written(directory, _hidden(container_id, _PARTIAL))
             try:
                 os.fchmod(archive, folder.MODE_FILE)
                 tail = self._in_progress[container_id]
                 assert tail  # noqa: S101 — begin set it
                 digest = tail.finish(archive)
                 if self._encryption:  # which removes the plain text
-                    _rename(directory, _encrypted(container_id), _partial(container_id))
+                    names = _hidden(container_id, _ENCRYPTED), _hidden(container_id, _PARTIAL)
+                    os.replace(*names, src_dir_fd=directory, dst_dir_fd=directory)
                 else:
                     os.fsync(archive)
                 return digest
@@ -105,7 +107,7 @@ class CheckpointStore:
         NameTaken: the archive stays hidden; call again with another name.
         """
         with folder.opened(self.path) as directory:
-            _write(directory, _manifest(container_id), manifest)
+            _write(directory, _hidden(container_id, _MANIFEST), manifest)
             with self._publishing:
                 self._link_final_names(directory, container_id, manifest.name)
 
@@ -117,10 +119,10 @@ class CheckpointStore:
         self._cancel_tail(container_id)
         self._in_progress.pop(container_id, None)  # files that cannot be removed are swept later
         with folder.opened(self.path) as directory:
-            for hidden in (_partial, _encrypted, _manifest):
-                folder.remove(directory, hidden(container_id))
+            for suffix in _FILES:
+                folder.remove(directory, _hidden(container_id, suffix))
             if not keep_marker:
-                folder.remove(directory, _marker(container_id))
+                folder.remove(directory, _hidden(container_id, _MARKER))
 
     @property
     def suffix(self) -> str:
@@ -148,16 +150,16 @@ class CheckpointStore:
         """Publish the manifest first: every visible archive has one."""
         beside = name + MANIFEST_SUFFIX
         try:
-            folder.link(directory, _manifest(container_id), beside)
+            folder.link(directory, _hidden(container_id, _MANIFEST), beside)
         except FileExistsError:
             raise NameTaken(name) from None
         try:
-            folder.link(directory, _partial(container_id), name)
+            folder.link(directory, _hidden(container_id, _PARTIAL), name)
         except FileExistsError:
             folder.remove(directory, beside)
             raise NameTaken(name) from None
-        folder.remove(directory, _partial(container_id))
-        folder.remove(directory, _manifest(container_id))
+        folder.remove(directory, _hidden(container_id, _PARTIAL))
+        folder.remove(directory, _hidden(container_id, _MANIFEST))
         os.fsync(directory)
 
     def _sweep(self, directory: int) -> dict[str, Manifest]:
@@ -167,7 +169,7 @@ class CheckpointStore:
         for name in sorted(listed):
             container_id = _container_of(name)
             if container_id and container_id not in self._in_progress:
-                if name == _marker(container_id):
+                if name == _hidden(container_id, _MARKER):
                     interrupted[container_id] = _marked(directory, name)
                 else:
                     folder.remove(directory, name)
@@ -192,10 +194,10 @@ class CheckpointStore:
             return ArchiveTail(path)
 
         def encrypt(reader: ArchiveReader) -> FileDigest:
-            hidden = _encrypted(container_id)
+            name = _hidden(container_id, _ENCRYPTED)
             with folder.opened(self.path) as directory:
-                folder.remove(directory, hidden)
-                target = folder.create_file(directory, hidden, exclusive=True)
+                folder.remove(directory, name)
+                target = folder.create_file(directory, name, exclusive=True)
                 try:
                     digest = encryption.encrypt(reader, target)
                     os.fsync(target)
@@ -237,29 +239,13 @@ def _write(directory: int, name: str, manifest: Manifest) -> None:
     replace_file(name, manifest.to_json(), durable=True, directory=directory)
 
 
-def _rename(directory: int, source: str, target: str) -> None:
-    os.replace(source, target, src_dir_fd=directory, dst_dir_fd=directory)
-
-
-def _partial(container_id: str) -> str:
-    return f"{_PREFIX}{container_id}{_PARTIAL}"
-
-
-def _encrypted(container_id: str) -> str:
-    return f"{_PREFIX}{container_id}{_ENCRYPTED}"
-
-
-def _manifest(container_id: str) -> str:
-    return f"{_PREFIX}{container_id}{_MANIFEST}"
-
-
-def _marker(container_id: str) -> str:
-    return f"{_PREFIX}{container_id}{_MARKER}"
+def _hidden(container_id: str, suffix: str) -> str:
+    return f"{_PREFIX}{container_id}{suffix}"
 
 
 def _container_of(name: str) -> str:
     """The container's id in a hidden name; "" for other names."""
-    for suffix in (_PARTIAL, _ENCRYPTED, _MANIFEST, _MARKER):
+    for suffix in (*_FILES, _MARKER):
         if name.startswith(_PREFIX) and name.endswith(suffix):
             return name.removeprefix(_PREFIX).removesuffix(suffix)
     return ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from nodeagent.auth.authentication import Authentication
+from nodeagent.auth.authentication import Authenticator
 from nodeagent.auth.authorization import Authorizer
 from nodeagent.auth.reviews import ReviewError
 from orch.wire.errors import ApiError, unauthorized
@@ -51,7 +51,7 @@ class Attributes:
 class Access:
     """Who may use the secure port, and for what."""
 
-    authentication: Authentication
+    authentication: Authenticator
     authorizer: Authorizer
     fine_grained: bool = True
 

@@ -40,7 +40,7 @@ class Tokens:
         return await self._cache.get(digest, lambda: self._reviewer.review_token(token))
 
 
-class Authentication:
+class Authenticator:
     """`tokens` is None when nothing can review them."""
 
     def __init__(self, *, tokens: Tokens | None = None, anonymous: bool = False) -> None:

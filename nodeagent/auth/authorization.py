@@ -7,6 +7,7 @@ certificate, so that a standalone agent is usable without being open.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from nodeagent.auth.reviews import ReviewCache
@@ -52,16 +53,11 @@ class Reviewed:
         self._cache: ReviewCache[bool] = ReviewCache(keep_s)
 
     async def allows(self, identity: Identity, verb: str, subresource: str) -> bool:
-        key = (identity, *_extra(identity), verb, subresource)
+        review = partial(self._reviewer.review_access, identity, verb, subresource)
         if _length(identity, verb, subresource) >= MAX_CACHED_LENGTH:
-            return await self._reviewer.review_access(identity, verb, subresource)
-        return await self._cache.get(
-            key, lambda: self._reviewer.review_access(identity, verb, subresource)
-        )
-
-
-def _extra(identity: Identity) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple(sorted(identity.extra.items()))
+            return await review()
+        key = (identity, *sorted(identity.extra.items()), verb, subresource)
+        return await self._cache.get(key, review)
 
 
 def _length(identity: Identity, verb: str, subresource: str) -> int:

@@ -37,11 +37,22 @@ _ACTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, text in _ACTIONS.items():
-        action = actions.add_parser(name, help=text, description=text)
+    of = {
+        name: actions.add_parser(name, help=text, description=text)
+        for name, text in _ACTIONS.items()
+    }
+    for action in of.values():
         action.add_argument("-o", "--output", choices=("text", "json"), default="text")
-        if name in _ARGUMENTS:
-            _ARGUMENTS[name](action)
+    create = of["create"]
+    create.add_argument("target", metavar="NAMESPACE/POD", help="the pod")
+    create.add_argument("-c", "--container", default="", help="required if the pod has several")
+    create.add_argument("--timeout", type=int, default=0, metavar="SECONDS", help="0: the default")
+    of["show"].add_argument("archive", metavar="ARCHIVE", help="its name or path")
+    of["verify"].add_argument("archives", nargs="*", metavar="ARCHIVE", help="default: all")
+    for name in ("pin", "unpin"):
+        of[name].add_argument("archives", nargs="+", metavar="ARCHIVE", help="names or paths")
+    of["prune"].add_argument("--explain", action="store_true", help="only show what and why")
+    for action in of.values():
         options.add_flags(action)
 
 
@@ -169,36 +180,6 @@ def _age(age: timedelta) -> str:
     return f"{seconds}s"
 
 
-def _add_create(action: argparse.ArgumentParser) -> None:
-    action.add_argument("target", metavar="NAMESPACE/POD", help="the pod")
-    action.add_argument("-c", "--container", default="", help="required if the pod has several")
-    action.add_argument("--timeout", type=int, default=0, metavar="SECONDS", help="0: the default")
-
-
-def _add_archive(action: argparse.ArgumentParser) -> None:
-    action.add_argument("archive", metavar="ARCHIVE", help="its name or path")
-
-
-def _add_archives(action: argparse.ArgumentParser) -> None:
-    action.add_argument("archives", nargs="+", metavar="ARCHIVE", help="names or paths")
-
-
-def _add_optional_archives(action: argparse.ArgumentParser) -> None:
-    action.add_argument("archives", nargs="*", metavar="ARCHIVE", help="default: all")
-
-
-def _add_prune(action: argparse.ArgumentParser) -> None:
-    action.add_argument("--explain", action="store_true", help="only show what and why")
-
-
-_ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
-    "create": _add_create,
-    "show": _add_archive,
-    "verify": _add_optional_archives,
-    "pin": _add_archives,
-    "unpin": _add_archives,
-    "prune": _add_prune,
-}
 _RUN: dict[str, Callable[[argparse.Namespace, ArchiveIndex], int]] = {
     "list": _list,
     "show": _show,

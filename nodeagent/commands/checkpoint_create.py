@@ -54,13 +54,13 @@ def client_config(given: Options, config: NodeAgentConfiguration) -> ClientConfi
             "the agent requires credentials: give --kubeconfig with a client certificate or a "
             "token that may create nodes/checkpoint"
         )
-    own = Path(given.cert_dir, "nodeagent.crt")
+    own, _ = given.certificate_files(config)
     host = "127.0.0.1" if config.address in _UNSPECIFIED else config.address
     server = f"https://{f'[{host}]' if ':' in host else host}:{config.port}"
     client = dataclasses.replace(load_kubeconfig(given.kubeconfig), server=server)
-    if config.tlsCertFile or not own.exists():
+    if config.tlsCertFile or not Path(own).exists():
         return client
-    return dataclasses.replace(client, ca_file=str(own), ca_data=b"", tls_server_name="localhost")
+    return dataclasses.replace(client, ca_file=own, ca_data=b"", tls_server_name="localhost")
 
 
 async def _create(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from nodeagent.config import options, show
 from nodeagent.config.layers import ConfigError, Layers, read_layers
-from nodeagent.config.load import effective
+from nodeagent.config.load import effective, load_config
 from nodeagent.config.origin import leaves, origin_of
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor import findings
@@ -48,6 +48,14 @@ def load(args: argparse.Namespace) -> NodeAgentConfiguration:
     return _checked(args, _layers(args))
 
 
+def load_or_default(args: argparse.Namespace) -> tuple[NodeAgentConfiguration, str]:
+    """The configuration and ""; or the defaults, and the problems of the given one by line."""
+    try:
+        return load(args), ""
+    except ConfigError as error:
+        return load_config(None, None), str(error)
+
+
 def _view(args: argparse.Namespace) -> int:
     layers = _layers(args)
     record = _checked(args, layers).model_dump(mode="json")
@@ -65,7 +73,8 @@ def _validate(args: argparse.Namespace) -> int:
         config = _checked(args, layers)
         found = _on_this_host(args, config) if args.host else []
     except ConfigError as error:
-        found = [findings.fail("configuration", line, "correct it") for line in _lines(error)]
+        lines = str(error).splitlines()
+        found = [findings.fail("configuration", line, "correct it") for line in lines]
     problems = [_line(finding) for finding in found if finding.verdict == "fail"]
     warnings = [_line(finding) for finding in found if finding.verdict == "warn"]
     if args.output == "json":
@@ -84,10 +93,6 @@ def _on_this_host(args: argparse.Namespace, config: NodeAgentConfiguration) -> l
     from nodeagent.doctor.examination import examine_configuration  # TLS and network code
 
     return examine_configuration(options.options_of(args), config, clock.utc_now())
-
-
-def _lines(error: ConfigError) -> list[str]:
-    return str(error).splitlines()
 
 
 def _line(finding: Finding) -> str:

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from nodeagent.commands import config as config_command
 from nodeagent.config import options, show
 from nodeagent.config.current import digest_of
-from nodeagent.config.layers import ConfigError, read_layers
-from nodeagent.config.load import load_config
+from nodeagent.config.layers import read_layers
 from nodeagent.config.options import Options
 from nodeagent.config.origin import leaves
 from nodeagent.config.types import NodeAgentConfiguration
@@ -32,7 +31,6 @@ from nodeagent.debug.bundle import (
 from nodeagent.debug.pages import AgentEndpoint, page_entries
 from nodeagent.doctor import findings
 from nodeagent.doctor.examination import examine
-from nodeagent.listeners import certificate_files
 from orch.component.process import clock
 from orch.wire import names, times
 
@@ -54,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     now = clock.utc_now()
     given = options.options_of(args)
-    config, problem = _configuration(args)
+    config, problem = config_command.load_or_default(args)
     path = args.output or f"nodeagent-debug-{now:%Y%m%dT%H%M%SZ}.tar.gz"
     clean = scrubber(secrets_of(config))
     count = write_bundle(path, _entries(args, given, config, problem), clean, now=now)
@@ -80,7 +78,7 @@ def _entries(
     target = AgentEndpoint(
         _ANY_ADDRESS.get(config.address, config.address),
         config.port,
-        certificate_files(given, config)[0],
+        given.certificate_files(config)[0],
         args.client_certificate,
         args.client_key,
         args.token_file,
@@ -88,14 +86,6 @@ def _entries(
     yield from asyncio.run(page_entries(target))
     yield log_entry(args.log_file, args.unit)
     yield from host_entries()
-
-
-def _configuration(args: argparse.Namespace) -> tuple[NodeAgentConfiguration, str]:
-    """The configuration, or the defaults and the problems of the given one."""
-    try:
-        return config_command.load(args), ""
-    except ConfigError as error:
-        return load_config(None, None), str(error)
 
 
 def _shown(given: Options, config: NodeAgentConfiguration, problem: str) -> bytes:

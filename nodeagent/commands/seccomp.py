@@ -18,12 +18,13 @@ from nodeagent import seccomp
 from nodeagent.commands import config as config_command
 from nodeagent.config import options
 from nodeagent.pods.sources import files
-from nodeagent.pods.sources.manifests import ManifestError, Origin
+from nodeagent.pods.sources.manifests import ManifestOrigin, PodFileError
 from nodeagent.profiles import file as profiles_file
 from nodeagent.profiles import lint as profiles_lint
 from nodeagent.profiles import syscalls
-from nodeagent.profiles.rules import ERROR, Finding, error
+from nodeagent.profiles.rules import ERROR, LintFinding, error
 from nodeagent.seccomp import SeccompError
+from orch.component import yaml_file
 from orch.component.process import clock
 from orch.component.process.daemon import SetupError
 from orch.wire.podrules import podspec
@@ -67,7 +68,7 @@ def _lint(args: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def _lint_file(file: str, architecture: str) -> list[Finding]:
+def _lint_file(file: str, architecture: str) -> list[LintFinding]:
     try:
         text = _read(file)
     except OSError as problem:
@@ -87,7 +88,7 @@ def _read(file: str) -> bytes:
         return profile.read(limit)
 
 
-def _as_text(file: str, findings: list[Finding]) -> str:
+def _as_text(file: str, findings: list[LintFinding]) -> str:
     if not findings:
         return f"{file}: fine\n"
     return "".join(
@@ -156,10 +157,10 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _read_pod(file: str) -> Pod:
     """A manifest as the agent reads it. SetupError says why it is not valid."""
-    origin = Origin(podspec.FILE, file, "node", clock.utc_now())
+    origin = ManifestOrigin(podspec.FILE, file, "node", clock.utc_now())
     try:
-        return files.read_manifest(Path(file), origin)
-    except (ManifestError, OSError) as problem:
+        return files.parse_manifest(yaml_file.read_content(Path(file)), origin)
+    except (PodFileError, OSError) as problem:
         raise SetupError(str(getattr(problem, "strerror", None) or problem)) from None
 
 

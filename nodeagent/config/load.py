@@ -1,4 +1,4 @@
-"""Merges files and flags into the effective configuration and validates it once, at the end.
+"""Reads files and flags, merges them into the effective configuration and validates it once.
 
 Order: defaults < main file < drop-ins (`*.conf`, recursive, lexical) < flags. Documents merge by
 JSON merge patch (RFC 7386) before defaults apply, so that a file never resets fields it does not
@@ -62,12 +62,17 @@ def _merge(layers: Layers) -> dict[str, Any]:
     return merged
 
 
+def problem_of(detail: Any) -> str:
+    """The text of a pydantic error."""
+    if detail["type"] == "extra_forbidden":
+        return "there is no such field"
+    return str(detail["msg"]).removeprefix("Value error, ")
+
+
 def _explain(detail: Any, layers: Layers) -> str:
     """A line for a pydantic error: place, field, problem."""
     path: FieldPath = tuple(part for part in detail["loc"] if part != "[key]")
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    if detail["type"] == "extra_forbidden":
-        message = "there is no such field"
+    message = problem_of(detail)
     if path:
         return _at(nearest_origin(path, layers), f"{show_path(path)}: {message}", message)
     first = message.split(" ", 1)[0]  # rules about several fields begin with a field

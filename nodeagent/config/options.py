@@ -6,16 +6,18 @@ An override wins over every file. The names are those of the reference agent.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_origin
 
 from nodeagent.config.layers import FlagValue
+from nodeagent.config.types import NodeAgentConfiguration
 from orch.component.flags import program_flags
 from orch.component.flags.program_flags import Parser
 from orch.component.flags.stability import MetricPolicy, Release
-from orch.component.yaml_file import FieldPath
 from orch.wire import names
+
+OWN_CERTIFICATE = "nodeagent"  # the self-signed pair in --cert-dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,13 @@ class Options:
     overrides: tuple[FlagValue, ...]
     metric_policy: MetricPolicy
 
+    def certificate_files(self, config: NodeAgentConfiguration) -> tuple[str, str]:
+        """The agent's certificate and key: configured or self-signed."""
+        if config.tlsCertFile:
+            return config.tlsCertFile, config.tlsPrivateKeyFile
+        own = f"{self.cert_dir}/{OWN_CERTIFICATE}"
+        return f"{own}.crt", f"{own}.key"
+
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
@@ -52,73 +61,54 @@ def _pairs(text: str) -> dict[str, str]:
     return pairs
 
 
-_OVERRIDES: tuple[tuple[str, FieldPath, Any, str], ...] = (
-    ("--address", ("address",), str, "address to serve on"),
-    ("--port", ("port",), int, "port to serve on"),
-    ("--healthz-bind-address", ("healthzBindAddress",), str, "address of the plain /healthz"),
-    ("--healthz-port", ("healthzPort",), int, "port of the plain /healthz; 0 turns it off"),
-    ("--tls-cert-file", ("tlsCertFile",), str, "serving certificate"),
-    ("--tls-private-key-file", ("tlsPrivateKeyFile",), str, "its key"),
-    ("--tls-min-version", ("tlsMinVersion",), str, "VersionTLS12 or VersionTLS13"),
-    ("--tls-cipher-suites", ("tlsCipherSuites",), _words, "IANA names of suites, NAME,…"),
-    ("--read-only-port", ("readOnlyPort",), int, "plain read-only port, unauthenticated; 0: none"),
-    ("--client-ca-file", ("authentication", "x509", "clientCAFile"), str, "CA of client certs"),
-    (
-        "--anonymous-auth",
-        ("authentication", "anonymous", "enabled"),
-        program_flags.boolean,
-        "admit anonymous callers",
-    ),
-    (
-        "--authentication-token-webhook",
-        ("authentication", "webhook", "enabled"),
-        program_flags.boolean,
+# Flag → field, help.
+_OVERRIDES = {
+    "--address": ("address", "address to serve on"),
+    "--port": ("port", "port to serve on"),
+    "--healthz-bind-address": ("healthzBindAddress", "address of the plain /healthz"),
+    "--healthz-port": ("healthzPort", "port of the plain /healthz; 0 turns it off"),
+    "--tls-cert-file": ("tlsCertFile", "serving certificate"),
+    "--tls-private-key-file": ("tlsPrivateKeyFile", "its key"),
+    "--tls-min-version": ("tlsMinVersion", "VersionTLS12 or VersionTLS13"),
+    "--tls-cipher-suites": ("tlsCipherSuites", "IANA names of suites, NAME,…"),
+    "--read-only-port": ("readOnlyPort", "plain read-only port, unauthenticated; 0: none"),
+    "--client-ca-file": ("authentication.x509.clientCAFile", "CA of client certs"),
+    "--anonymous-auth": ("authentication.anonymous.enabled", "admit anonymous callers"),
+    "--authentication-token-webhook": (
+        "authentication.webhook.enabled",
         "have bearer tokens reviewed by the API server",
     ),
-    (
-        "--authentication-token-webhook-cache-ttl",
-        ("authentication", "webhook", "cacheTTL"),
-        str,
+    "--authentication-token-webhook-cache-ttl": (
+        "authentication.webhook.cacheTTL",
         "how long token reviews are cached",
     ),
-    ("--authorization-mode", ("authorization", "mode"), str, "Webhook or AlwaysAllow"),
-    (
-        "--authorization-webhook-cache-authorized-ttl",
-        ("authorization", "webhook", "cacheAuthorizedTTL"),
-        str,
+    "--authorization-mode": ("authorization.mode", "Webhook or AlwaysAllow"),
+    "--authorization-webhook-cache-authorized-ttl": (
+        "authorization.webhook.cacheAuthorizedTTL",
         "how long permissions are cached",
     ),
-    (
-        "--authorization-webhook-cache-unauthorized-ttl",
-        ("authorization", "webhook", "cacheUnauthorizedTTL"),
-        str,
+    "--authorization-webhook-cache-unauthorized-ttl": (
+        "authorization.webhook.cacheUnauthorizedTTL",
         "how long refusals are cached",
     ),
-    ("--pod-manifest-path", ("staticPodPath",), str, "directory or file of static pods"),
-    ("--pod-logs-dir", ("podLogsDir",), str, "directory of pod logs"),
-    (
-        "--container-runtime-endpoint",
-        ("containerRuntimeEndpoint",),
-        str,
+    "--pod-manifest-path": ("staticPodPath", "directory or file of static pods"),
+    "--pod-logs-dir": ("podLogsDir", "directory of pod logs"),
+    "--container-runtime-endpoint": (
+        "containerRuntimeEndpoint",
         'CRI socket; "" runs without a runtime',
     ),
-    ("--runtime-request-timeout", ("runtimeRequestTimeout",), str, "deadline of a runtime call"),
-    ("--cgroup-root", ("cgroupRoot",), str, "cgroup below which pods run"),
-    ("--system-cgroups", ("systemCgroups",), str, "cgroup of other processes, to be measured"),
-    ("--max-pods", ("maxPods",), int, "most pods on this node"),
-    ("--register-node", ("registerNode",), program_flags.boolean, "register with the API server"),
-    ("--node-status-update-frequency", ("nodeStatusUpdateFrequency",), str, "status interval"),
-    (
-        "--seccomp-default",
-        ("seccompDefault",),
-        program_flags.boolean,
-        "RuntimeDefault for containers without a profile",
-    ),
-    ("--fail-cgroupv1", ("failCgroupV1",), program_flags.boolean, "refuse to start on cgroup v1"),
-    ("--feature-gates", ("featureGates",), program_flags.gates, "NAME=true|false,…"),
-    ("--logging-format", ("logging", "format"), str, "text or json"),
-    ("--log-level", ("logging", "level"), str, "debug, info, warning or error"),
-)
+    "--runtime-request-timeout": ("runtimeRequestTimeout", "deadline of a runtime call"),
+    "--cgroup-root": ("cgroupRoot", "cgroup below which pods run"),
+    "--system-cgroups": ("systemCgroups", "cgroup of other processes, to be measured"),
+    "--max-pods": ("maxPods", "most pods on this node"),
+    "--register-node": ("registerNode", "register with the API server"),
+    "--node-status-update-frequency": ("nodeStatusUpdateFrequency", "status interval"),
+    "--seccomp-default": ("seccompDefault", "RuntimeDefault for containers without a profile"),
+    "--fail-cgroupv1": ("failCgroupV1", "refuse to start on cgroup v1"),
+    "--feature-gates": ("featureGates", "NAME=true|false,…"),
+    "--logging-format": ("logging.format", "text or json"),
+    "--log-level": ("logging.level", "debug, info, warning or error"),
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -156,9 +146,9 @@ def add_flags(flags: argparse.ArgumentParser) -> None:
     )
     program_flags.add_version_flags(flags, "nodeagent")
     program_flags.add_metric_flags(flags)
-    for flag, path, kind, text in _OVERRIDES:
+    for flag, (path, text) in _OVERRIDES.items():
         value = flag.removeprefix("--").upper().replace("-", "_")
-        flags.add_argument(flag, dest=_dest(path), type=kind, metavar=value, help=text)
+        flags.add_argument(flag, dest=_dest(path), type=_reader(path), metavar=value, help=text)
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -168,15 +158,34 @@ def parse(argv: Sequence[str]) -> Options:
 
 def options_of(arguments: argparse.Namespace) -> Options:
     """The options among parsed arguments; other arguments are ignored."""
-    values = [(flag, path, getattr(arguments, _dest(path))) for flag, path, _, _ in _OVERRIDES]
     own = {name: getattr(arguments, name) for name in _OWN}
     own["cert_dir"] = own["cert_dir"] or f"{own['root_dir']}/pki"
-    overrides = tuple(FlagValue(*entry) for entry in values if entry[2] is not None)
+    overrides = tuple(
+        FlagValue(flag, tuple(path.split(".")), value)
+        for flag, (path, _) in _OVERRIDES.items()
+        if (value := getattr(arguments, _dest(path))) is not None
+    )
     return Options(**own, overrides=overrides, metric_policy=program_flags.policy_of(arguments))
 
 
-def _dest(path: FieldPath) -> str:
-    return "config." + ".".join(str(part) for part in path)
+def _dest(path: str) -> str:
+    return f"config.{path}"
+
+
+def _reader(path: str) -> Callable[[str], Any]:
+    """How a flag's text becomes a value, by the type of the field."""
+    kind: Any = NodeAgentConfiguration
+    for name in path.split("."):
+        kind = kind.model_fields[name].annotation
+    return _READERS.get(get_origin(kind) or kind, str)
+
+
+_READERS: Mapping[Any, Callable[[str], Any]] = {
+    bool: program_flags.boolean,
+    int: int,
+    list: _words,
+    dict: program_flags.gates,
+}
 
 
 _OWN = tuple(

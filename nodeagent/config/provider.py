@@ -10,8 +10,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from nodeagent.config.layers import ConfigError
+from nodeagent.config.load import problem_of
 from nodeagent.config.types import NodeAgentConfiguration, NodeProvider
-from orch.component.yaml_file import Document, YamlError, read_yaml_file, show_path
+from orch.component.yaml_file import YamlError, read_yaml_file, show_path
 
 
 def node_provider(config: NodeAgentConfiguration) -> NodeProvider:
@@ -36,15 +37,6 @@ def _read(path: Path) -> NodeProvider:
     except YamlError as error:
         raise ConfigError(f"nodeProviderFile: {error}") from None
     except ValidationError as error:
-        raise ConfigError(_explained(error, document)) from None
-
-
-def _explained(error: ValidationError, document: Document) -> str:
-    lines = []
-    for detail in error.errors(include_input=False, include_url=False):
-        path = tuple(detail["loc"])
-        message = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "extra_forbidden":
-            message = "there is no such field"
-        lines.append(f"nodeProviderFile: {document.place(path)}: {show_path(path)}: {message}")
-    return "\n".join(lines)
+        places = ((tuple(detail["loc"]), problem_of(detail)) for detail in error.errors())
+        lines = (f"{document.place(path)}: {show_path(path)}: {text}" for path, text in places)
+        raise ConfigError("\n".join(f"nodeProviderFile: {line}" for line in lines)) from None

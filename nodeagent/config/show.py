@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import takewhile
 from typing import Any
 
 import yaml
@@ -25,50 +27,32 @@ def as_yaml(leaves: Sequence[Leaf], *, origins: bool) -> str:
     return "".join(f"{line}\n" for line in _yaml_lines(leaves, origins))
 
 
-def as_json(record: dict[str, Any]) -> str:
-    return _json(record)
-
-
 def origins_as_json(leaves: Sequence[Leaf]) -> str:
     """A list of {field, path, value, origin: {kind, source?, line?}}."""
-    records = []
-    for leaf in leaves:
-        origin: dict[str, Any] = {"kind": leaf.origin.kind}
-        if leaf.origin.source:
-            origin["source"] = leaf.origin.source
-        if leaf.origin.line is not None:
-            origin["line"] = leaf.origin.line
-        records.append(
-            {
-                "field": show_path(leaf.path),
-                "path": list(leaf.path),
-                "value": leaf.value,
-                "origin": origin,
-            }
-        )
-    return _json(records)
+    records = [
+        {
+            "field": show_path(leaf.path),
+            "path": list(leaf.path),
+            "value": leaf.value,
+            "origin": {key: value for key, value in asdict(leaf.origin).items() if value},
+        }
+        for leaf in leaves
+    ]
+    return as_json(records)
 
 
 def _yaml_lines(leaves: Sequence[Leaf], origins: bool) -> Iterator[str]:
     open_at: FieldPath = ()
     for leaf in leaves:
         parents = leaf.path[:-1]
-        common = _common(open_at, parents)
+        pairs = zip(open_at, parents, strict=False)
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         for depth in range(common, len(parents)):
             yield f"{_INDENT * depth}{_scalar(parents[depth])}:"
         open_at = parents
         line = f"{_INDENT * len(parents)}{_scalar(leaf.path[-1])}: {_scalar(leaf.value)}"
         origin = visible(str(leaf.origin))
         yield f"{line:<{_COMMENT_COLUMN}}  # {origin}" if origins else line
-
-
-def _common(left: FieldPath, right: FieldPath) -> int:
-    length = 0
-    for part, other in zip(left, right, strict=False):
-        if part != other:
-            break
-        length += 1
-    return length
 
 
 def _scalar(value: Any) -> str:
@@ -103,7 +87,7 @@ _Dumper.add_representer(str, _represent_text)
 _Dumper.add_representer(dict, _represent_map)
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
     """JSON that is valid YAML too and safe for terminals: control characters are escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"

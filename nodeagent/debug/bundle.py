@@ -140,7 +140,11 @@ _PATTERNS = (
     re.compile(rb"(?i)(?<=bearer )[A-Za-z0-9._~+/=-]{8,}"),
     re.compile(rb"(?i)(?<=basic )[A-Za-z0-9+/=]{8,}"),
     re.compile(rb"(?<=://)[^\s/@:]+:[^\s/@]+(?=@)"),  # user:password@host
-    re.compile(rb"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),  # a signed token
+    # A signed token. Tried once in a word, at its start: a long word costs no more than its length.
+    re.compile(
+        rb"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]*?eyJ)"
+        rb"[A-Za-z0-9_-]{11,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+"
+    ),
 )
 
 

@@ -16,22 +16,16 @@ from nodeagent.doctor import gather
 from nodeagent.doctor.checks import CertificateFacts
 from orch.client.kubeconfig import ClientConfig
 
-OWN_NAME = "nodeagent"  # of the self-signed certificate
-
 
 def read_certificates(
     options: Options, config: NodeAgentConfiguration, api: ClientConfig | None
 ) -> Iterator[CertificateFacts]:
     """The serving pair, the CAs, and the credential for the API server."""
-    if config.tlsCertFile:
-        yield _pair("serving", config.tlsCertFile, config.tlsPrivateKeyFile)
+    certificate, key = options.certificate_files(config)
+    if config.tlsCertFile or Path(certificate).exists():
+        yield _pair("serving", certificate, key)
     else:
-        own = f"{options.cert_dir}/{OWN_NAME}"
-        yield (
-            _pair("serving", f"{own}.crt", f"{own}.key")
-            if Path(f"{own}.crt").exists()
-            else CertificateFacts("serving", f"{own}.crt")
-        )
+        yield CertificateFacts("serving", certificate)
     if ca_file := config.authentication.x509.clientCAFile:
         yield _certificate("client CA", ca_file)
     if api and api.ca_file:

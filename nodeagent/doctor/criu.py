@@ -13,8 +13,9 @@ from pathlib import Path
 
 from nodeagent.doctor import kernel
 from nodeagent.doctor.checks import CriuFacts
-from nodeagent.runtime.endpoint import server_pid, socket_path
+from nodeagent.runtime.endpoint import socket_path
 from orch.component.process import system
+from orch.component.process.system import server_pid
 
 _TIMEOUT_S = 10.0
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -27,10 +27,10 @@ from orch.component.flags.features import Features
 from orch.component.process import system
 from orch.component.process.daemon import SetupError
 
+_SPARE_DESCRIPTORS = 1024  # besides cached kernel files: connections, logs
 
-def check_interfaces(
-    read: Callable[[], Sequence[LinkFacts]] = network.read_links,
-) -> Finding:
+
+def check_interfaces(read: Callable[[], Sequence[LinkFacts]] = network.read_links) -> Finding:
     """Whether the interface of the default route, over which pods are reached, is up."""
     try:
         links = read()
@@ -45,9 +45,6 @@ def check_interfaces(
         return warn("network", f"{down[0]} has the default route and is down", "bring the link up")
     shown = ", ".join(f"{link.name} (mtu {link.mtu})" for link in defaults if link.is_up)
     return ok("network", f"the default route is over {shown}")
-
-
-_SPARE_DESCRIPTORS = 1024  # besides cached kernel files: connections, logs
 
 
 def examine(options: Options, config: NodeAgentConfiguration, now: datetime) -> list[Finding]:

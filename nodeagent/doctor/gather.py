@@ -111,7 +111,7 @@ def read_port(role: str, address: str, port: int) -> PortFacts:
             probe.listen(1)
     except (OSError, OverflowError) as error:
         in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        pid = system.listening_process(port) if in_use else None
+        pid = system.listening_process(address, port) if in_use else None
         holder = system.describe_process(pid) if pid else ""
         why = str(getattr(error, "strerror", None) or error)
         return PortFacts(role, address, port, why, holder)

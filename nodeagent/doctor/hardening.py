@@ -17,17 +17,17 @@ def check_hardening(
 ) -> Iterator[Finding]:
     """A finding per setting; `rotates`: whether the API server's credential can be renewed."""
     check = "hardening"
-    found = [
-        *_access(config),
-        *((note(check, f"the node is named {hostname_override} by --hostname-override",
-                "omit it unless the hostname cannot be used"),) if hostname_override else ()),
-        *(() if config.seccompDefault else (note(
-            check, "pods without a seccomp profile run unconfined",
-            "set seccompDefault: true"),)),
-        *(() if rotates else (note(
-            check, "the credential for the API server is embedded in the kubeconfig",
-            "use files (client-certificate, client-key), which are reloaded"),)),
-    ]  # fmt: skip
+    found = list(_access(config))
+    if hostname_override:
+        text = f"the node is named {hostname_override} by --hostname-override"
+        found.append(note(check, text, "omit it unless the hostname cannot be used"))
+    if not config.seccompDefault:
+        text = "pods without a seccomp profile run unconfined"
+        found.append(note(check, text, "set seccompDefault: true"))
+    if not rotates:
+        text = "the credential for the API server is embedded in the kubeconfig"
+        advice = "use files (client-certificate, client-key), which are reloaded"
+        found.append(note(check, text, advice))
     yield from found or [ok(check, "no setting exposes more than needed")]
 
 

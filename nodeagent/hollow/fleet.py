@@ -54,26 +54,20 @@ class Figures:
     shown: Mapping[str, int]  # status of Ready → nodes
 
 
-class Lateness:
-    """A histogram of how late renewals were, in whole milliseconds."""
-
-    def __init__(self) -> None:
-        self._renewals: collections.Counter[int] = collections.Counter()  # by milliseconds
+class Lateness(collections.Counter[int]):
+    """How many renewals were how late, in whole milliseconds."""
 
     def add(self, late_s: float) -> None:
-        self._renewals[round(1000 * late_s)] += 1
+        self[round(1000 * late_s)] += 1
 
     def quantile(self, share: float) -> float | None:
         """The lateness in seconds that `share` of all renewals did not exceed; None without any."""
-        left = share * self._renewals.total()
-        for late_ms in sorted(self._renewals):
-            left -= self._renewals[late_ms]
+        left = share * self.total()
+        for late_ms in sorted(self):
+            left -= self[late_ms]
             if left <= 0:
                 return late_ms / 1000
         return None
-
-    def reset(self) -> None:
-        self._renewals.clear()
 
 
 class Fleet:
@@ -95,10 +89,10 @@ class Fleet:
             self.nodes[name] = HollowNode(
                 name, number, self._shared, lease_duration_s=lease_duration_s
             )
-        self._lateness = Lateness()
+        self.lateness = Lateness()
         self._counted: dict[str, int] = {}
         self._renewals = 0
-        self._shown: dict[str, str] = {}
+        self.shown: dict[str, str] = {}  # the status of Ready by node, at the API server
         self._seen_version = ""  # resourceVersion to watch from; "": list first
 
     async def ramp(self, seconds: float) -> None:
@@ -116,7 +110,7 @@ class Fleet:
                 if node.lease.renewals != self._counted.get(name, 0):
                     self._renewals += 1
                     self._counted[name] = node.lease.renewals
-                    self._lateness.add(node.lease.late_s)
+                    self.lateness.add(node.lease.late_s)
 
     async def watch(self) -> None:
         """Pass every node its object from the API server, for ever."""
@@ -137,7 +131,7 @@ class Fleet:
     async def _list(self) -> None:
         listed = await self.watching.list(Node)
         for node in listed.items:
-            self._saw(node.metadata.name, node)
+            self._node_changed(node.metadata.name, node)
         self._seen_version = listed.resource_version
 
     async def _follow(self) -> None:
@@ -147,14 +141,14 @@ class Fleet:
                 self._seen_version = event.object.metadata.resourceVersion or self._seen_version
                 if event.type != "BOOKMARK":
                     gone = event.type == "DELETED"
-                    self._saw(event.object.metadata.name, None if gone else event.object)
+                    self._node_changed(event.object.metadata.name, None if gone else event.object)
 
-    def _saw(self, name: str, node: Node | None) -> None:
+    def _node_changed(self, name: str, node: Node | None) -> None:
         conditions = node.status.conditions or () if node else ()
         ready = next((c.status for c in conditions if c.type == "Ready"), "")
-        self._shown[name] = ready
+        self.shown[name] = ready
         if name in self.nodes:
-            self.nodes[name].saw(node)
+            self.nodes[name].node_changed(node)
 
     def choose(self, count: int) -> list[str]:
         """Random nodes without a fault."""
@@ -193,18 +187,11 @@ class Fleet:
             beating=sum(node.lease.renewals > 0 for node in self.nodes.values()),
             renewals=self._renewals,
             failures=sum(node.lease.failures for node in self.nodes.values()),
-            late_p50_s=self._lateness.quantile(0.5),
-            late_p99_s=self._lateness.quantile(0.99),
-            late_max_s=self._lateness.quantile(1.0),
-            shown=dict(collections.Counter(self._shown.get(name, "") for name in self.nodes)),
+            late_p50_s=self.lateness.quantile(0.5),
+            late_p99_s=self.lateness.quantile(0.99),
+            late_max_s=self.lateness.quantile(1.0),
+            shown=dict(collections.Counter(self.shown.get(name, "") for name in self.nodes)),
         )
-
-    def shown(self) -> Mapping[str, str]:
-        """The status of condition Ready by node, from the API server."""
-        return self._shown
-
-    def reset_lateness(self) -> None:
-        self._lateness.reset()
 
     async def close(self) -> None:
         for node in self.nodes.values():

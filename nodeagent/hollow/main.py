@@ -58,12 +58,8 @@ def parser() -> argparse.ArgumentParser:
 
 async def run(options: argparse.Namespace, config: ClientConfig, stop: Stop) -> None:
     """Run the fleet and its control port until `stop`."""
-    fleet = Fleet(
-        config,
-        options.count,
-        prefix=options.name_prefix,
-        lease_duration_s=options.node_lease_duration_seconds,
-    )
+    lease_s = options.node_lease_duration_seconds
+    fleet = Fleet(config, options.count, prefix=options.name_prefix, lease_duration_s=lease_s)
     http = HttpServer(
         control(fleet), host="127.0.0.1", port=options.control_port, name=f"{PROGRAM} control"
     )
@@ -88,7 +84,7 @@ def control(fleet: Fleet) -> web.Application:
         return web.json_response(dataclasses.asdict(fleet.figures()))
 
     async def nodes(_request: web.Request) -> web.Response:
-        return web.json_response(dict(fleet.shown()))
+        return web.json_response(fleet.shown)
 
     async def faults(request: web.Request) -> web.Response:
         query = request.query
@@ -104,7 +100,7 @@ def control(fleet: Fleet) -> web.Application:
         return web.Response(text="ok")
 
     async def reset(_request: web.Request) -> web.Response:
-        fleet.reset_lateness()
+        fleet.lateness.clear()
         return web.Response(text="ok")
 
     app.router.add_get("/figures", figures)

@@ -106,10 +106,10 @@ class HollowNode:
         tasks, self._tasks = self._tasks, []
         await loops.cancel(*tasks)
 
-    def saw(self, node: Node | None) -> None:
-        """Take the node's object from the API server; None when it does not exist."""
+    def node_changed(self, node: Node | None) -> None:
+        """Pass on the object at the API server; None when it does not exist."""
         if self._tasks:
-            self.status.saw(node)
+            self.status.node_changed(node)
 
     def _create_loops(self) -> None:
         settings = NodeSettings(self.name, VERSION, 10250)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
 from typing import Any
 
 from aiohttp import web
@@ -48,22 +49,14 @@ class RuntimeOperations(Collector):
             registry=None,
             buckets=_BUCKETS_S,
         )
-        self._series: dict[str, tuple[Counter, Histogram]] = {}  # looked up once per operation
 
     def observe(self, operation: str, duration_s: float, failed: bool) -> None:
         """Count one call of the CRI method `operation`."""
-        series = self._series.get(operation)
-        if series is None:
-            name = operation_type(operation)
-            series = self._series[operation] = (
-                self._calls.labels(name),
-                self._durations.labels(name),
-            )
-        calls, duration = series
-        calls.inc()
-        duration.observe(duration_s)
+        name = operation_type(operation)
+        self._calls.labels(name).inc()
+        self._durations.labels(name).observe(duration_s)
         if failed:
-            self._failures.labels(operation_type(operation)).inc()
+            self._failures.labels(name).inc()
 
     def collect(self) -> Iterator[Metric]:
         yield metrics.computed(self._calls)
@@ -71,6 +64,7 @@ class RuntimeOperations(Collector):
         yield metrics.computed(self._durations)
 
 
+@cache
 def operation_type(operation: str) -> str:
     """`RunPodSandbox` → `run_podsandbox`, as the reference agent writes it."""
     if special := _SPECIAL.get(operation):

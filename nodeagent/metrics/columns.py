@@ -38,7 +38,7 @@ class Row(NamedTuple):
 Rows = Sequence[Row]
 Lines = list[str]
 Known = tuple[str, str, tuple[Any, ...]]  # labels, end, the values of a record
-Family = tuple[str, str, str, str]  # name, type, help, the field
+Family = tuple[str, str, str]  # name, help, the field
 
 _NSEC_PER_S = 1e9
 
@@ -50,52 +50,43 @@ def write_cpu(page: Page, rows: Rows) -> None:
         f'{name}{labels},cpu="total"}} {cpu.usage_nsec / _NSEC_PER_S!r}{end}'
         for labels, end, cpu in known
     ]
-    write_family(page, name, "counter", "Cumulative cpu time consumed in seconds.", lines)
-    for name, kind, help_text, field, divisor in _CPU_FAMILIES:
+    write_family(page, name, "Cumulative cpu time consumed in seconds.", lines)
+    for name, help_text, field in _CPU_FAMILIES:
         at = CpuSample._fields.index(field)
+        divisor = _NSEC_PER_S if field.endswith("_nsec") else None
         lines = [
             f"{name}{labels}}} {value / divisor if divisor else value!r}{end}"
             for labels, end, cpu in known
             if (value := cpu[at]) is not None
         ]
-        write_family(page, name, kind, help_text, lines)
+        write_family(page, name, help_text, lines)
 
 
-_CPU_FAMILIES = (
+_CPU_FAMILIES: tuple[Family, ...] = (
     (
         "container_cpu_user_seconds_total",
-        "counter",
         "Cumulative user cpu time consumed in seconds.",
         "user_nsec",
-        _NSEC_PER_S,
     ),
     (
         "container_cpu_system_seconds_total",
-        "counter",
         "Cumulative system cpu time consumed in seconds.",
         "system_nsec",
-        _NSEC_PER_S,
     ),
     (
         "container_cpu_cfs_periods_total",
-        "counter",
         "Number of elapsed enforcement period intervals.",
         "periods",
-        None,
     ),
     (
         "container_cpu_cfs_throttled_periods_total",
-        "counter",
         "Number of throttled period intervals.",
         "throttled_periods",
-        None,
     ),
     (
         "container_cpu_cfs_throttled_seconds_total",
-        "counter",
         "Total time duration the container has been throttled.",
         "throttled_nsec",
-        _NSEC_PER_S,
     ),
 )
 
@@ -110,72 +101,43 @@ def _write_fields(
     page: Page, known: Iterable[Known], fields: Sequence[str], families: Iterable[Family]
 ) -> None:
     """A family per field of the values."""
-    for reference_name, kind, help_text, field in families:
-        name = page.name_of(reference_name, kind)
+    for reference_name, help_text, field in families:
+        name = page.name_of(reference_name)
         at = fields.index(field)
         lines = [
             f"{name}{labels}}} {value}{end}"
             for labels, end, values in known
             if (value := values[at]) is not None
         ]
-        write_family(page, name, kind, help_text, lines)
+        write_family(page, name, help_text, lines)
 
 
 _MEMORY_FAMILIES: tuple[Family, ...] = (
-    ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", "cache_bytes"),
-    ("container_memory_rss", "gauge", "Size of RSS in bytes.", "rss_bytes"),
-    (
-        "container_memory_kernel_usage",
-        "gauge",
-        "Size of kernel memory allocated in bytes.",
-        "kernel_bytes",
-    ),
-    (
-        "container_memory_mapped_file",
-        "gauge",
-        "Size of memory mapped files in bytes.",
-        "mapped_file_bytes",
-    ),
-    ("container_memory_swap", "gauge", "Container swap usage in bytes.", "swap_bytes"),
+    ("container_memory_cache", "Number of bytes of page cache memory.", "cache_bytes"),
+    ("container_memory_rss", "Size of RSS in bytes.", "rss_bytes"),
+    ("container_memory_kernel_usage", "Size of kernel memory allocated in bytes.", "kernel_bytes"),
+    ("container_memory_mapped_file", "Size of memory mapped files in bytes.", "mapped_file_bytes"),
+    ("container_memory_swap", "Container swap usage in bytes.", "swap_bytes"),
     (
         "container_memory_usage_bytes",
-        "gauge",
         "Current memory usage in bytes, including all memory regardless of when it was accessed",
         "usage_bytes",
     ),
-    (
-        "container_memory_max_usage_bytes",
-        "gauge",
-        "Maximum memory usage recorded in bytes",
-        "peak_bytes",
-    ),
-    (
-        "container_memory_working_set_bytes",
-        "gauge",
-        "Current working set in bytes.",
-        "working_set_bytes",
-    ),
+    ("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes", "peak_bytes"),
+    ("container_memory_working_set_bytes", "Current working set in bytes.", "working_set_bytes"),
     (
         "container_memory_total_active_file_bytes",
-        "gauge",
         "Current total active file in bytes.",
         "active_file_bytes",
     ),
     (
         "container_memory_total_inactive_file_bytes",
-        "gauge",
         "Current total inactive file in bytes.",
         "inactive_file_bytes",
     ),
-    (
-        "container_memory_failcnt",
-        "counter",
-        "Number of memory usage hits limits",
-        "limit_failures",
-    ),
+    ("container_memory_failcnt", "Number of memory usage hits limits", "limit_failures"),
     (
         "container_oom_events_total",
-        "counter",
         "Count of out of memory events observed for the container",
         "oom_kills",
     ),
@@ -194,7 +156,7 @@ def _write_failures(page: Page, known: Iterable[tuple[str, str, MemorySample]]) 
                 start = f'{name}{labels},failure_type="{kind}",scope='
                 lines.append(f'{start}"container"}} {value}{end}')
                 lines.append(f'{start}"hierarchy"}} {value}{end}')
-    write_family(page, name, "counter", "Cumulative count of memory allocation failures.", lines)
+    write_family(page, name, "Cumulative count of memory allocation failures.", lines)
 
 
 def write_processes(page: Page, rows: Rows) -> None:
@@ -207,17 +169,12 @@ def write_processes(page: Page, rows: Rows) -> None:
         for row in rows
         if (value := _limit(row.sample.limits, "threads", 0)) is not None
     ]
-    write_family(page, name, "gauge", help_text, lines)
+    write_family(page, name, help_text, lines)
 
 
 _PROCESS_FAMILIES: tuple[Family, ...] = (
-    (
-        "container_processes",
-        "gauge",
-        "Number of processes running inside the container.",
-        "processes",
-    ),
-    ("container_threads", "gauge", "Number of threads running inside the container", "threads"),
+    ("container_processes", "Number of processes running inside the container.", "processes"),
+    ("container_threads", "Number of threads running inside the container", "threads"),
 )
 
 
@@ -232,16 +189,14 @@ def write_open_files(page: Page, rows: Rows) -> None:
 _OPEN_FILE_FAMILIES: tuple[Family, ...] = (
     (
         "container_file_descriptors",
-        "gauge",
         "Number of open file descriptors for the container.",
         "file_descriptors",
     ),
-    ("container_sockets", "gauge", "Number of open sockets for the container.", "sockets"),
+    ("container_sockets", "Number of open sockets for the container.", "sockets"),
 )
 _ULIMIT_FAMILIES: tuple[Family, ...] = (
     (
         "container_ulimits_soft",
-        "gauge",
         "Soft ulimit values for the container root process. Unlimited if -1.",
         "max_open_files",
     ),
@@ -250,13 +205,14 @@ _ULIMIT_FAMILIES: tuple[Family, ...] = (
 
 def write_limits(page: Page, rows: Rows) -> None:
     """Settings have no stamp; as in the reference, 0 means no limit."""
-    for name, help_text, field, unlimited in _LIMIT_FAMILIES:
+    for name, help_text, field in _LIMIT_FAMILIES:
+        unlimited = None if field.startswith("cpu_") else 0
         lines = [
             f"{name}{row.labels}}} {value}\n"
             for row in rows
             if (value := _limit(row.sample.limits, field, unlimited)) is not None
         ]
-        write_family(page, name, "gauge", help_text, lines)
+        write_family(page, name, help_text, lines)
 
 
 def _limit(limits: Limits, field: str, unlimited: int | None) -> int | None:
@@ -265,27 +221,20 @@ def _limit(limits: Limits, field: str, unlimited: int | None) -> int | None:
     return unlimited if value is None and limits.from_kernel else value
 
 
-_LIMIT_FAMILIES: tuple[tuple[str, str, str, int | None], ...] = (
-    ("container_spec_cpu_period", "CPU period of the container.", "cpu_period_usec", None),
-    ("container_spec_cpu_quota", "CPU quota of the container.", "cpu_quota_usec", None),
-    ("container_spec_cpu_shares", "CPU share of the container.", "cpu_shares", None),
-    (
-        "container_spec_memory_limit_bytes",
-        "Memory limit for the container.",
-        "memory_bytes",
-        0,
-    ),
+_LIMIT_FAMILIES: tuple[Family, ...] = (
+    ("container_spec_cpu_period", "CPU period of the container.", "cpu_period_usec"),
+    ("container_spec_cpu_quota", "CPU quota of the container.", "cpu_quota_usec"),
+    ("container_spec_cpu_shares", "CPU share of the container.", "cpu_shares"),
+    ("container_spec_memory_limit_bytes", "Memory limit for the container.", "memory_bytes"),
     (
         "container_spec_memory_reservation_limit_bytes",
         "Memory reservation limit for the container.",
         "memory_reservation_bytes",
-        0,
     ),
     (
         "container_spec_memory_swap_limit_bytes",
         "Memory swap limit for the container.",
         "swap_bytes",
-        0,
     ),
 )
 
@@ -293,7 +242,7 @@ _LIMIT_FAMILIES: tuple[tuple[str, str, str, int | None], ...] = (
 def write_times(page: Page, rows: Rows) -> None:
     name = "container_last_seen"
     lines = [f"{name}{row.labels}}} {row.sample.time_ns // 1_000_000_000}{row.end}" for row in rows]
-    write_family(page, name, "gauge", "Last time a container was seen by the exporter", lines)
+    write_family(page, name, "Last time a container was seen by the exporter", lines)
     name = "container_start_time_seconds"
     lines = [
         f"{name}{row.labels}}} {row.started_at_ns // 1_000_000_000}\n"
@@ -301,7 +250,7 @@ def write_times(page: Page, rows: Rows) -> None:
         if row.started_at_ns > 0
     ]
     help_text = "Start time of the container since unix epoch in seconds."
-    write_family(page, name, "gauge", help_text, lines)
+    write_family(page, name, help_text, lines)
 
 
 def write_pressure(page: Page, rows: Rows) -> None:
@@ -321,11 +270,11 @@ def write_pressure(page: Page, rows: Rows) -> None:
                 for labels, end, pressure in known
                 if (line := pressure[line_at])
             ]
-            write_family(page, name, "counter", help_text, lines)
+            write_family(page, name, help_text, lines)
 
 
-def write_family(page: Page, name: str, kind: str, help_text: str, lines: Lines) -> None:
+def write_family(page: Page, name: str, help_text: str, lines: Lines) -> None:
     """Begin the family and add its lines; nothing without lines."""
     if lines:
-        page.family(name, kind, help_text)
+        page.family(name, help_text)
         page.extend(lines)

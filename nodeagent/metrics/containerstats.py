@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING
 from nodeagent.metrics import columns, device_columns, text
 from nodeagent.metrics.columns import Row
 from nodeagent.metrics.text import Page
-from nodeagent.stats.samples import (
-    CgroupSample,
-    PodSample,
-    ProcessSample,
-    Sample,
-)
+from nodeagent.stats.samples import CgroupSample, PodSample, ProcessSample, Sample
 
 if TYPE_CHECKING:
     from nodeagent.stats.host.machine import HostFacts
@@ -52,7 +47,7 @@ def render_container_metrics(
         device_columns.write_network(page, rows)
         if psi:
             columns.write_pressure(page, rows)
-    page.family("container_scrape_error", "gauge", "1 if there was an error, 0 otherwise")
+    page.family("container_scrape_error", "1 if there was an error, 0 otherwise")
     page.sample("container_scrape_error", "", 0 if sample is not None else 1)
     if host is not None:
         _write_machine(page, host)
@@ -71,9 +66,9 @@ def _write_machine(page: Page, host: HostFacts) -> None:
         ("machine_swap_bytes", "Amount of swap memory available on the machine.", host.swap_bytes),
     ):
         if value or name == "machine_swap_bytes":
-            page.family(name, "gauge", help_text)
+            page.family(name, help_text)
             page.sample(name, labels, value)
-    page.family("machine_scrape_error", "gauge", "1 if there was an error, 0 otherwise")
+    page.family("machine_scrape_error", "1 if there was an error, 0 otherwise")
     page.sample("machine_scrape_error", "", 0)
 
 
@@ -119,13 +114,6 @@ def _pod_rows(pod: PodSample, page: Page) -> Iterator[Row]:
         if container.cgroup:
             own = container.target
             labels = _labels(own.name, container.path, own.image, own.id, *of_pod)
-            end = page.stamp(container.cgroup.time_ns)
-            yield Row(
-                labels,
-                end,
-                container.cgroup,
-                own.started_at_ns,
-                None,
-                container.rootfs,
-                container.use,
-            )
+            cgroup, rootfs = container.cgroup, container.rootfs
+            end = page.stamp(cgroup.time_ns)
+            yield Row(labels, end, cgroup, own.started_at_ns, None, rootfs, container.use)

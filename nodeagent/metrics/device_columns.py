@@ -24,7 +24,7 @@ def write_devices(page: Page, rows: Rows, names: Mapping[tuple[int, int], str]) 
             for row, device in known
             if (value := getattr(device, field)) is not None
         ]
-        write_family(page, name, "counter", help_text, lines)
+        write_family(page, name, help_text, lines)
     name = "container_blkio_device_usage_total"
     lines = []
     for row, device in known:
@@ -35,7 +35,7 @@ def write_devices(page: Page, rows: Rows, names: Mapping[tuple[int, int], str]) 
         for operation, value in (("Read", device.read_bytes), ("Write", device.write_bytes)):
             if value is not None:
                 lines.append(f'{labels}"{operation}"}} {value}{row.end}')
-    write_family(page, name, "counter", "Blkio Device bytes usage", lines)
+    write_family(page, name, "Blkio Device bytes usage", lines)
 
 
 _DEVICE_FAMILIES = (
@@ -66,7 +66,7 @@ def write_filesystems(page: Page, rows: Rows, node: NodeSample) -> None:
             for row, fs in known
             if (value := getattr(fs, field)) is not None
         ]
-        write_family(page, name, "gauge", help_text, lines)
+        write_family(page, name, help_text, lines)
 
 
 _FILESYSTEM_FAMILIES = (
@@ -110,4 +110,4 @@ def write_network(page: Page, rows: Rows) -> None:
                 for labels, end, interface in known
                 if (value := getattr(interface, field_name)) is not None
             ]
-            write_family(page, name, "counter", f"Cumulative count of {what} {verb}", lines)
+            write_family(page, name, f"Cumulative count of {what} {verb}", lines)

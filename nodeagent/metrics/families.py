@@ -1,43 +1,47 @@
 """Builds families of the agent's own metrics pages from values that their owners hold.
 
-Knows prometheus_client and nothing of the agent. `tier` is the promise that a family's HELP states.
+Knows prometheus_client and nothing of the agent. The catalogue gives each family's tier, which its
+HELP states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-ALPHA, BETA = "[ALPHA] ", "[BETA] "
+from orch.wire.metric_catalogue import tier_of
 
-Values = Iterable[tuple[Sequence[str], float]]  # the labels' values → the sample's
-
-
-def gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, ALPHA + text, value=value)
+Values = float | Mapping[Any, float]  # by label values: the text of a single label, else a tuple
 
 
-def counter(name: str, text: str, value: float, *, tier: str = ALPHA) -> Metric:
-    return CounterMetricFamily(name, tier + text, value=value)
+class Computed(Collector):
+    """A collector of the families that `compute` yields whenever the page is rendered."""
+
+    def __init__(self, compute: Callable[[], Iterator[Metric]]) -> None:
+        self._compute = compute
+
+    def collect(self) -> Iterator[Metric]:
+        return self._compute()
 
 
-def gauges(name: str, text: str, labels: Sequence[str], values: Values) -> Metric:
-    return _filled(GaugeMetricFamily(name, ALPHA + text, labels=labels), values)
+def gauge(name: str, text: str, values: Values, labels: Sequence[str] = ()) -> Metric:
+    family = GaugeMetricFamily(name, f"[{tier_of(name)}] {text}", labels=labels)
+    return _filled(family, values)
 
 
-def counters(
-    name: str, text: str, labels: Sequence[str], values: Values, *, tier: str = ALPHA
-) -> Metric:
-    return _filled(CounterMetricFamily(name, tier + text, labels=labels), values)
+def counter(name: str, text: str, values: Values, labels: Sequence[str] = ()) -> Metric:
+    """`name` is without its `_total`."""
+    tier = tier_of(f"{name}_total")
+    return _filled(CounterMetricFamily(name, f"[{tier}] {text}", labels=labels), values)
 
 
 def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: Values) -> Metric:
-    for labels, value in values:
-        family.add_metric(labels, value)
+    """The family with its series, sorted by labels."""
+    if not isinstance(values, Mapping):
+        values = {(): values}
+    for key, value in sorted(values.items()):
+        family.add_metric((key,) if isinstance(key, str) else key, value)
     return family
-
-
-def by_label(counts: Mapping[str, int]) -> Values:
-    """The counts of a family with a single label, sorted."""
-    return [((label,), count) for label, count in sorted(counts.items())]

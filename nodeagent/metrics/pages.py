@@ -137,11 +137,7 @@ class StatsPages:
 
         def render(sample: Sample | None, _: Sample | None, pause: Pause) -> Data:
             return containerstats.render_container_metrics(
-                sample,
-                openmetrics=openmetrics,
-                psi=self._psi,
-                host=self._host,
-                pause=pause,
+                sample, openmetrics=openmetrics, psi=self._psi, host=self._host, pause=pause
             )
 
         return await self._metrics_page(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from nodeagent.metrics.families import BETA, by_label, counter, counters, gauge, gauges
+from nodeagent.metrics.families import counter, gauge
 from nodeagent.pods.counts import FAMILIES, PROBE, PodCounts, ProbeKey
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
@@ -21,22 +21,21 @@ from orch.wire.podrules import podspec
 def pod_metrics(registry: PodRegistry, counts: PodCounts, mirrors: int) -> Iterator[Metric]:
     """Desired, running and started pods and containers, rejections, and mirror pods in the API."""
     static = Counter("true" if podspec.is_static(pod) else "" for pod in registry.pods())
-    yield gauges("nodeagent_desired_pods", "Pods that should run.", ["static"], by_label(static))
+    yield gauge("nodeagent_desired_pods", "Pods that should run.", static, ["static"])
     yield gauge("nodeagent_mirror_pods", "Mirror pods that the API holds.", mirrors)
     yield from _lifecycles(registry)
     views = registry.views().values()
     running = sum(1 for view in views if view.active)
     yield gauge("nodeagent_running_pods", "Pods with a running container.", running)
     states = Counter(c.container.state.value for view in views for c in view.containers)
-    yield gauges(
-        "nodeagent_running_containers",
-        "Containers of pods, by their state.",
-        ["container_state"],
-        by_label(states),
-    )
+    text = "Containers of pods, by their state."
+    yield gauge("nodeagent_running_containers", text, states, ["container_state"])
     yield from _starts(counts)
     yield from _image_volumes(counts)
-    yield from _listings(counts)
+    text = "When the runtime's pods were listed last, in Unix seconds; 0 for not yet."
+    yield gauge("nodeagent_pleg_last_seen_seconds", text, counts.listed_at_s)
+    text = "Events of the runtime passed over: they told nothing new."
+    yield counter("nodeagent_pleg_discard_events", text, counts.discarded_events)
     for family in FAMILIES:
         yield counts.timings.collect(family)
 
@@ -46,13 +45,8 @@ def probe_metrics(counts: PodCounts) -> Iterator[Metric]:
     text = "Start time of the process since unix epoch in seconds."
     yield gauge("process_start_time_seconds", text, system.process_start_s())
     yield counts.timings.collect(PROBE)
-    yield counters(
-        "prober_probe",
-        "Probes of containers, by their result.",
-        ProbeKey._fields,
-        sorted(counts.probes.items()),
-        tier=BETA,
-    )
+    text = "Probes of containers, by their result."
+    yield counter("prober_probe", text, counts.probes, ProbeKey._fields)
 
 
 def _lifecycles(registry: PodRegistry) -> Iterator[Metric]:
@@ -70,83 +64,32 @@ def _lifecycles(registry: PodRegistry) -> Iterator[Metric]:
     for uid, view in registry.views().items():
         if view.active and registry.desired(uid) is None:
             working["terminating", "orphan", "unknown"] += 1
-    yield gauges("nodeagent_active_pods", "Pods that are not over.", ["static"], by_label(active))
-    yield gauges(
-        "nodeagent_working_pods",
-        "Pods by what is done about them, and whether anyone wants them.",
-        ["lifecycle", "config", "static"],
-        sorted(working.items()),
-    )
+    yield gauge("nodeagent_active_pods", "Pods that are not over.", active, ["static"])
+    text = "Pods by what is done about them, and whether anyone wants them."
+    yield gauge("nodeagent_working_pods", text, working, ["lifecycle", "config", "static"])
 
 
 def _image_volumes(counts: PodCounts) -> Iterator[Metric]:
-    for name, text, value in (
-        (
-            "nodeagent_image_volume_requested",
-            "Mounts of images as volumes that were asked for.",
-            counts.image_volumes_requested,
-        ),
-        (
-            "nodeagent_image_volume_mounted_succeed",
-            "Mounts of images as volumes that were made.",
-            counts.image_volumes_mounted,
-        ),
-        (
-            "nodeagent_image_volume_mounted_errors",
-            "Mounts of images as volumes that could not be made.",
-            counts.image_volume_errors,
-        ),
-    ):
-        yield counter(name, text, value, tier=BETA)
-
-
-def _listings(counts: PodCounts) -> Iterator[Metric]:
-    text = "When the runtime's pods were listed last, in Unix seconds; 0 for not yet."
-    yield gauge("nodeagent_pleg_last_seen_seconds", text, counts.listed_at_s)
-    yield counter(
-        "nodeagent_pleg_discard_events",
-        "Events of the runtime passed over: they told nothing new.",
-        counts.discarded_events,
-    )
+    text = "Mounts of images as volumes that were asked for."
+    yield counter("nodeagent_image_volume_requested", text, counts.image_volumes_requested)
+    text = "Mounts of images as volumes that were made."
+    yield counter("nodeagent_image_volume_mounted_succeed", text, counts.image_volumes_mounted)
+    text = "Mounts of images as volumes that could not be made."
+    yield counter("nodeagent_image_volume_mounted_errors", text, counts.image_volume_errors)
 
 
 def _starts(counts: PodCounts) -> Iterator[Metric]:
-    for name, text, value in (
-        ("nodeagent_started_pods", "Sandboxes of pods started.", counts.started_pods),
-        (
-            "nodeagent_started_pods_errors",
-            "Sandboxes that could not be started.",
-            counts.started_pod_errors,
-        ),
-    ):
-        yield counter(name, text, value)
-    yield counters(
-        "nodeagent_started_containers",
-        "Containers started.",
-        ("container_type",),
-        by_label(counts.started_containers),
-    )
-    yield counters(
-        "nodeagent_started_containers_errors",
-        "Containers that could not be started, by their waiting reason.",
-        ("container_type", "code"),
-        sorted(counts.started_container_errors.items()),
-    )
-    yield counters(
-        "nodeagent_image_garbage_collected",
-        "Unused images removed, by the reason: space or age.",
-        ("reason",),
-        by_label(counts.images_removed),
-    )
-    yield counters(
-        "nodeagent_evictions",
-        "Pods evicted, by what they used too much of.",
-        ("eviction_signal",),
-        by_label(counts.evictions),
-    )
-    yield counters(
-        "nodeagent_admission_rejections",
-        "Pods that this node did not take, by the reason.",
-        ("reason",),
-        by_label(counts.rejections),
-    )
+    yield counter("nodeagent_started_pods", "Sandboxes of pods started.", counts.started_pods)
+    text = "Sandboxes that could not be started."
+    yield counter("nodeagent_started_pods_errors", text, counts.started_pod_errors)
+    name, started = "nodeagent_started_containers", counts.started_containers
+    yield counter(name, "Containers started.", started, ["container_type"])
+    name, errors = "nodeagent_started_containers_errors", counts.started_container_errors
+    text = "Containers that could not be started, by their waiting reason."
+    yield counter(name, text, errors, ["container_type", "code"])
+    text = "Unused images removed, by the reason: space or age."
+    yield counter("nodeagent_image_garbage_collected", text, counts.images_removed, ["reason"])
+    text = "Pods evicted, by what they used too much of."
+    yield counter("nodeagent_evictions", text, counts.evictions, ["eviction_signal"])
+    text = "Pods that this node did not take, by the reason."
+    yield counter("nodeagent_admission_rejections", text, counts.rejections, ["reason"])

@@ -36,15 +36,15 @@ def render_resource_metrics(sample: Sample | None, *, openmetrics: bool = False)
     pods = _newest(list(_pod_rows(sample, page)))
     _container_labels.end_page()
     _pod_labels.end_page()
-    _family(page, "container_cpu_usage_seconds_total", "counter", _cpu_seconds, containers)
-    _family(page, "container_memory_working_set_bytes", "gauge", _working_set, containers)
+    _family(page, "container_cpu_usage_seconds_total", _cpu_seconds, containers)
+    _family(page, "container_memory_working_set_bytes", _working_set, containers)
     _start_times(page, containers)
-    _family(page, "container_swap_limit_bytes", "gauge", _swap_limit, containers)
-    _family(page, "container_swap_usage_bytes", "gauge", _swap, containers)
+    _family(page, "container_swap_limit_bytes", _swap_limit, containers)
+    _family(page, "container_swap_usage_bytes", _swap, containers)
     _node(page, sample)
-    _family(page, "pod_cpu_usage_seconds_total", "counter", _cpu_seconds, pods)
-    _family(page, "pod_memory_working_set_bytes", "gauge", _working_set, pods)
-    _family(page, "pod_swap_usage_bytes", "gauge", _swap, pods)
+    _family(page, "pod_cpu_usage_seconds_total", _cpu_seconds, pods)
+    _family(page, "pod_memory_working_set_bytes", _working_set, pods)
+    _family(page, "pod_swap_usage_bytes", _swap, pods)
     return _errors(page, 0)
 
 
@@ -84,30 +84,30 @@ def _swap_limit(sample: CgroupSample) -> float | None:
     return sample.limits.swap_bytes if _swap(sample) is not None else None
 
 
-def _begin(page: Page, name: str, kind: str) -> None:
-    page.family(name, kind, _HELP[name], stability="ALPHA" if "_swap_" in name else "STABLE")
+def _write(page: Page, name: str, lines: list[str]) -> None:
+    if lines:
+        page.family(name, _HELP[name], stability="ALPHA" if "_swap_" in name else "STABLE")
+        page.extend(lines)
 
 
-def _family(page: Page, name: str, kind: str, value_of: Value, rows: list[_Row]) -> None:
+def _family(page: Page, name: str, value_of: Value, rows: list[_Row]) -> None:
     lines = [
         f"{name}{labels} {number(value)}{end}"
         for labels, end, sample, _ in rows
         if (value := value_of(sample)) is not None
     ]
-    if lines:
-        _begin(page, name, kind)
-        page.extend(lines)
+    _write(page, name, lines)
 
 
 def _node(page: Page, sample: Sample) -> None:
     cgroup, swap = sample.node.cgroup, sample.node.swap
     if cgroup:
         rows = [_Row("", page.stamp(cgroup.time_ns), cgroup)]
-        _family(page, "node_cpu_usage_seconds_total", "counter", _cpu_seconds, rows)
-        _family(page, "node_memory_working_set_bytes", "gauge", _working_set, rows)
+        _family(page, "node_cpu_usage_seconds_total", _cpu_seconds, rows)
+        _family(page, "node_memory_working_set_bytes", _working_set, rows)
     if swap:
-        _begin(page, "node_swap_usage_bytes", "gauge")
-        page.sample("node_swap_usage_bytes", "", swap.used_bytes, page.stamp(swap.time_ns))
+        name = "node_swap_usage_bytes"
+        _write(page, name, [f"{name} {swap.used_bytes}{page.stamp(swap.time_ns)}"])
 
 
 def _start_times(page: Page, rows: list[_Row]) -> None:
@@ -117,9 +117,7 @@ def _start_times(page: Page, rows: list[_Row]) -> None:
         for labels, _, _, started_at_ns in rows
         if started_at_ns > 0
     ]
-    if lines:
-        _begin(page, name, "gauge")
-        page.extend(lines)
+    _write(page, name, lines)
 
 
 def _container_rows(sample: Sample, page: Page) -> Iterator[_Row]:
@@ -144,11 +142,9 @@ def _newest(rows: list[_Row]) -> list[_Row]:
     """One row per name: a pod's successor replaces the pod that is still terminating."""
     if len({row.labels for row in rows}) == len(rows):
         return rows
-    return list({row.labels: row for row in sorted(rows, key=_started_at_ns)}.values())
-
-
-def _started_at_ns(row: _Row) -> int:
-    return row.started_at_ns
+    return list(
+        {row.labels: row for row in sorted(rows, key=lambda row: row.started_at_ns)}.values()
+    )
 
 
 _container_labels = text.LabelCache(
@@ -161,8 +157,8 @@ _pod_labels = text.LabelCache(lambda namespace, pod: text.label_block(namespace=
 
 def _errors(page: Page, value: int) -> bytearray:
     meaning = "1 if there was an error while getting container metrics, 0 otherwise"
-    page.family("resource_scrape_error", "gauge", meaning, stability="STABLE")
+    page.family("resource_scrape_error", meaning, stability="STABLE")
     page.sample("resource_scrape_error", "", value)
-    page.family("scrape_error", "gauge", f"(Deprecated since 1.29.0) {meaning}", stability="ALPHA")
+    page.family("scrape_error", f"(Deprecated since 1.29.0) {meaning}", stability="ALPHA")
     page.sample("scrape_error", "", value)
     return page.render()

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 _LINES_AT_ONCE = 256  # about 60 kB: larger blocks come from the kernel, page by page
+# The type of a family follows from its name, except for these two of the reference.
+_TYPES = {"container_memory_failcnt": "counter", "container_fs_inodes_total": "gauge"}
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
@@ -60,6 +62,10 @@ def number(value: float) -> str:
     return repr(value)
 
 
+def _type_of(name: str) -> str:
+    return _TYPES.get(name) or ("counter" if name.endswith("_total") else "gauge")
+
+
 class Page:
     """Collects lines; `family` must come before its samples, and each family only once.
 
@@ -82,19 +88,20 @@ class Page:
         for start in range(0, len(lines), _LINES_AT_ONCE):
             self._text += "".join(lines[start : start + _LINES_AT_ONCE]).encode()
 
-    def family(self, name: str, kind: str, text: str, *, stability: str = "") -> None:
-        """Begin a family; `name` is that of its samples, `kind` counter or gauge."""
+    def family(self, name: str, text: str, *, stability: str = "") -> None:
+        """Begin a family; `name` is that of its samples, which tells its type."""
         self._give_way()
+        kind = _type_of(name)
         if self._openmetrics and kind == "counter":
             name = name.removesuffix("_total")
         help_text = f"[{stability}] {text}" if stability else text
         escaped = help_text.translate(_ESCAPES if self._openmetrics else _HELP_ESCAPES)
         self.add(f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n")
 
-    def name_of(self, name: str, kind: str) -> str:
+    def name_of(self, name: str) -> str:
         """The name of a family's samples: in OpenMetrics every counter ends in `_total`."""
-        if self._openmetrics and kind == "counter" and not name.endswith("_total"):
-            return f"{name}_total"
+        if self._openmetrics and _type_of(name) == "counter":
+            return f"{name.removesuffix('_total')}_total"
         return name
 
     def stamp(self, time_ns: int) -> str:

@@ -25,7 +25,7 @@ from nodeagent.node.rules.facts import (
     UsageFacts,
 )
 from nodeagent.runtime import verdict
-from nodeagent.runtime.base import ContainerRuntime, Image, RuntimeCallError
+from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError
 from nodeagent.runtime.verdict import RuntimeHealth
 from nodeagent.stats.host.machine import HostFacts
 from nodeagent.stats.samples import FsSample, Sample
@@ -135,13 +135,13 @@ class FactsCollector:
                     return
             else:
                 self._unresolved.recovered()
-        candidates = Candidates(hostname, self._node_ip, resolved, _default_route_address())
+        candidates = Candidates(hostname, self._node_ip, resolved, default_route_address())
         self._addresses = addresses.choose(candidates)
 
     async def _own_addresses(self, hostname: str) -> tuple[str, ...]:
         """The addresses of the name that belong to this machine."""
         found = await self._resolver.resolve(hostname, family=socket.AF_UNSPEC)
-        local = (a["host"] for a in found if _is_local(a["family"], a["host"]))
+        local = (a["host"] for a in found if is_local(a["family"], a["host"]))
         return tuple(dict.fromkeys(local))
 
     async def _refresh_images(self, health: RuntimeHealth, now_s: float) -> bool:
@@ -156,7 +156,9 @@ class FactsCollector:
         except (RuntimeCallError, TimeoutError) as error:
             log.debug("the list of images is not updated: %s", error)
         else:
-            self._images = tuple(image_facts(image) for image in images)
+            self._images = tuple(
+                ImageFacts((*image.digests, *image.tags), image.size_bytes) for image in images
+            )
         return True
 
 
@@ -198,17 +200,14 @@ def usage_facts(sample: Sample | None, store_excess: int | None = None) -> Usage
     )
 
 
-def image_facts(image: Image) -> ImageFacts:
-    return ImageFacts((*image.digests, *image.tags), image.size_bytes)
-
-
 def _filesystem_facts(fs: FsSample | None) -> FilesystemFacts:
     if fs is None:
         return FilesystemFacts()
     return FilesystemFacts(fs.available_bytes, fs.capacity_bytes, fs.inodes_free, fs.inodes)
 
 
-def _is_local(family: int, address: str) -> bool:
+def is_local(family: int, address: str) -> bool:
+    """Whether this machine has the address."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((address, 0))
@@ -217,7 +216,7 @@ def _is_local(family: int, address: str) -> bool:
     return True
 
 
-def _default_route_address() -> str | None:
+def default_route_address() -> str | None:
     """The source address of packets to other networks; sends nothing. None without a route."""
     for target, family in _ELSEWHERE:
         try:

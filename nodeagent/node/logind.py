@@ -12,11 +12,8 @@ from typing import Any
 from orch.component.process.atomic_file import replace_file
 
 _LOGIN = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
-_SYSTEMD = (
-    "org.freedesktop.systemd1",
-    "/org/freedesktop/systemd1",
-    "org.freedesktop.systemd1.Manager",
-)
+_UNITS = "org.freedesktop.systemd1"
+_SYSTEMD = (_UNITS, "/org/freedesktop/systemd1", f"{_UNITS}.Manager")
 _BUS = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
 _PROPERTIES = "org.freedesktop.DBus.Properties"
 DROP_IN = Path("/etc/systemd/logind.conf.d/99-nodeagent.conf")
@@ -86,14 +83,7 @@ class Logind:
     ) -> Any:
         from dbus_fast import DBusFastError, Message, MessageType
 
-        message = Message(
-            destination=target[0],
-            path=target[1],
-            interface=target[2],
-            member=member,
-            signature=signature,
-            body=body,
-        )
+        message = Message(*target, member, signature=signature, body=body)
         try:
             async with asyncio.timeout(_CALL_S):
                 answer = await self._bus.call(message)

@@ -51,7 +51,7 @@ class LoginManager(Protocol):
     def close(self) -> None: ...
 
 
-class Pods(Protocol):
+class PodTerminator(Protocol):
     """Implemented by `pod_workers.PodWorkers`."""
 
     def end(self, uid: str, ending: Ending) -> bool: ...
@@ -69,7 +69,7 @@ class ShutdownGuard:
         self,
         groups: Sequence[Group],
         registry: PodRegistry,
-        pods: Pods,
+        pods: PodTerminator,
         node: OwnNode,
         *,
         root_dir: str,
@@ -88,7 +88,6 @@ class ShutdownGuard:
         self._outage = OnceLog(log, logging.ERROR)
 
     def problems(self) -> tuple[str, ...]:
-        """Why the node is not Ready, for its condition."""
         return (PROBLEM,) if self.active else ()
 
     async def run(self) -> None:
@@ -188,7 +187,7 @@ class ShutdownGuard:
             await asyncio.sleep(_POLL_S)
 
     async def _record(self, began_s: float, ended_s: float) -> None:
-        """Record the shutdown for the metrics of the next agent."""
+        """For the metrics of the next agent."""
         self.began_s, self.ended_s = began_s, ended_s
         text = json.dumps({"startTime": began_s, "endTime": ended_s})
         try:

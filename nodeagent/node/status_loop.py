@@ -35,6 +35,12 @@ from orch.wire.records.core import Node
 log = logging.getLogger(__name__)
 
 
+JITTER = 0.04
+TRIES = 5
+FAST_S, FAST_FOR_S = 0.1, 120.0
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 7.0  # between attempts to register
+
+
 async def register(client: ApiClient, wanted: Node, *, create: bool) -> Node:
     """The Node object at the API server; without `create`, someone else must create it.
 
@@ -51,12 +57,6 @@ async def register(client: ApiClient, wanted: Node, *, create: bool) -> Node:
     if not changes:
         return node
     return await client.patch(Node, node.metadata.name, {"metadata": {"labels": changes}})
-
-
-JITTER = 0.04
-TRIES = 5
-FAST_S, FAST_FOR_S = 0.1, 120.0
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 7.0  # between attempts to register
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,9 @@ class OwnNode:
     """
 
     def __init__(self, events: EventRecorder | None = None) -> None:
-        self.seen: Node | None = None  # as last seen at the API server
+        self.seen: Node | None = None  # as last seen at the API server; None: not registered
         self.changed = asyncio.Event()
         self.events = events or EventRecorder(None, "nodeagent")
-
-    def latest(self) -> Node | None:
-        """The node as last seen at the API server; None before it is registered."""
-        return self.seen
 
     def warn(self, reason: str, message: str) -> None:
         """Record an event on the node, once it is registered."""
@@ -135,7 +131,6 @@ class StatusLoop:
         self._times = replace(self._times, update_s=update_s, report_s=report_s)
 
     def wake(self) -> None:
-        """Compute the status now."""
         self._own.changed.set()
 
     async def run(self) -> None:
@@ -155,10 +150,11 @@ class StatusLoop:
                 await asyncio.sleep(backoff.next())
                 continue
             starting = succeeded and not self.ready and loop.time() < fast_until_s
-            await self._pause(FAST_S if starting else self._update_s())
+            update_s = self._times.update_s * (1 + self._times.rand() * JITTER)
+            await self._pause(FAST_S if starting else update_s)
 
-    def saw(self, node: Node | None) -> None:
-        """Take over a change of the node by others (None: deleted) and answer it."""
+    def node_changed(self, node: Node | None) -> None:
+        """Respond to a change of the node by others (None: deleted)."""
         known = self._own.seen
         if not self.registered:
             return
@@ -173,7 +169,7 @@ class StatusLoop:
             raise CheckFailed("the node is not registered with the API server")
 
     async def watch(self) -> None:
-        """Follow the node's object at the API server, for ever."""
+        """Respond to changes of the node's object at the API server, for ever."""
         if self._client is None:
             await asyncio.Event().wait()
             return
@@ -182,7 +178,7 @@ class StatusLoop:
             self._client,
             Node,
             field_selector=f"metadata.name={name}",
-            on_change=lambda: self.saw(informer.objects().get(name)),
+            on_change=lambda: self.node_changed(informer.objects().get(name)),
         )
         await informer.run()
 
@@ -191,7 +187,7 @@ class StatusLoop:
         facts = await self._collect()
         seen = pressure.observe(facts.usage)
         self.pressure = pressure.step(self.pressure, self._settings.thresholds, seen, facts.time_s)
-        error: Exception | None = None
+        name, error = self._settings.node_name, None
         for number in range(TRIES if self.registered else 1):
             try:
                 await self._update(client, await self._current(client, facts), facts)
@@ -201,9 +197,10 @@ class StatusLoop:
                 if number > 0:
                     await client.transport.reset()
             else:
-                self._succeeded()
+                self._outage.recovered("reporting the status of node %s again", name)
                 return True
-        self._failed(error)
+        self.failures += 1
+        self._outage.failed("cannot report the status of node %s, retrying: %s", name, error)
         return False
 
     async def _current(self, client: ApiClient, facts: NodeFacts) -> Node:
@@ -263,21 +260,9 @@ class StatusLoop:
             text = f"Node {node.metadata.name} has been rebooted, boot id: {facts.machine.boot_id}"
             self._own.events.note(node, "Warning", "Rebooted", text)
 
-    def _succeeded(self) -> None:
-        name = self._settings.node_name
-        self._outage.recovered("reporting the status of node %s again", name)
-
-    def _failed(self, error: Exception | None) -> None:
-        self.failures += 1
-        name = self._settings.node_name
-        self._outage.failed("cannot report the status of node %s, retrying: %s", name, error)
-
     async def _pause(self, pause_s: float) -> None:
-        """Wait until `pause_s` has passed or somebody wakes the loop."""
+        """Wait for `pause_s`, or until the loop is woken."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
                 await self._own.changed.wait()
         self._own.changed.clear()
-
-    def _update_s(self) -> float:
-        return self._times.update_s * (1 + self._times.rand() * JITTER)

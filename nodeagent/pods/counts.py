@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from prometheus_client import Histogram
@@ -22,19 +23,10 @@ _STARTS_S = (
 )
 _PULLS_S = (1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0)
 _SYNCS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0)
-_SIZES_MB = (
-    (10, "0-10MB"),
-    (100, "10MB-100MB"),
-    (500, "100MB-500MB"),
-    (1_000, "500MB-1GB"),
-    (5_000, "1GB-5GB"),
-    (10_000, "5GB-10GB"),
-    (20_000, "10GB-20GB"),
-    (30_000, "20GB-30GB"),
-    (40_000, "30GB-40GB"),
-    (60_000, "40GB-60GB"),
-    (100_000, "60GB-100GB"),
-)
+_SIZES = {
+    **{f"{size}MB": size for size in (10, 100, 500)},
+    **{f"{size}GB": size * 1000 for size in (1, 5, 10, 20, 30, 40, 60, 100)},
+}  # bound as in the label → megabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +129,9 @@ class Timings:
 
 def size_class(size_bytes: int) -> str:
     """The label for an image's size: `10MB-100MB`."""
-    megabytes = size_bytes / 1_000_000
-    return next((name for upto, name in _SIZES_MB if megabytes <= upto), "GT100GB")
+    bounds = pairwise(("0", *_SIZES))
+    found = (f"{low}-{high}" for low, high in bounds if size_bytes <= _SIZES[high] * 1_000_000)
+    return next(found, "GT100GB")
 
 
 class ProbeKey(NamedTuple):

@@ -1,7 +1,6 @@
 """Events about pods, with the reasons that `kubectl describe pod` shows.
 
-Events of a static pod are recorded on its mirror, the object that users can inspect. Without a
-recorder, events are dropped.
+Events of a static pod are recorded on its mirror, the object that users can inspect.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Recorder(Protocol):
 class PodEvents:
     """`stored` finds the API's object of a static pod."""
 
-    def __init__(self, recorder: Recorder | None = None, stored: Stored | None = None) -> None:
+    def __init__(self, recorder: Recorder, stored: Stored | None = None) -> None:
         self._recorder = recorder
         self._stored = stored
         self._crash_loops: dict[tuple[str, str], int] = {}  # uid, container → attempt
@@ -82,7 +81,7 @@ class PodEvents:
         self._pull_backoffs = {k: v for k, v in self._pull_backoffs.items() if k[0] != uid}
 
     def _note(self, pod: Pod | None, kind: str, reason: str, message: str) -> None:
-        if self._recorder is None or pod is None:
+        if pod is None:
             return
         meta = pod.metadata
         stored = self._stored(meta.namespace or "", meta.name) if self._stored else None

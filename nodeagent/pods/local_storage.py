@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.decide.phase import FINAL_PHASES
 from nodeagent.pods.registry import PodRegistry
-from nodeagent.stats.samples import FsSample, PodSample, Sample, is_own_on_disk
+from nodeagent.stats.samples import FsSample, PodSample, Sample
 from orch.component.process.loops import Periodic
 from orch.wire import quantity
 from orch.wire.podrules import podspec
@@ -88,7 +88,7 @@ def _pod_excess(pod: Pod, sample: PodSample) -> str:
     if not limits or len(limits) < len(pod.spec.containers):
         return ""
     total = sum(map(quantity.to_bytes, limits))
-    own = [v.fs for v in sample.volumes if is_own_on_disk(v.target)]
+    own = [v.fs for v in sample.volumes if v.target.is_own_on_disk]
     used = _used(sample.logs, *own) + sum(_container_bytes(sample).values())
     if used <= total:
         return ""

@@ -1,13 +1,12 @@
 """A pod as the runtime reports it: its sandboxes and containers with their details; pure values.
 
-`pleg` reads it, the registry stores it, `plan` and `status` use it. The rows of a listing and the
-cached details that `pleg` compares them with are here too.
+`pleg` reads it, the registry stores it, `plan` and `status` use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nodeagent.runtime.base import (
     Container,
@@ -58,6 +57,10 @@ class ObservedPod:
         latest = self.latest(name)
         return latest if latest and latest.container.state is ContainerState.RUNNING else None
 
+    def address(self, default: str = "") -> str:
+        """The pod's first IP address; `default` for a pod in the host's network."""
+        return self.sandbox.ips[0] if self.sandbox and self.sandbox.ips else default
+
     def cgroup_parent(self) -> str:
         """The parent of the newest sandbox's cgroup; "" when the agent did not record it."""
         annotations = self.sandbox.sandbox.annotations if self.sandbox else {}
@@ -72,26 +75,33 @@ class ObservedPod:
         return DEFAULT_GRACE_S
 
 
-def observed_pod(
-    uid: str, sandboxes: list[SandboxDetail], containers: list[ContainerDetail]
-) -> ObservedPod:
+Row = Sandbox | Container  # of a listing
+Detail = SandboxDetail | ContainerDetail
+
+
+def row_of(detail: Detail) -> Row:
+    return detail.sandbox if isinstance(detail, SandboxDetail) else detail.container
+
+
+def observed_pod(uid: str, details: Iterable[Detail]) -> ObservedPod:
     """Sort newest first; the name comes from the labels of the sandboxes, else the containers."""
-    by_age = sorted(
-        sandboxes, key=lambda d: (d.sandbox.attempt, d.sandbox.created_at_ns), reverse=True
-    )
-    newest_first = sorted(
-        containers, key=lambda d: (d.container.attempt, d.container.created_at_ns), reverse=True
-    )
-    rows: list[Sandbox | Container] = [d.sandbox for d in by_age]
-    rows += [d.container for d in newest_first]
-    labels = rows[0].labels if rows else {}
+    by_age = sorted(details, key=_age, reverse=True)
+    sandboxes = tuple(d for d in by_age if isinstance(d, SandboxDetail))
+    containers = tuple(d for d in by_age if isinstance(d, ContainerDetail))
+    in_order: tuple[Detail, ...] = (*sandboxes, *containers)
+    labels = next((row_of(detail).labels for detail in in_order), {})
     return ObservedPod(
         uid=uid,
         namespace=labels.get(names.RUNTIME_LABEL_POD_NAMESPACE, ""),
         name=labels.get(names.RUNTIME_LABEL_POD_NAME, ""),
-        sandboxes=tuple(by_age),
-        containers=tuple(newest_first),
+        sandboxes=sandboxes,
+        containers=containers,
     )
+
+
+def _age(detail: Detail) -> tuple[int, int]:
+    row = row_of(detail)
+    return row.attempt, row.created_at_ns
 
 
 def is_active(detail: ContainerDetail) -> bool:
@@ -121,34 +131,7 @@ class ActiveContainer:
     pod: Pod | None
 
 
-@dataclass
-class Rows:
-    """One pod's rows of a listing, by id."""
-
-    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
-    containers: dict[str, Container] = field(default_factory=dict)
-
-
-@dataclass
-class Details:
-    """The cached details of one pod, by id."""
-
-    sandboxes: dict[str, SandboxDetail] = field(default_factory=dict)
-    containers: dict[str, ContainerDetail] = field(default_factory=dict)
-
-    def drop(self, gone: Iterable[str]) -> None:
-        for row_id in gone:
-            self.sandboxes.pop(row_id, None)
-            self.containers.pop(row_id, None)
-
-    def row(self, row_id: str) -> Sandbox | Container | None:
-        """The sandbox or container of that id; None when it is not cached."""
-        if row_id in self.containers:
-            return self.containers[row_id].container
-        return self.sandboxes[row_id].sandbox if row_id in self.sandboxes else None
-
-
-def reflects(row: Sandbox | Container | None, kind: EventKind) -> bool:
+def reflects(row: Row | None, kind: EventKind) -> bool:
     """Whether `row` (None: not cached) already has the state that such an event leads to."""
     if row is None:
         return kind is EventKind.DELETED

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.counts import PodCounts
-from nodeagent.pods.observed import Details, ObservedPod, Rows, observed_pod, reflects
+from nodeagent.pods.observed import Detail, Row, observed_pod, reflects, row_of
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.relist import Due, EventStream, RelistTimer
 from nodeagent.runtime.base import (
     Container,
-    ContainerDetail,
     ContainerEvent,
     ContainerRuntime,
     EventKind,
     RuntimeCallError,
     RuntimeNotFound,
     Sandbox,
+    SandboxDetail,
 )
 from orch.component.process import clock, loops
 from orch.component.process.once_log import OnceLog
@@ -57,7 +57,7 @@ class Pleg:
             runtime, on_event=self._note_event, on_change=self._timer.request
         )
         self._events: dict[str, EventKind] = {}  # by id, since the last listing
-        self._details: dict[str, Details] = {}
+        self._details: dict[str, dict[str, Detail]] = {}  # by uid, then id
         self._fetching: dict[str, asyncio.Task[None]] = {}
         self._skipped: set[str] = set()  # listed while their details were being read
         self._relists_begun = 0
@@ -70,7 +70,7 @@ class Pleg:
         self._foreign = 0
         self._outage = OnceLog(log)
         # The rows of the last listing by id, as long as the cached details agree with them.
-        self._in_sync: dict[str, Sandbox | Container] | None = None
+        self._in_sync: dict[str, Row] | None = None
         self._sandbox_of: dict[str, str] = {}  # container id → sandbox; details lack it
 
     def problems(self) -> tuple[str, ...]:
@@ -111,16 +111,16 @@ class Pleg:
             self._failed(error)
             return
         self._succeeded(began_s)
-        listed: list[Sandbox | Container] = [*sandboxes, *containers]
+        listed: list[Row] = [*sandboxes, *containers]
         if not self._is_unchanged(listed):
-            rows = self._group(sandboxes, containers)
+            rows = self._group(listed)
             for uid in {*rows, *self._details}:
-                self._compare(uid, rows.get(uid) or Rows(), since)
-            is_quiet = not self._fetching and not self._registry.unread and self._clock == since
+                self._compare(uid, rows.get(uid, {}), since)
+            is_quiet = not self._fetching and self._registry.all_read and self._clock == since
             self._in_sync = {row.id: row for row in listed} if is_quiet else None
         self._merged = {k: clock for k, clock in self._merged.items() if clock > since}
         self._last_good_relist = number
-        self._registry.listed = True
+        self._registry.set_listed()
         self._notify_waiters()
 
     async def refresh(
@@ -139,9 +139,9 @@ class Pleg:
             self._sandbox_of[container_id] = created_in
             self._mark_merged(container_id)
         for sandbox_id in sandboxes:
-            await self._read_sandbox(uid, sandbox_id)
+            await self._read(uid, sandbox_id, self._runtime.sandbox_detail)
         for container_id in containers:
-            await self._read_container(uid, container_id)
+            await self._read(uid, container_id, self._runtime.container_detail)
         self._publish(uid)
 
     def forget(self, uid: str, *ids: str) -> None:
@@ -149,7 +149,7 @@ class Pleg:
         for row_id in ids:
             self._mark_merged(row_id)
             self._sandbox_of.pop(row_id, None)
-        self._cached(uid).drop(ids)
+            self._cached(uid).pop(row_id, None)
         self._publish(uid)
 
     async def _relist_loop(self) -> None:
@@ -158,7 +158,7 @@ class Pleg:
             began_s = loop.time()
             self._events.clear()
             await self.relist()
-            reliable = self._stream.healthy and not self.error and not self._registry.unread
+            reliable = self._stream.healthy and not self.error and self._registry.all_read
             until_s = began_s + (EVENTED_INTERVAL_S if reliable else INTERVAL_S)
             took_s = loop.time() - began_s
             while await self._timer.wait(until_s, took_s=took_s) is Due.HINTED:
@@ -175,52 +175,52 @@ class Pleg:
         """Whether any event reports a state that the workers' refreshes have not shown already."""
         return any(not reflects(self._row(row_id), kind) for row_id, kind in self._events.items())
 
-    def _row(self, row_id: str) -> Sandbox | Container | None:
-        rows = (details.row(row_id) for details in self._details.values())
-        return next((row for row in rows if row is not None), None)
+    def _row(self, row_id: str) -> Row | None:
+        found = (cached[row_id] for cached in self._details.values() if row_id in cached)
+        return next(map(row_of, found), None)
 
-    def _is_unchanged(self, rows: Sequence[Sandbox | Container]) -> bool:
+    def _is_unchanged(self, rows: Sequence[Row]) -> bool:
         """Whether these rows, in any order, agree with the cached details."""
         known = self._in_sync
         if known is None or len(known) != len(rows):
             return False
         return all((before := known.get(row.id)) is row or before == row for row in rows)
 
-    def _compare(self, uid: str, rows: Rows, since: int) -> None:
+    def _compare(self, uid: str, listed: dict[str, Row], since: int) -> None:
         cached = self._cached(uid)
-        listed: dict[str, Sandbox | Container] = {**rows.sandboxes, **rows.containers}
         gone = [
             row_id
-            for row_id in (*cached.sandboxes, *cached.containers)
+            for row_id in cached
             if row_id not in listed and self._merged.get(row_id, 0) <= since
         ]
-        cached.drop(gone)
+        for row_id in gone:
+            del cached[row_id]
         if uid in self._fetching:
             self._skipped.add(uid)
             return
         changed = [
-            row_id
-            for row_id, row in listed.items()
-            if self._merged.get(row_id, 0) <= since
-            and ((known := cached.row(row_id)) is None or known.state != row.state)
+            row
+            for row in listed.values()
+            if self._merged.get(row.id, 0) <= since
+            and (row.id not in cached or row_of(cached[row.id]).state != row.state)
         ]
         if changed:
-            sandboxes = [row_id for row_id in changed if row_id in rows.sandboxes]
-            containers = [row_id for row_id in changed if row_id in rows.containers]
+            sandboxes = [row.id for row in changed if isinstance(row, Sandbox)]
+            containers = [row.id for row in changed if isinstance(row, Container)]
             self._fetching[uid] = loops.spawn(
                 self._fetch(uid, sandboxes, containers), name=f"observe {uid}"
             )
-            self._registry.unread.add(uid)
+            self._registry.set_read(uid, read=False)
             return
-        partly_read = uid in self._registry.unread  # some details may not be published yet
-        self._registry.unread.discard(uid)
+        partly_read = not self._registry.is_read(uid)  # some details may not be published yet
+        self._registry.set_read(uid)
         if gone or partly_read or not listed:  # a failed read may have left an empty record
             self._publish(uid)
 
     async def _fetch(self, uid: str, sandboxes: list[str], containers: list[str]) -> None:
         try:
             await self.refresh(uid, sandboxes=sandboxes, containers=containers)
-            self._registry.unread.discard(uid)
+            self._registry.set_read(uid)
         except RuntimeCallError as error:
             log.debug("cannot read the details of pod %s, retrying: %s", uid, error)
         finally:
@@ -230,68 +230,51 @@ class Pleg:
                 self._timer.request()
             self._notify_waiters()
 
-    async def _read_sandbox(self, uid: str, sandbox_id: str) -> None:
+    async def _read(self, uid: str, row_id: str, read: Callable[[str], Awaitable[Detail]]) -> None:
         since = self._clock
         try:
-            detail = await self._runtime.sandbox_detail(sandbox_id)
+            detail = await read(row_id)
         except RuntimeNotFound:
-            self._drop(uid, sandbox_id)
+            self._in_sync = None
+            self._cached(uid).pop(row_id, None)
             return
-        if self._merged.get(sandbox_id, 0) <= since:
-            self._mark_merged(sandbox_id)
-            self._cached(uid).sandboxes[sandbox_id] = detail
+        if self._merged.get(row_id, 0) <= since:
+            self._mark_merged(row_id)
+            self._cached(uid)[row_id] = self._with_sandbox(detail)
 
-    async def _read_container(self, uid: str, container_id: str) -> None:
-        since = self._clock
-        try:
-            detail = await self._runtime.container_detail(container_id)
-        except RuntimeNotFound:
-            self._drop(uid, container_id)
-            return
-        if self._merged.get(container_id, 0) <= since:
-            self._mark_merged(container_id)
-            self._cached(uid).containers[container_id] = self._with_sandbox(detail)
-
-    def _with_sandbox(self, detail: ContainerDetail) -> ContainerDetail:
+    def _with_sandbox(self, detail: Detail) -> Detail:
+        if isinstance(detail, SandboxDetail):
+            return detail
         row = detail.container
         sandbox_id = row.sandbox_id or self._sandbox_of.get(row.id, "")
         return replace(detail, container=replace(row, sandbox_id=sandbox_id))
 
-    def _group(
-        self, sandboxes: Sequence[Sandbox], containers: Sequence[Container]
-    ) -> dict[str, Rows]:
-        rows: dict[str, Rows] = {}
+    def _group(self, listed: Sequence[Row]) -> dict[str, dict[str, Row]]:
+        """This node's rows by uid and id."""
+        rows: dict[str, dict[str, Row]] = {}
         foreign = 0
-        listed = {container.id for container in containers}
-        for container_id in [known for known in self._sandbox_of if known not in listed]:
-            if container_id not in self._merged:
-                del self._sandbox_of[container_id]
-        for sandbox in sandboxes:
-            if uid := self._uid(sandbox):
-                rows.setdefault(uid, Rows()).sandboxes[sandbox.id] = sandbox
-            else:
+        # Containers that are neither listed below nor merged since the last listing are gone.
+        self._sandbox_of = {k: v for k, v in self._sandbox_of.items() if k in self._merged}
+        for row in listed:
+            if uid := self._uid(row):
+                rows.setdefault(uid, {})[row.id] = row
+                if isinstance(row, Container):
+                    self._sandbox_of[row.id] = row.sandbox_id
+            elif isinstance(row, Sandbox):
                 foreign += 1
-        for container in containers:
-            if uid := self._uid(container):
-                rows.setdefault(uid, Rows()).containers[container.id] = container
-                self._sandbox_of[container.id] = container.sandbox_id
         if foreign > self._foreign:
             log.info("the runtime also has %d sandboxes of other nodes", foreign)
         self._foreign = foreign
         return rows
 
-    def _uid(self, row: Sandbox | Container) -> str:
+    def _uid(self, row: Row) -> str:
         """The uid of a row's pod; "" when the pod is not this node's."""
         if row.labels.get(names.RUNTIME_LABEL_NODE_NAME) != self._node_name:
             return ""
         return row.labels.get(names.RUNTIME_LABEL_POD_UID, "")
 
-    def _cached(self, uid: str) -> Details:
-        return self._details.setdefault(uid, Details())
-
-    def _drop(self, uid: str, row_id: str) -> None:
-        self._in_sync = None
-        self._cached(uid).drop((row_id,))
+    def _cached(self, uid: str) -> dict[str, Detail]:
+        return self._details.setdefault(uid, {})
 
     def _mark_merged(self, row_id: str) -> None:
         self._in_sync = None
@@ -299,11 +282,9 @@ class Pleg:
         self._merged[row_id] = self._clock
 
     def _publish(self, uid: str) -> None:
-        cached = self._cached(uid)
-        view = observed_pod(uid, list(cached.sandboxes.values()), list(cached.containers.values()))
+        view = observed_pod(uid, self._cached(uid).values())
         if view.empty:
-            self._details.pop(uid, None)
-            view = ObservedPod(uid, "", "")
+            del self._details[uid]
         self._registry.set_view(view)
 
     def _failed(self, error: RuntimeCallError) -> None:

@@ -19,7 +19,7 @@ from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.sources.source import PodSource
 from nodeagent.pods.worker import report
 from nodeagent.pods.worker.services import PodServices
-from nodeagent.pods.worker.worker import PodWorker, Removal
+from nodeagent.pods.worker.worker import PodRemoval, PodWorker
 from orch.component.process import loops
 from orch.component.process.once_log import OnceLog
 from orch.wire import names
@@ -154,7 +154,7 @@ class PodWorkers:
         for uid in known:
             pod = self._registry.desired(uid)
             own_s = self._services.grace_s(uid)
-            self._worker_of(uid, pod).remove(Removal(min(own_s, grace_s)))
+            self._worker_of(uid, pod).remove(PodRemoval(min(own_s, grace_s)))
         while self._tasks:
             await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(0)  # done callbacks run in the loop's next iteration
@@ -193,7 +193,7 @@ class PodWorkers:
         self._rejected &= uids
         for uid, worker in self._workers.items():
             if uid not in uids and worker.pod is not None:
-                worker.remove(Removal())
+                worker.remove(PodRemoval())
         for pod in wanted.pods:
             self._assign(pod)
         if self._registry.listed and complete:
@@ -213,7 +213,7 @@ class PodWorkers:
         else:
             worker = self._worker_of(uid, pod)
         if pod.metadata.deletionTimestamp:
-            worker.remove(Removal())
+            worker.remove(PodRemoval())
 
     def _update_settings(self) -> None:
         """Take over the node's allocatable resources and, without --node-ip, its address."""
@@ -249,14 +249,14 @@ class PodWorkers:
             if view.uid in wanted or view.uid in self._workers or self._may_be_wanted(view):
                 continue
             log.warning("pod %s/%s: removing, no source wants it", view.namespace, view.name)
-            self._worker_of(view.uid, None).remove(Removal())
+            self._worker_of(view.uid, None).remove(PodRemoval())
         if self._dirs_checked or (found := await self._on_disk()) is None:
             return
         self._dirs_checked = True
         for uid in found:
             if uid not in wanted and uid not in self._workers and uid not in self._spared:
                 log.info("removing the leftovers of pod %s", uid)
-                self._worker_of(uid, None).remove(Removal())
+                self._worker_of(uid, None).remove(PodRemoval())
 
     async def _on_disk(self) -> list[str] | None:
         """Uids of pods that have a directory; None while the disk cannot be read."""
@@ -270,12 +270,12 @@ class PodWorkers:
         """Whether a manifest that the pod's source cannot read may still define it."""
         annotations = view.sandbox.sandbox.annotations if view.sandbox else {}
         name = annotations.get(names.ANNOTATION_CONFIG_SOURCE, podspec.FILE)
-        doubtful = any(source.name == name and source.doubtful for source in self._sources)
-        if doubtful and view.uid not in self._spared:
+        possible = any(source.name == name and source.incomplete for source in self._sources)
+        if possible and view.uid not in self._spared:
             self._spared.add(view.uid)
             text = "pod %s/%s keeps running: a manifest that may define it cannot be read"
             log.warning(text, view.namespace, view.name)
-        return doubtful
+        return possible
 
     def _worker_of(self, uid: str, pod: Pod | None) -> PodWorker:
         if uid in self._workers:

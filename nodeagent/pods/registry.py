@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from nodeagent.pods.observed import ActiveContainer, ObservedPod, is_active, is_ready
 from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.spec import PodSettings
-from nodeagent.pods.volumes.volumes import KINDS, is_in_memory
+from nodeagent.pods.volumes.volumes import is_in_memory, volume_path
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from nodeagent.stats.samples import ContainerTarget, PodTarget, VolumeTarget
 from orch.wire.records.meta import ObjectMeta
@@ -68,8 +68,7 @@ def _kind(volume: Volume) -> str:
 def _path(uid: str, volume: Volume, kind: str, settings: PodSettings) -> str:
     if volume.hostPath is not None:
         return volume.hostPath.path
-    directory = KINDS.get(kind, kind)
-    return f"{settings.root_dir}/pods/{uid}/volumes/{directory}/{volume.name}"
+    return volume_path(settings.root_dir, uid, kind, volume.name)
 
 
 Listener = Callable[[str], None]
@@ -79,13 +78,13 @@ class PodRegistry:
     """Pods by uid; a pod that is no longer desired is observed until it is gone.
 
     `complete`: every source has been read at least once. `listed`: the runtime has listed its
-    pods. `unread`: uids of listed pods whose changed details have not been read yet.
+    pods.
     """
 
     def __init__(self, settings: PodSettings) -> None:
         self.complete = False
         self.listed = False
-        self.unread: set[str] = set()
+        self._unread: set[str] = set()  # uids of listed pods with changed details
         self._settings = settings
         self._desired: dict[str, Pod] = {}
         self._uids: dict[tuple[str, str], str] = {}
@@ -175,7 +174,21 @@ class PodRegistry:
 
     def settled(self, uid: str) -> bool:
         """Whether the view of a pod is complete: listed, with every detail read."""
-        return self.listed and uid not in self.unread
+        return self.listed and self.is_read(uid)
+
+    @property
+    def all_read(self) -> bool:
+        return not self._unread
+
+    def is_read(self, uid: str) -> bool:
+        return uid not in self._unread
+
+    def set_listed(self) -> None:
+        self.listed = True
+
+    def set_read(self, uid: str, *, read: bool = True) -> None:
+        """Whether the details of a listed pod have been read since they changed."""
+        (self._unread.discard if read else self._unread.add)(uid)
 
     def set_view(self, view: ObservedPod) -> None:
         """Store a pod's observed state and notify listeners when it changed."""

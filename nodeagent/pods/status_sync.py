@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from nodeagent.pods import counts
 from nodeagent.pods.counts import Timings
@@ -31,8 +32,6 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.2, 7.0
 _TRANSIENT = (409, 429)
 _MAX_SILENCES = 2
 _TICK_S = 0.01  # timers may fire this much early
-
-T = TypeVar("T")
 
 
 def _delays() -> Backoff:
@@ -129,34 +128,30 @@ class StatusSync:
         self._silences = self._refusals = self._successes = 0
         for uid in list(self._due):
             self._due.pop(uid, None)
-            if not await self._tried(self._send_status, uid):
+            if not await self._tried(uid, partial(self._send_status, uid)):
                 self._due[uid] = None  # now the last in line
         for uid, pod in list(self._removed.items()):
-            if await self._tried(self._delete, pod):
+            if await self._tried(uid, partial(self._delete, pod)):
                 self._removed.pop(uid, None)
             else:
                 self._removed[uid] = self._removed.pop(uid)
-        self._refused = {
-            key: refused
-            for key, refused in self._refused.items()
-            if key in self._due or key in self._removed
-        }
+        for uid in self._refused.keys() - self._due.keys() - self._removed.keys():
+            del self._refused[uid]
         if self._successes and not (self._silences or self._refusals or self._refused):
             self._outage.recovered("reporting the state of pods again")
         return self._silences == 0
 
-    async def _tried(self, call: Callable[[T], Awaitable[None]], about: T) -> bool:
+    async def _tried(self, uid: str, call: Callable[[], Awaitable[None]]) -> bool:
         """False when the call must be retried; a permanent refusal is logged and dropped.
 
         After two unanswered calls the rest of the round is skipped.
         """
-        key = about.metadata.uid or "" if isinstance(about, Pod) else str(about)
-        refused = self._refused.get(key)
+        refused = self._refused.get(uid)
         now_s = asyncio.get_running_loop().time()
         if self._silences >= _MAX_SILENCES or (refused and refused.until_s > now_s + _TICK_S):
             return False
         try:
-            await call(about)
+            await call()
         except TransportError as error:
             self._silences += 1
             self._outage.failed("cannot report the state of pods: %s", error)
@@ -165,13 +160,14 @@ class StatusSync:
             if error.code == 404:
                 return True  # the object was deleted meanwhile
             self._refusals += 1
-            self._outage.failed("cannot report the state of pods: %s", error)
+            text = "cannot report the state of pods: %s"
+            self._outage.failed(text, error, cause=(error.code, error.reason))
             if error.code not in _TRANSIENT and error.code < 500:
                 return True
-            refused = self._refused.setdefault(key, _Refused())
+            refused = self._refused.setdefault(uid, _Refused())
             refused.until_s = now_s + refused.backoff.next()
             return False
-        self._refused.pop(key, None)
+        self._refused.pop(uid, None)
         self._successes += 1
         return True
 

@@ -15,13 +15,15 @@ from nodeagent.profiles.rules import (
     ALLOWING,
     DENYING,
     NOTIFY,
-    Finding,
+    LintFinding,
     Rule,
     action_findings,
     errno_findings,
     error,
+    field_findings,
     known_as,
     rule_findings,
+    shown,
     warning,
 )
 
@@ -34,7 +36,10 @@ _TOP = {
     "listenerMetadata": str,
     "syscalls": list,
 }
-_OTHER_TOOLS = {"archMap", "includes", "excludes", "comment"}
+_OTHER_TOOLS = dict.fromkeys(
+    ("archMap", "includes", "excludes", "comment"),
+    "it belongs to another tool's format; runtimes ignore it",
+)
 _FLAGS = {
     "SECCOMP_FILTER_FLAG_TSYNC",
     "SECCOMP_FILTER_FLAG_LOG",
@@ -44,7 +49,7 @@ _FLAGS = {
 _START = "execve"  # called under the filter, before the container's program runs
 
 
-def lint(text: bytes, names: dict[str, frozenset[str]], architecture: str) -> list[Finding]:
+def lint(text: bytes, names: dict[str, frozenset[str]], architecture: str) -> list[LintFinding]:
     """All findings in a profile, in its order.
 
     `names` maps system calls to the architectures that have them; `architecture` is the profile's.
@@ -62,7 +67,7 @@ def lint(text: bytes, names: dict[str, frozenset[str]], architecture: str) -> li
 
 def _findings(
     profile: dict[str, Any], names: dict[str, frozenset[str]], architecture: str
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     top_level = list(_top_findings(profile))
     yield from top_level
     default = profile.get("defaultAction")
@@ -84,28 +89,22 @@ def _findings(
         yield from _denies_everything(known_as(default), rules)
 
 
-def _top_findings(profile: dict[str, Any]) -> Iterator[Finding]:
-    for key, value in profile.items():
-        if key in _OTHER_TOOLS:
-            yield error(key, "it belongs to another tool's format; runtimes ignore it")
-        elif key not in _TOP:
-            yield error(key, f"unknown key; the keys are {', '.join(_TOP)}")
-        elif not isinstance(value, _TOP[key]) or isinstance(value, bool):
-            yield error(key, f"it must be {_WORDS[_TOP[key]]}, not {_shown(value)}")
-    if "defaultAction" not in profile:
-        yield error("defaultAction", "it is missing")
+def _top_findings(profile: dict[str, Any]) -> Iterator[LintFinding]:
+    yield from field_findings(
+        profile, _TOP, "", required=("defaultAction",), misplaced=_OTHER_TOOLS
+    )
     yield from _listed(profile, "architectures", lambda text: text.startswith("SCMP_ARCH_"))
     yield from _listed(profile, "flags", lambda text: text in _FLAGS)
 
 
-def _listed(profile: dict[str, Any], key: str, good: Any) -> Iterator[Finding]:
+def _listed(profile: dict[str, Any], key: str, good: Any) -> Iterator[LintFinding]:
     values = profile.get(key)
     for index, value in enumerate(values if isinstance(values, list) else ()):
         if not isinstance(value, str) or not good(value):
-            yield error(f"{key}[{index}]", f"{_shown(value)} is not among the known {key}")
+            yield error(f"{key}[{index}]", f"{shown(value)} is not among the known {key}")
 
 
-def _duplicates(rules: Iterable[Rule]) -> Iterator[Finding]:
+def _duplicates(rules: Iterable[Rule]) -> Iterator[LintFinding]:
     """Names with two unconditional rules: only one of them takes effect."""
     first: dict[str, Rule] = {}
     for rule in rules:
@@ -120,7 +119,7 @@ def _duplicates(rules: Iterable[Rule]) -> Iterator[Finding]:
             yield error(f"{rule.where}.names", f"{name!r} is in {other.where} too, {what}")
 
 
-def _denies_everything(default: str, rules: Collection[Rule]) -> Iterator[Finding]:
+def _denies_everything(default: str, rules: Collection[Rule]) -> Iterator[LintFinding]:
     """A container starts with execve; a profile that never allows it denies everything."""
     allowed = any(_START in rule.names and known_as(rule.action) in ALLOWING for rule in rules)
     denied = any(
@@ -147,10 +146,3 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise _Duplicate(key)
         found[key] = value
     return found
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value)[:60]
-
-
-_WORDS = {str: "a string", int: "an integer", list: "a list"}

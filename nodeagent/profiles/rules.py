@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 ERROR, WARNING = "error", "warning"
@@ -30,13 +31,15 @@ _WITH_ERRNO = {"SCMP_ACT_ERRNO", "SCMP_ACT_TRACE"}
 _OPERATORS = {"NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"}
 _NEVER_NOTIFIED = "write"  # the runtime writes to its listener under the filter
 _RULE = {"names": list, "action": str, "errnoRet": int, "args": list}
-_ARGUMENT = ("index", "value", "valueTwo", "op")
+_ARGUMENT = dict.fromkeys(("index", "value", "valueTwo", "op"), object)
+_MISPLACED = {"name": "write it as a list, `names`"}
+_WORDS = {str: "a string", int: "an integer", list: "a list"}
 _UINT64 = range(2**64)
 _ARGUMENTS = 6  # of a system call
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """`where` is the place in the profile, "" for all of it."""
 
     level: str
@@ -54,12 +57,12 @@ class Rule:
     conditional: bool
 
 
-def error(where: str, message: str) -> Finding:
-    return Finding(ERROR, where, message)
+def error(where: str, message: str) -> LintFinding:
+    return LintFinding(ERROR, where, message)
 
 
-def warning(where: str, message: str) -> Finding:
-    return Finding(WARNING, where, message)
+def warning(where: str, message: str) -> LintFinding:
+    return LintFinding(WARNING, where, message)
 
 
 def known_as(action: str) -> str:
@@ -69,11 +72,13 @@ def known_as(action: str) -> str:
 
 def rule_findings(
     value: object, where: str, names: Mapping[str, frozenset[str]], architecture: str
-) -> tuple[list[Finding], Rule | None]:
+) -> tuple[list[LintFinding], Rule | None]:
     """Findings in an element of `syscalls`, and the rule if it has an action."""
     if not isinstance(value, dict):
-        return [error(where, f"it must be an object, not {_shown(value)}")], None
-    found = list(_field_findings(value, where))
+        return [error(where, f"it must be an object, not {shown(value)}")], None
+    found = list(
+        field_findings(value, _RULE, where, required=("names", "action"), misplaced=_MISPLACED)
+    )
     listed, action = value.get("names"), value.get("action")
     valid_names: tuple[str, ...] = ()
     if isinstance(listed, list):
@@ -93,7 +98,7 @@ def rule_findings(
     return found, Rule(where, valid_names, action, bool(arguments))
 
 
-def action_findings(action: str, where: str) -> Iterator[Finding]:
+def action_findings(action: str, where: str) -> Iterator[LintFinding]:
     if action == _KERNEL_NOTIFY:
         yield warning(where, f"{action} is the kernel's name; runtimes accept only {NOTIFY}")
     elif action not in ACTIONS:
@@ -102,7 +107,7 @@ def action_findings(action: str, where: str) -> Iterator[Finding]:
 
 def errno_findings(
     record: Mapping[str, Any], key: str, where: str, action: object
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """About the errno that an action returns; wrong types are reported elsewhere."""
     value = record.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -113,30 +118,41 @@ def errno_findings(
         yield warning(where, f"{action} returns no error number, so this has no effect")
 
 
-def _field_findings(record: Mapping[str, Any], where: str) -> Iterator[Finding]:
+def field_findings(
+    record: Mapping[str, Any],
+    kinds: Mapping[str, type],
+    where: str,
+    *,
+    required: Iterable[str],
+    misplaced: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[LintFinding]:
+    """Unknown, missing and mistyped fields of an object; `kinds` maps fields to their types.
+
+    `object` is any type. `misplaced` maps known mistakes to what to say about them.
+    """
+    prefix = f"{where}." if where else ""
     for key, value in record.items():
-        if key == "name":
-            yield error(f"{where}.name", "write it as a list, `names`")
-        elif key not in _RULE:
-            yield error(f"{where}.{key}", f"unknown key; the keys are {', '.join(_RULE)}")
-        elif not _is(value, _RULE[key]):
-            kind = {list: "a list", str: "a string", int: "an integer"}[_RULE[key]]
-            yield error(f"{where}.{key}", f"it must be {kind}, not {_shown(value)}")
-    for key in ("names", "action"):
+        if key in misplaced:
+            yield error(f"{prefix}{key}", misplaced[key])
+        elif key not in kinds:
+            yield error(f"{prefix}{key}", f"unknown key; the keys are {', '.join(kinds)}")
+        elif kinds[key] is not object and not _is(value, kinds[key]):
+            yield error(f"{prefix}{key}", f"it must be {_WORDS[kinds[key]]}, not {shown(value)}")
+    for key in required:
         if key not in record:
-            yield error(f"{where}.{key}", "it is missing")
+            yield error(f"{prefix}{key}", "it is missing")
 
 
 def _name_findings(
     listed: list[object], where: str, names: Mapping[str, frozenset[str]], architecture: str
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     if not listed:
         yield error(where, "it is empty: the rule applies to no system call")
     seen: set[str] = set()
     for index, name in enumerate(listed):
         place = f"{where}[{index}]"
         if not isinstance(name, str):
-            yield error(place, f"a name must be a string, not {_shown(name)}")
+            yield error(place, f"a name must be a string, not {shown(name)}")
         elif not name.strip():
             yield error(place, "the name is empty")
         elif name in seen:
@@ -150,25 +166,20 @@ def _name_findings(
             seen.add(name)
 
 
-def _argument_findings(value: object, where: str) -> Iterator[Finding]:
+def _argument_findings(value: object, where: str) -> Iterator[LintFinding]:
     if not isinstance(value, dict):
-        yield error(where, f"it must be an object, not {_shown(value)}")
+        yield error(where, f"it must be an object, not {shown(value)}")
         return
-    for key in value:
-        if key not in _ARGUMENT:
-            yield error(f"{where}.{key}", f"unknown key; the keys are {', '.join(_ARGUMENT)}")
-    for key in ("index", "value", "op"):
-        if key not in value:
-            yield error(f"{where}.{key}", "it is missing")
+    yield from field_findings(value, _ARGUMENT, where, required=("index", "value", "op"))
     for key, limits in (("index", range(_ARGUMENTS)), ("value", _UINT64), ("valueTwo", _UINT64)):
         number = value.get(key, 0)
         if not _is(number, int) or number not in limits:
-            text = f"it must be an integer from 0 to {limits[-1]}, not {_shown(number)}"
+            text = f"it must be an integer from 0 to {limits[-1]}, not {shown(number)}"
             yield error(f"{where}.{key}", text)
     operator = value.get("op", "SCMP_CMP_EQ")
     if not isinstance(operator, str) or operator.removeprefix("SCMP_CMP_") not in _OPERATORS:
         listed = ", ".join(f"SCMP_CMP_{name}" for name in sorted(_OPERATORS))
-        text = f"unknown operator {_shown(operator)}; the operators are {listed}"
+        text = f"unknown operator {shown(operator)}; the operators are {listed}"
         yield error(f"{where}.op", text)
     elif not operator.startswith("SCMP_CMP_"):
         yield error(f"{where}.op", f"write it as SCMP_CMP_{operator}")
@@ -183,5 +194,5 @@ def _nearest(word: str, known: Any) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     return json.dumps(value)[:60]

@@ -1,9 +1,9 @@
 """The container runtime over CRI v1 gRPC on a unix socket.
 
-Owns the channel, the deadline of every call and the translation of failures. `cri_requests`,
-`cri_responses` and `cri_usage` know the meaning of the messages. The channel is created at the
-first call and reconnects on its own: calls fail at once while the runtime is away, and succeed
-within a second of its return.
+Owns the channel, the deadline of every call and the translation of failures. `cri_requests` and
+`cri_responses` know the meaning of the messages. The channel is created at the first call and
+reconnects on its own: calls fail at once while the runtime is away, and succeed within a second of
+its return.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
 from nodeagent.runtime import cri_pb2 as pb
-from nodeagent.runtime import cri_requests, cri_responses, cri_usage
+from nodeagent.runtime import cri_requests, cri_responses
 from nodeagent.runtime.base import (
     Container,
     ContainerDetail,
@@ -174,11 +174,11 @@ class CriRuntime:
         if container_id:
             request.filter.id = container_id
         response = await self._read("ListContainerStats", request)
-        return tuple(cri_usage.container_usage(item) for item in response.stats)
+        return tuple(cri_responses.container_usage(item) for item in response.stats)
 
     async def sandbox_usage(self) -> Sequence[SandboxUsage]:
         response = await self._read("ListPodSandboxStats", pb.ListPodSandboxStatsRequest())
-        return tuple(cri_usage.sandbox_usage(item) for item in response.stats)
+        return tuple(cri_responses.sandbox_usage(item) for item in response.stats)
 
     async def events(self) -> AsyncGenerator[ContainerEvent, None]:
         """Has no deadline; a broken connection ends it with RuntimeUnavailable."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from nodeagent.runtime import verdict
 from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError
@@ -21,19 +22,19 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
 DEADLINE_S = 10.0
+_ABSENT = "no container runtime is configured (containerRuntimeEndpoint is empty)"
 
 
 class RuntimeWatch:
-    """`health` is the current state. Without a runtime, `absent` gives the reason."""
+    """`health` is the current state."""
 
     def __init__(
         self,
         runtime: ContainerRuntime | None,
         *,
-        absent: str = "no container runtime is configured (containerRuntimeEndpoint is empty)",
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self.health = RuntimeHealth(absent="" if runtime else absent)
+        self.health = RuntimeHealth(absent="" if runtime else _ABSENT)
         self.checks = 0
         self.failures = 0
         self._runtime = runtime
@@ -46,9 +47,7 @@ class RuntimeWatch:
 
     async def run(self) -> None:
         """Check until cancelled."""
-        self.health = RuntimeHealth(
-            absent=self.health.absent, since_s=asyncio.get_running_loop().time()
-        )
+        self.health = replace(self.health, since_s=asyncio.get_running_loop().time())
         await loops.Periodic("runtime watch", self.check, interval_s=INTERVAL_S).run()
 
     def silent_s(self) -> float:
@@ -97,13 +96,18 @@ class RuntimeWatch:
             self._failed(f"no answer within {DEADLINE_S:g} s")
         else:
             self._unanswered_since_s = None
-            now_s = asyncio.get_running_loop().time()
-            self.health = verdict.answered(self.health, now_s, conditions, version)
+            self.health = replace(
+                self.health,
+                last_good_s=asyncio.get_running_loop().time(),
+                conditions=tuple(conditions),
+                version=version,
+                error="",
+            )
             self._known.set()
 
     def _failed(self, error: str) -> None:
         self.failures += 1
-        self.health = verdict.failed(self.health, error)
+        self.health = replace(self.health, error=error)
 
     def _log_change(self, problems: tuple[str, ...]) -> None:
         version = self.health.version

@@ -7,8 +7,7 @@ updates it, `node.rules.conditions` reports it. Texts are the reference agent's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nodeagent.runtime.base import RuntimeCondition, RuntimeVersion
 
@@ -30,21 +29,6 @@ class RuntimeHealth:
     conditions: tuple[RuntimeCondition, ...] = ()  # of the last good answer
     version: RuntimeVersion | None = None
     error: str = ""  # why the latest check failed; "" when it was good
-
-
-def answered(
-    health: RuntimeHealth,
-    now_s: float,
-    conditions: Sequence[RuntimeCondition],
-    version: RuntimeVersion | None,
-) -> RuntimeHealth:
-    return replace(
-        health, last_good_s=now_s, conditions=tuple(conditions), version=version, error=""
-    )
-
-
-def failed(health: RuntimeHealth, error: str) -> RuntimeHealth:
-    return replace(health, error=error)
 
 
 def is_down(health: RuntimeHealth, now_s: float) -> bool:

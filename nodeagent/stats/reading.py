@@ -17,8 +17,7 @@ from nodeagent.psi import RESOURCES, Pressure
 from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats import runtime
 from nodeagent.stats.cgroup import layout
-from nodeagent.stats.cgroup.layout import CgroupPaths
-from nodeagent.stats.cgroup.readers import CgroupReaders
+from nodeagent.stats.cgroup.readers import CgroupPaths, CgroupReaders
 from nodeagent.stats.cgroup.values import UINT64_MAX
 from nodeagent.stats.host import filesystems, machine, network
 from nodeagent.stats.host.filesystems import FilesystemPoller
@@ -62,10 +61,7 @@ class HostReader:
         self._failing: set[str] = set()  # in this reading
         self._defects = OnceLog(log, logging.ERROR)
         self._cgroups = CgroupReaders(
-            self.layout,
-            fd_budget=sources.fd_budget,
-            wall_ns=sources.wall_ns,
-            pread=sources.pread,
+            self.layout, fd_budget=sources.fd_budget, wall_ns=sources.wall_ns, pread=sources.pread
         )
         self._filesystems = FilesystemPoller(wall_ns=sources.wall_ns)
         self._node = NodeReader(sources, self._cgroups, self._note_psi_state, self._filesystems)

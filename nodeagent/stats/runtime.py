@@ -21,7 +21,6 @@ from nodeagent.runtime.base import (
     RuntimeNotSupported,
     SandboxUsage,
 )
-from nodeagent.runtime.endpoint import server_pid
 from nodeagent.stats.host import machine
 from nodeagent.stats.samples import (
     CgroupSample,
@@ -35,6 +34,7 @@ from nodeagent.stats.samples import (
 )
 from orch.component.process import system
 from orch.component.process.once_log import OnceLog
+from orch.component.process.system import server_pid
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class RuntimeStatsLoop:
         self._outage.failed(text, what, when, reason, cause=type(error).__name__)
 
 
-def usage_sample(usage: ContainerUsage, processes: int | None = None) -> CgroupSample:
+def usage_sample(usage: ContainerUsage) -> CgroupSample:
     """The runtime's figures for a container or a pod, as if read from its cgroup."""
     memory = MemorySample(
         usage_bytes=usage.memory_usage_bytes,
@@ -207,15 +207,11 @@ class RuntimeDiskLoop:
 
 def _writable_layers(usage: Sequence[ContainerUsage]) -> dict[str, FsSample]:
     return {
-        container.id: _writable_layer(container)
+        container.id: FsSample(
+            container.writable_layer_timestamp_ns or container.cpu_timestamp_ns,
+            used_bytes=container.writable_layer_used_bytes,
+            inodes_used=container.writable_layer_inodes_used,
+        )
         for container in usage
         if container.writable_layer_used_bytes is not None
     }
-
-
-def _writable_layer(usage: ContainerUsage) -> FsSample:
-    return FsSample(
-        usage.writable_layer_timestamp_ns or usage.cpu_timestamp_ns,
-        used_bytes=usage.writable_layer_used_bytes,
-        inodes_used=usage.writable_layer_inodes_used,
-    )

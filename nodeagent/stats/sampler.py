@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nodeagent.runtime.base import SandboxUsage
 from nodeagent.stats.cgroup.layout import Layout
-from nodeagent.stats.host.processes import ProcessUsage
 from nodeagent.stats.reading import HostReader
 from nodeagent.stats.runtime import RuntimeDiskLoop
 from nodeagent.stats.samples import PodSample, PodTarget, Sample
@@ -55,16 +54,12 @@ class Sampler:
         self,
         *,
         targets: Targets,
-        cgroup_root: str = "/sys/fs/cgroup",
-        proc_root: str = "/proc",
-        sources: Sources | None = None,
-        background: Background | None = None,
+        sources: Sources,
         measured: Measured = dict,
     ) -> None:
         self.latest: Sample | None = None
         self.beats = 0
-        sources = sources or Sources(cgroup_root=cgroup_root, proc_root=proc_root)
-        self.background = background or Background(processes=ProcessUsage(sources.proc_root))
+        self.background = Background(sources)
         self.reader = HostReader(sources, self.background)
         self._targets = targets
         self._measured = measured
@@ -73,11 +68,6 @@ class Sampler:
         self._latest_begun_s = 0.0
         self._hanging = OnceLog(log)
         self._refreshing = asyncio.Lock()
-
-    @property
-    def previous(self) -> Sample | None:
-        """The base for the rates of `latest`; None when no sample is old enough."""
-        return self.latest and self.base_of(self.latest)
 
     def base_of(self, sample: Sample) -> Sample | None:
         """The loop's newest sample at least 5 s older, else its oldest at least 1 s older."""

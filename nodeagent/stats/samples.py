@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 from nodeagent.psi import Pressure
 
+# Volumes whose content belongs to the pod; that of a hostPath belongs to the host.
+OWN_KINDS = frozenset({"emptyDir", "configMap", "secret", "projected", "downwardAPI"})
+
 
 class VolumeTarget(NamedTuple):
     """A volume of a pod; `kind` is as the pod writes it: emptyDir, hostPath, configMap, …"""
@@ -21,6 +24,16 @@ class VolumeTarget(NamedTuple):
     path: str
     kind: str
     in_memory: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its content belongs to the pod, on disk or in memory."""
+        return self.kind in OWN_KINDS
+
+    @property
+    def is_own_on_disk(self) -> bool:
+        """Whether it counts as ephemeral storage, which excludes memory."""
+        return self.is_own and not self.in_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,26 +302,12 @@ class Sample:
     errors: Mapping[str, int] = field(default_factory=dict)
 
 
-# Volumes whose content belongs to the pod; that of a hostPath belongs to the host.
-OWN_KINDS = frozenset({"emptyDir", "configMap", "secret", "projected", "downwardAPI"})
-
-
-def is_own(volume: VolumeTarget) -> bool:
-    """Whether the volume's content belongs to the pod, on disk or in memory."""
-    return volume.kind in OWN_KINDS
-
-
-def is_own_on_disk(volume: VolumeTarget) -> bool:
-    """Whether the volume counts as ephemeral storage, which excludes memory."""
-    return is_own(volume) and not volume.in_memory
-
-
 def directories_of(targets: Sequence[PodTarget]) -> Mapping[str, bool]:
     """The directories to walk for these pods: path → whether recursively (logs are not)."""
     wanted: dict[str, bool] = {}
     for target in targets:
         wanted.update({container.log_dir: False for container in target.containers})
         wanted[target.log_dir] = False
-        wanted.update({volume.path: True for volume in target.volumes if is_own(volume)})
+        wanted.update({volume.path: True for volume in target.volumes if volume.is_own})
     wanted.pop("", None)
     return wanted

@@ -37,11 +37,9 @@ class Sources:
 class Background:
     """Last good values; the sampling thread reads them while another thread refreshes them."""
 
-    def __init__(
-        self, directories: DirectoryUsage | None = None, processes: ProcessUsage | None = None
-    ) -> None:
-        self.directories = directories or DirectoryUsage()
-        self.processes = processes or ProcessUsage()
+    def __init__(self, sources: Sources) -> None:
+        self.directories = DirectoryUsage(wall_ns=sources.wall_ns)
+        self.processes = ProcessUsage(sources.proc_root, wall_ns=sources.wall_ns)
 
     def refresh(
         self, host: Layout, targets: Sequence[PodTarget], pods: Sequence[PodSample]

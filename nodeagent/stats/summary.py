@@ -12,6 +12,7 @@ from typing import Any
 
 from nodeagent.psi import NO_STALL, Pressure
 from nodeagent.stats import summary_disks as disks
+from nodeagent.stats.cgroup.values import UINT64_MAX
 from nodeagent.stats.samples import (
     CgroupSample,
     ContainerSample,
@@ -26,7 +27,6 @@ from nodeagent.stats.samples import (
 from nodeagent.stats.summary_disks import Json, timestamp
 
 _NSEC_PER_S = 1_000_000_000
-_UINT64_MAX = 2**64 - 1  # also the largest number that orjson writes
 _Bases = Mapping[str, CgroupSample]
 
 
@@ -62,7 +62,7 @@ def rate_nanocores(latest: CgroupSample, base: CgroupSample | None) -> int | Non
     if elapsed_ns <= 0 or used_ns < 0:
         return None
     rate = used_ns * _NSEC_PER_S // elapsed_ns
-    return rate if rate <= _UINT64_MAX else None
+    return rate if rate <= UINT64_MAX else None
 
 
 def _bases_of(previous: Sample | None) -> dict[str, CgroupSample]:
@@ -116,7 +116,7 @@ class _Builder:
     def pod(self, pod: PodSample, node: NodeSample) -> Json:
         target = pod.target
         out: Json = {
-            "podRef": {"name": target.name, "namespace": target.namespace, "uid": target.uid},
+            "podRef": {"name": target.name, "namespace": target.namespace, "uid": target.uid}
         }
         if target.started_at_ns > 0:
             out["startTime"] = timestamp(target.started_at_ns)

@@ -16,7 +16,6 @@ from nodeagent.stats.samples import (
     NetworkSample,
     PodSample,
     VolumeSample,
-    is_own_on_disk,
 )
 from orch.wire import times
 
@@ -71,7 +70,7 @@ def ephemeral_storage(pod: PodSample, node_fs: FsSample | None) -> FsSample | No
     The stamp is the youngest of the parts; None when nothing was measured yet. As in the reference,
     inodes of the containers' log directories do not count.
     """
-    parts = [volume.fs for volume in pod.volumes if is_own_on_disk(volume.target)]
+    parts = [volume.fs for volume in pod.volumes if volume.target.is_own_on_disk]
     if pod.logs:
         parts.append(pod.logs)
     logs = []
@@ -84,16 +83,9 @@ def ephemeral_storage(pod: PodSample, node_fs: FsSample | None) -> FsSample | No
     inodes = _sum([part.inodes_used for part in parts])
     if used is None and inodes is None:
         return None
-    whole = node_fs or FsSample(0)
-    return FsSample(
-        max([part.time_ns for part in parts + logs]),
-        whole.available_bytes,
-        whole.capacity_bytes,
-        used,
-        whole.inodes_free,
-        whole.inodes,
-        inodes,
-    )
+    time_ns = max([part.time_ns for part in parts + logs])
+    _, available, capacity, _, inodes_free, all_inodes, _ = node_fs or FsSample(0)
+    return FsSample(time_ns, available, capacity, used, inodes_free, all_inodes, inodes)
 
 
 def _sum(numbers: list[int | None]) -> int | None:

@@ -1,7 +1,7 @@
-"""The agent's access control, built from its configuration and what it can ask.
+"""Builds the agent's access control.
 
-An API server makes the difference: with one, tokens and rights are reviewed there; without one, a
-client certificate's group decides (`authorization.BuiltInGroups`) and tokens are nobody's.
+With an API server, tokens and rights are reviewed there; without one, the groups of the client
+certificate decide (`authorization.BuiltInGroups`) and no token is valid.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from nodeagent.auth import access, authorization
 from nodeagent.auth.access import Access
-from nodeagent.auth.authentication import Authentication, Tokens
+from nodeagent.auth.authentication import Authenticator, Tokens
 from nodeagent.auth.authorization import Authorizer
 from nodeagent.auth.reviews import ApiReviews
 from nodeagent.config.current import CurrentConfig
@@ -20,27 +20,22 @@ from orch.component.flags.features import Features
 
 
 def build_access(
-    current: CurrentConfig,
-    features: Features,
-    client: ApiClient | None,
-    *,
-    node_name: str,
+    current: CurrentConfig, features: Features, client: ApiClient | None, *, node_name: str
 ) -> Access:
-    """Who may use the secure port of this node's agent."""
     reviews = ApiReviews(client, node_name) if client else None
     known = current.value.authentication
     tokens = None
     if reviews and known.webhook.enabled:
         tokens = Tokens(reviews, keep_s=lambda: current.value.authentication.webhook.cacheTTL)
     return Access(
-        Authentication(tokens=tokens, anonymous=known.anonymous.enabled),
+        Authenticator(tokens=tokens, anonymous=known.anonymous.enabled),
         _authorizer(current, reviews),
         fine_grained=features.enabled(access.FINE_GRAINED),
     )
 
 
 def missing_access(config: NodeAgentConfiguration, *, standalone: bool) -> Iterator[str]:
-    """What of the access control is open or closed in a way that surprises, one phrase each."""
+    """Surprising openings and gaps of the access control, a phrase each."""
     known = config.authentication
     tokens = known.webhook.enabled and not standalone
     if not (known.x509.clientCAFile or tokens or known.anonymous.enabled):

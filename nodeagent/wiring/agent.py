@@ -1,13 +1,12 @@
-"""The parts of one agent, built once in the order in which they need one another.
+"""Builds the parts of an agent, in the order of their dependencies, and connects them.
 
-`main` runs them; nothing else constructs. A part that is missing on this host (no API server, no
-runtime, no pressure stalls) is left out here and said in `missing`; the others do without it.
+`main` runs them. A part without its prerequisite on this host (API server, runtime, pressure
+stalls) is left out here and listed in `missing`; the others work without it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,15 +60,14 @@ class Parts:
     missing: tuple[str, ...]  # what this agent runs without, one phrase each
 
     def watchdog(self, notifier: Notifier, *, interval_s: float) -> Watchdog:
-        """Keep-alives that depend on this process alone, not on API server or runtime."""
         return Watchdog(notifier, self.liveness(), interval_s=interval_s)
 
     def liveness(self) -> dict[str, Check]:
-        """What must go on for this process to count as alive, by name; a check raises to fail."""
-        checks: dict[str, Callable[[], None]] = {"sampling": self.sampling}
+        """The checks of the loops that must run for this process to count as alive, by name."""
+        checks: dict[str, Check] = {"sampling": self.sampling}
         if self.lease:
             checks["lease"] = self.lease.alive
-        return {name: _at_once(check) for name, check in checks.items()}
+        return checks
 
     def services(self, watchdog: Watchdog | None, policy: MetricPolicy, zpages: ZPages) -> Services:
         """The objects that the HTTP handlers call."""
@@ -112,12 +110,12 @@ class Parts:
         return agent_metrics.agent_registry(sources, policy)
 
     async def stop_checkpoints(self) -> None:
-        """Break off checkpoints under way, and let their containers run again."""
+        """Cancel the checkpoints in progress and thaw their containers."""
         if self.checkpoints:
             await self.checkpoints.service.close()
 
     async def recover(self) -> None:
-        """Tidy up what an agent that was killed during a checkpoint left behind."""
+        """Clean up after an agent that was killed during a checkpoint."""
         if self.checkpoints:
             await self.checkpoints.service.recover()
 
@@ -177,15 +175,6 @@ def _triggers(base: Base, sampler: Sampler) -> PressureTriggers | None:
         registry=base.registry,
         recorder=base.events,
     )
-
-
-def _at_once(check: Callable[[], None]) -> Check:
-    """The check as the watchdog runs it, beside others and under a deadline."""
-
-    async def run() -> None:
-        check()
-
-    return run
 
 
 def _missing(base: Base, sampler: Sampler) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-"""The objects that every part of an agent is built from: its options, its host, the ends of its
-connections, and who knows what of its pods and its node.
+"""The objects that all parts of an agent share: options, host facts, connections, and the state of
+its pods and its node.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEASE_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Two clients with connections of their own, so that nothing delays the Lease."""
+    """The Lease has a connection of its own, so that nothing delays it."""
 
     general: ApiClient
     lease: ApiClient
@@ -65,7 +65,6 @@ class Base:
         return self.clients.general if self.clients else None
 
     async def close(self) -> None:
-        """End the connections."""
         if self.clients:
             await self.clients.general.transport.close()
             await self.clients.lease.transport.close()
@@ -74,15 +73,17 @@ class Base:
 
 
 def build_base(options: Options, current: CurrentConfig, features: Features) -> Base:
-    """Reads the machine and the kubeconfig; connects to nothing."""
+    """Reads the host's facts and the kubeconfig; opens no connection."""
     host = read_host_facts()
     node_name = (options.hostname_override or host.hostname).lower()
-    operations = RuntimeOperations()
-    runtime = _runtime(current.value, operations)
+    config, operations, runtime = current.value, RuntimeOperations(), None
+    if endpoint := config.containerRuntimeEndpoint:
+        timeout_s = config.runtimeRequestTimeout
+        runtime = CriRuntime(endpoint, timeout_s=timeout_s, observe=operations.observe)
     clients = _clients(options.kubeconfig) if options.kubeconfig else None
     events = EventRecorder(clients.general if clients else None, "nodeagent", host=node_name)
     own_node = OwnNode(events)
-    settings = _pod_settings(options, current.value, host, node_name)
+    settings = _pod_settings(options, config, host, node_name)
     return Base(
         options=options,
         current=current,
@@ -102,17 +103,8 @@ def build_base(options: Options, current: CurrentConfig, features: Features) -> 
 
 
 def pods_cgroup(config: NodeAgentConfiguration) -> str:
-    """Below which cgroup pods run."""
+    """The cgroup above those of all pods."""
     return config.cgroupRoot.rstrip("/") + "/orchpods"
-
-
-def _runtime(
-    config: NodeAgentConfiguration, operations: RuntimeOperations
-) -> ContainerRuntime | None:
-    endpoint = config.containerRuntimeEndpoint
-    if not endpoint:
-        return None
-    return CriRuntime(endpoint, timeout_s=config.runtimeRequestTimeout, observe=operations.observe)
 
 
 def _clients(kubeconfig: str) -> Clients:

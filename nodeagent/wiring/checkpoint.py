@@ -1,7 +1,4 @@
-"""The parts that checkpoint containers and keep the archives, built and connected.
-
-Without a runtime, or with the feature gate off, there are none.
-"""
+"""Builds what checkpoints containers and manages the archives."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ class Checkpoints:
 
 
 def build_checkpoints(base: Base, sampler: Sampler, news: PodEventRecorder) -> Checkpoints | None:
-    """None when nothing can be checkpointed; SetupError for recipients that cannot be used."""
+    """None without a runtime or its feature gate; SetupError for unusable recipients."""
     if base.runtime is None or not base.features.enabled("ContainerCheckpoint"):
         return None
     config, root_dir = base.config, base.settings.root_dir

@@ -1,5 +1,5 @@
-"""The parts that report the node and end its pods before their time, built and connected: status
-loop, Lease, evictions, the node's shutdown, and the health checks of this agent.
+"""Builds what reports the node and ends its pods early: status loop, Lease, evictions, the node's
+shutdown; and the health checks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from orch.wire import names
 
 
 def build_guard(base: Base, workers: PodWorkers | None) -> ShutdownGuard | None:
-    """None where pods are not to be ended in order, or there are none."""
+    """None unless an ordered shutdown is configured and there are pods."""
     try:
         groups = groups_of(base.config)
     except ValueError as error:
@@ -73,7 +73,7 @@ def build_status(
 
 
 def build_lease(base: Base) -> LeaseLoop | None:
-    """Renewed also where somebody else registers the node: it tells of life, not of the object."""
+    """None without an API server; not dependent on registerNode, since it shows that we live."""
     if base.clients is None:
         return None
     duration_s = base.config.nodeLeaseDurationSeconds
@@ -83,7 +83,6 @@ def build_lease(base: Base) -> LeaseLoop | None:
 def build_evictions(
     base: Base, status: StatusLoop, sampler: Sampler, workers: PodWorkers | None
 ) -> Evictions | None:
-    """None where there are no pods to evict."""
     if workers is None:
         return None
     return Evictions(

@@ -1,8 +1,4 @@
-"""The parts that keep pods, built and connected.
-
-Without a runtime there are none; without an API there are static pods only, which then have no
-mirrors.
-"""
+"""Builds what runs pods. Without an API there are only static pods, without mirrors."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from nodeagent.pods.logs.rotation import LogBounds, LogRotation
 from nodeagent.pods.logs.termination_messages import TerminationMessages
 from nodeagent.pods.pleg import Pleg
 from nodeagent.pods.pod_workers import PodWorkers
-from nodeagent.pods.prober.health import Checkpoints, ContainerHealth
+from nodeagent.pods.prober.health import ContainerHealth, FrozenContainers
 from nodeagent.pods.prober.probes import Prober
 from nodeagent.pods.prober.results import ResultFiles
 from nodeagent.pods.sources.files import FileSource
@@ -60,9 +56,9 @@ def build_pods(
     sampler: Sampler,
     source: ApiSource | None,
     events: PodEvents,
-    checkpoints: Checkpoints | None,
+    checkpoints: FrozenContainers | None,
 ) -> Pods | None:
-    """None when there is no runtime to keep pods in."""
+    """None without a runtime."""
     if base.runtime is None:
         return None
     registry, counts, config = base.registry, base.counts, base.config
@@ -72,13 +68,13 @@ def build_pods(
         mirrors = MirrorPods(base.client, registry, source, base.node_name)
     workers = PodWorkers(
         _services(base, base.runtime, events, checkpoints),
-        [*_static_sources(config, base.node_name), *([source] if source else ())],
+        build_sources(base, source),
         on_removed=statuses.removed if statuses else None,
-        node=base.own_node.latest,
+        node=lambda: base.own_node.seen,
     )
     return Pods(
         workers=workers,
-        log_rotation=LogRotation(base.runtime, registry, _log_bounds(config)),
+        log_rotation=LogRotation(base.runtime, registry, log_bounds(config)),
         local_storage=LocalStorageEviction(registry, counts, lambda: sampler.latest, workers.evict),
         images=ImageCollection(base.runtime, registry, counts, _image_bounds(config)),
         statuses=statuses,
@@ -87,7 +83,7 @@ def build_pods(
 
 
 def _services(
-    base: Base, runtime: ContainerRuntime, events: PodEvents, checkpoints: Checkpoints | None
+    base: Base, runtime: ContainerRuntime, events: PodEvents, checkpoints: FrozenContainers | None
 ) -> PodServices:
     settings, counts, root_dir = base.settings, base.counts, base.settings.root_dir
     prober = Prober(runtime)
@@ -110,7 +106,9 @@ def _services(
     )
 
 
-def _static_sources(config: NodeAgentConfiguration, node_name: str) -> list[PodSource]:
+def build_sources(base: Base, api: ApiSource | None) -> list[PodSource]:
+    """Of static pods, as configured, and of those at the API server."""
+    config, node_name = base.config, base.node_name
     sources: list[PodSource] = []
     if path := config.staticPodPath:
         sources.append(FileSource(path, node_name, full_interval_s=config.fileCheckFrequency))
@@ -120,7 +118,7 @@ def _static_sources(config: NodeAgentConfiguration, node_name: str) -> list[PodS
             sources.append(UrlSource(url, node_name, headers=headers, interval_s=interval_s))
         except ValueError as error:
             raise SetupError(f"staticPodURL: {error}") from None
-    return sources
+    return [*sources, *([api] if api else ())]
 
 
 def _image_bounds(config: NodeAgentConfiguration) -> ImageBounds:
@@ -132,7 +130,7 @@ def _image_bounds(config: NodeAgentConfiguration) -> ImageBounds:
     )
 
 
-def _log_bounds(config: NodeAgentConfiguration) -> LogBounds:
+def log_bounds(config: NodeAgentConfiguration) -> LogBounds:
     return LogBounds(
         max_bytes=quantity.to_bytes(config.containerLogMaxSize),
         max_files=config.containerLogMaxFiles,

@@ -1,10 +1,8 @@
-"""The parts that measure this host, built and connected: the sampler, its pages, and what is asked
-of the runtime.
-"""
+"""Builds what measures this host: the sampler, its pages, and the queries to the runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nodeagent.config.types import NodeAgentConfiguration
@@ -24,10 +22,7 @@ from orch.component.process.loops import Periodic
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """The sampler, and the loops about it; those that ask the runtime are None without one.
-
-    `runtime_stats` is None as well where its gate is off.
-    """
+    """`runtime_…` are None without a runtime; `runtime_stats` also where its gate is off."""
 
     sampler: Sampler
     pages: StatsPages
@@ -40,7 +35,7 @@ class Measuring:
 
 
 def build_measuring(base: Base) -> Measuring:
-    """SetupError on a host with cgroup v1 where that was ruled out."""
+    """SetupError on a host with cgroup v1 that the configuration rules out."""
     runtime, reading_s = base.runtime, base.config.housekeepingInterval
     own = machine.cgroup_of()
     disks = RuntimeDiskLoop(runtime) if runtime else None
@@ -57,29 +52,23 @@ def build_measuring(base: Base) -> Measuring:
         runtime_disks=(lambda: disks.latest) if disks else RuntimeDisks,
     )
     sampler = _sampler(base, sources, stats)
-    pages = StatsPages(
-        sampler,
-        node_name=base.node_name,
-        psi=base.features.enabled("NodeAgentPSI"),
-        host=base.host,
-    )
+    psi = base.features.enabled("NodeAgentPSI")
+    pages = StatsPages(sampler, node_name=base.node_name, psi=psi, host=base.host)
     new_disks = NewDisks(sampler, disks)
     return Measuring(
         sampler=sampler,
         pages=pages,
         sampling=sampling_loop(pages, new_disks, reading_s),
-        directories=_slowly("directories", sampler.step_disks),
+        directories=Periodic("directories", sampler.step_disks, interval_s=DISK_INTERVAL_S),
         new_disks=new_disks,
-        runtime_disks=_slowly("runtime disks", disks.step) if disks else None,
-        runtime_part=_slowly("runtime cgroup", part.step) if part else None,
-        runtime_stats=(
-            Periodic("runtime statistics", stats.step, interval_s=reading_s) if stats else None
-        ),
+        runtime_disks=_loop("runtime disks", disks),
+        runtime_part=_loop("runtime cgroup", part),
+        runtime_stats=_loop("runtime statistics", stats, reading_s),
     )
 
 
 def sampling_loop(pages: StatsPages, new_disks: NewDisks, interval_s: float) -> Periodic:
-    """Each reading is followed by its pages, and by a look for what it shows for the first time."""
+    """Each reading is followed by its pages, and by a check for new disks."""
 
     async def step() -> None:
         await pages.step()
@@ -91,7 +80,7 @@ def sampling_loop(pages: StatsPages, new_disks: NewDisks, interval_s: float) -> 
 def system_parts(
     config: NodeAgentConfiguration, host: HostFacts, own: str | None, runtime: RuntimeCgroup | None
 ) -> Callable[[], Sequence[SystemPart]]:
-    """Everything that has a cgroup beside the pods; where the runtime runs may change."""
+    """Everything measured beside the pods; the runtime's cgroup may change."""
     parts = [SystemPart("pods", pods_cgroup(config), host.boot_time_ns)]
     if config.systemCgroups:
         parts.append(SystemPart("misc", config.systemCgroups, host.boot_time_ns))
@@ -109,5 +98,9 @@ def _sampler(base: Base, sources: Sources, stats: RuntimeStatsLoop | None) -> Sa
     return sampler
 
 
-def _slowly(name: str, step: Callable[[], Awaitable[None]]) -> Periodic:
-    return Periodic(name, step, interval_s=DISK_INTERVAL_S)
+def _loop(
+    name: str,
+    source: RuntimeDiskLoop | RuntimeCgroup | RuntimeStatsLoop | None,
+    interval_s: float = DISK_INTERVAL_S,
+) -> Periodic | None:
+    return Periodic(name, source.step, interval_s=interval_s) if source else None

@@ -78,28 +78,15 @@ class EventRecorder:
 
     def note(self, obj: ApiObject, type: str, reason: str, message: str) -> None:  # noqa: A002
         """Queue an event about `obj`; `type` is Normal or Warning."""
-        meta = obj.metadata
-        self._add(
-            _Occurrence(
-                uid=meta.uid or "",
-                kind=obj.kind,
-                api_version=obj.apiVersion,
-                namespace=meta.namespace or "",
-                name=meta.name,
-                type=type,
-                reason=reason,
-                message=message,
-            )
-        )
-
-    def _add(self, occurrence: _Occurrence) -> None:
         if self._client is None:
             return
         if len(self._queue) >= _MAX_QUEUED:
             self._queue.popleft()
             self._log_outage(f"{_MAX_QUEUED} are queued already")
             self.dropped += 1
-        self._queue.append(occurrence)
+        meta = obj.metadata
+        about = (meta.uid or "", obj.kind, obj.apiVersion, meta.namespace or "", meta.name)
+        self._queue.append(_Occurrence(*about, type=type, reason=reason, message=message))
         self._arrived.set()
 
     async def run(self) -> None:

@@ -46,7 +46,7 @@ class Informer(Generic[T]):
         *,
         namespace: str = "",
         field_selector: str = "",
-        on_change: Callable[[], None],
+        on_change: Callable[[], object] = lambda: None,
     ) -> None:
         self.last_contact_s: float | None = None
         self._client = client

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from orch.client import answers
-from orch.client.transport import Response, Stream, Transport, given
+from orch.client.transport import Response, Stream, Transport, TransportError, given
 from orch.wire import raw
 from orch.wire.errors import ApiError
 
@@ -54,25 +54,32 @@ class JsonApi:
         whole = page = await self.get(path, params, accept=accept)
         while token := raw.text(page, "metadata", "continue"):
             page = await self.get(path, {**params, "continue": token}, accept=accept)
+            if raw.text(page, "metadata", "continue") == token:
+                server = self.transport.config.server
+                raise TransportError(f"{server} answered a page of {path} that leads to itself")
             for member in ("rows", "items"):
-                whole[member] = (whole.get(member) or []) + (page.get(member) or [])
+                if isinstance(page.get(member), list):
+                    whole.setdefault(member, []).extend(page[member])
         return whole
 
     async def watch(
-        self, path: str, params: Params, *, accept: str = JSON
+        self, path: str, params: Params, *, accept: str = JSON, silence_s: float = 0.0
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """(type, object) of each change until the server ends the watch; close it (`aclosing`).
 
         An ERROR event is raised as its ApiError; code 410 requires a new list.
         """
         wanted = {**params, "watch": "true", "allowWatchBookmarks": "true"}
-        async with self.stream(path, wanted, accept=accept) as lines:
+        async with (
+            self.stream(path, wanted, accept=accept, silence_s=silence_s) as stream,
+            contextlib.aclosing(stream.lines()) as lines,
+        ):
             async for line in lines:
                 if line.strip():
-                    event = orjson.loads(line)
-                    if event["type"] == "ERROR":
-                        raise ApiError.from_status(event["object"], code=500)
-                    yield event["type"], event["object"]
+                    kind, record = self._event(line)
+                    if kind == "ERROR":
+                        raise ApiError.from_status(record, code=500)
+                    yield kind, record
 
     async def send(
         self,
@@ -113,11 +120,16 @@ class JsonApi:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, params: Params | None = None, *, accept: str = JSON
+        self, path: str, params: Params | None = None, *, accept: str = JSON, silence_s: float = 0.0
     ) -> AsyncIterator[Stream]:
-        """A GET whose response is read as it arrives; a refusal is raised as ApiError."""
+        """A GET whose response is read as it arrives; a refusal is raised as ApiError.
+
+        It ends after `silence_s` without a byte; 0 waits forever.
+        """
         query = given(**params or {})
-        async with self.transport.stream("GET", path, params=query, accept=accept) as stream:
+        async with self.transport.stream(
+            path, params=query, accept=accept, silence_s=silence_s
+        ) as stream:
             self.answered("GET", path, query, stream)
             if stream.status >= 300:
                 body = await stream.read()
@@ -128,6 +140,14 @@ class JsonApi:
         self, method: str, path: str, query: Params, answer: Response | Stream, took_s: float = 0.0
     ) -> None:
         """Called with each response, refusals too; `took_s` is 0 while it still arrives."""
+
+    def _event(self, line: bytes) -> tuple[str, dict[str, Any]]:
+        try:
+            event = orjson.loads(line)
+            return event["type"], event["object"]
+        except (ValueError, TypeError, KeyError) as error:
+            server = self.transport.config.server
+            raise TransportError(f"{server} answered what is not a watch event: {error}") from error
 
     def _record(self, answer: Response) -> dict[str, Any]:
         return answers.json_object(answer, self.transport.config.server)

@@ -17,6 +17,7 @@ from typing import Any
 
 from orch.component.process.atomic_file import replace_file
 from orch.component.process.daemon import SetupError
+from orch.wire import raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,31 +82,22 @@ def merged(roots: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for key, value in root.items():
             known = result.get(key)
             if key in SECTIONS and isinstance(known, list) and isinstance(value, list):
-                names = [entry.get("name") for entry in known if isinstance(entry, dict)]
-                result[key] = [*known, *(e for e in value if _name_of(e) not in names)]
+                names = [entry.get("name") for entry in raw.records(result, key)]
+                result[key] = [*known, *(e for e in value if raw.value(e, "name") not in names)]
             elif not known:
                 result[key] = value
     return result
 
 
-def _name_of(entry: Any) -> Any:
-    return entry.get("name") if isinstance(entry, dict) else None
-
-
 def _with_absolute_paths(root: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The same data with the paths of its entries, which are relative to their file, absolute."""
     for section, kind in SECTIONS.items():
-        entries = root.get(section)
-        for entry in entries if isinstance(entries, list) else []:
-            fields = entry.get(kind) if isinstance(entry, dict) else None
+        for entry in raw.records(root, section):
+            fields = entry.get(kind)
             if isinstance(fields, dict):
-                fields.update(_absolute_paths(fields, folder))
+                given = {name: raw.text(fields, name) for name in _FILES}
+                fields.update({k: str(folder / path) for k, path in given.items() if path})
     return root
-
-
-def _absolute_paths(fields: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    found = {name: fields.get(name) for name in _FILES}
-    return {k: str(folder / path) for k, path in found.items() if isinstance(path, str) and path}
 
 
 class _ConfigReader:

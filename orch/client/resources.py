@@ -15,15 +15,14 @@ from urllib.parse import quote
 import orjson
 import pydantic
 
-from orch.client import answers
-from orch.client.transport import PATCH_TYPES, Response, Transport, TransportError, given
+from orch.client.json_api import JSON, JsonApi
+from orch.client.transport import PATCH_TYPES, Transport, TransportError
 from orch.wire.errors import ApiError
 from orch.wire.records import kinds
 from orch.wire.records.meta import ApiObject
 
 T = TypeVar("T", bound=ApiObject)
 
-_JSON = "application/json"
 _WATCH_MARGIN_S = 30.0  # after the server should have ended a watch
 
 
@@ -46,10 +45,19 @@ class ApiClient:
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        self._json = JsonApi(transport)
 
     async def get(self, model: type[T], name: str, namespace: str = "") -> T:
-        response = await self._call("GET", _path(model, namespace, name))
-        return self._record(model, response)
+        return self._record(model, await self._json.get(_path(model, namespace, name)))
+
+    async def find(self, model: type[T], name: str, namespace: str = "") -> T | None:
+        """The object; None when there is none."""
+        try:
+            return await self.get(model, name, namespace)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
 
     async def list(
         self,
@@ -61,13 +69,12 @@ class ApiClient:
         resource_version: str = "",
     ) -> ListResult[T]:
         """All objects, of every namespace when none is given, and the revision they are from."""
-        params = given(
-            labelSelector=label_selector,
-            fieldSelector=field_selector,
-            resourceVersion=resource_version,
-        )
-        response = await self._call("GET", _path(model, namespace), params)
-        data = answers.json_object(response, self.transport.config.server)
+        params = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "resourceVersion": resource_version,
+        }
+        data = await self._json.get(_path(model, namespace), params)
         with self._reading(f"a list of {model.__name__}"):
             items = tuple(model.from_wire(item) for item in data.get("items") or ())
             return ListResult(items, str((data.get("metadata") or {}).get("resourceVersion", "")))
@@ -76,33 +83,20 @@ class ApiClient:
         """The stored object; a subresource (`binding`) is created under the object's name."""
         name = obj.metadata.name if subresource else ""
         path = _path(type(obj), obj.metadata.namespace or "", name, subresource)
-        response = await self._call("POST", path, body=_encode(obj), content_type=_JSON)
-        return self._record(type(obj), response)
+        return self._record(type(obj), await self._json.send("POST", path, obj.to_wire()))
 
     async def update(self, obj: T, *, subresource: str = "") -> T:
         """Replace; 409 Conflict when `metadata.resourceVersion` is not the stored one."""
         path = _path(type(obj), obj.metadata.namespace or "", obj.metadata.name, subresource)
-        response = await self._call("PUT", path, body=_encode(obj), content_type=_JSON)
-        return self._record(type(obj), response)
+        return self._record(type(obj), await self._json.send("PUT", path, obj.to_wire()))
 
     async def patch(
-        self,
-        model: type[T],
-        name: str,
-        patch: Any,
-        *,
-        patch_type: str = "merge",
-        namespace: str = "",
-        subresource: str = "",
+        self, model: type[T], name: str, patch: Any, *, namespace: str = "", subresource: str = ""
     ) -> T:
-        """Apply `patch`, JSON data of the given type: merge, json or strategic."""
-        response = await self._call(
-            "PATCH",
-            _path(model, namespace, name, subresource),
-            body=orjson.dumps(patch),
-            content_type=PATCH_TYPES[patch_type],
-        )
-        return self._record(model, response)
+        """Apply a merge patch, which is JSON data."""
+        path = _path(model, namespace, name, subresource)
+        data = await self._json.send("PATCH", path, patch, content_type=PATCH_TYPES["merge"])
+        return self._record(model, data)
 
     async def delete(
         self,
@@ -120,7 +114,7 @@ class ApiClient:
         if uid is not None:
             options["preconditions"] = {"uid": uid}
         path = _path(model, namespace, name)
-        await self._call("DELETE", path, body=orjson.dumps(options), content_type=_JSON)
+        await self._json.call("DELETE", path, body=orjson.dumps(options), content_type=JSON)
 
     async def watch(
         self,
@@ -135,50 +129,21 @@ class ApiClient:
 
         An ERROR event is raised as its ApiError; code 410 requires a new list.
         """
-        params = given(
-            watch="true",
-            allowWatchBookmarks="true",
-            resourceVersion=resource_version,
-            fieldSelector=field_selector,
-            timeoutSeconds=str(timeout_s),
+        params = {
+            "resourceVersion": resource_version,
+            "fieldSelector": field_selector,
+            "timeoutSeconds": str(timeout_s),
+        }
+        events = self._json.watch(
+            _path(model, namespace), params, silence_s=timeout_s + _WATCH_MARGIN_S
         )
-        silence_s = timeout_s + _WATCH_MARGIN_S
-        async with self.transport.stream(
-            "GET", _path(model, namespace), params=params, silence_s=silence_s
-        ) as stream:
-            if stream.status != 200:
-                raise answers.refusal(Response(stream.status, await stream.read(), stream.headers))
-            async with contextlib.aclosing(stream.lines()) as lines:
-                async for line in lines:
-                    if line.strip():
-                        yield self._event(model, line)
+        async with contextlib.aclosing(events):
+            async for kind, record in events:
+                with self._reading(f"a watch event of {model.__name__}"):
+                    event = WatchEvent(kind, model.from_wire(record))
+                yield event
 
-    def _event(self, model: type[T], line: bytes) -> WatchEvent[T]:
-        with self._reading(f"a watch event of {model.__name__}"):
-            event = orjson.loads(line)
-            kind, obj = event["type"], event["object"]
-            if kind != "ERROR":
-                return WatchEvent(kind, model.from_wire(obj))
-        raise ApiError.from_status(obj, code=500)
-
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        params: dict[str, str] | None = None,
-        *,
-        body: bytes | None = None,
-        content_type: str | None = None,
-    ) -> Response:
-        response = await self.transport.request(
-            method, path, params=params, body=body, content_type=content_type
-        )
-        if response.status >= 300:
-            raise answers.refusal(response)
-        return response
-
-    def _record(self, model: type[T], response: Response) -> T:
-        data = answers.json_object(response, self.transport.config.server)
+    def _record(self, model: type[T], data: dict[str, Any]) -> T:
         with self._reading(f"a {model.__name__}"):
             return model.from_wire(data)
 
@@ -195,10 +160,6 @@ class ApiClient:
 def _path(model: type[ApiObject], namespace: str, name: str = "", subresource: str = "") -> str:
     resource = kinds.resource_of(model)
     return resource.path(quote(namespace, safe=""), quote(name, safe=""), subresource)
-
-
-def _encode(obj: ApiObject) -> bytes:
-    return orjson.dumps(obj.to_wire())
 
 
 def _first_problem(error: Exception) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from orch.client.kubeconfig import ClientConfig
 from orch.component.process.daemon import SetupError
+from orch.component.tls import refuse_password
 
 
 def client_context(config: ClientConfig) -> ssl.SSLContext:
@@ -48,7 +49,7 @@ def _present(context: ssl.SSLContext, config: ClientConfig) -> None:
             _path(config.cert_data, config.cert_file) as cert,
             _path(config.key_data, config.key_file) as key,
         ):
-            context.load_cert_chain(cert, key or None, password=_no_password)
+            context.load_cert_chain(cert, key or None, password=refuse_password)
     except (OSError, ValueError) as error:
         raise SetupError(
             f"cannot use the client certificate {shown} with its key: {_cause(error)}"
@@ -67,10 +68,6 @@ def _path(data: bytes, path: str) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
-
-
-def _no_password() -> str:
-    raise ValueError("the key is encrypted; decrypt it first")
 
 
 def _cause(error: Exception) -> str:

@@ -46,9 +46,9 @@ class _Call:
     method: str
     path: str
     params: Mapping[str, str] | None
-    body: bytes | None
-    content_type: str | None
     accept: str
+    body: bytes | None = None
+    content_type: str | None = None
     silence_s: float = 0.0
 
 
@@ -91,7 +91,7 @@ class Transport:
         the next request reconnects: certificates and token may have been replaced meanwhile.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        call = _Call(method, path, params, body, content_type, accept)
+        call = _Call(method, path, params, accept, body, content_type)
         try:
             async with asyncio.timeout(limit_s or None), await self._send(call) as response:
                 answer = Response(response.status, await response.read(), response.headers)
@@ -104,20 +104,17 @@ class Transport:
     @contextlib.asynccontextmanager
     async def stream(
         self,
-        method: str,
         path: str,
         *,
         params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str | None = None,
         accept: str = "application/json",
         silence_s: float = 0.0,
     ) -> AsyncIterator[Stream]:
-        """Send and yield the response as it arrives; it ends after `silence_s` without a byte.
+        """Yield the response to a GET as it arrives; it ends after `silence_s` without a byte.
 
         0 waits forever (TCP keep-alive still ends a dead connection).
         """
-        call = _Call(method, path, params, body, content_type, accept, silence_s)
+        call = _Call("GET", path, params, accept, silence_s=silence_s)
         try:
             async with asyncio.timeout(self.timeout_s or None):
                 response = await self._send(call)
@@ -185,9 +182,7 @@ class Transport:
                 resolver=self._resolver,
             )
             self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers=self._headers,
-                cookie_jar=aiohttp.DummyCookieJar(),
+                connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar()
             )
         return self._session
 

@@ -32,6 +32,23 @@ class KeyPair:
     cert_file: str
     key_file: str
 
+    @classmethod
+    def at(cls, directory: Path, name: str) -> KeyPair:
+        return cls(str(directory / f"{name}.crt"), str(directory / f"{name}.key"))
+
+    def write(self, key: ec.EllipticCurvePrivateKey, cert: x509.Certificate) -> None:
+        replace_file(self.key_file, _pem(key), mode=0o600)
+        replace_file(self.cert_file, cert.public_bytes(serialization.Encoding.PEM), mode=0o644)
+
+    def read(self, now: datetime) -> x509.Certificate | None:
+        """The certificate; None unless it is there with its key and valid for another day."""
+        try:
+            cert = x509.load_pem_x509_certificate(Path(self.cert_file).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        lasts = cert.not_valid_after_utc - now >= _RENEW_BEFORE
+        return cert if lasts and Path(self.key_file).exists() else None
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -50,31 +67,28 @@ class Authority:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
         self._now = now
-        self.ca_file = str(directory / "ca.crt")
+        self._pair = KeyPair.at(directory, "ca")
+        self.ca_file = self._pair.cert_file
         self._key, self._cert = self._load_ca() or self._create_ca()
 
     def issue(self, subject: Subject) -> KeyPair:
         """The subject's key pair; replaced when missing, foreign, expiring or of other names."""
-        cert_path = self._directory / f"{subject.file_name}.crt"
-        key_path = self._directory / f"{subject.file_name}.key"
-        if not self._reusable(cert_path, key_path, subject):
+        pair = KeyPair.at(self._directory, subject.file_name)
+        if not self._reusable(pair.read(self._now), subject):
             key = ec.generate_private_key(ec.SECP256R1())
-            cert = self._sign(subject, key.public_key())
-            replace_file(key_path, _pem(key), mode=0o600)
-            replace_file(cert_path, cert.public_bytes(serialization.Encoding.PEM), mode=0o644)
-        return KeyPair(str(cert_path), str(key_path))
+            pair.write(key, self._sign(subject, key.public_key()))
+        return pair
 
     def _load_ca(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None:
+        cert = self._pair.read(self._now)
+        if cert is None:
+            return None
         try:
-            key = serialization.load_pem_private_key(
-                (self._directory / "ca.key").read_bytes(), password=None
-            )
-            cert = x509.load_pem_x509_certificate((self._directory / "ca.crt").read_bytes())
-        except (FileNotFoundError, ValueError):
+            key_pem = Path(self._pair.key_file).read_bytes()
+            key = serialization.load_pem_private_key(key_pem, password=None)
+        except ValueError:
             return None
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or _expires_soon(cert, self._now):
-            return None
-        return key, cert
+        return (key, cert) if isinstance(key, ec.EllipticCurvePrivateKey) else None
 
     def _create_ca(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -86,10 +100,7 @@ class Authority:
             .add_extension(_usage(ca=True), critical=True)
             .sign(key, hashes.SHA256())
         )
-        replace_file(self._directory / "ca.key", _pem(key), mode=0o600)
-        replace_file(
-            self._directory / "ca.crt", cert.public_bytes(serialization.Encoding.PEM), mode=0o644
-        )
+        self._pair.write(key, cert)
         return key, cert
 
     def _sign(self, subject: Subject, public_key: ec.EllipticCurvePublicKey) -> x509.Certificate:
@@ -111,18 +122,16 @@ class Authority:
             builder = builder.add_extension(_alternative_names(subject.hosts), critical=False)
         return builder.sign(self._key, hashes.SHA256())
 
-    def _reusable(self, cert_path: Path, key_path: Path, subject: Subject) -> bool:
-        cert = _read_certificate(cert_path)
-        if (
-            cert is None
-            or not key_path.exists()
-            or _expires_soon(cert, self._now)
-            or cert.subject != _name(subject)
-        ):
+    def _reusable(self, cert: x509.Certificate | None, subject: Subject) -> bool:
+        if cert is None or cert.subject != _name(subject):
             return False
         if subject.hosts and _alternative_names(subject.hosts) != _names_in(cert):
             return False
-        return _signed_by(cert, self._cert)
+        try:
+            cert.verify_directly_issued_by(self._cert)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
 
 
 def self_signed(directory: Path, name: str, hosts: Sequence[str], *, now: datetime) -> KeyPair:
@@ -131,11 +140,9 @@ def self_signed(directory: Path, name: str, hosts: Sequence[str], *, now: dateti
     For a server without a configured certificate: clients must be told to trust this very file.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    cert_path, key_path = directory / f"{name}.crt", directory / f"{name}.key"
-    pair = KeyPair(str(cert_path), str(key_path))
-    cert = _read_certificate(cert_path)
-    names = _alternative_names(hosts)
-    if cert and key_path.exists() and not _expires_soon(cert, now) and _names_in(cert) == names:
+    pair, names = KeyPair.at(directory, name), _alternative_names(hosts)
+    present = pair.read(now)
+    if present and _names_in(present) == names:
         return pair
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
@@ -147,20 +154,8 @@ def self_signed(directory: Path, name: str, hosts: Sequence[str], *, now: dateti
         .add_extension(names, critical=False)
         .sign(key, hashes.SHA256())
     )
-    replace_file(key_path, _pem(key), mode=0o600)
-    replace_file(cert_path, cert.public_bytes(serialization.Encoding.PEM), mode=0o644)
+    pair.write(key, cert)
     return pair
-
-
-def _read_certificate(path: Path) -> x509.Certificate | None:
-    try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-
-
-def _expires_soon(cert: x509.Certificate, now: datetime) -> bool:
-    return cert.not_valid_after_utc - now < _RENEW_BEFORE
 
 
 def _builder(
@@ -175,14 +170,6 @@ def _builder(
         .not_valid_after(now + lifetime)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
     )
-
-
-def _signed_by(cert: x509.Certificate, ca: x509.Certificate) -> bool:
-    try:
-        cert.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 def _name(subject: Subject) -> x509.Name:
@@ -224,7 +211,5 @@ def _usage(*, ca: bool) -> x509.KeyUsage:
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

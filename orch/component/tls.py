@@ -76,7 +76,7 @@ def server_context(
 def load_certificate(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
     """Present this certificate from now on; existing connections keep the old one."""
     try:
-        context.load_cert_chain(cert_file, key_file, password=_no_password)
+        context.load_cert_chain(cert_file, key_file, password=refuse_password)
     except (OSError, ValueError) as error:
         raise SetupError(
             f"cannot use the TLS certificate {cert_file} with the key {key_file}: {_cause(error)}"
@@ -104,7 +104,7 @@ def openssl_suites(names: Sequence[str]) -> str:
     return ":".join(_SUITES[name] for name in names if name in _SUITES) or _DEFAULT_SUITES
 
 
-def _no_password() -> str:
+def refuse_password() -> str:
     raise ValueError("the key is encrypted: decrypt it first")
 
 

@@ -52,15 +52,19 @@ def show_path(path: FieldPath) -> str:
 
 def read_yaml_file(path: Path) -> Document:
     """Read and parse one file; OSError is the caller's, YamlError names the place."""
+    return parse_yaml(read_content(path), source=str(path))
+
+
+def read_content(path: Path) -> bytes:
+    """The file up to just beyond MAX_BYTES, which `parse_yaml` refuses. OSError."""
     with path.open("rb") as stream:
-        raw = stream.read(MAX_BYTES + 1)
-    if len(raw) > MAX_BYTES:
-        raise YamlError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
-    return parse_yaml(raw, source=str(path))
+        return stream.read(MAX_BYTES + 1)
 
 
 def parse_yaml(raw: str | bytes, *, source: str) -> Document:
     """Parse one document of JSON data; an empty one has the value None."""
+    if len(raw) > MAX_BYTES:
+        raise YamlError(f"{source}: larger than {MAX_BYTES // 2**20} MiB")
     try:
         _check_bounds(raw, source)
         root = yaml.compose(raw, Loader=_Loader)

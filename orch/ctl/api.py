@@ -86,16 +86,15 @@ class Api(JsonApi):
             print(f"Warning: {warning}", file=sys.stderr)
 
 
-def run(
-    args: argparse.Namespace, action: Callable[[Api, argparse.Namespace], Awaitable[int]]
-) -> int:
+Action = Callable[[Api, argparse.Namespace], Awaitable[int]]
+
+
+def run(args: argparse.Namespace, action: Action) -> int:
     """Run an action against the server that the options choose; its result is the exit code."""
     return asyncio.run(_run(args, action))
 
 
-async def _run(
-    args: argparse.Namespace, action: Callable[[Api, argparse.Namespace], Awaitable[int]]
-) -> int:
+async def _run(args: argparse.Namespace, action: Action) -> int:
     config = options.client_config(args)
     transport = Transport(
         config,

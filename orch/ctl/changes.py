@@ -112,7 +112,7 @@ def show(
         rows = printing.table_rows(table, printing.TableOptions(wide=True))
         print("\n".join(printing.columns(rows)))
     else:
-        formats.show(wanted, record if args.show_managed_fields else printing.unmanaged(record))
+        formats.show(wanted, printing.shown(record, args))
 
 
 async def delete(

@@ -9,25 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import argparse
 
 
-class Command(Protocol):
-    """A command: a module, or a `Verb` where a module holds several."""
-
-    EXAMPLES: str
-
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None: ...
-    @staticmethod
-    def run(args: argparse.Namespace) -> int: ...
-
-
 class Verb(NamedTuple):
-    """One of several commands of a module."""
+    """A command: its arguments, the action that returns the exit code, and examples."""
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
@@ -35,17 +24,20 @@ class Verb(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A command, or with `below` a word that others follow; `verb` names it in its module."""
+    """A command, or with `below` a word that others follow.
+
+    `verb` names its Verb in the module; "" where the module itself has the members of one.
+    """
 
     module: str
     text: str
     verb: str = ""
     below: Mapping[str, Entry] = MappingProxyType({})
 
-    def load(self) -> Command:
-        """Import the module; the command is the module itself, or its `verb`."""
+    def load(self) -> Verb:
         module = import_module(f"orch.ctl.{self.module}")
-        return cast("Command", getattr(module, self.verb) if self.verb else module)
+        found = getattr(module, self.verb) if self.verb else module
+        return Verb(found.add_arguments, found.run, found.EXAMPLES)
 
 
 _AUTH = {"can-i": Entry("settings.auth", "check whether an action is allowed, or list what is")}

@@ -96,20 +96,19 @@ class Discovery:
                 yield resource
 
     async def _of_version(self, api_version: str) -> list[Resource]:
-        if api_version not in self._known:
-            self._known[api_version] = await self._read(api_version)
-        return self._known[api_version]
-
-    async def _read(self, api_version: str) -> list[Resource]:
+        if api_version in self._known:
+            return self._known[api_version]
         group, slash, version = api_version.rpartition("/")
         path = f"/apis/{segment(group)}/{segment(version)}" if slash else f"/api/{segment(version)}"
         try:
             served = raw.records(await self._api.get(path), "resources")
         except ApiError as error:
-            if error.code == 404:
-                return []
-            raise
-        return [_resource(group, version, r) for r in served if "/" not in raw.text(r, "name")]
+            if error.code != 404:
+                raise
+            served = []
+        found = [_resource(group, version, r) for r in served if "/" not in raw.text(r, "name")]
+        self._known[api_version] = found
+        return found
 
 
 def _resource(group: str, version: str, record: Any) -> Resource:

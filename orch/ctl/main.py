@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from orch.ctl import command_table, failures, parsing
-from orch.ctl.command_table import COMMANDS, Command, Entry
+from orch.ctl.command_table import COMMANDS, Entry, Verb
 from orch.ctl.parsing import Parser
 
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def parse(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+def parse(words: Sequence[str]) -> tuple[Verb, argparse.Namespace]:
     """The command that the words name, and its arguments; exits with code 2 for wrong usage."""
     text = "Ask and change a cluster through its API server."
     outer = parsing.group_parser("", COMMANDS, text)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from orch.component.terminal import one_line
 from orch.ctl import failures, options
-from orch.ctl.command_table import Command, Entry
+from orch.ctl.command_table import Entry, Verb
 
 _UNKNOWN = "unrecognized arguments: "
 _NO_KUSTOMIZE = "kustomizations are not built here: pipe the output of 'kustomize build' to -f -"
@@ -136,7 +136,7 @@ def group_parser(words: str, table: Mapping[str, Entry], text: str) -> Parser:
     return parser
 
 
-def command_parser(words: str, entry: Entry, command: Command) -> Parser:
+def command_parser(words: str, entry: Entry, command: Verb) -> Parser:
     """The parser of one command: its own arguments and the options of every command."""
     parser = Parser(
         own=command.add_arguments,

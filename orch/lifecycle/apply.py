@@ -111,8 +111,7 @@ class Applier:
         await self._disrupt(pod, "DeletionByTaintManager", _TAINT_TEXT, {})
         text = f"Marking for deletion Pod {pod.key}"
         self._events.note(pod, "Normal", "TaintManagerEviction", text)
-        meta = pod.metadata
-        await self._client.delete(Pod, meta.name, meta.namespace or "", uid=meta.uid)
+        await self._delete(pod)
         log.info("evicted pod %s from node %s because of its taints", pod.key, pod.spec.nodeName)
 
     async def _remove_orphan(self, pod: Pod) -> bool:
@@ -121,20 +120,23 @@ class Applier:
         over = pod.status.phase in FINAL_PHASES
         phase = {} if over else {"phase": "Failed"}
         await self._disrupt(pod, "DeletionByPodGC", _ORPHAN_TEXT, phase)
-        meta = pod.metadata
-        await self._client.delete(
-            Pod, meta.name, meta.namespace or "", grace_period_s=0, uid=meta.uid
-        )
+        await self._delete(pod, grace_period_s=0)
         log.info("removed pod %s: its node %s no longer exists", pod.key, pod.spec.nodeName)
         return True
 
     async def _remove_lease(self, lease: Lease) -> bool:
-        meta = lease.metadata
-        if await self._node_exists(meta.name):
+        name = lease.metadata.name
+        if await self._node_exists(name):
             return False
-        await self._client.delete(Lease, meta.name, meta.namespace or "", uid=meta.uid)
-        log.info("removed the Lease of node %s: the node no longer exists", meta.name)
+        await self._delete(lease)
+        log.info("removed the Lease of node %s: the node no longer exists", name)
         return True
+
+    async def _delete(self, obj: Pod | Lease, *, grace_period_s: int | None = None) -> None:
+        meta = obj.metadata
+        await self._client.delete(
+            type(obj), meta.name, meta.namespace or "", grace_period_s=grace_period_s, uid=meta.uid
+        )
 
     async def _disrupt(self, pod: Pod, reason: str, message: str, status: dict[str, Any]) -> None:
         """Mark the pod with the reason of its deletion; a second time changes nothing."""
@@ -164,13 +166,7 @@ class Applier:
 
     async def _node_exists(self, name: str) -> bool:
         """Ask the server, not the view: a removal cannot be undone."""
-        try:
-            await self._client.get(Node, name)
-        except ApiError as error:
-            if error.code == 404:
-                return False
-            raise
-        return True
+        return await self._client.find(Node, name) is not None
 
 
 def _shown(action: Action) -> str:

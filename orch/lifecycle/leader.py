@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from orch.client.resources import ApiClient
 from orch.client.transport import TransportError
@@ -24,6 +25,8 @@ from orch.wire.records.configuration import Lease, LeaseSpec
 from orch.wire.records.meta import ObjectMeta
 
 log = logging.getLogger(__name__)
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 _RELEASE_WITHIN_S = 2.0
 
@@ -54,7 +57,7 @@ class Leader:
         self._cause = ""  # why the last try failed
         self._outage = OnceLog(log)
 
-    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, lead: Work) -> None:
         """Stand by, lead, stand by again, forever; `lead` is cancelled when leadership is lost.
 
         An error in `lead` ends this too.
@@ -80,9 +83,9 @@ class Leader:
                 return
             await asyncio.sleep(self._claim.retry_s * (1 + random.random() * 0.2))  # noqa: S311
 
-    async def _while_renewed(self, lead: Callable[[], Awaitable[None]]) -> None:
+    async def _while_renewed(self, lead: Work) -> None:
         """Until renewing has failed for the whole deadline, or `lead` raised."""
-        work = loops.spawn(_call(lead), name="leader's work")
+        work = loops.spawn(lead(), name="leader's work")
         try:
             renewed_s = _time()
             while _time() - renewed_s < self._claim.renew_deadline_s:
@@ -107,16 +110,17 @@ class Leader:
         except (ApiError, TransportError) as error:
             self._failed(error)
             return False
-        self._succeeded()
+        self._cause = ""
+        self._outage.recovered("the claim of leadership is read and written again")
         return held
 
     async def _claim_or_renew(self) -> bool:
         """False when another process holds the Lease."""
         if self.leading and self._seen and await self._renew(self._seen):
             return True
-        self._look(await self._read())
+        self._look(await self._client.find(Lease, self._claim.name, self._claim.namespace))
         if self._seen is None:
-            self._look(await self._client.create(self._lease()))
+            self._look(await self._client.create(self._claimed(self._lease())))
         elif self._may_take(self._seen):
             self._look(await self._client.update(self._claimed(self._seen)))
         else:
@@ -133,14 +137,6 @@ class Leader:
                 return False
             raise
         return True
-
-    async def _read(self) -> Lease | None:
-        try:
-            return await self._client.get(Lease, self._claim.name, self._claim.namespace)
-        except ApiError as error:
-            if error.code == 404:
-                return None
-            raise
 
     def _look(self, lease: Lease | None) -> None:
         if lease is None or self._seen is None or lease.spec != self._seen.spec:
@@ -166,16 +162,8 @@ class Leader:
         return lease
 
     def _lease(self) -> Lease:
-        now = times.format_micro_time(self._now())
-        spec = LeaseSpec(
-            holderIdentity=self._claim.identity,
-            leaseDurationSeconds=int(self._claim.duration_s),
-            acquireTime=now,
-            renewTime=now,
-            leaseTransitions=0,
-        )
         meta = ObjectMeta(name=self._claim.name, namespace=self._claim.namespace)
-        return Lease(metadata=meta, spec=spec)
+        return Lease(metadata=meta, spec=LeaseSpec(leaseTransitions=-1))  # none yet, once claimed
 
     async def _release(self) -> None:
         """Release the claim if this process still holds it: the next leader need not wait."""
@@ -199,19 +187,11 @@ class Leader:
             self._cause = str(error)
             self._outage.failed("cannot claim leadership, retrying: %s", error)
 
-    def _succeeded(self) -> None:
-        self._cause = ""
-        self._outage.recovered("the claim of leadership is read and written again")
-
     def _log_holder(self, lease: Lease) -> None:
         holder = lease.spec.holderIdentity or ""
         if holder != self._holder:
             self._holder = holder
             log.info("standing by: %s leads", holder)
-
-
-async def _call(lead: Callable[[], Awaitable[None]]) -> None:
-    await lead()
 
 
 def _time() -> float:

@@ -116,11 +116,7 @@ class Controller:
     """This process's part in the election, the monitor of its current term, and its pages."""
 
     def __init__(
-        self,
-        options: Options,
-        client: ApiClient,
-        claiming: ApiClient,
-        metrics: LifecycleMetrics,
+        self, options: Options, client: ApiClient, claiming: ApiClient, metrics: LifecycleMetrics
     ) -> None:
         self.metrics = metrics
         self.zpages = ZPages(PROGRAM, options.shown, emulated=options.emulated_version)
@@ -149,11 +145,7 @@ class Controller:
     async def _lead(self) -> None:
         """One term: a monitor with an empty memory."""
         self._monitor = Monitor(
-            self._client,
-            self._options.settings,
-            self.events,
-            self.metrics,
-            identity=self._identity,
+            self._client, self._options.settings, self.events, self.metrics, identity=self._identity
         )
         self.metrics.leader.set(1)
         try:

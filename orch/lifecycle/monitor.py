@@ -53,8 +53,8 @@ class Monitor:
         self._now = now
         self._canary = Canary(client, identity, now=now)
         self._applier = Applier(client, events, metrics, now=now)
-        self._nodes = Informer(client, Node, on_change=_nothing)
-        self._pods = Informer(client, Pod, on_change=_nothing)
+        self._nodes = Informer(client, Node)
+        self._pods = Informer(client, Pod)
         self._leases = Informer(
             client, Lease, namespace=names.NODE_LEASE_NAMESPACE, on_change=self._lease_changed
         )
@@ -136,7 +136,3 @@ class Monitor:
         self._metrics.view_age.set(view.age_s)
         self._metrics.failures.set(self._applier.failures)
         self._metrics.decision.observe(took_s)
-
-
-def _nothing() -> None:
-    """The next tick looks at changes."""

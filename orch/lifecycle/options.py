@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from orch.component.diagnostics import zpages
@@ -69,20 +69,11 @@ def parse(argv: Sequence[str]) -> Options:
     )
     _check_settings(settings)
     _check_serving(values)
+    same = {f.name: getattr(values, f.name) for f in fields(Options) if f.name in values}
     return Options(
-        kubeconfig=values.kubeconfig,
+        **same,
         settings=settings,
-        leader_elect=values.leader_elect,
-        bind_address=values.bind_address,
-        secure_port=values.secure_port,
-        port_file=values.port_file,
-        tls_cert_file=values.tls_cert_file,
-        tls_private_key_file=values.tls_private_key_file,
-        client_ca_file=values.client_ca_file,
-        logging_format=values.logging_format,
-        log_level=values.log_level,
         features=program_flags.features_of(values),
-        emulated_version=values.emulated_version,
         metric_policy=program_flags.policy_of(values),
         shown=zpages.flags_of(flags, values),
     )

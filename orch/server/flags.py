@@ -17,6 +17,7 @@ from orch.server.audit.log import Rotation
 from orch.server.authn import flags as authn_flags
 from orch.server.authn.flags import AuthFlags
 from orch.server.limits import MAX_READS, MAX_WRITES
+from orch.server.nodes.proxy import AgentTls
 from orch.server.storage import flags as storage_flags
 from orch.server.storage.flags import StorageFlags
 from orch.wire.names import APISERVER_PORT
@@ -59,9 +60,7 @@ class Flags:
     storage: StorageFlags
     limits: LimitFlags
     audit: AuditFlags
-    nodeagent_certificate_authority: str | None
-    nodeagent_client_certificate: str | None
-    nodeagent_client_key: str | None
+    agent_tls: AgentTls
     node_proxy_allow_loopback: bool
     auth: AuthFlags
     serve_upstream_aliases: bool
@@ -95,9 +94,11 @@ def parse(argv: Sequence[str]) -> Flags:
         storage=storage_flags.flags_of(values),
         limits=_limits_of(values),
         audit=_audit_of(values),
-        nodeagent_certificate_authority=values.nodeagent_certificate_authority,
-        nodeagent_client_certificate=values.nodeagent_client_certificate,
-        nodeagent_client_key=values.nodeagent_client_key,
+        agent_tls=AgentTls(
+            values.nodeagent_certificate_authority,
+            values.nodeagent_client_certificate,
+            values.nodeagent_client_key,
+        ),
         node_proxy_allow_loopback=values.node_proxy_allow_loopback,
         auth=authn_flags.flags_of(values),
         serve_upstream_aliases=values.serve_upstream_aliases,

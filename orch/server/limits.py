@@ -29,10 +29,7 @@ class Inflight:
     def __init__(
         self, gauge: Gauge, *, max_reads: int = MAX_READS, max_writes: int = MAX_WRITES
     ) -> None:
-        self._limits = {
-            "readOnly": max_reads or sys.maxsize,
-            "mutating": max_writes or sys.maxsize,
-        }
+        self._limits = {"readOnly": max_reads or sys.maxsize, "mutating": max_writes or sys.maxsize}
         self._counts = dict.fromkeys(self._limits, 0)
         for kind in self._limits:  # read when the page is rendered, not set at every request
             gauge.labels(kind).set_function(partial(self.in_flight, kind))

@@ -136,13 +136,13 @@ class ServerMetrics:
             "Number of events sent in watch clients.",
             ("group", "version", "resource"),
         )
-        self._audit_events: Counter = self.registry.counter(
+        self.audit_events: Counter = self.registry.counter(
             "apiserver_audit_event_total", "Counter of audit events generated."
         )
-        self._audit_levels: Counter = self.registry.counter(
+        self.audit_levels: Counter = self.registry.counter(
             "apiserver_audit_level_total", "Counter of policy levels for audit events.", ("level",)
         )
-        self._audit_errors: Counter = self.registry.counter(
+        self.audit_errors: Counter = self.registry.counter(
             "apiserver_audit_error_total",
             "Counter of audit events that failed to be audited properly.",
             ("plugin",),
@@ -186,15 +186,6 @@ class ServerMetrics:
     def watch_events(self, info: RequestInfo) -> Counter:
         """The counter of events that watches of that kind have sent."""
         return self._watch_events.labels(info.group, info.version, info.resource)
-
-    def count_audited(self, level: str) -> None:
-        self._audit_levels.labels(level).inc()
-
-    def count_audit_event(self) -> None:
-        self._audit_events.inc()
-
-    def count_audit_error(self) -> None:
-        self._audit_errors.labels("log").inc()
 
     def long_running(self, info: RequestInfo) -> Gauge:
         return self._longrunning.labels(*request_labels(info))

@@ -24,7 +24,7 @@ from orch.server.authn.credentials import ANONYMOUS
 from orch.server.authz import authorizer
 from orch.server.authz.authorizer import NO_OPINION, Authorizer
 from orch.server.handlers.call import IDENTITY, INFO
-from orch.server.handlers.watch_stream import COUNT_SENT, CountSent
+from orch.server.handlers.watch_stream import COUNT_SENT
 from orch.server.limits import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.request import aliases
@@ -118,7 +118,7 @@ class RequestFilter:
         self, request: web.Request, handler: Handler, info: RequestInfo
     ) -> web.StreamResponse:
         if info.is_long_running:
-            request[COUNT_SENT] = CountSent(self.metrics.watch_events(info).inc)
+            request[COUNT_SENT] = self.metrics.watch_events(info)
             with self.metrics.long_running(info).track_inprogress():
                 return await handler(request)
         longest_s = timeout_s = self.deadlines.seconds

@@ -26,7 +26,7 @@ from orch.server.admission.role_guard import RoleGuard
 from orch.server.audit import trail
 from orch.server.audit.log import AuditLog
 from orch.server.audit.policy import read_policy
-from orch.server.audit.trail import AuditMetrics, Auditor
+from orch.server.audit.trail import Auditor
 from orch.server.authn.credentials import Credentials
 from orch.server.authz.authorizer import Authorizer, NodeAuthorizer, chain_of
 from orch.server.authz.index import RbacIndex
@@ -44,7 +44,7 @@ from orch.server.limits import Inflight
 from orch.server.metrics import ServerMetrics
 from orch.server.nodes import usage_pages
 from orch.server.nodes.pod_logs import PodLogs
-from orch.server.nodes.proxy import AgentTls, NodeProxy
+from orch.server.nodes.proxy import NodeProxy
 from orch.server.nodes.usage_pages import UsagePages
 from orch.server.objects.backend import Admission, Backend
 from orch.server.objects.document import decode, key_of
@@ -119,11 +119,7 @@ class Server:
         self._auditor, self._audit_log = _auditor(flags.audit, self._metrics)
         self._slis = SliMetrics()
         self._credentials = Credentials(flags.auth, self.storage, self._backend.now)
-        tls = AgentTls(
-            flags.nodeagent_certificate_authority,
-            flags.nodeagent_client_certificate,
-            flags.nodeagent_client_key,
-        )
+        tls = flags.agent_tls
         files = tls.files()
         self._proxy = NodeProxy(
             self._backend, tls.context(), allow_local=flags.node_proxy_allow_loopback
@@ -157,11 +153,7 @@ class Server:
         return [
             *([measuring] if self._flags.serve_upstream_aliases else []),
             *self.informers(),
-            Periodic(
-                "storage health",
-                self.storage_health.look,
-                interval_s=health.INTERVAL_S,
-            ),
+            Periodic("storage health", self.storage_health.look, interval_s=health.INTERVAL_S),
             Periodic(
                 "namespaces",
                 partial(namespaces.empty_terminating, self._backend),
@@ -243,7 +235,7 @@ class Server:
             ("serviceaccounts", "token"): issuing.handle,
             **reviews.handlers(),
         }
-        handlers = ResourceHandlers(self._backend, connectors, deleted=self._collector.wake)
+        handlers = ResourceHandlers(self._backend, connectors, self._collector.loop.wake)
         return build(request_filter, handlers, others)
 
     def _configuration(self) -> dict[str, Any]:
@@ -311,10 +303,11 @@ def _update_graph(graph: NodeGraph, key: str, stored: Stored | None) -> None:
         graph.put(key, decode(stored))
 
 
-def _auditor(flags: AuditFlags, metrics: AuditMetrics) -> tuple[Auditor | None, AuditLog | None]:
+def _auditor(flags: AuditFlags, metrics: ServerMetrics) -> tuple[Auditor | None, AuditLog | None]:
     """The auditor and the log to open and close; SetupError for a policy that cannot be used."""
     if flags.log_path is None or flags.policy_file is None:
         return None, None
-    written = AuditLog(flags.log_path, flags.rotation, metrics.count_audit_error)
+    failed = metrics.audit_errors.labels("log")
+    written = AuditLog(flags.log_path, flags.rotation, failed.inc)
     policy = read_policy(flags.policy_file)
     return Auditor(policy, written.write, metrics), written

@@ -186,12 +186,9 @@ class Cluster:
         return Transport(config, timeout_s=5.0, user_agent="orch-up")
 
     def _write_kubeconfigs(self) -> None:
-        certificates = self.certificates
-        for name, pair in (
-            ("admin", certificates.admin),
-            ("node", certificates.node),
-            ("controller-manager", certificates.controller),
-        ):
+        own = self.certificates
+        pairs = {"admin": own.admin, "node": own.node, "controller-manager": own.controller}
+        for name, pair in pairs.items():
             path = str(self.layout.kubeconfig(name))
             write_kubeconfig(path, self._client_config(pair), name=name)
 

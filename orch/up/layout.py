@@ -15,51 +15,23 @@ from orch.component.pki import Authority, KeyPair, Subject
 from orch.wire import names
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
-    run_dir: Path  # absolute
+    """The paths below `run_dir`, which is absolute."""
 
-    @property
-    def pki(self) -> Path:
-        return self.run_dir / "pki"
-
-    @property
-    def logs(self) -> Path:
-        return self.run_dir / "logs"
-
-    @property
-    def agent_root(self) -> Path:
-        return self.run_dir / "nodeagent"
-
-    @property
-    def agent_config(self) -> Path:
-        return self.run_dir / "nodeagent.conf"
-
-    @property
-    def agent_drop_ins(self) -> Path:
-        return self.run_dir / "nodeagent.conf.d"
-
-    @property
-    def manifests(self) -> Path:
-        return self.run_dir / "manifests"
-
-    @property
-    def runtime(self) -> Path:
-        return self.run_dir / "runtime"
-
-    @property
-    def store(self) -> Path:
-        return self.run_dir / "apiserver"
-
-    @property
-    def cluster_file(self) -> Path:
-        return self.run_dir / "cluster.json"
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.pki = run_dir / "pki"
+        self.logs = run_dir / "logs"
+        self.agent_root = run_dir / "nodeagent"
+        self.agent_config = run_dir / "nodeagent.conf"
+        self.agent_drop_ins = run_dir / "nodeagent.conf.d"
+        self.manifests = run_dir / "manifests"
+        self.runtime = run_dir / "runtime"
+        self.store = run_dir / "apiserver"
+        self.cluster_file = run_dir / "cluster.json"
 
     def kubeconfig(self, name: str) -> Path:
         return self.run_dir / f"{name}.kubeconfig"
-
-    def port_file(self, name: str) -> Path:
-        return self.run_dir / f"{name}.port"
 
     def make(self) -> None:
         """Create the directories that do not exist."""

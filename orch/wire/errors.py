@@ -124,39 +124,35 @@ def forbidden(message: str, **details: str) -> ApiError:
 def forbidden_object(
     plural: str, name: str, why: str, group: str = "", causes: tuple[Cause, ...] = ()
 ) -> ApiError:
-    resource = f"{plural}.{group}" if group else plural
-    message = f'{resource} "{name}" is forbidden: {why}'
+    message = f"{_shown(plural, name, group)} is forbidden: {why}"
     return ApiError(403, "Forbidden", message, name, group, plural, causes=causes)
 
 
 def not_found(plural: str, name: str, group: str = "") -> ApiError:
-    resource = f"{plural}.{group}" if group else plural
-    return ApiError(
-        404, "NotFound", f'{resource} "{name}" not found', name=name, group=group, kind=plural
-    )
+    message = f"{_shown(plural, name, group)} not found"
+    return ApiError(404, "NotFound", message, name, group, plural)
 
 
 def already_exists(plural: str, name: str, group: str = "") -> ApiError:
-    resource = f"{plural}.{group}" if group else plural
-    return ApiError(
-        409, "AlreadyExists", f'{resource} "{name}" already exists', name, group, plural
-    )
+    message = f"{_shown(plural, name, group)} already exists"
+    return ApiError(409, "AlreadyExists", message, name, group, plural)
 
 
 def conflict(plural: str, name: str, why: str, group: str = "") -> ApiError:
-    resource = f"{plural}.{group}" if group else plural
-    message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
+    message = f"Operation cannot be fulfilled on {_shown(plural, name, group)}: {why}"
     return ApiError(409, "Conflict", message, name, group, plural)
 
 
 def invalid(kind: str, name: str, causes: tuple[Cause, ...], group: str = "") -> ApiError:
     """422 with one cause per field; the message lists them as `field: text`."""
-    shown = f"{kind}.{group}" if group else kind
     texts = list(dict.fromkeys(f"{c.field}: {c.message}" if c.field else c.message for c in causes))
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
-    return ApiError(
-        422, "Invalid", f'{shown} "{name}" is invalid: {listed}', name, group, kind, causes=causes
-    )
+    message = f"{_shown(kind, name, group)} is invalid: {listed}"
+    return ApiError(422, "Invalid", message, name, group, kind, causes=causes)
+
+
+def _shown(kind: str, name: str, group: str) -> str:
+    return f'{kind}.{group} "{name}"' if group else f'{kind} "{name}"'
 
 
 def expired(message: str, continuation: str = "") -> ApiError:

@@ -6,7 +6,7 @@ release exposes it; metrics of components outside this system are never served.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -32,142 +32,114 @@ class Entry:
 
 
 # spec.md, "Metric stability tiers and named metrics"; a `+` marks what this release exposes.
-_STABLE: tuple[tuple[str, str], ...] = (
-    (
-        APISERVER,
-        """
-        apiserver_admission_controller_admission_duration_seconds
-        apiserver_admission_step_admission_duration_seconds
-        apiserver_admission_webhook_admission_duration_seconds
-        +apiserver_current_inflight_requests
-        +apiserver_longrunning_requests
-        +apiserver_request_duration_seconds
-        +apiserver_request_total
-        apiserver_requested_deprecated_apis
-        +apiserver_response_sizes
-        +apiserver_storage_objects
-        +apiserver_storage_size_bytes
+_PROMISED: Mapping[Tier, Mapping[str, str]] = {
+    "STABLE": {
+        APISERVER: """
+            apiserver_admission_controller_admission_duration_seconds
+            apiserver_admission_step_admission_duration_seconds
+            apiserver_admission_webhook_admission_duration_seconds
+            +apiserver_current_inflight_requests
+            +apiserver_longrunning_requests
+            +apiserver_request_duration_seconds
+            +apiserver_request_total
+            apiserver_requested_deprecated_apis
+            +apiserver_response_sizes
+            +apiserver_storage_objects
+            +apiserver_storage_size_bytes
         """,
-    ),
-    (
-        AGENT,
-        """
-        +container_cpu_usage_seconds_total
-        +container_memory_working_set_bytes
-        +container_start_time_seconds
-        +node_cpu_usage_seconds_total
-        +node_memory_working_set_bytes
-        +pod_cpu_usage_seconds_total
-        +pod_memory_working_set_bytes
-        +resource_scrape_error
+        AGENT: """
+            +container_cpu_usage_seconds_total
+            +container_memory_working_set_bytes
+            +container_start_time_seconds
+            +node_cpu_usage_seconds_total
+            +node_memory_working_set_bytes
+            +pod_cpu_usage_seconds_total
+            +pod_memory_working_set_bytes
+            +resource_scrape_error
         """,
-    ),
-    (CONTROLLER, "+node_collector_evictions_total"),
-    (EVERY, "+orch_healthcheck +orch_healthchecks_total"),
-    (
-        WORKLOADS,
-        """
-        cronjob_controller_job_creation_skew_duration_seconds
-        job_controller_job_pods_finished_total
-        job_controller_job_sync_duration_seconds
-        job_controller_job_syncs_total
-        job_controller_jobs_finished_total
+        CONTROLLER: "+node_collector_evictions_total",
+        EVERY: "+orch_healthcheck +orch_healthchecks_total",
+        WORKLOADS: """
+            cronjob_controller_job_creation_skew_duration_seconds
+            job_controller_job_pods_finished_total
+            job_controller_job_sync_duration_seconds
+            job_controller_job_syncs_total
+            job_controller_jobs_finished_total
         """,
-    ),
-    (
-        SCHEDULER,
-        """
-        orch_pod_resource_limit
-        orch_pod_resource_request
-        scheduler_framework_extension_point_duration_seconds
-        scheduler_pending_pods
-        scheduler_pod_scheduling_attempts
-        scheduler_preemption_attempts_total
-        scheduler_preemption_victims
-        scheduler_queue_incoming_pods_total
-        scheduler_schedule_attempts_total
-        scheduler_scheduling_attempt_duration_seconds
+        SCHEDULER: """
+            orch_pod_resource_limit
+            orch_pod_resource_request
+            scheduler_framework_extension_point_duration_seconds
+            scheduler_pending_pods
+            scheduler_pod_scheduling_attempts
+            scheduler_preemption_attempts_total
+            scheduler_preemption_victims
+            scheduler_queue_incoming_pods_total
+            scheduler_schedule_attempts_total
+            scheduler_scheduling_attempt_duration_seconds
         """,
-    ),
-)
-
-_BETA: tuple[tuple[str, str], ...] = (
-    (
-        APISERVER,
-        """
-        apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds
-        apiserver_authentication_config_controller_automatic_reloads_total
-        apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds
-        apiserver_authorization_config_controller_automatic_reloads_total
-        apiserver_cel_compilation_duration_seconds
-        apiserver_cel_evaluation_duration_seconds
-        apiserver_flowcontrol_current_executing_requests
-        apiserver_flowcontrol_current_executing_seats
-        apiserver_flowcontrol_current_inqueue_requests
-        apiserver_flowcontrol_dispatched_requests_total
-        apiserver_flowcontrol_nominal_limit_seats
-        apiserver_flowcontrol_rejected_requests_total
-        apiserver_flowcontrol_request_wait_duration_seconds
-        apiserver_validating_admission_policy_check_duration_seconds
-        apiserver_validating_admission_policy_check_total
-        apiserver_validation_declarative_validation_mismatch_total
-        apiserver_validation_declarative_validation_panic_total
+    },
+    "BETA": {
+        APISERVER: """
+            apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds
+            apiserver_authentication_config_controller_automatic_reloads_total
+            apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds
+            apiserver_authorization_config_controller_automatic_reloads_total
+            apiserver_cel_compilation_duration_seconds
+            apiserver_cel_evaluation_duration_seconds
+            apiserver_flowcontrol_current_executing_requests
+            apiserver_flowcontrol_current_executing_seats
+            apiserver_flowcontrol_current_inqueue_requests
+            apiserver_flowcontrol_dispatched_requests_total
+            apiserver_flowcontrol_nominal_limit_seats
+            apiserver_flowcontrol_rejected_requests_total
+            apiserver_flowcontrol_request_wait_duration_seconds
+            apiserver_validating_admission_policy_check_duration_seconds
+            apiserver_validating_admission_policy_check_total
+            apiserver_validation_declarative_validation_mismatch_total
+            apiserver_validation_declarative_validation_panic_total
         """,
-    ),
-    (
-        EVERY,
-        """
-        +disabled_metrics_total
-        +hidden_metrics_total
-        +orch_feature_enabled
-        +registered_metrics_total
+        EVERY: """
+            +disabled_metrics_total
+            +hidden_metrics_total
+            +orch_feature_enabled
+            +registered_metrics_total
         """,
-    ),
-    (
-        AGENT,
-        """
-        +nodeagent_image_volume_mounted_errors_total
-        +nodeagent_image_volume_mounted_succeed_total
-        +nodeagent_image_volume_requested_total
-        +prober_probe_total
+        AGENT: """
+            +nodeagent_image_volume_mounted_errors_total
+            +nodeagent_image_volume_mounted_succeed_total
+            +nodeagent_image_volume_requested_total
+            +prober_probe_total
         """,
-    ),
-    (SCHEDULER, "scheduler_pod_scheduling_sli_duration_seconds"),
-)
-
-_ALPHA: tuple[tuple[str, str], ...] = (
-    (
-        APISERVER,
-        """
-        aggregator_* apiextensions_* +apiserver_* authentication_* authorization_* etcd_*
-        pod_security_* serviceaccount_* watch_cache_*
+        SCHEDULER: "scheduler_pod_scheduling_sli_duration_seconds",
+    },
+    "ALPHA": {
+        APISERVER: """
+            aggregator_* apiextensions_* +apiserver_* authentication_* authorization_* etcd_*
+            pod_security_* serviceaccount_* watch_cache_*
         """,
-    ),
-    (CONTROLLER, "leader_election_* +node_collector_* workqueue_*"),
-    (AGENT, "csi_* dra_* +nodeagent_* +scrape_error volume_manager_*"),
-    (EVERY, "+orch_build_info rest_client_* version_info"),
-    (
-        WORKLOADS,
-        """
-        attachdetach_* endpoint_slice_* horizontal_pod_autoscaler_* job_controller_* node_ipam_*
-        pod_gc_collector_* pv_collector_* service_controller_* statefulset_controller_*
+        CONTROLLER: "leader_election_* +node_collector_* workqueue_*",
+        AGENT: "csi_* dra_* +nodeagent_* +scrape_error volume_manager_*",
+        EVERY: "+orch_build_info rest_client_* version_info",
+        WORKLOADS: """
+            attachdetach_* endpoint_slice_* horizontal_pod_autoscaler_* job_controller_* node_ipam_*
+            pod_gc_collector_* pv_collector_* service_controller_* statefulset_controller_*
         """,
-    ),
-    (SCHEDULER, "scheduler_*"),
-    (f"{OUTSIDE}network proxy", "proxy_*"),
-    (f"{OUTSIDE}cloud provider", "cloud_provider_webhook_*"),
-    (f"{OUTSIDE}volume controllers", "storage_*"),
-)
+        SCHEDULER: "scheduler_*",
+        f"{OUTSIDE}network proxy": "proxy_*",
+        f"{OUTSIDE}cloud provider": "cloud_provider_webhook_*",
+        f"{OUTSIDE}volume controllers": "storage_*",
+    },
+}
 
 
 def entries() -> list[Entry]:
     """All names in the order stable, beta, alpha families; by name within each."""
-    tiers: tuple[tuple[Tier, tuple[tuple[str, str], ...]], ...] = (
-        ("STABLE", _STABLE),
-        ("BETA", _BETA),
-        ("ALPHA", _ALPHA),
-    )
-    return [entry for tier, rows in tiers for entry in sorted(_read(tier, rows), key=_name)]
+    return [
+        entry
+        for tier, names in _PROMISED.items()
+        for entry in sorted(_read(tier, names), key=lambda entry: entry.name)
+    ]
 
 
 def tier_of(name: str) -> Tier:
@@ -175,14 +147,10 @@ def tier_of(name: str) -> Tier:
     return _TIERS.get(name, "ALPHA")
 
 
-def _read(tier: Tier, rows: tuple[tuple[str, str], ...]) -> Iterator[Entry]:
-    for owner, text in rows:
+def _read(tier: Tier, names: Mapping[str, str]) -> Iterator[Entry]:
+    for owner, text in names.items():
         for word in text.split():
             yield Entry(word.removeprefix("+"), tier, owner, word.startswith("+"))
-
-
-def _name(entry: Entry) -> str:
-    return entry.name
 
 
 _TIERS: dict[str, Tier] = {entry.name: entry.tier for entry in entries()}

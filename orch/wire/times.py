@@ -39,6 +39,15 @@ def parse_time(text: str) -> datetime:
     return moment.astimezone(UTC)
 
 
+def is_time(text: str) -> bool:
+    """Whether it is an RFC 3339 time."""
+    try:
+        parse_time(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _checked(text: str, info: ValidationInfo) -> str:
     if info.context is not None:
         if not _RFC3339.fullmatch(text):  # `parse_time` accepts more of ISO 8601 than clients do

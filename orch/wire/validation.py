@@ -106,11 +106,3 @@ def is_dns1123_label(text: str) -> bool:
 
 def is_dns1123_subdomain(text: str) -> bool:
     return not dns1123_subdomain_problems(text)
-
-
-def is_qualified_name(text: str) -> bool:
-    return not qualified_name_problems(text)
-
-
-def is_label_value(text: str) -> bool:
-    return not label_value_problems(text)

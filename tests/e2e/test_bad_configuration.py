@@ -38,7 +38,7 @@ def test_the_agent_says_what_is_wrong_and_starts_nothing(tmp_path: Path, case: s
             f"--lock-file={tmp_path / 'agent.lock'}",
             "--healthz-port=0", "--container-runtime-endpoint=",
         ],
-        capture_output=True, text=True, timeout=20,
+        capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stdout == ""

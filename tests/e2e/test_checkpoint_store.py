@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pyrage
 import pytest
 
+from nodeagent import freezer
 from tests.e2e.harness import LocalCluster, eventually, local_cluster
 from tests.e2e.test_checkpoint import post
 from tests.e2e.test_first_five_minutes import container_id, read_cpu_ns
@@ -127,7 +127,11 @@ def test_a_killed_agent_leaves_no_container_frozen_and_no_rest(bounded: LocalClu
         lambda: any(entry.endswith(".pending") for entry in os.listdir(store(bounded))),
         within_s=20, what="the checkpoint is under way", poll_s=0.005,
     )  # fmt: skip
-    time.sleep(0.1)  # into the runtime's call
+    busy = container_id(bounded.pod(name), "app")
+    eventually(
+        lambda: freezer.is_frozen(freezer.CGROUP_ROOT, busy) or not going.is_alive(),
+        within_s=20, what="the runtime dumps the container", poll_s=0.002,
+    )  # fmt: skip
     os.kill(pid, signal.SIGKILL)
     going.join()
 
@@ -137,9 +141,8 @@ def test_a_killed_agent_leaves_no_container_frozen_and_no_rest(bounded: LocalClu
         within_s=30, what="nothing half done is left",
     )  # fmt: skip
     assert archives(bounded) == before
-    log = bounded.log("nodeagent")
-    assert f"(default/{name}/app): no archive was created" in log
-    busy = container_id(bounded.pod(name), "app")
+    told = f"(default/{name}/app): no archive was created"
+    eventually(lambda: told in bounded.log("nodeagent"), within_s=20, what=told)
     used = read_cpu_ns(busy)
     eventually(lambda: read_cpu_ns(busy) > used, within_s=10, what="the container runs on")
     assert [row["valid"] for row in command(bounded, "verify")] == [True] * len(before)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,27 +128,32 @@ def test_a_pod_is_described_with_its_events(kubectl: Kubectl) -> None:
 
 
 def test_watching_shows_changes_as_rows(kubectl: Kubectl) -> None:
+    def create(name: str) -> None:
+        watched = manifest(POD, name).replace("app: web", "app: watched")
+        kubectl("create", "-f", "-", stdin=watched)
+
+    create("listed")
     process = subprocess.Popen(
         kubectl.command("get", "pods", "-l", "app=watched", "-w", "--output-watch-events"),
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        time.sleep(0.5)  # the list is empty: nothing shows when the watch has begun
-        watched = manifest(POD, "seen").replace("app: web", "app: watched")
-        kubectl("create", "-f", "-", stdin=watched)
+        assert process.stdout is not None
+        heading, listed = (process.stdout.readline().split() for _ in range(2))
+        create("seen")  # the watch goes on from the list that was just shown
         kubectl.set_status(f"{PODS}/seen", {"phase": "Running"})
         kubectl("label", "pod", "seen", "app-")
-        assert process.stdout is not None
-        lines = [process.stdout.readline().split() for _ in range(4)]
+        lines = [process.stdout.readline().split() for _ in range(3)]
     finally:
         process.terminate()
         process.wait(timeout=10)
         if process.stdout is not None:
             process.stdout.close()
-    assert lines[0][:3] == ["EVENT", "NAME", "READY"]
-    assert [line[0] for line in lines[1:]] == ["ADDED", "MODIFIED", "DELETED"]
-    assert [line[3] for line in lines[1:3]] == ["Pending", "Running"]
-    kubectl("delete", "pod", "seen", "--force", "--grace-period=0")
+    assert heading[:3] == ["EVENT", "NAME", "READY"]
+    assert listed[:2] == ["ADDED", "listed"]
+    assert [line[0] for line in lines] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [line[3] for line in lines[:2]] == ["Pending", "Running"]
+    kubectl("delete", "pod", "seen", "listed", "--force", "--grace-period=0")
 
 
 def test_waiting_ends_when_the_condition_comes_true(kubectl: Kubectl) -> None:

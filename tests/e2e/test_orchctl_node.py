@@ -43,12 +43,14 @@ def orchctl(cluster: LocalCluster) -> Orchctl:
 
 
 def test_usage_and_pressure_of_node_pods_and_containers(orchctl: Orchctl) -> None:
-    lines = orchctl("node top --pressure --containers").lines
+    def measured() -> list[str]:
+        lines = orchctl("node top --pressure --containers").lines
+        names = [line.split()[0] for line in lines]
+        expected = {f"default/{orchctl.pod}", "cpu", "io"}
+        return lines if names[1] == orchctl.cluster.node and expected <= set(names[2:]) else []
+
+    lines = eventually(measured, within_s=30, what="node, pod and containers are measured")
     assert lines[0].split()[0] == "NODE/POD/CONTAINER"
-    names = [line.split()[0] for line in lines[1:]]
-    assert names[0] == orchctl.cluster.node
-    assert f"default/{orchctl.pod}" in names
-    assert {"cpu", "io"} <= set(names[2:])
     assert re.search(r"\d\.\d [▁-█]{3} \d+\.\d [▁-█]{3}", lines[1])
     assert orchctl("node summary NODE").lines[0].split() == ["Node", orchctl.cluster.node]
     assert orchctl.data("node summary NODE")["node"]["nodeName"] == orchctl.cluster.node
@@ -119,9 +121,11 @@ def test_a_checkpoint_is_told_and_listed(orchctl: Orchctl) -> None:
 
 
 def test_objects_are_described_with_their_events(orchctl: Orchctl) -> None:
-    described = orchctl("describe pod POD").out
-    assert "Started" in described
-    assert "Reason" in described
+    eventually(
+        lambda: {"Started", "Reason"} <= set(orchctl("describe pod POD").out.split()),
+        within_s=30,
+        what="the events of the pod",
+    )
     assert "Started" in orchctl("events --for pod/POD").out
     node = orchctl("describe node NODE").out
     assert "HolderIdentity" in node

@@ -69,8 +69,12 @@ def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
         },
     )
     cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=20s")
-    eventually((told / "line").exists, within_s=5, what="the container wrote its line")
-    assert (told / "line").read_text() == "hello world from asked\n"
+    line = told / "line"  # the shell creates it before it writes
+    eventually(
+        lambda: line.exists() and line.read_text() == "hello world from asked\n",
+        within_s=20,
+        what="the container wrote its line",
+    )
     pod = cluster.pod(name)
     assert pod["status"]["phase"] == "Running"
     assert pod["status"]["qosClass"] == "Guaranteed"
@@ -84,9 +88,15 @@ def test_a_pod_bound_through_the_api_runs_as_asked_and_goes_when_deleted(
     assert str(32 * 2**20) in limits
 
     cluster.kubectl("delete", "pod", name, "--timeout=30s")
-    assert not (cluster.run_dir / "nodeagent" / "pods" / uid).exists()
-    assert not list(Path("/sys/fs/cgroup").glob(f"*/orchpods/**/pod{uid}"))
-    assert (told / "line").exists(), "a hostPath is the host's"
+    eventually(
+        lambda: (
+            not (cluster.run_dir / "nodeagent" / "pods" / uid).exists()
+            and not list(Path("/sys/fs/cgroup").glob(f"*/orchpods/**/pod{uid}"))
+        ),
+        within_s=20,
+        what="its directory and cgroups are gone",
+    )
+    assert line.exists(), "a hostPath is the host's"
 
 
 def test_a_pod_that_runs_is_given_a_container_to_debug_it(
@@ -114,7 +124,11 @@ def test_a_pod_that_runs_is_given_a_container_to_debug_it(
         return statuses[0].get("state", {}).get("terminated")
 
     assert eventually(ended, within_s=20, what="the container ran and ended")["exitCode"] == 0
-    assert cluster.kubectl("logs", name, "-c", "debug").stdout == "seen\n"
+    eventually(
+        lambda: cluster.kubectl("logs", name, "-c", "debug").stdout == "seen\n",
+        within_s=10,
+        what="its log",
+    )
     assert container(cluster, name)["containerID"] == before
     cluster.kubectl("delete", "pod", name, "--timeout=20s")
 

@@ -87,5 +87,11 @@ def test_a_pod_gets_its_configuration_and_follows_it(cluster: LocalCluster, tmp_
     )
     uid = cluster.pod("configured")["metadata"]["uid"]
     cluster.kubectl("delete", "pod", "configured", "--timeout=30s")
-    assert not (cluster.run_dir / "nodeagent" / "pods" / uid).exists()
-    assert uid not in Path("/proc/self/mounts").read_text()
+    eventually(
+        lambda: (
+            not (cluster.run_dir / "nodeagent" / "pods" / uid).exists()
+            and uid not in Path("/proc/self/mounts").read_text()
+        ),
+        within_s=20,
+        what="its directory and mounts are gone",
+    )

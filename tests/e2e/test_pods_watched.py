@@ -85,6 +85,10 @@ def rows(watched: Path, name: str) -> list[list[str]]:
     return [line[:4] for line in lines if line and line[0] == name]
 
 
+def described(cluster: LocalCluster, pod: str) -> str:
+    return cluster.kubectl("describe", "pod", pod).stdout
+
+
 def in_order(seen: list[str], wanted: list[str]) -> bool:
     rest = iter(seen)
     return all(any(one == status for one in rest) for status in wanted)
@@ -129,10 +133,18 @@ def test_every_restart_policy_and_probe_shows_what_users_expect(
         )
     for name in ("never-fails", "never-ends", "onfailure-ends", "unready-http"):
         assert {row[3] for row in rows(watched, name)} == {"0"}, f"{name} was restarted"
-    described = cluster.kubectl("describe", "pod", "unready-grpc").stdout
-    assert "Readiness probe failed: " in described
-    told = cluster.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").stdout.split()
-    assert {"Pulled", "Created", "Started", "BackOff", "Unhealthy"} <= set(told)
+    eventually(
+        lambda: "Readiness probe failed: " in described(cluster, "unready-grpc"),
+        within_s=30,
+        what="the event of the probe",
+    )
+
+    def reasons() -> set[str]:
+        shown = cluster.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").stdout
+        return set(shown.split())
+
+    expected = {"Pulled", "Created", "Started", "BackOff", "Unhealthy"}
+    eventually(lambda: expected <= reasons(), within_s=30, what=f"events {expected}")
     cluster.kubectl("delete", "pods", *PODS, "--timeout=60s")
     assert {row[2] for name in PODS for row in rows(watched, name)} >= {"Terminating"}
 
@@ -164,6 +176,11 @@ def test_a_liveness_probe_that_fails_restarts_its_container(
         within_s=60,
         what="it was restarted",
     )
-    told = cluster.kubectl("describe", "pod", "alive").stdout
-    assert "Container c failed liveness probe, will be restarted" in told
+    eventually(
+        lambda: (
+            "Container c failed liveness probe, will be restarted" in described(cluster, "alive")
+        ),
+        within_s=30,
+        what="the event of its restart",
+    )
     cluster.kubectl("delete", "pod", "alive", "--timeout=60s")

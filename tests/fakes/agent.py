@@ -22,7 +22,7 @@ from yarl import URL
 
 from nodeagent import freezer, server
 from nodeagent.auth.access import Access
-from nodeagent.auth.authentication import Authentication, Tokens
+from nodeagent.auth.authentication import Authenticator, Tokens
 from nodeagent.auth.authorization import BuiltInGroups, Reviewed
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.metrics.calls import HttpMetrics
@@ -138,7 +138,7 @@ async def unserved(
         staticPodURLHeader={"Authorization": ["Bearer of-the-header"]}  # type: ignore[list-item]
     )
     services = Services(
-        access=Access(Authentication(), BuiltInGroups()),
+        access=Access(Authenticator(), BuiltInGroups()),
         config=lambda: config,
         features=Features({"AllAlpha": True}),
         zpages=ZPages("nodeagent", {"port": "10250"}),
@@ -184,7 +184,7 @@ async def delegated(unserved: Agent, pki: Pki, reviews: FakeReviews) -> AsyncIte
     """An agent that has every decision made by `reviews` anew."""
     tokens = Tokens(reviews, keep_s=lambda: 0)
     authorizer = Reviewed(reviews, keep_s=lambda _: 0)
-    access = Access(Authentication(tokens=tokens), authorizer)
+    access = Access(Authenticator(tokens=tokens), authorizer)
     agent = Agent(replace(unserved.services, access=access), unserved.runtime, pki)
     async with served(agent, pki.server(), pki.ca_file) as agent:
         yield agent

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from orch.client.resources import ListResult, WatchEvent
 from orch.wire import errors, times
+from orch.wire.errors import ApiError
 from orch.wire.records.kinds import resource_of
 from orch.wire.records.meta import ApiObject
 from orch.wire.records.pods import Pod
@@ -94,6 +95,14 @@ class FakeApi:
         await self._arrive("get", model, key_of(namespace, name))
         return _read(model, self._current(model, name, namespace))
 
+    async def find(self, model: type[Any], name: str, namespace: str = "") -> Any:
+        try:
+            return await self.get(model, name, namespace)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
     async def list(
         self,
         model: type[Any],
@@ -137,7 +146,6 @@ class FakeApi:
         name: str,
         patch: Any,
         *,
-        patch_type: str = "merge",
         namespace: str = "",
         subresource: str = "",
     ) -> Any:
@@ -146,7 +154,7 @@ class FakeApi:
         current = self._current(model, name, namespace)
         if isinstance(patch, dict):
             _check_preconditions(model, current, patch.get("metadata") or {})
-        data = _patched(copy.deepcopy(current), patch, patch_type)
+        data = _merged(copy.deepcopy(current), patch)
         return _answer(self._write(model, current, data, subresource), lost)
 
     async def delete(
@@ -279,12 +287,6 @@ def _at(data: Any, path: str) -> str:
     for step in path.split("."):
         data = (data or {}).get(step)
     return str(data or "")
-
-
-def _patched(target: Any, patch: Any, patch_type: str) -> Any:
-    if patch_type != "merge":
-        raise NotImplementedError(f"FakeApi applies merge patches only, not {patch_type}")
-    return _merged(target, patch)
 
 
 def _merged(target: Any, patch: Any) -> Any:

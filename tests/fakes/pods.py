@@ -106,11 +106,7 @@ def exited(name: str = "app", attempt: int = 0, code: int = 1, **fields: Any) ->
 
 def seen(*details: SandboxDetail | ContainerDetail) -> ObservedPod:
     """What the runtime holds of the pod."""
-    return observed_pod(
-        UID,
-        [one for one in details if isinstance(one, SandboxDetail)],
-        [one for one in details if isinstance(one, ContainerDetail)],
-    )
+    return observed_pod(UID, details)
 
 
 def logged(detail: ContainerDetail, path: object) -> ContainerDetail:

@@ -57,7 +57,7 @@ class FakeSource:
     def __init__(self, *pods: Pod, name: str = podspec.FILE, ready: bool = True) -> None:
         self.name = name
         self.ready = ready
-        self.doubtful = False
+        self.incomplete = False
         self.given = list(pods)
         self._changed: Changed | None = None
 

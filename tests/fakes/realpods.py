@@ -23,10 +23,12 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.sources.files import FileSource
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes import kernel_mounts
+from nodeagent.pods.volumes.objects import PodObjects
 from nodeagent.pods.volumes.volumes import VolumeStore
 from nodeagent.pods.worker.services import PodServices, SeccompProfiles
 from nodeagent.runtime.base import RuntimeUnavailable
 from nodeagent.runtime.cri import CriRuntime
+from orch.client.events import EventRecorder
 from orch.component.process import loops
 from orch.wire.records.pods import Pod, PodStatus
 from tests.conftest_runtime import CGROUPS
@@ -63,7 +65,7 @@ class Agent:
         )
         self.registry = PodRegistry(settings)
         self.counts = PodCounts()
-        events = PodEvents()
+        events = PodEvents(EventRecorder(None, "nodeagent"))
         prober = Prober(self.runtime)
         services = PodServices(
             settings=settings,
@@ -79,6 +81,7 @@ class Agent:
             ),
             prober=prober,
             messages=TerminationMessages(settings.root_dir),
+            objects=PodObjects(None),
             events=events,
         )
         self.workers = PodWorkers(services, [FileSource(str(self.manifests), self.node)])

@@ -17,10 +17,14 @@ class Call:
 
 
 class Hold:
-    """A call that waits: `reached` is set when it has begun, and it goes on after `release`."""
+    """A call that waits: `reached` is set when it has begun, and it goes on after `release`.
+
+    `ended` is set when it waits no longer, as it was released or cancelled.
+    """
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
+        self.ended = asyncio.Event()
         self._released = asyncio.Event()
 
     def release(self) -> None:
@@ -28,7 +32,10 @@ class Hold:
 
     async def wait(self) -> None:
         self.reached.set()
-        await self._released.wait()
+        try:
+            await self._released.wait()
+        finally:
+            self.ended.set()
 
 
 @dataclass

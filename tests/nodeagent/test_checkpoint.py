@@ -126,7 +126,7 @@ async def test_when_the_name_exists_the_next_second_gives_another(
     taken = node.store / "checkpoint-web_shop-app-2026-01-31T12:00:00Z.tar"
     occupy(taken)
     before = taken.lstat()
-    node.moments += [NOON, NOON + timedelta(milliseconds=1)]
+    node.moments += [NOON + timedelta(milliseconds=ms) for ms in (980, 981)]
 
     path = await node.service().checkpoint("shop", "web", "app")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent import freezer
 from nodeagent.runtime import base
 from orch.wire.errors import ApiError
 from tests.conftest_runtime import RealRuntime, provisioned
@@ -70,7 +71,9 @@ async def test_a_runtime_that_hangs_in_the_middle_keeps_no_container_frozen(
             going = asyncio.ensure_future(
                 node.service(timeout_s=2, patience_s=2).checkpoint("shop", "web", "app")
             )
-            await asyncio.sleep(0.1)
+            container_id = node.pods.running["app"]
+            while not await asyncio.to_thread(freezer.is_frozen, freezer.CGROUP_ROOT, container_id):
+                assert not going.done(), "it was never seen frozen"
             os.kill(pid, signal.SIGSTOP)
             try:
                 with pytest.raises(ApiError) as caught:

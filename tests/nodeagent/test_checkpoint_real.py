@@ -59,9 +59,9 @@ class RealNode:
         """Whether the container works: commands run in it, and its process goes on."""
         read = ("cat", "/count")
         container_id = self.pods.running["app"]
-        first = await self.runtime.exec_sync(container_id, read, timeout_s=5)
+        first = await self.runtime.exec_sync(container_id, read, timeout_s=30)
         for _ in range(500):
-            later = await self.runtime.exec_sync(container_id, read, timeout_s=5)
+            later = await self.runtime.exec_sync(container_id, read, timeout_s=30)
             if later.exit_code == 0 and later.stdout not in (b"", first.stdout):
                 return True
             await asyncio.sleep(0.02)
@@ -162,7 +162,8 @@ async def test_a_container_counts_on_when_the_runtime_is_killed_during_its_check
 
 
 def wait_for_change(path: Path) -> None:
-    first, deadline = path.read_text(), time.monotonic() + 10
-    while path.read_text() in ("", first):
-        assert time.monotonic() < deadline, f"{path} stays {first!r}"
+    seen, deadline = set[str](), time.monotonic() + 30
+    while len(seen - {""}) < 2:  # empty while it is written
+        assert time.monotonic() < deadline, f"{path} stays {seen}"
+        seen.add(path.read_text())
         time.sleep(0.02)

@@ -119,10 +119,14 @@ async def test_a_followed_log_grows_and_ends_with_its_container(
 
 
 async def test_a_client_that_disconnects_ends_the_stream(client: Client, logs: Logged) -> None:
+    def streams() -> bool:
+        return any("handle" in repr(task.get_coro()) for task in asyncio.all_tasks())
+
     response = await client.get("/containerLogs/default/web/app?follow=true&tailLines=0")
+    assert streams()
     response.close()
     async with asyncio.timeout(30):
-        while any("handle" in repr(task.get_coro()) for task in asyncio.all_tasks()):
+        while streams():
             await asyncio.sleep(0.05)
 
 

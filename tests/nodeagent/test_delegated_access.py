@@ -6,6 +6,7 @@ with the node's own credential.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from nodeagent.auth import reviews
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.wiring.access import build_access
@@ -29,6 +31,7 @@ from tests.orch.server.harness import Api, make_pki
 pytestmark = pytest.mark.may_block
 
 RBAC = "/apis/rbac.authorization.orch.io/v1"
+REVIEWS = "/apis/authorization.orch.io/v1"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
@@ -55,6 +58,26 @@ class World:
         }  # fmt: skip
         made = await self.api.call("POST", f"{RBAC}/clusterrolebindings", binding)
         assert made.status == 201, made.text
+        async with asyncio.timeout(30):  # the server's index follows its storage
+            while not await self._allowed(subject, resources[0].partition("/")[2]):
+                await asyncio.sleep(0.01)
+
+    async def _allowed(self, subject: dict[str, str], subresource: str) -> bool:
+        """The API server's answer now; the agent caches a refusal."""
+        named = {"User": subject["name"], "Group": "member"}
+        account = f"system:serviceaccount:default:{subject['name']}"
+        spec = {
+            "user": named.get(subject["kind"], account),
+            "groups": [subject["name"]] if subject["kind"] == "Group" else [],
+            "resourceAuthorizationAttributes": {
+                "verb": "get", "version": "v1", "resource": "nodes", "subresource": subresource,
+                "name": "n1",
+            },
+        }  # fmt: skip
+        review = {"kind": "SubjectAccessReview", "apiVersion": REVIEWS[6:], "spec": spec}
+        answer = await self.api.call("POST", f"{REVIEWS}/subjectaccessreviews", review)
+        assert answer.status == 201, answer.text
+        return bool(answer.json["status"]["allowed"])
 
     async def get(self, path: str, *, user: str = "", token: str = "") -> tuple[int, str]:
         context = ssl.create_default_context(cafile=self.api.pki.ca_file)
@@ -82,7 +105,7 @@ async def world(unserved: Agent, tmp_path: Path) -> AsyncIterator[World]:
         cert_file=node.cert_file,
         key_file=node.key_file,
     )
-    client = ApiClient(Transport(config, timeout_s=2))
+    client = ApiClient(Transport(config))
     current = CurrentConfig(NodeAgentConfiguration())
     access = build_access(current, Features({}), client, node_name="n1")
     agent = Agent(replace(unserved.services, access=access), unserved.runtime, unserved.pki)
@@ -129,11 +152,14 @@ async def test_a_service_accounts_token_is_known_and_its_rights_count(world: Wor
     assert await world.get("/metrics", token=f"{token}x") == (401, "Unauthorized")
 
 
-async def test_when_the_api_server_is_gone_only_what_was_answered_holds(world: World) -> None:
+async def test_when_the_api_server_is_gone_only_what_was_answered_holds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert (await world.get("/metrics", user="monitor"))[0] == 200
     assert (await world.get("/configz", user="monitor"))[0] == 403
     await world.api.stop()
     world.stopped = True
+    monkeypatch.setattr(reviews, "DEADLINE_S", 0.5)
     assert (await world.get("/metrics", user="monitor"))[0] == 200
     assert (await world.get("/configz", user="monitor"))[0] == 403
     status, text = await world.get("/stats/summary", user="monitor")

@@ -28,13 +28,13 @@ def given(*flags: str) -> tuple[Options, Any]:
 
 def test_a_self_signed_certificate_is_created_unless_one_is_configured(tmp_path: Path) -> None:
     own = given(f"--cert-dir={tmp_path}", "--tls-cert-file=/a.crt", "--tls-private-key-file=/a.key")
-    assert nodeagent_listeners.certificate_files(*own) == ("/a.crt", "/a.key")
+    assert own[0].certificate_files(own[1]) == ("/a.crt", "/a.key")
     with pytest.raises(SetupError, match=r"/a\.crt"):
         nodeagent_listeners.tls_context(*own)
 
     made = given(f"--cert-dir={tmp_path}", "--node-ip=192.0.2.1")
     nodeagent_listeners.tls_context(*made)
-    files = [Path(name) for name in nodeagent_listeners.certificate_files(*made)]
+    files = [Path(name) for name in made[0].certificate_files(made[1])]
     assert {path.parent for path in files} == {tmp_path}
     first = [path.read_bytes() for path in files]
     nodeagent_listeners.tls_context(*made)

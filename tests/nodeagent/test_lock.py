@@ -74,9 +74,10 @@ async def test_opening_or_removing_the_file_stops_the_agent(path: str, touch: st
     held = await lock.take_lock(path, wait=False)
     stop = Stop()
     watching = spawn(lock.give_way(path, stop), name="watching")
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)  # it watches from its first step on
     os.stat(path)
-    await asyncio.sleep(0.01)
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert not stop.is_set()  # looking at it is no contention: `doctor` does
     if touch == "open":
         os.close(os.open(path, os.O_RDONLY))

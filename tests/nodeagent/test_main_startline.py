@@ -1,25 +1,25 @@
 """The first line of the log."""
 
+from nodeagent.config import options
+from nodeagent.config.current import CurrentConfig
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.main import start_line
+from nodeagent.wiring.base import build_base
 from orch.component.flags.features import Features
 from orch.wire import names
 
+CURRENT = CurrentConfig(NodeAgentConfiguration())
+
 
 def line(**gates: bool) -> str:
-    return start_line(
-        NodeAgentConfiguration(),
-        Features(gates),
-        node_name="n1",
-        source="/etc/agent.yaml",
-        digest="0123456789ab",
-        missing=("standalone: no API server (--kubeconfig is not given)",),
-    )
+    given = options.parse(["--hostname-override=n1", "--config=/etc/agent.yaml"])
+    base = build_base(given, CURRENT, Features(gates))
+    return start_line(base, ("standalone: no API server (--kubeconfig is not given)",))
 
 
 def test_it_names_version_node_configuration_and_what_is_missing() -> None:
     assert line().startswith(
-        f"node agent {names.VERSION} for node n1: configuration 0123456789ab from "
+        f"node agent {names.VERSION} for node n1: configuration {CURRENT.digest} from "
         "/etc/agent.yaml; serving 0.0.0.0:10250; "
         "standalone: no API server (--kubeconfig is not given); features on: "
     )

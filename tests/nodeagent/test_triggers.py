@@ -54,6 +54,7 @@ def test_a_rule_is_written_in_microseconds_with_a_final_nul() -> None:
     assert str(rule("node", threshold_s=0.15)) == "cpu pressure (some) above 0.15s of 2s"
 
 
+@pytest.mark.real
 @pytest.mark.skipif(
     os.geteuid() != 0 or not Path("/proc/pressure/cpu").exists(),
     reason="pressure triggers need root and a kernel with PSI",
@@ -68,7 +69,7 @@ async def test_the_kernel_reports_a_stalled_node_without_polling(busy: None) -> 
         stall = await told.get()
         await told.get()
     assert stall == Stall(rule("node"))
-    assert watch.counts["cpu", "some", "node"] == 2
+    assert watch.counts["cpu", "some", "node"] >= 2  # another may have fired by now
     watch.close()
     assert open_descriptors() == before
 

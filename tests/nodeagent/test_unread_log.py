@@ -25,7 +25,7 @@ from tests.orch.server.harness import LEASES, Api, make_pki
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 60.0
-LEASE_S = 4  # so that it is renewed every second
+LEASE_S = 8  # so that it is renewed every two seconds
 CONFIG = f"""apiVersion: nodeagent.config.orch.io/v1beta1
 kind: NodeAgentConfiguration
 nodeLeaseDurationSeconds: {LEASE_S}

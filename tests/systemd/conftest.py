@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from orch.component.process import clock
-from tools.runtime_lib.progress import RuntimeToolError, say
+from tools.runtime_lib.progress import RuntimeToolError
 from tools.testbed import installed
 from tools.testbed.booted import BootedMachine, booted
 from tools.testbed.root import ensure
-from tools.testbed.virtual import KernelPanicError
 
 Made = TypeVar("Made")
 
@@ -30,22 +29,6 @@ _NOT_ON_THIS_MACHINE = (
     "version 2 hierarchy",
     "interpreter is",
 )
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Function) -> Generator[None, object, object]:
-    """A panic of the emulated kernel says nothing of the project: boot another, ask it again."""
-    try:
-        return (yield)
-    except KernelPanicError as error:
-        panic = error
-    while True:
-        say(f"booting again for {item.name}: {panic}")
-        item.funcargs["guest"].start()
-        try:
-            return item.runtest()
-        except KernelPanicError as error:
-            panic = error
 
 
 @pytest.fixture(scope="session")

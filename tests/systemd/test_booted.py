@@ -129,7 +129,7 @@ def test_a_hung_agent_is_killed_by_the_watchdog_and_started_again(
         ),
         "another agent after the watchdog's kill",
     )
-    assert "Watchdog timeout" in quick_watchdog.journal(AGENT)
+    until(lambda: "Watchdog timeout" in quick_watchdog.journal(AGENT), "the kill in the journal")
 
 
 def test_a_stalled_check_is_named_before_the_agent_is_started_again(
@@ -157,8 +157,8 @@ def test_a_stalled_check_is_named_before_the_agent_is_started_again(
         quick_watchdog.path(f"{DROP_INS}/quick.conf").unlink()
         quick_watchdog.write(DROP_IN, original)
         quick_watchdog.check("systemctl", "daemon-reload")
-    journal = quick_watchdog.journal(AGENT)
-    assert "withholding the watchdog keep-alive: sampling: " in journal
+    withheld = "withholding the watchdog keep-alive: sampling: "
+    until(lambda: withheld in quick_watchdog.journal(AGENT), "the stalled check in the journal")
 
 
 def test_a_dead_api_server_is_no_reason_to_restart(quick_watchdog: BootedMachine) -> None:
@@ -192,7 +192,8 @@ def test_a_reload_takes_what_is_good_and_names_what_is_not(running: BootedMachin
             lambda: "the last reload failed" in running.show(AGENT, "StatusText"),
             "the failed reload in STATUS",
         )
-        assert f"{drop_in}:3: logging.level" in running.journal(AGENT)
+        mistake = f"{drop_in}:3: logging.level"
+        until(lambda: mistake in running.journal(AGENT), "the mistake in the journal")
     finally:
         running.path(drop_in).unlink()
     running.check("systemctl", "reload", AGENT)
@@ -217,7 +218,7 @@ def test_a_mistake_in_the_configuration_stands_in_the_journal(running: BootedMac
     running.write(mistake, f"{HEAD}port: many\n")
     try:
         assert running.run("systemctl", "restart", AGENT).returncode != 0
-        assert f"{mistake}:3: port" in running.journal(AGENT)
+        until(lambda: f"{mistake}:3: port" in running.journal(AGENT), "the mistake in the journal")
     finally:
         running.path(mistake).unlink()
         running.check("systemctl", "reset-failed", AGENT)

@@ -26,7 +26,7 @@ from aiohttp import web
 
 from orch.component.http import connection, fast_path, httpd
 from orch.server import main as server_main
-from orch.server.handlers import answer, watch_stream
+from orch.server.handlers import call, watch_stream
 from orch.server.objects import renewal
 from tests.e2e import apiserver
 from tools.bench import http_load, processes, stored_cluster
@@ -66,7 +66,7 @@ def _respond(status: int, body: bytes, headers: Any, **_: object) -> web.Respons
 
 
 class _TaskFeed(watch_stream._Feed):
-    """Everything is left to the handler's task."""
+    """Leaves all work to the handler's task."""
 
     def _arrived(self) -> None:
         self._leave()
@@ -91,7 +91,7 @@ REQUEST_PATHS: dict[str, list[Change]] = {
     "the certificate read each time": [(httpd, "_peer", _peer)],
     "renewals as any replacement": [(renewal, "renewed", lambda _stored, _body: None)],
 }
-BODIES: dict[str, list[Change]] = {"whole bodies": [(answer, "respond", _respond)]}
+BODIES: dict[str, list[Change]] = {"whole bodies": [(call, "respond", _respond)]}
 BUFFERS: dict[str, list[Change]] = {
     "asyncio's TLS buffers": [(asyncio.sslproto.SSLProtocol, "max_size", 256 * 1024)]
 }
@@ -108,7 +108,7 @@ VARIANTS: dict[str, list[Change]] = {
 
 
 def serve(file: Path, arguments: list[str]) -> int:
-    """The API server, in the variant that the file names whenever SIGUSR2 comes."""
+    """The API server; on SIGUSR2 it switches to the variant that the file names."""
     undo: list[Change] = []
 
     def switch(*_: object) -> None:
@@ -129,7 +129,7 @@ def serve(file: Path, arguments: list[str]) -> int:
 
 
 class Server:
-    """The running one; `turn` measures one thing in one variant."""
+    """The running server; `turn` takes one measurement in one variant."""
 
     def __init__(self, directory: Path, running: apiserver.ApiServer) -> None:
         self.running = running
@@ -147,7 +147,7 @@ class Server:
     async def compare(
         self, variants: list[str], turns: int, turn: Callable[[str], Awaitable[float]]
     ) -> dict[str, list[float]]:
-        """What `turn` returns in each variant, neighbours at equal places; the first is dropped."""
+        """The results of `turn` by variant, neighbours at equal places, without the first round."""
         seen: dict[str, list[float]] = {variant: [] for variant in variants}
         for _ in range(turns + 1):
             for variant in random.sample(variants, len(variants)):
@@ -230,7 +230,7 @@ async def _requests(
     maker: Callable[[str], http_load.NextRequest],
     load: tuple[int, int],
 ) -> dict[str, list[float]]:
-    """µs of CPU a request; `load` is clients, and requests of each in a turn."""
+    """µs of CPU per request; `load` is clients, and requests per client and turn."""
     clients, requests = load
     figures = Figures()
     connections = [
@@ -255,7 +255,7 @@ async def _requests(
 
 
 async def _memory(server: Server) -> dict[str, float]:
-    """KiB for each of many connections that asked for something once, by variant."""
+    """KiB per connection, of many that sent one request, by variant."""
     ask = http_load.request("GET", "/livez")
     held: list[http_load.Connection] = []
     seen = {}
@@ -302,7 +302,7 @@ async def _fan_out(server: Server) -> dict[str, list[float]]:
 
 
 class _Writer:
-    """One of those who cause events, with a Lease of its own."""
+    """A client that causes events by renewing a Lease of its own."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.client = Client()
@@ -315,7 +315,7 @@ class _Writer:
         self._lease = await self.client.ask(self._make(b""))
 
     async def send(self, number: int) -> None:
-        """Its share of a turn's events, between those of the others."""
+        """Send its share of a turn's events, interleaved with the others'."""
         loop = asyncio.get_running_loop()
         planned_s = loop.time() + number / EVENTS_PER_S
         for _ in range(EVENTS // WRITERS):

@@ -36,7 +36,7 @@ LEASES_PATH = f"/apis/coordination.orch.io/v1/namespaces/{stored_cluster.LEASE_N
 
 
 def main() -> int:
-    """How many limits are missed."""
+    """Run the benchmark; the number of missed limits."""
     from tools.bench import apiserver_cluster  # which uses this module
 
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed server has its code compiled
@@ -52,7 +52,7 @@ def main() -> int:
 
 @contextmanager
 def pinned_server(directory: Path) -> Iterator[ApiServer]:
-    """The server on the first core, this process then on the others."""
+    """Run the server on the first core and this process on the others."""
     with contextlib.ExitStack() as stack:
         with one_core():
             server = stack.enter_context(apiserver.running(directory))
@@ -61,7 +61,7 @@ def pinned_server(directory: Path) -> Iterator[ApiServer]:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """What is started inside runs on the first core; this process on the others."""
+    """Children started inside run on the first core; this process runs on the others."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:1])
     try:
@@ -102,7 +102,7 @@ def _writes(directory: Path, table: Table) -> None:
 
 
 def renewals(name: str) -> NextRequest:
-    """Create a Lease, then put it back as it was answered, with another time each turn."""
+    """Create a Lease, then PUT the stored object with a new time in each turn."""
     lease = stored_cluster.lease(name)
     turn = 0
 
@@ -119,7 +119,7 @@ def renewals(name: str) -> NextRequest:
 
 
 def renewed(lease: bytes, turn: int) -> bytes:
-    """The Lease with the time of that turn, a microsecond each."""
+    """The Lease with the time of that turn, one microsecond per turn."""
     place = lease.index(b'"renewTime":"') + len(b'"renewTime":"')
     time_of_turn = b"2026-01-01T%02d:%02d:%02d.%06dZ" % (
         turn // 3_600_000_000 % 24, turn // 60_000_000 % 60, turn // 1_000_000 % 60,
@@ -130,7 +130,7 @@ def renewed(lease: bytes, turn: int) -> bytes:
 
 @dataclass
 class Measured(Figures):
-    """With the server's CPU for one request, in µs."""
+    """Add the server's CPU per request, in µs."""
 
     cpu_us: float = 0.0
 
@@ -146,7 +146,7 @@ def _measured(
 
 
 def _etcd_writes(directory: Path | None = None) -> dict[int, Measured]:
-    """Plain, or with certificates on both sides, which are made in the directory."""
+    """Plain, or with certificates on both sides, which are created in the directory."""
     context, arguments = None, ()
     if directory is not None:
         authority = Authority(directory / "etcd-pki", now=datetime.now(UTC))

@@ -45,7 +45,7 @@ def run(directory: Path, table: Table) -> None:
 
 @dataclass
 class Watch:
-    """What one reader of a watch knows: each object's newest revision."""
+    """The newest revision of each object, as one watch shows it."""
 
     path: str
     known: dict[bytes, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Watch:
     _writer: asyncio.StreamWriter | None = None
 
     async def start(self, server: ApiServer, context: ssl.SSLContext, listed: bytes) -> None:
-        """Begin after a list, whose objects are known."""
+        """Begin after a list."""
         self.known = revisions(listed)
         path = f"{self.path}?watch=1&resourceVersion={list_revision(listed)}"
         self._reader, self._writer = await asyncio.open_connection(
@@ -121,7 +121,7 @@ class Client:
 
 
 class Load:
-    """The writers and what they were answered."""
+    """The writers and the answers they got."""
 
     def __init__(self, clients: list[Client], leases: dict[bytes, bytes]) -> None:
         self.clients = clients
@@ -131,7 +131,7 @@ class Load:
     async def renew(
         self, client: Client, names: list[bytes], per_second: float, after_s: float = 0.0
     ) -> None:
-        """Each of the names in turn, at that rate; late ones are sent at once."""
+        """Send for each name in turn at that rate; late requests are sent at once."""
         await asyncio.sleep(after_s)
         loop = asyncio.get_running_loop()
         planned_s, turn = loop.time(), 0
@@ -238,7 +238,7 @@ async def stop(tasks: list[asyncio.Task[None]]) -> None:
 async def _compare(
     server: ApiServer, context: ssl.SSLContext, load: Load, watches: list[Watch], table: Table
 ) -> None:
-    """What writers were answered and what watches showed, against a last list."""
+    """Compare the writers' answers and the watches with a final list."""
     last = Client()
     await last.start(server, context)
     final = {path: revisions(await last.ask(http_load.request("GET", path))) for path in _paths()}
@@ -254,7 +254,7 @@ async def _compare(
 
 
 async def _fan_out(server: ApiServer, context: ssl.SSLContext, table: Table) -> None:
-    """The server's CPU for the same writes with and without watches, for each delivery."""
+    """The server's CPU per delivery: the same writes with watches, less those without."""
     client = Client()
     await client.start(server, context)
     lease = json.dumps(stored_cluster.lease("fan-out")).encode()

@@ -33,7 +33,7 @@ VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 
 @dataclass(frozen=True)
 class World:
-    """3 rules a role, 2 subjects a binding, half of them cluster-wide, 50 namespaces."""
+    """3 rules per role, 2 subjects per binding, half of them cluster-wide, 50 namespaces."""
 
     roles: dict[RoleKey, tuple[Rule, ...]]
     bindings: list[Binding]
@@ -59,7 +59,7 @@ class World:
 
 
 def make_world(size: int, questions: int = QUESTIONS) -> World:
-    """`size` roles, each with one binding; three identities ask in every question."""
+    """`size` roles with a binding each; three identities ask each question."""
     chance = random.Random(size)
     roles: dict[RoleKey, tuple[Rule, ...]] = {}
     bindings = []
@@ -98,7 +98,7 @@ def _question(chance: random.Random, size: int) -> tuple[Identity, RequestInfo]:
 
 
 def main() -> None:
-    """Print what decisions and reviews cost beside their limits."""
+    """Print the cost of decisions and reviews beside their limits."""
     print(f"{'roles and bindings':>20} {'index µs':>9} {'scan µs':>9} {'faster':>8} {'denied':>7}")
     costs = {size: _decisions(make_world(size)) for size in SIZES}
     ratio = costs[10_000] / costs[1_000]
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def _decisions(world: World) -> float:
-    """µs a decision in the index; prints a row."""
+    """Print a row; µs per decision in the index."""
     index = world.index()
     fast = _cost_us(index.decide, world.questions, ROUNDS)
     few = world.questions[: max(50, 200_000 // len(world.bindings))]

@@ -20,7 +20,7 @@ _FRESH = "?max_age=0s"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A cAdvisor that answers; `url` is its page."""
+    """A cAdvisor that is ready; `url` is its metrics page."""
 
     pid: int
     url: str
@@ -28,7 +28,7 @@ class Running:
 
 @contextmanager
 def running(interval: str, below: str) -> Iterator[Running | None]:
-    """One that keeps house at the given interval over the cgroups below; None without a binary."""
+    """A cAdvisor whose housekeeping covers the cgroups below; None without a binary."""
     program = os.environ.get("CADVISOR", "")
     if not program:
         yield None
@@ -46,13 +46,13 @@ def running(interval: str, below: str) -> Iterator[Running | None]:
 
 
 def scraped(below: str, scrapes: int = 20) -> peers.Scraped | None:
-    """Its page, without housekeeping in between; None where it is not given."""
+    """Its page, without housekeeping in between; None without a binary."""
     with running("1h", below) as peer:
         return peers.scraped(peer.pid, peer.url, scrapes) if peer else None
 
 
 def pass_usec(peer: Running) -> float:
-    """CPU microseconds per cgroup of one pass: a page of fresh readings, less one of those at hand.
+    """CPU microseconds per cgroup of one pass: a page of fresh readings, less a cached one.
 
     Less than nothing is possible: the two are measured one after the other.
     """

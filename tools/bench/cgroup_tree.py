@@ -1,4 +1,4 @@
-"""Real, empty cgroups under a parent of our own, in every hierarchy the sampler reads."""
+"""Real, empty cgroups below a parent of their own, in every hierarchy the sampler reads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ CONTAINERS_PER_POD = 3
 
 
 class NoCgroups(Exception):
-    """This machine does not let us make cgroups; the text says what it answered."""
+    """This machine refuses to create cgroups; the text is its error."""
 
 
 @contextmanager
 def pods(containers: int) -> Iterator[tuple[Layout, list[PodTarget]]]:
-    """Pods of three containers each, as the sampler is given them; removed at the end."""
+    """Pods of three containers each, as the sampler gets them; removed at the end."""
     layout = detect_layout("/sys/fs/cgroup")
     parent = f"/orchbench-{os.getpid()}"
     targets = targets_below(parent, containers)
@@ -37,7 +37,7 @@ def pods(containers: int) -> Iterator[tuple[Layout, list[PodTarget]]]:
 
 
 def targets_below(parent: str, containers: int) -> list[PodTarget]:
-    """The targets that `pods` makes cgroups for; another process finds the same."""
+    """The targets that `pods` creates cgroups for, the same in every process."""
     return [
         _pod(parent, index, min(CONTAINERS_PER_POD, containers - index))
         for index in range(0, containers, CONTAINERS_PER_POD)

@@ -34,11 +34,11 @@ _HEADINGS = (
 
 
 class NoCompiler(Exception):
-    """There is nothing to compile the counter with."""
+    """There is no C compiler."""
 
 
 def main() -> int:
-    """Print the table, for archives as they are and for encrypted ones; 1 for a missed limit."""
+    """Print the table for plain and encrypted archives; 1 for a missed limit."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         compile_counter(directory / "bin")
@@ -139,7 +139,7 @@ def _config(kind: str) -> dict[str, object]:
 
 
 def count_file(container_id: str) -> Path:
-    """Where the counter of a running container counts, as this host sees it."""
+    """The file of a running container's counter, as a path on this host."""
 
     def find() -> Path | None:
         for process in Path("/proc").glob("[0-9]*"):
@@ -163,7 +163,7 @@ def _checkpoint(cluster: LocalCluster, name: str) -> subprocess.Popen[str]:
 
 
 def _longest_stop(count: Path, checkpoint: subprocess.Popen[str]) -> float:
-    """How long the counter stood still while a checkpoint was made; it must count on after it."""
+    """How long the counter stood still during a checkpoint; it must continue afterwards."""
     last, since_s, longest_s = "", time.monotonic(), 0.0
     ended_s: float | None = None
     while ended_s is None or time.monotonic() < ended_s + 0.2:

@@ -22,7 +22,7 @@ class Client:
         )
 
     def get(self, path: str) -> bytes:
-        """The whole body; RuntimeError for any answer but 200."""
+        """The whole body; RuntimeError for any status but 200."""
         self._connection.request("GET", path)
         answer = self._connection.getresponse()
         body = answer.read()
@@ -31,7 +31,7 @@ class Client:
         return body
 
     def latencies(self, paths: Sequence[str], *, requests: int, every_s: float) -> list[float]:
-        """Seconds of each request; they begin at a fixed rate, whatever the ones before took."""
+        """Seconds per request; requests begin at a fixed rate, however long earlier ones take."""
         self.get(paths[0])  # the handshake is not part of a scrape on a kept connection
         walls = []
         begun_s = time.perf_counter()

@@ -47,7 +47,7 @@ _RUNTIME = RuntimeVersion("none", "0", "v1")
 
 
 def main() -> int:
-    """How many limits are missed."""
+    """Run the benchmark; the number of missed limits."""
     table = Table()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
@@ -75,7 +75,7 @@ def _measure(kubeconfig: str, table: Table) -> None:
 
 
 async def _since_renewal(kubeconfig: str) -> float:
-    """That the loops did beat while they were measured."""
+    """Check that the loops ran during the measurement."""
     client = ApiClient(Transport(load_kubeconfig(kubeconfig)))
     lease = await client.get(Lease, _name(), names.NODE_LEASE_NAMESPACE)
     await client.transport.close()
@@ -98,7 +98,7 @@ async def _live(kubeconfig: str, *, beating: bool) -> None:
 
 
 class _WellRuntime:
-    """A runtime watch whose last answer was always just now."""
+    """A runtime watch whose last answer is always current."""
 
     @property
     def health(self) -> RuntimeHealth:
@@ -110,7 +110,7 @@ class _WellRuntime:
 
 
 def _status_loop(client: ApiClient, sampler: Sampler) -> StatusLoop:
-    """On this machine's facts, with a runtime that is well: asking it is another loop's work."""
+    """This machine's facts, with a healthy runtime, which another loop queries."""
     machine = collector.machine_facts(read_host_facts(), hostname=_name())
     facts = collector.FactsCollector(
         machine,

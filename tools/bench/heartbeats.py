@@ -38,7 +38,7 @@ _STORES = ("SQLite", "etcd")
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much of it: nodes, seconds without faults, which store, and where the plot goes."""
+    """The extent: nodes, seconds without faults, the store, and the plot's file."""
 
     nodes: int
     steady_s: float
@@ -74,7 +74,7 @@ class Control:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """How many limits are missed."""
+    """Run the benchmark; the number of missed limits."""
     scale = scale_of(arguments)
     table = Table()
     with _control_plane(scale) as cluster, _hollow(cluster, scale.nodes) as (process, control):
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 def scale_of(arguments: Sequence[str]) -> Scale:
-    """The flags' words, else the environment's, else the whole measurement."""
+    """The flags, else the environment, else the whole measurement."""
     flags = argparse.ArgumentParser(prog="python -m tools.bench.heartbeats", allow_abbrev=False)
     nodes = int(os.environ.get("BENCH_NODES") or 5000)
     minutes = float(os.environ.get("BENCH_NODES_SECONDS") or 1800) / 60
@@ -180,7 +180,7 @@ def _measure(
 
 
 def _watch_steady(control: Control, steady_s: float, course: Course) -> set[str]:
-    """Nodes that were ever shown as Unknown while none was silent."""
+    """Nodes that were shown as Unknown although none was silent."""
     false_deaths: set[str] = set()
     began_s = time.monotonic()
     while (elapsed_s := time.monotonic() - began_s) < steady_s:
@@ -193,7 +193,7 @@ def _watch_steady(control: Control, steady_s: float, course: Course) -> set[str]
 
 
 def _silence(control: Control, count: int) -> tuple[list[float], set[str]]:
-    """When each silenced node was shown as Unknown, and which others were."""
+    """When each silenced node was shown as Unknown, and which other nodes were."""
     silenced = set(json.loads(control.post(f"/faults?kind=silent&count={count}")))
     began_s = time.monotonic()
     seen: dict[str, float] = {}

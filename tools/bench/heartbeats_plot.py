@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(slots=True)
 class Course:
-    """Lateness of all renewals so far at some moments, s; and when silenced nodes were found, s."""
+    """Lateness of all renewals so far over time, and when silent nodes were detected; in s."""
 
     at_s: list[float] = field(default_factory=list)
     p50_s: list[float] = field(default_factory=list)

@@ -20,7 +20,7 @@ NextRequest = Callable[[bytes], bytes]
 
 @dataclass
 class Figures:
-    """Latencies in seconds of answered requests, and how many had another code than 200 or 201."""
+    """Latencies in seconds, and the number of answers with another code than 200 or 201."""
 
     seconds: list[float] = field(default_factory=list)
     refused: int = 0

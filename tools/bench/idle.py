@@ -30,7 +30,7 @@ DEMO = Path(__file__).resolve().parents[2] / "orch" / "up" / "demo.yaml"
 
 
 def main() -> int:
-    """How many limits are missed."""
+    """Run the benchmark; the number of missed limits."""
     table = Table()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)

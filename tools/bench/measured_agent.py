@@ -26,7 +26,7 @@ _TICK_S = 0.001
 
 
 class LoopDelays:
-    """Milliseconds by which a task that wanted to run every millisecond ran later."""
+    """How late a task ran that was due every millisecond, in ms."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -26,7 +26,7 @@ _SHOWN = {
 
 
 def main() -> int:
-    """How many limits are missed."""
+    """Run the benchmark; the number of missed limits."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed command has its code compiled
     table = Table()
     empty_s = statistics.median(_starts([sys.executable, "-c", "print()"]))
@@ -52,7 +52,7 @@ def _starts(command: list[str]) -> list[float]:
 
 
 def _children_cpu_s() -> float:
-    """What ended children have computed: the same however busy the machine is."""
+    """CPU seconds of the children that have exited, however busy the machine is."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

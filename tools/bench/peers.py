@@ -21,7 +21,7 @@ SOURCE = Path(__file__).with_name("pread.c")
 
 
 class CReader:
-    """The compiled program, fed with the paths it has to read."""
+    """The compiled program, given the paths to read."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -36,7 +36,7 @@ class CReader:
 
 @contextmanager
 def c_reader(paths: Sequence[str]) -> Iterator[CReader | None]:
-    """None without a compiler."""
+    """Compile and start it; None without a compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         yield None
@@ -60,7 +60,7 @@ def c_reader(paths: Sequence[str]) -> Iterator[CReader | None]:
 
 @contextmanager
 def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """The process of a command, ended at the end."""
+    """The process of a command; terminated at the end."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield process
@@ -71,7 +71,7 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """What a scrape of another exporter costs; CPU is that of its process."""
+    """The cost of scraping another exporter; CPU is that of its process."""
 
     series: int
     body_bytes: int
@@ -105,7 +105,7 @@ def node_exporter(scrapes: int = 100) -> Scraped | None:
 
 
 def scraped(pid: int, url: str, scrapes: int) -> Scraped:
-    """Scrape what answers already, one request after the other."""
+    """Scrape a running exporter, one request after the other."""
     before_s = processes.cpu_s(pid)
     walls, body = [], b""
     for _ in range(scrapes):
@@ -125,7 +125,7 @@ def scraped(pid: int, url: str, scrapes: int) -> Scraped:
 
 
 def wait_for(process: subprocess.Popen[bytes], url: str) -> None:
-    """Until it answers; OSError when it ends before, or takes more than a minute."""
+    """Wait until it answers; OSError when it exits before, or takes more than a minute."""
     until_s = time.monotonic() + START_WITHIN_S
     while process.poll() is None and time.monotonic() < until_s:
         try:
@@ -138,7 +138,7 @@ def wait_for(process: subprocess.Popen[bytes], url: str) -> None:
 
 
 def fetched(url: str) -> bytes:
-    """The body; OSError for no answer, or for one that is no success."""
+    """The body; OSError without an answer of 200."""
     with urllib.request.urlopen(url, timeout=30) as answer:
         body: bytes = answer.read()
     return body

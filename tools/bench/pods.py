@@ -33,7 +33,7 @@ _SUM = re.compile(
 
 
 def main() -> None:
-    """Print what was seen."""
+    """Print the results."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         runtime = directory / "rt"
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 class Bench:
-    """One node, filled and emptied."""
+    """A node that is filled with pods and emptied."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -146,7 +146,7 @@ class Bench:
             await asyncio.sleep(0.02 if number == 1 else 0.25)
 
     def _runtime_s(self) -> float:
-        """What the calls that start pods took so far."""
+        """The time spent so far in calls that start pods."""
         page = self._cluster.kubectl("get", "--raw", self._cluster.proxy("/metrics")).stdout
         return sum(float(value) for call, value in _SUM.findall(page) if call in CALLS)
 

@@ -14,7 +14,7 @@ def cpu_s(pid: int) -> float:
 
 
 def cpu_percent(pid: int, over_s: float) -> float:
-    """CPU of one core over the given time, which this waits for."""
+    """Share of one core over the given time, which it waits for."""
     used_s, begun_s = cpu_s(pid), time.monotonic()
     time.sleep(over_s)
     return 100 * (cpu_s(pid) - used_s) / (time.monotonic() - begun_s)
@@ -25,7 +25,7 @@ def resident_mib(pid: int) -> float:
 
 
 def peak_mib(pid: int) -> float:
-    """The peak resident memory, which psutil does not have for Linux."""
+    """The peak resident memory, which psutil lacks on Linux."""
     status = Path(f"/proc/{pid}/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024

@@ -76,7 +76,8 @@ def _print_line(size: int, one: Pages) -> None:
 
 
 def _sample(targets: list[PodTarget]) -> Sample:
-    reader = HostReader(Sources(fd_budget=_UNLIMITED), Background())
+    sources = Sources(fd_budget=_UNLIMITED)
+    reader = HostReader(sources, Background(sources))
     sample = reader.read(targets)
     reader.close()
     return sample
@@ -112,7 +113,7 @@ def _measure(sample: Sample) -> Pages:
 
 
 class _Fixed:
-    """A collector that hands out families made before."""
+    """A collector of families that were built before."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families

@@ -37,7 +37,7 @@ REVIEWS = "/apis/authorization.orch.io/v1/subjectaccessreviews"
 
 @dataclass(frozen=True)
 class Target:
-    """Where a client connects, and as whom."""
+    """A client's address and credentials."""
 
     port: int
     pid: int
@@ -46,7 +46,7 @@ class Target:
 
 
 class Connection:
-    """One kept connection; a request at a time."""
+    """A persistent connection with one request at a time."""
 
     def __init__(self, target: Target) -> None:
         context = ssl.create_default_context(cafile=target.ca_file)
@@ -56,7 +56,7 @@ class Connection:
         self._socket = context.wrap_socket(plain, server_hostname="localhost")
 
     def send(self, request: bytes) -> int:
-        """The status of the answer, once all of it is there."""
+        """The status of the answer, once it is complete."""
         self._socket.sendall(request)
         data = self._socket.recv(65536)
         while b"\r\n\r\n" not in data:
@@ -125,7 +125,7 @@ def _server(directory: Path) -> Iterator[Target]:
 
 
 def _fill(target: Target, world: World) -> None:
-    """Make the roles and bindings of the world, in namespaces that exist."""
+    """Create the roles and bindings of the world, and their namespaces."""
     connection = Connection(target)
     namespaces = sorted({key.namespace for key in world.roles} - {""})
     bodies: list[tuple[str, Any]] = [
@@ -179,7 +179,7 @@ def _review(identity: Any, info: Any) -> Any:
 def _load(
     target: Target, requests: list[bytes], seconds: float, *, pace_s: float
 ) -> tuple[float, list[float]]:
-    """Answers a second, and how long each took."""
+    """Answers per second, and the duration of each."""
     fork = multiprocessing.get_context("fork")
     answers = fork.SimpleQueue()
     barrier = fork.Barrier(CLIENTS)

@@ -7,13 +7,14 @@ binary; in turns, so that a noisy neighbour affects all alike. CPU microseconds 
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from nodeagent.stats.cgroup.layout import POSITIONS, CgroupPaths, Layout
-from nodeagent.stats.cgroup.readers import CgroupReaders
+from nodeagent.stats.cgroup.layout import Layout
+from nodeagent.stats.cgroup.readers import CgroupPaths, CgroupReaders
 from tools.bench import cadvisor, cgroup_tree, peers
 from tools.bench.client import percentile
 from tools.bench.peers import CReader
@@ -107,9 +108,10 @@ def _measure(
     containers: int, layout: Layout, paths: list[str], peer: cadvisor.Running | None
 ) -> Costs:
     kept, named = CgroupReaders(layout, fd_budget=UNLIMITED), CgroupReaders(layout, fd_budget=0)
+    before = _open_files()
     one_pass(kept, paths)
+    files = sorted(_open_files() - before)
     one_pass(named, paths)
-    files = [one.path for reader in kept._readers.values() for one in reader.files]
     with peers.c_reader(files) as c:
         if c is None:
             raise cgroup_tree.NoCgroups("no C compiler: install gcc to measure the limit")
@@ -141,7 +143,7 @@ def _alternate(
     c: CReader,
     peer: cadvisor.Running | None,
 ) -> dict[str, list[float]]:
-    """CPU microseconds of whole passes, by way.
+    """CPU microseconds of whole passes, by kind.
 
     `walls` is the latency of unchanged ones; those of `cadvisor` are per cgroup already.
     """
@@ -153,7 +155,7 @@ def _alternate(
         costs["c_kept"] += c.passes("kept", 1)
         costs["same"].append(_cpu(lambda: one_pass(kept, paths)))
         costs["walls"].append(_wall(lambda: one_pass(kept, paths)))
-        forget_texts(kept)
+        kept.forget_texts()
         costs["changed"].append(_cpu(lambda: one_pass(kept, paths)))
         if round_ % 3 == 0:
             costs["by_name"].append(_cpu(lambda: one_pass(named, paths)))
@@ -173,10 +175,9 @@ def one_pass(readers: CgroupReaders, paths: Iterable[str]) -> None:
         readers.read(path)
 
 
-def forget_texts(readers: CgroupReaders) -> None:
-    """Make the next pass parse everything, as if no text were the same as before."""
-    for reader in readers._readers.values():
-        reader._raw = [b""] * POSITIONS
+def _open_files() -> set[str]:
+    """The paths of this process's descriptors."""
+    return {os.path.realpath(entry.path) for entry in os.scandir("/proc/self/fd")}
 
 
 def _cpu(work: Callable[[], object]) -> float:

@@ -41,7 +41,7 @@ _LEASE_LIMIT_S = 40.0  # its duration: later than that the node is called dead
 
 @dataclass
 class Seen:
-    """What the honest side saw."""
+    """The results of the honest clients."""
 
     alone_ms: list[float] = field(default_factory=list)  # before the slow clients come
     probes_ms: list[float] = field(default_factory=list)
@@ -57,7 +57,7 @@ def raise_open_files() -> None:
 
 
 def main() -> int:
-    """How many limits are missed."""
+    """Run the benchmark; the number of missed limits."""
     table = Table()
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as name,
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 async def _measure(cluster: LocalCluster) -> Seen:
-    """The slow clients are a process of their own: the honest one must not wait for them."""
+    """Run the slow clients in a process of their own: the honest client must not wait for them."""
     seen = Seen()
     healthz = urlsplit(cluster.info["nodeagentHealthz"]).port or 0
     secure = urlsplit(cluster.info["nodeagent"]).port or 0
@@ -107,7 +107,7 @@ async def _probed(port: int, seen: Seen, seconds: float) -> None:
 
 
 class Attack:
-    """Both kinds of slow clients, dialled over the first ten seconds."""
+    """Both kinds of slow clients, which dial during the first ten seconds."""
 
     def __init__(self) -> None:
         self.opened = 0
@@ -129,7 +129,7 @@ class Attack:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _slow(self, port: int, context: ssl.SSLContext | None, delay_s: float) -> None:
-        """Half a request, for ever; dialled again some time after it was cut."""
+        """Send half a request, and dial again some time after the connection was cut."""
         await asyncio.sleep(delay_s)
         while True:
             with contextlib.suppress(OSError):
@@ -144,7 +144,7 @@ class Attack:
 
 
 async def _probe(port: int, seen: Seen) -> None:
-    """An honest client, a new connection each time."""
+    """An honest client with a new connection per request."""
     while True:
         began_s = time.monotonic()
         try:

@@ -26,7 +26,7 @@ from tools.bench.table import Table
 
 
 def main() -> int:
-    """How many limits are missed."""
+    """Run the benchmark; the number of missed limits."""
     _raise_descriptor_limit()
     begun_s = time.monotonic()
     table = Table()

@@ -16,7 +16,7 @@ _CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "Networ
 
 
 def node(name: str) -> dict[str, Any]:
-    """As an agent reports itself, with twenty images: about 4 kB."""
+    """A node as an agent reports it, with twenty images: about 4 kB."""
     return {
         "kind": "Node",
         "apiVersion": "v1",
@@ -70,7 +70,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 def fill(file: Path, *, nodes: int, pods: int = 0) -> None:
-    """That many Nodes with a Lease each, and Pods."""
+    """Write that many Nodes with a Lease each, and Pods."""
     asyncio.run(_fill(file, nodes, pods))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure; `limit` is empty for one that is only shown."""
+    """A figure; `limit` is empty where it has none."""
 
     what: str
     limit: str
@@ -39,7 +39,7 @@ class Table:
         self._add(Row(what, limit, f"{_short(seen)}{unit}", is_met))
 
     def note(self, what: str, text: str) -> None:
-        """A line without a limit: a peer that is shown, or why there is no figure."""
+        """A line without a limit: a peer's figure, or the reason why there is none."""
         self._add(Row(what, "", text, None))
 
     def _add(self, row: Row) -> None:

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def measure() -> float:
-    """µs of the server's CPU for one request, on a kept connection."""
+    """µs of the server's CPU per request, on a persistent connection."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         authority = Authority(Path(name), now=datetime.now(UTC))
         pair = authority.issue(Subject("yardstick", "yardstick", (), ("127.0.0.1",)))

@@ -1,8 +1,8 @@
-"""The addresses that the node reports, out of those found on the machine; pure.
+"""Chooses the addresses that the node reports from the machine's; pure.
 
-The order of choice is the reference agent's (pkg/kubelet/nodestatus/setters.go): the address asked
-for, a host name that is one, what the host name resolves to if this machine has it, the address of
-the default route. Looking them up is the business of `node.collector`.
+The order is the reference agent's (pkg/kubelet/nodestatus/setters.go): --node-ip, a host name that
+is an address, an address of this machine that the host name resolves to, the address of the default
+route. `node.collector` looks them up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Candidates:
 
 
 def choose(candidates: Candidates) -> tuple[AddressFacts, ...]:
-    """InternalIP first, then Hostname; only Hostname when no address is fit."""
+    """InternalIP, if there is a usable address, then Hostname."""
     chosen = _internal_ip(candidates)
     internal = (AddressFacts(INTERNAL_IP, chosen),) if chosen else ()
     return (*internal, AddressFacts(HOSTNAME, candidates.hostname))

@@ -1,16 +1,17 @@
 """Capacity and allocatable of the node, from machine facts, reservations and thresholds; pure.
 
-Allocatable is capacity less what is reserved and less the hard eviction thresholds, never below
-zero (pkg/kubelet/cm/helpers.go, node_container_manager_linux.go). Amounts are whole numbers here:
-cpu in thousandths, everything else in its own unit; text only at the end.
+Allocatable is capacity minus reservations and hard eviction thresholds, never below zero
+(pkg/kubelet/cm/helpers.go, node_container_manager_linux.go). Amounts are integers: cpu in
+thousandths, everything else in its own unit; only `as_texts` formats them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from nodeagent.node.rules.facts import MachineFacts, NodeFacts
+from nodeagent.node.rules.facts import NodeFacts
 from nodeagent.node.rules.pressure import Threshold
 from orch.wire import quantity
 
@@ -21,33 +22,27 @@ PODS = "pods"
 PID = "pid"
 HUGEPAGES_PREFIX = "hugepages-"
 REQUIRED = (CPU, MEMORY, PODS, STORAGE)  # a node without one of these is not ready
-_RESERVABLE = (CPU, MEMORY, STORAGE, PID)
 _RESOURCE_OF_SIGNAL = {"memory.available": MEMORY, "nodefs.available": STORAGE}
 
 
 def parse_reserved(*reservations: Mapping[Any, str]) -> dict[str, int]:
-    """The sum of several; ValueError names what may not be reserved, or is negative."""
-    total: dict[str, int] = {}
+    """The sum of several, as the configuration has validated them."""
+    total: Counter[str] = Counter()
     for reservation in reservations:
         for resource, text in reservation.items():
-            if resource not in _RESERVABLE:
-                raise ValueError(f'cannot reserve "{resource}" resource')
             read = quantity.to_milli if resource == CPU else quantity.to_bytes
-            amount = read(text)
-            if amount < 0:
-                raise ValueError(f"resource quantity for {resource!r} cannot be negative: {text}")
-            total[resource] = total.get(resource, 0) + amount
-    return total
+            total[resource] += read(text)
+    return dict(total)
 
 
 def capacity(facts: NodeFacts, *, max_pods: int, pods_per_core: int = 0) -> dict[str, int]:
-    """What the node has; a resource that could not be measured is absent."""
+    """A resource that could not be measured is absent."""
     machine = facts.machine
     found = {CPU: machine.cpu_count * 1000, MEMORY: machine.memory_bytes}
     found = {resource: amount for resource, amount in found.items() if amount > 0}
     if facts.usage.node_fs.capacity_bytes:
         found[STORAGE] = facts.usage.node_fs.capacity_bytes
-    found[PODS] = _pods(machine, max_pods, pods_per_core)
+    found[PODS] = min(machine.cpu_count * pods_per_core, max_pods) if pods_per_core else max_pods
     for page_bytes, total_bytes in machine.hugepages_bytes.items():
         found[HUGEPAGES_PREFIX + quantity.format_bytes(page_bytes)] = total_bytes
     return found
@@ -71,7 +66,7 @@ def allocatable(
 def eviction_reserve(
     capacity: Mapping[str, int], thresholds: tuple[Threshold, ...]
 ) -> dict[str, int]:
-    """What hard thresholds keep free; percentages are of capacity."""
+    """The amounts that hard thresholds keep free."""
     held: dict[str, int] = {}
     for threshold in thresholds:
         resource = _RESOURCE_OF_SIGNAL.get(threshold.signal, "")
@@ -103,9 +98,3 @@ def as_text(resource: str, amount: int) -> str:
     if resource == CPU:
         return quantity.format_milli(amount)
     return str(amount) if resource in (PODS, PID) else quantity.format_bytes(amount)
-
-
-def _pods(machine: MachineFacts, max_pods: int, pods_per_core: int) -> int:
-    if pods_per_core <= 0:
-        return max_pods
-    return min(machine.cpu_count * pods_per_core, max_pods)

@@ -22,7 +22,7 @@ NETWORK_UNAVAILABLE = "NetworkUnavailable"
 
 @dataclass(frozen=True, slots=True)
 class ConditionValue:
-    """A condition without its times; `event` is the reason of the event its change makes."""
+    """A condition without its times; `event` is the reason of the event at its change."""
 
     type: str
     status: str  # True | False
@@ -31,45 +31,37 @@ class ConditionValue:
     event: str
 
 
-_PRESSURES: Mapping[str, tuple[ConditionValue, ConditionValue]] = {
-    kind: (
-        ConditionValue(kind, "True", f"NodeAgent{bad}", f"nodeagent {bad_text}", f"Node{bad}"),
-        ConditionValue(kind, "False", f"NodeAgent{good}", f"nodeagent {good_text}", f"Node{good}"),
-    )
-    for kind, bad, bad_text, good, good_text in (
+def _pressure(kind: str, status: str, reason: str, text: str) -> ConditionValue:
+    return ConditionValue(kind, status, f"NodeAgent{reason}", f"nodeagent {text}", f"Node{reason}")
+
+
+# Under pressure, and not.
+_PRESSURES = {
+    kind: (_pressure(kind, "True", *bad), _pressure(kind, "False", *good))
+    for kind, bad, good in (
         (
             pressure.MEMORY_PRESSURE,
-            "HasInsufficientMemory",
-            "has insufficient memory available",
-            "HasSufficientMemory",
-            "has sufficient memory available",
+            ("HasInsufficientMemory", "has insufficient memory available"),
+            ("HasSufficientMemory", "has sufficient memory available"),
         ),
         (
             pressure.DISK_PRESSURE,
-            "HasDiskPressure",
-            "has disk pressure",
-            "HasNoDiskPressure",
-            "has no disk pressure",
+            ("HasDiskPressure", "has disk pressure"),
+            ("HasNoDiskPressure", "has no disk pressure"),
         ),
         (
             pressure.PID_PRESSURE,
-            "HasInsufficientPID",
-            "has insufficient PID available",
-            "HasSufficientPID",
-            "has sufficient PID available",
+            ("HasInsufficientPID", "has insufficient PID available"),
+            ("HasSufficientPID", "has sufficient PID available"),
         ),
     )
 }
 
 
-def judge(
-    facts: NodeFacts,
-    state: PressureState,
-    amounts: Mapping[str, int],
-    *,
-    transition_s: float,
+def node_conditions(
+    facts: NodeFacts, state: PressureState, amounts: Mapping[str, int], *, transition_s: float
 ) -> tuple[ConditionValue, ...]:
-    """Every condition the agent can speak for now; `amounts` is the node's capacity."""
+    """Every condition that the agent knows now; `amounts` is the node's capacity."""
     pressures = [
         bad if pressure.is_under(state, kind, facts.time_s, transition_s) else good
         for kind, (bad, good) in _PRESSURES.items()
@@ -79,7 +71,6 @@ def judge(
 
 
 def ready_value(facts: NodeFacts, amounts: Mapping[str, int]) -> ConditionValue:
-    """Ready, unless the runtime, its network, a missing capacity or a shutdown forbids it."""
     problems = [*verdict.runtime_problems(facts.runtime, facts.time_s), *facts.problems]
     missing = capacity.missing_resources(amounts)
     if missing:
@@ -93,23 +84,25 @@ def ready_value(facts: NodeFacts, amounts: Mapping[str, int]) -> ConditionValue:
 
 
 def network_value(facts: NodeFacts) -> ConditionValue | None:
-    """None while the runtime's word on its network is not known: then nothing is said of it."""
+    """None, which leaves the condition out, while the state of the runtime's network is unknown."""
     network = verdict.network_condition(facts.runtime, facts.time_s)
     if network is None:
         return None
     if network.status:
         message = "the container runtime's network is ready"
-        return _network("False", "NodeAgentNetworkReady", message, "NodeNetworkAvailable")
-    message = f"container runtime network not ready: {verdict.describe(network)}"
-    return _network("True", "NodeAgentNetworkNotReady", message, "NodeNetworkUnavailable")
+        status, reason, event = "False", "NodeAgentNetworkReady", "NodeNetworkAvailable"
+    else:
+        message = f"container runtime network not ready: {verdict.describe(network)}"
+        status, reason, event = "True", "NodeAgentNetworkNotReady", "NodeNetworkUnavailable"
+    return ConditionValue(NETWORK_UNAVAILABLE, status, reason, message, event)
 
 
 def stamped(
     values: tuple[ConditionValue, ...], existing: list[NodeCondition] | None, now: str
 ) -> list[NodeCondition]:
-    """The node's conditions with times; lastTransitionTime moves only when the status does.
+    """The node's conditions with times; lastTransitionTime changes only with the status.
 
-    Conditions of other writers stay as they are, before those of the agent.
+    Conditions of other writers come first, unchanged.
     """
     before = {condition.type: condition for condition in existing or ()}
     mine = {v.type for v in values}
@@ -120,24 +113,13 @@ def stamped(
 def transitions(
     values: tuple[ConditionValue, ...], existing: list[NodeCondition] | None
 ) -> list[ConditionValue]:
-    """Those that changed their status: each is worth an event.
-
-    A first pressure report counts, a first Ready does not.
-    """
+    """Those to record an event for: a changed status, or the first report of a pressure."""
     before = {condition.type: condition.status for condition in existing or ()}
     return [
         v
         for v in values
         if before.get(v.type) != v.status and (v.type in before or v.type in _PRESSURES)
     ]
-
-
-def find(conditions: list[NodeCondition] | None, kind: str) -> NodeCondition | None:
-    return next((c for c in conditions or () if c.type == kind), None)
-
-
-def _network(status: str, reason: str, message: str, event: str) -> ConditionValue:
-    return ConditionValue(NETWORK_UNAVAILABLE, status, reason, message, event)
 
 
 def _stamped(v: ConditionValue, before: NodeCondition | None, now: str) -> NodeCondition:

@@ -1,13 +1,14 @@
-"""The order in which pods end: when the node runs short of something, or shuts down; pure.
+"""The order in which pods end when the node is short of a resource, or shuts down; pure.
 
-Evictions follow the reference agent (pkg/kubelet/eviction/helpers.go): first who uses more than it
-asked for, then the lower priority, then who uses most beyond what it asked for; static pods and
-those of system priority stay. A shutdown ends groups from the lowest priority to the highest; a pod
-belongs to the highest group that is not above it (pkg/kubelet/nodeshutdown).
+Evictions follow the reference agent (pkg/kubelet/eviction/helpers.go): first pods that use more
+than they request, then by priority, then by use above the request; static pods and those of system
+priority stay. A shutdown ends groups from the lowest priority to the highest; a pod belongs to the
+highest group that is not above it (pkg/kubelet/nodeshutdown).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,13 +26,13 @@ RESOURCE_OF: Mapping[str, str] = {
     "imagefs.inodesFree": INODES,
     "pid.available": PIDS,
 }
-_ORDER = (MEMORY, STORAGE, INODES, PIDS)  # what is looked after first when several are short
+_ORDER = (MEMORY, STORAGE, INODES, PIDS)  # of resources, when several are short
 _BYTES = (MEMORY, STORAGE)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerUse:
-    """What one container uses and asked for, by resource; absent is not known, or nothing asked."""
+    """Usage and requests of a container by resource; absent means unknown, or not requested."""
 
     name: str
     used: Mapping[str, int] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Candidate:
 
 
 def most_urgent(due: Iterable[Threshold]) -> Threshold | None:
-    """The threshold to act on; memory first, hard before soft. None when pods cannot help."""
+    """The threshold to act on; memory first, hard before soft. None when evictions cannot help."""
     about_pods = [threshold for threshold in due if threshold.signal in RESOURCE_OF]
     return min(
         about_pods,
@@ -65,7 +66,7 @@ def most_urgent(due: Iterable[Threshold]) -> Threshold | None:
 
 
 def ranked(resource: str, candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Those that may be evicted, the first to go first."""
+    """Those that may be evicted, in order."""
     return sorted(
         (candidate for candidate in candidates if not candidate.critical),
         key=lambda candidate: (
@@ -78,7 +79,7 @@ def ranked(resource: str, candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def message(threshold: Threshold, seen: Observation, pod: Candidate) -> str:
-    """What the pod's status and its event say."""
+    """For the pod's status and its event."""
     resource = RESOURCE_OF[threshold.signal]
     limit = threshold.value.of(seen.capacity)
     text = (
@@ -96,7 +97,7 @@ def message(threshold: Threshold, seen: Observation, pod: Candidate) -> str:
 
 
 def _exceeds(pod: Candidate, resource: str) -> bool:
-    """Nobody asks for process ids or inodes: there the priority decides, then the use."""
+    """Process ids and inodes cannot be requested: priority decides there, then usage."""
     return resource in _BYTES and _excess(pod, resource) > 0
 
 
@@ -127,21 +128,21 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Pods that end side by side, each with its own grace period, and the time for all of them."""
+    """Pods that end concurrently, each with its own grace period, and the time for all of them."""
 
     seconds: int
     pods: tuple[Member, ...]
 
 
 def groups_of(config: NodeAgentConfiguration) -> tuple[Group, ...]:
-    """What the configuration asks for; () when the feature is off.
+    """As configured; () when the feature is off.
 
-    ValueError for settings that contradict each other; it begins with a field's name.
+    ValueError, beginning with a field's name, for settings that contradict each other.
     """
     total_s, critical_s = config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods
     by_priority = [
-        Group(one.priority, one.shutdownGracePeriodSeconds)
-        for one in config.shutdownGracePeriodByPodPriority
+        Group(group.priority, group.shutdownGracePeriodSeconds)
+        for group in config.shutdownGracePeriodByPodPriority
     ]
     if by_priority and (total_s or critical_s):
         raise ValueError(
@@ -164,14 +165,11 @@ def groups_of(config: NodeAgentConfiguration) -> tuple[Group, ...]:
 
 
 def stages(groups: Sequence[Group], members: Iterable[Member]) -> list[Stage]:
-    """Who ends when; groups without a pod are left out."""
+    """The pods of each group in order; groups without a pod are omitted."""
     sorted_groups = sorted(groups, key=lambda group: group.priority)
-    belonging: dict[int, list[Member]] = {group.priority: [] for group in sorted_groups}
+    belonging: list[list[Member]] = [[] for _ in sorted_groups]
     for member in members:
-        below = [group.priority for group in sorted_groups if group.priority <= member.priority]
-        belonging[below[-1] if below else sorted_groups[0].priority].append(member)
-    return [
-        Stage(group.seconds, tuple(belonging[group.priority]))
-        for group in sorted_groups
-        if belonging[group.priority]
-    ]
+        above = bisect_right(sorted_groups, member.priority, key=lambda group: group.priority)
+        belonging[max(above - 1, 0)].append(member)
+    ended = zip(sorted_groups, belonging, strict=True)
+    return [Stage(group.seconds, tuple(pods)) for group, pods in ended if pods]

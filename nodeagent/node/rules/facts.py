@@ -1,7 +1,6 @@
-"""One moment's reading of everything the node object is computed from, as frozen values; pure.
+"""The measured input of the node object, as frozen values; pure.
 
-`None` means "not measured". Reading the machine and the runtime to fill them is the business of
-`node.collector`; what is fixed when the agent starts is in `settings`.
+`None` means "not measured". `node.collector` fills them; what is fixed at start is in `settings`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from nodeagent.runtime.verdict import RuntimeHealth
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """What stays as it is while the machine runs."""
+    """Constant while the machine runs."""
 
     cpu_count: int
     memory_bytes: int
@@ -47,7 +46,7 @@ class UsageFacts:
     image_fs: FilesystemFacts = FilesystemFacts()
     pids_in_use: int | None = None
     pids_max: int | None = None
-    checkpoint_excess_bytes: int | None = None  # of archives that may not be there, and stay
+    checkpoint_excess_bytes: int | None = None  # above the limits of the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class AddressFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """One moment. `time_s` is the loop's clock, as in `runtime` and in pressure states."""
+    """`time_s` is the loop's clock, as in `runtime` and in pressure states."""
 
     time_s: float
     machine: MachineFacts

@@ -1,6 +1,6 @@
-"""Labels of the node: the default ones, those an operator may add, and repairing them later; pure.
+"""Labels of the node: the default ones, those an operator may add, and their repair; pure.
 
-Which keys of the reserved domain `--node-labels` may set follows the reference agent
+The keys of the reserved domain that `--node-labels` may set are the reference agent's
 (cmd/kubelet/app/options, NodeRestriction): the default labels, and two prefixes.
 """
 
@@ -23,7 +23,7 @@ ALLOWED_DOMAINS = ("nodeagent.orch.io", "node.orch.io")
 
 
 def default_labels(hostname: str, operating_system: str, architecture: str) -> dict[str, str]:
-    """The three every node has."""
+    """The three of every node."""
     return {
         names.LABEL_HOSTNAME: hostname,
         names.LABEL_OS: operating_system,
@@ -32,7 +32,7 @@ def default_labels(hostname: str, operating_system: str, architecture: str) -> d
 
 
 def provider_labels(zone: str, region: str, instance_type: str) -> dict[str, str]:
-    """Labels of what is known; "" is not."""
+    """ "" means unknown: no label."""
     known = {
         names.LABEL_ZONE: zone,
         names.LABEL_REGION: region,
@@ -58,16 +58,8 @@ def repairs(existing: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str,
 
     A wanted empty value removes the label; labels that are not default ones are left alone.
     """
-    changes: dict[str, str | None] = {}
-    for key in DEFAULT_KEYS:
-        value = wanted.get(key)
-        if value is None:
-            continue
-        if value == "" and key in existing:
-            changes[key] = None
-        elif value and existing.get(key) != value:
-            changes[key] = value
-    return changes
+    changes = {key: wanted[key] or None for key in DEFAULT_KEYS if key in wanted}
+    return {key: value for key, value in changes.items() if existing.get(key) != value}
 
 
 def _may_set(key: str) -> bool:

@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodeagent.node.rules.facts import FilesystemFacts, UsageFacts
+from nodeagent.node.rules.facts import UsageFacts
 from orch.wire import quantity
 
 MEMORY_PRESSURE = "MemoryPressure"
 DISK_PRESSURE = "DiskPressure"
 PID_PRESSURE = "PIDPressure"
-SIGNALS = {  # that the configuration may set thresholds for
+_CHECKPOINTS = "checkpoints.room"  # internal: no threshold can be configured for it
+CONDITION_OF = {
     "memory.available": MEMORY_PRESSURE,
     "nodefs.available": DISK_PRESSURE,
     "nodefs.inodesFree": DISK_PRESSURE,
     "imagefs.available": DISK_PRESSURE,
     "imagefs.inodesFree": DISK_PRESSURE,
     "pid.available": PID_PRESSURE,
+    _CHECKPOINTS: DISK_PRESSURE,
 }
-_CHECKPOINTS = "checkpoints.room"
-CONDITION_OF = {**SIGNALS, _CHECKPOINTS: DISK_PRESSURE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +69,10 @@ CHECKPOINT_STORE = Threshold(_CHECKPOINTS, Amount())
 
 
 def parse_amount(text: str) -> Amount:
-    """`100Mi` or `10%`; ValueError names the text. `0%` and `100%` switch a threshold off."""
-    if not text.endswith("%"):
-        return Amount(quantity.to_bytes(text))
-    try:
-        percent = float(text[:-1])
-    except ValueError:
-        raise ValueError(f"{text!r} is not a percentage") from None
-    if not 0 <= percent <= 100:
-        raise ValueError(f"{text!r} must be between 0% and 100%")
-    return Amount(percent=percent)
+    """`100Mi` or `10%`, as the configuration has validated it."""
+    if text.endswith("%"):
+        return Amount(percent=float(text[:-1]))
+    return Amount(quantity.to_bytes(text))
 
 
 def parse_thresholds(
@@ -87,33 +81,26 @@ def parse_thresholds(
     grace_s: Mapping[Any, float] | None = None,
     min_reclaim: Mapping[Any, str] | None = None,
 ) -> tuple[Threshold, ...]:
-    """Signal → value, as the configuration writes them; those switched off are left out.
-
-    ValueError names a signal that does not exist, or a soft one without its grace period.
-    """
+    """Signal → value, as in the configuration; 0, 0% and 100% switch a threshold off."""
     thresholds = []
     for signal, text in values.items():
-        if signal not in SIGNALS:
-            raise ValueError(f"unknown eviction signal {signal!r}; use one of {_signals()}")
-        if grace_s is not None and signal not in grace_s:
-            raise ValueError(f"the soft eviction threshold {signal!r} needs a grace period")
         value = parse_amount(text)
-        if value.percent in (0, 100) or value == Amount():
-            continue
-        reclaim = parse_amount((min_reclaim or {}).get(signal, "0"))
-        thresholds.append(Threshold(signal, value, (grace_s or {}).get(signal, 0.0), reclaim))
+        if value.percent not in (0, 100) and value != Amount():
+            reclaim = parse_amount((min_reclaim or {}).get(signal, "0"))
+            thresholds.append(Threshold(signal, value, (grace_s or {}).get(signal, 0.0), reclaim))
     return tuple(thresholds)
 
 
 def observe(usage: UsageFacts) -> dict[str, Observation]:
     """Signal → what is available of what; a signal that was not measured is absent."""
-    seen: dict[str, Observation | None] = {
+    seen = {
         "memory.available": _memory(usage),
         "pid.available": _pids(usage),
         _CHECKPOINTS: _checkpoints(usage),
     }
     for name, fs in (("nodefs", usage.node_fs), ("imagefs", usage.image_fs)):
-        seen |= _filesystem(name, fs)
+        seen[f"{name}.available"] = _pair(fs.available_bytes, fs.capacity_bytes)
+        seen[f"{name}.inodesFree"] = _pair(fs.inodes_free, fs.inodes)
     return {signal: observation for signal, observation in seen.items() if observation}
 
 
@@ -175,19 +162,8 @@ def _checkpoints(usage: UsageFacts) -> Observation | None:
     return None if excess is None else Observation(-excess, 0)
 
 
-def _filesystem(name: str, fs: FilesystemFacts) -> dict[str, Observation | None]:
-    return {
-        f"{name}.available": _pair(fs.available_bytes, fs.capacity_bytes),
-        f"{name}.inodesFree": _pair(fs.inodes_free, fs.inodes),
-    }
-
-
 def _pair(available: int | None, capacity: int | None) -> Observation | None:
     """None also for a filesystem that counts none (btrfs reports 0 inodes)."""
     if available is None or not capacity:
         return None
     return Observation(available, capacity)
-
-
-def _signals() -> str:
-    return ", ".join(SIGNALS)

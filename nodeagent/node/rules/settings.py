@@ -1,8 +1,4 @@
-"""Settings of the node object from configuration and flags, checked once at start; pure.
-
-`node_settings` turns the configuration into numbers and refuses what cannot work. Whether a
-reservation fits the machine is known only with its capacity: see `capacity`.
-"""
+"""Settings of the node object from configuration and flags, checked once at start; pure."""
 
 from __future__ import annotations
 
@@ -48,17 +44,23 @@ def node_settings(
     features: Features,
     provider: NodeProvider | None = None,
 ) -> NodeSettings:
-    """ValueError with one sentence per mistake: labels that must not be set, bad quantities."""
+    """ValueError with a sentence per label that must not be set, and for quantities too large."""
     problems = labels.node_label_problems(node_labels)
     if problems:
         raise ValueError("; ".join(problems))
-    reclaim = config.evictionMinimumReclaim
+    reclaim, provider = config.evictionMinimumReclaim, provider or config.nodeProvider
     return NodeSettings(
         node_name=node_name,
         agent_version=agent_version,
         agent_port=agent_port,
-        labels={**_provided(provider or config.nodeProvider), **node_labels},
-        taints=tuple(_taint(t.key, t.value, t.effect) for t in config.registerWithTaints),
+        labels={
+            **labels.provider_labels(provider.zone, provider.region, provider.instanceType),
+            **node_labels,
+        },
+        taints=tuple(
+            Taint(key=taint.key, value=taint.value or None, effect=taint.effect)
+            for taint in config.registerWithTaints
+        ),
         max_pods=config.maxPods,
         pods_per_core=config.podsPerCore,
         reserved=capacity.parse_reserved(config.systemReserved, config.nodeagentReserved),
@@ -77,7 +79,7 @@ def node_settings(
 
 
 def start_problems(settings: NodeSettings, machine: MachineFacts, node_ip: str) -> list[str]:
-    """Why the agent must not start like this on this machine, one sentence each."""
+    """Why the agent must not start with these settings on this machine, a sentence each."""
     amounts = {capacity.CPU: machine.cpu_count * 1000, capacity.MEMORY: machine.memory_bytes}
     known = {resource: amount for resource, amount in amounts.items() if amount}
     problems = capacity.reservation_problems(known, settings.reserved)
@@ -85,16 +87,8 @@ def start_problems(settings: NodeSettings, machine: MachineFacts, node_ip: str) 
     return [*problems, *([address] if address else [])]
 
 
-def _provided(provider: NodeProvider) -> dict[str, str]:
-    return labels.provider_labels(provider.zone, provider.region, provider.instanceType)
-
-
-def _taint(key: str, value: str, effect: str) -> Taint:
-    return Taint(key=key, value=value or None, effect=effect)
-
-
 def _declared(features: Features) -> tuple[str, ...] | None:
-    """What is on and still in development, while the gate that publishes it is on."""
+    """The enabled features still in development; None while their publishing is off."""
     if not features.enabled(DECLARED_FEATURES_GATE):
         return None
     return tuple(

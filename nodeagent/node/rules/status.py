@@ -1,7 +1,7 @@
-"""The Node object: the one to register, the status to report, and whether that is new; pure.
+"""The Node object to register, the status to report, and whether it changed; pure.
 
-Facts and settings in, records out. Comparison ignores what only says "still here": the order of
-conditions and their heartbeat times (pkg/kubelet/kubelet_node_status.go).
+The comparison ignores the order of conditions and their heartbeat times
+(pkg/kubelet/kubelet_node_status.go).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from nodeagent.node.rules import capacity, conditions, labels
 from nodeagent.node.rules.conditions import ConditionValue
-from nodeagent.node.rules.facts import ImageFacts, NodeFacts
+from nodeagent.node.rules.facts import ImageFacts, MachineFacts, NodeFacts
 from nodeagent.node.rules.pressure import PressureState
 from nodeagent.node.rules.settings import NodeSettings
 from orch.wire.records.core import (
@@ -31,22 +31,23 @@ NAMES_PER_IMAGE = 5
 def condition_values(
     settings: NodeSettings, facts: NodeFacts, state: PressureState
 ) -> tuple[ConditionValue, ...]:
-    """What the agent says of each condition now."""
     amounts = _capacity(settings, facts)
-    return conditions.judge(facts, state, amounts, transition_s=settings.pressure_transition_s)
+    return conditions.node_conditions(
+        facts, state, amounts, transition_s=settings.pressure_transition_s
+    )
 
 
 def initial_node(settings: NodeSettings, facts: NodeFacts, state: PressureState, now: str) -> Node:
-    """The object to register; labels of --node-labels win over the default ones."""
+    """The object to register."""
     return Node(
-        metadata=ObjectMeta(name=settings.node_name, labels=wanted_labels(settings, facts)),
+        metadata=ObjectMeta(name=settings.node_name, labels=wanted_labels(settings, facts.machine)),
         spec=NodeSpec(taints=list(settings.taints) or None),
         status=node_status(settings, facts, condition_values(settings, facts, state), None, now),
     )
 
 
-def wanted_labels(settings: NodeSettings, facts: NodeFacts) -> dict[str, str]:
-    machine = facts.machine
+def wanted_labels(settings: NodeSettings, machine: MachineFacts) -> dict[str, str]:
+    """Labels of --node-labels win over the default ones."""
     default = labels.default_labels(
         machine.hostname, machine.operating_system, machine.architecture
     )
@@ -64,13 +65,14 @@ def node_status(
     amounts = _capacity(settings, facts)
     usable = capacity.allocatable(amounts, settings.reserved, settings.thresholds)
     before = existing.conditions if existing else None
+    endpoint = DaemonEndpoint(Port=settings.agent_port)
     features = settings.declared_features
     return NodeStatus(
         capacity=capacity.as_texts(amounts),
         allocatable=capacity.as_texts(usable),
         conditions=conditions.stamped(values, before, now),
         addresses=[NodeAddress(type=a.type, address=a.address) for a in facts.addresses],
-        daemonEndpoints=_endpoints(settings.agent_port),
+        daemonEndpoints=NodeDaemonEndpoints(nodeagentEndpoint=endpoint, kubeletEndpoint=endpoint),
         nodeInfo=_node_info(settings, facts),
         images=_images(facts.images, settings.max_images),
         declaredFeatures=sorted(set(features)) if features is not None else None,
@@ -78,7 +80,7 @@ def node_status(
 
 
 def differs(before: NodeStatus, after: NodeStatus) -> bool:
-    """Whether `after` says something new; what only others write into a status does not count."""
+    """Whether `after` has news; fields that only others write do not count."""
     return _comparable(before) != _comparable(after)
 
 
@@ -107,11 +109,6 @@ def _capacity(settings: NodeSettings, facts: NodeFacts) -> dict[str, int]:
     )
 
 
-def _endpoints(port: int) -> NodeDaemonEndpoints:
-    endpoint = DaemonEndpoint(Port=port)
-    return NodeDaemonEndpoints(nodeagentEndpoint=endpoint, kubeletEndpoint=endpoint)
-
-
 def _node_info(settings: NodeSettings, facts: NodeFacts) -> NodeSystemInfo:
     machine = facts.machine
     return NodeSystemInfo(
@@ -129,7 +126,7 @@ def _node_info(settings: NodeSettings, facts: NodeFacts) -> NodeSystemInfo:
 
 
 def _runtime_version(facts: NodeFacts) -> str:
-    """`containerd://2.1.9`; "" without a runtime, `remote://Unknown` before it told."""
+    """`containerd://2.1.9`; "" without a runtime, `remote://Unknown` before its first answer."""
     if facts.runtime.absent:
         return ""
     version = facts.runtime.version

@@ -1,9 +1,8 @@
-"""The cgroups of pods, in every hierarchy the host has: made with the pod, gone with it.
+"""The cgroups of pods, in every hierarchy of the host: created and removed with the pod.
 
-Works on cgroup v1, hybrid and v2 below an injected root. Containers' own cgroups are the runtime's;
-this module makes their parents, `<parent>[/burstable|/besteffort]/pod<uid>`, and bounds each pod by
-the sum of its containers, if each of them is limited. Where that is not allowed the pod runs all
-the same, and it is logged once.
+Works on cgroup v1, hybrid and v2. The runtime creates the containers' cgroups; this module creates
+their parents, `<parent>[/burstable|/besteffort]/pod<uid>`, and limits each pod to the sum of its
+containers' limits, if each has one. Without the permission the pod runs unlimited: logged once.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import errno
 import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from nodeagent.pods import counts
 from nodeagent.pods.cgroups import tree
 from nodeagent.pods.cgroups.tree import CgroupError as CgroupError
 from nodeagent.pods.counts import Timings
-from nodeagent.pods.spec import qos, spec
+from nodeagent.pods.spec import spec
 from orch.component.process.once_log import OnceLog
 from orch.wire import quantity
 from orch.wire.podrules import podspec
@@ -31,25 +30,23 @@ log = logging.getLogger(__name__)
 
 
 def pod_bounds(pod: Pod, *, unified: bool) -> Mapping[str, str]:
-    """The files to write in the pod's cgroup; those a hierarchy does not have are for another."""
-    limits = [podspec.limits(c) for c in pod.spec.containers]
+    """File → value for the pod's cgroup; each file exists in one hierarchy only."""
     shares = spec.cpu_shares(podspec.requested(pod, "cpu"))
     bounds = share_bound(shares, unified=unified)
-    if all("cpu" in limit for limit in limits):
-        quota = spec.cpu_quota_usec(sum(quantity.to_milli(limit["cpu"]) for limit in limits))
-        if quota and unified:
+    if quota := spec.cpu_quota_usec(podspec.limited(pod, "cpu") or 0):
+        if unified:
             bounds["cpu.max"] = f"{quota} {spec.CFS_PERIOD_USEC}"
-        elif quota:
+        else:
             bounds["cpu.cfs_period_us"] = str(spec.CFS_PERIOD_USEC)
             bounds["cpu.cfs_quota_us"] = str(quota)
-    if all("memory" in limit for limit in limits):
-        total_bytes = sum(quantity.to_bytes(limit["memory"]) for limit in limits)
-        bounds["memory.max" if unified else "memory.limit_in_bytes"] = str(total_bytes)
+    memory_bytes = podspec.limited(pod, "memory", quantity.to_bytes)
+    if memory_bytes is not None:
+        bounds["memory.max" if unified else "memory.limit_in_bytes"] = str(memory_bytes)
     return bounds
 
 
 def class_shares(pods: Iterable[Pod]) -> dict[str, int]:
-    """cpu shares of the classes that have a cgroup of their own: BestEffort gets the least."""
+    """cpu shares of the service classes with a cgroup: BestEffort gets the minimum."""
     burstable = (pod for pod in pods if podspec.qos_class(pod) == podspec.BURSTABLE)
     return {
         podspec.BURSTABLE: spec.cpu_shares(sum(podspec.requested(pod, "cpu") for pod in burstable)),
@@ -58,7 +55,7 @@ def class_shares(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def share_bound(shares: int, *, unified: bool) -> dict[str, str]:
-    """The file that gives a cgroup its cpu shares."""
+    """File → value for cpu shares."""
     return {"cpu.weight": str(cpu_weight(shares))} if unified else {"cpu.shares": str(shares)}
 
 
@@ -70,13 +67,11 @@ def cpu_weight(shares: int) -> int:
 _TRIES = 20
 _PAUSE_S = 0.1
 
-T = TypeVar("T")
-
 
 class PodCgroups:
-    """`parent` is the cgroup that holds all pods, `/orchpods`; `root` where hierarchies are.
+    """`parent` is the cgroup of all pods, `/orchpods`; `root` the directory of the hierarchies.
 
-    What takes how long is told to `times`.
+    Durations are observed in `times`.
     """
 
     def __init__(self, parent: str, times: Timings, *, root: str = "/sys/fs/cgroup") -> None:
@@ -85,30 +80,27 @@ class PodCgroups:
         self._times = times
         self._unbounded = OnceLog(log)
         self._shares: Mapping[str, int] = {}  # of the classes, as last written
-        self._balanced: tuple[Pod, ...] = ()  # what they were written for
+        self._balanced: tuple[Pod, ...] = ()  # when the shares were last written
 
     async def ensure(self, pod: Pod) -> None:
-        """Make the pod's cgroup where it is not, and set its bounds where they differ."""
+        """Create the pod's cgroup if missing, and set bounds that differ."""
         with self._timed("create"):
-            await self._try(self._ensure, pod)
+            await self._try(partial(self._ensure, pod))
 
     async def balance(self, pods: Iterable[Pod]) -> None:
-        """Give each class of service its share of the processor: what its pods ask for."""
+        """Give each service class the cpu shares that its pods request."""
         pods, known = tuple(pods), self._balanced
         if self._shares and len(pods) == len(known) and all(map(operator.is_, pods, known)):
             return
         shares = class_shares(pods)
         if shares != self._shares:
             with self._timed("update"):
-                if not await self._try(self._set_shares, shares):
+                if not await self._try(partial(self._set_shares, shares)):
                     return
         self._shares, self._balanced = shares, pods
 
     async def remove(self, uid: str) -> None:
-        """Remove the pod's cgroup and all below it, killing what is left in them.
-
-        CgroupError when it stays all the same.
-        """
+        """Remove the pod's cgroup and those below it, killing processes in them. CgroupError."""
         if not uid or "/" in uid:
             raise CgroupError(f"{uid!r} is not a pod uid")
         with self._timed("destroy"):
@@ -131,9 +123,9 @@ class PodCgroups:
         finally:
             self._times.observe(counts.CGROUPS, loop.time() - began_s, operation)
 
-    async def _try(self, work: Callable[[T], None], about: T) -> bool:
+    async def _try(self, work: Callable[[], None]) -> bool:
         try:
-            await asyncio.to_thread(work, about)
+            await asyncio.to_thread(work)
         except OSError as error:
             self._unbounded.failed(
                 "pods run without bounds of their own: %s", error, cause=error.errno
@@ -142,31 +134,29 @@ class PodCgroups:
         return True
 
     def _ensure(self, pod: Pod) -> None:
-        below = qos.cgroup_path(self._parent, pod)
-        for name, hierarchy in tree.hierarchies(self._root).items():
-            directory = hierarchy / below
-            tree.make(name, hierarchy, directory)
-            tree.set_bounds(directory, pod_bounds(pod, unified=name == "unified"))
+        self._bound(spec.cgroup_path(self._parent, pod), partial(pod_bounds, pod))
 
     def _set_shares(self, shares: Mapping[str, int]) -> None:
+        for qos_class, amount in shares.items():
+            below = f"{self._parent}/{spec.QOS_CGROUPS[qos_class]}"
+            self._bound(below, partial(share_bound, amount))
+
+    def _bound(self, below: str, bounds: Callable[..., Mapping[str, str]]) -> None:
         for name, hierarchy in tree.hierarchies(self._root).items():
-            for qos_class, amount in shares.items():
-                directory = hierarchy / self._parent / qos.CGROUPS[qos_class]
-                tree.make(name, hierarchy, directory)
-                bound = share_bound(amount, unified=name == "unified")
-                tree.set_bounds(directory, bound)
+            tree.make(name, hierarchy, hierarchy / below)
+            tree.set_bounds(hierarchy / below, bounds(unified=name == "unified"))
 
     def _remove(self, name: str) -> bool:
         gone = True
         for hierarchy in tree.hierarchies(self._root).values():
-            for of_class in qos.CGROUPS.values():
+            for of_class in spec.QOS_CGROUPS.values():
                 gone &= tree.remove_tree(hierarchy / self._parent / of_class / name)
         return gone
 
     def _remove_parent(self) -> None:
         self._shares = {}
         for hierarchy in tree.hierarchies(self._root).values():
-            for below in (*filter(None, qos.CGROUPS.values()), ""):
+            for below in (*filter(None, spec.QOS_CGROUPS.values()), ""):
                 try:
                     (hierarchy / self._parent / below).rmdir()
                 except OSError as error:

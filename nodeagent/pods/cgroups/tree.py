@@ -1,6 +1,6 @@
-"""Making, bounding and removing single cgroups below a hierarchy's root; blocking, from a thread.
+"""Creates, bounds and removes single cgroups below a hierarchy's root; blocking, from a thread.
 
-Which cgroups pods have, and what bounds them, is in `pod_cgroups`.
+Which cgroups pods have, and their bounds, is in `pod_cgroups`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def hierarchies(root: Path) -> dict[str, Path]:
 
 
 def make(name: str, hierarchy: Path, directory: Path) -> None:
-    """Create a cgroup in the hierarchy `name`, or complete an existing cgroup. OSError."""
+    """Create a cgroup in the hierarchy `name`, or complete an existing one. OSError."""
     if name == "unified":
         _make_unified(hierarchy, directory)
         return
@@ -41,7 +41,7 @@ def make(name: str, hierarchy: Path, directory: Path) -> None:
 
 
 def set_bounds(directory: Path, bounds: Mapping[str, str]) -> None:
-    """Write what differs; files this hierarchy does not have are for another. OSError."""
+    """Write values that differ, in the files that this hierarchy has. OSError."""
     for file, value in bounds.items():
         path = directory / file
         if path.exists() and path.read_text().strip() != value:
@@ -49,7 +49,7 @@ def set_bounds(directory: Path, bounds: Mapping[str, str]) -> None:
 
 
 def _make_unified(root: Path, directory: Path) -> None:
-    """Every ancestor passes its controllers on before the child is made."""
+    """Every ancestor passes its controllers on before the child is created."""
     current = root
     for part in directory.relative_to(root).parts:
         _enable_controllers(current)
@@ -72,7 +72,7 @@ def _enable_controllers(directory: Path) -> None:
 
 
 def _inherit_cpuset(root: Path, directory: Path) -> None:
-    """A v1 cpuset is born empty and takes no process until it has cpus and memory nodes."""
+    """A new v1 cpuset is empty and accepts no process until it has cpus and memory nodes."""
     current = root
     for part in directory.relative_to(root).parts:
         parent, current = current, current / part
@@ -82,7 +82,7 @@ def _inherit_cpuset(root: Path, directory: Path) -> None:
 
 
 def remove_tree(directory: Path) -> bool:
-    """Remove a cgroup and those below it; False when processes were in the way and got killed."""
+    """Remove a cgroup and those below it; False when processes had to be killed first."""
     gone = True
     for path, _, _ in os.walk(directory, topdown=False):
         try:
@@ -101,8 +101,8 @@ def _kill_all(cgroup: Path) -> None:
     try:
         listed = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
     except OSError:
-        return  # the cgroup went meanwhile
-    for pid in filter(None, listed):  # 0 is a process of another namespace, and means us to kill()
+        return  # removed meanwhile
+    for pid in filter(None, listed):  # 0: of another namespace; kill(0) would kill the agent
         log.warning("killing process %d, left in cgroup %s of a pod that is gone", pid, cgroup)
         try:
             os.kill(pid, signal.SIGKILL)

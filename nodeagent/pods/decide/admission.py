@@ -1,7 +1,7 @@
 """Whether this node can take one more pod; pure.
 
-The checks and texts are the reference agent's (lifecycle/predicate.go): what the scheduler should
-have seen, seen again here, since static pods and stale schedulers do not ask it.
+The checks and texts are the reference agent's (lifecycle/predicate.go). They repeat checks of the
+scheduler, since static pods bypass it and its view may be stale.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def refusal(pod: Pod, node: Node, others: Iterable[Pod]) -> Refusal | None:
 
 
 def _pressure_problem(pod: Pod, node: Node) -> Refusal | None:
-    """A node that evicts takes nobody it would evict next; memory is kept for who asked for it."""
+    """A node under pressure rejects pods that it would evict next."""
     if podspec.is_critical(pod):
         return None
     under = [c.type for c in node.status.conditions or () if c.status == "True"]
@@ -59,7 +59,7 @@ def _pressure_problem(pod: Pod, node: Node) -> Refusal | None:
 
 
 def _asks_for_memory(pod: Pod) -> bool:
-    """Of service classes above the last one, or tolerates the pressure by its name."""
+    """Of a service class above BestEffort, or tolerates the pressure by its name."""
     pressure = Taint(key=names.TAINT_MEMORY_PRESSURE, effect=NO_SCHEDULE)
     tolerated = any(t.key and tolerates(t, pressure) for t in pod.spec.tolerations or ())
     return tolerated or podspec.qos_class(pod) != podspec.BEST_EFFORT

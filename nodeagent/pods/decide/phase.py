@@ -1,8 +1,8 @@
 """The phase of a pod from the states of its containers (reference agent, `getPhase`); pure.
 
-Also the end of a pod before its time: evicted, or on a node that shuts down. Such a pod fails for
-good. Its containers have the ending's grace period, and until the last of them has stopped the pod
-is not shown as failed: its replacement must not start too early.
+Also pods that the node fails: evicted, or on a node that shuts down. Their containers have the
+ending's grace period, and until the last of them has stopped the status stays Running: a
+replacement must not start too early.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ _BY_AGENT = "TerminationByNodeAgent"
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why the pod is over, as its status shows it, and how long its containers have to stop."""
+    """Why the pod fails, as its status shows it, and how long its containers have to stop."""
 
     reason: str
     message: str
     grace_s: int = HARD_GRACE_S
 
 
-def ended(pod: Pod, ending: Ending, now: str) -> Pod:
-    """The pod as the API will show it: failed, with the ending's grace period."""
+def fail_pod(pod: Pod, ending: Ending, now: str) -> Pod:
+    """The pod with the status Failed and the ending's grace period."""
     condition = PodCondition(
         type=DISRUPTED,
         status="True",
@@ -112,8 +112,8 @@ def ended(pod: Pod, ending: Ending, now: str) -> Pod:
     return pod.model_copy(update={"status": status, "spec": spec})
 
 
-def shown(pod: Pod, seen: ObservedPod) -> Pod:
-    """An ended pod for its display: it runs as long as one of its containers does."""
+def show_running(pod: Pod, seen: ObservedPod) -> Pod:
+    """A failed pod for its status: Running while one of its containers runs."""
     if not seen.active:
         return pod
     status = pod.status.model_copy(update={"phase": RUNNING})

@@ -1,9 +1,9 @@
 """Desired pod and observed state → the next step; pure.
 
-One step at a time: after each the state is read anew, so that an agent killed anywhere goes on
-from what it finds. The rules are the reference agent's (kuberuntime computePodActions): a new
-sandbox when the old one is dead, init containers in order, restarts by policy with back-off.
-How containers restart is in `restarts`; nothing here does I/O or keeps state.
+One step at a time: after each the state is observed again, so that an agent killed at any point
+continues from there. The rules are the reference agent's (kuberuntime computePodActions): a new
+sandbox when the old one is dead, init containers in order, restarts by policy with back-off. How
+containers restart is in `restarts`.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def next_step(
     now_ns: int,
     probed: ProbeResults = NOT_PROBED,
 ) -> Plan:
-    """What to do now for a pod that should run.
+    """The next step of a pod that should run.
 
-    `backoffs` are failed steps not yet made good, by container name (`SANDBOX` for the sandbox);
-    `now_ns` is wall time, compared with the runtime's stamps; `probed` is what probes say.
+    `backoffs` are the failed steps, by container name (`SANDBOX` for the sandbox); `now_ns` is wall
+    time, compared with the runtime's timestamps.
     """
     stale = _stop_stale(seen)
     if is_finished(pod, seen):
@@ -62,7 +62,7 @@ def next_step(
 
 
 def removal_step(seen: ObservedPod, *, grace_s: int | None = None) -> Action | None:
-    """What to do now for a pod that should be gone; None when the runtime holds nothing of it."""
+    """The next step of a pod to be removed; None when the runtime has nothing of it."""
     if seen.active:
         ids = tuple(detail.container.id for detail in seen.active)
         return StopContainers(ids, "the pod is being removed", grace_s)
@@ -77,7 +77,7 @@ def removal_step(seen: ObservedPod, *, grace_s: int | None = None) -> Action | N
 
 
 def is_finished(pod: Pod, seen: ObservedPod) -> bool:
-    """Whether every container has ended for good; a phase the API holds as final stays so."""
+    """Whether every container has ended for good; a final phase in the API stays final."""
     if pod.status.phase in FINAL_PHASES:
         return True
     policy = restarts.pod_policy(pod)
@@ -94,7 +94,7 @@ def is_finished(pod: Pod, seen: ObservedPod) -> bool:
 
 
 def _stop_stale(seen: ObservedPod) -> Action | None:
-    """Sandboxes that are not the one in use must hold no process."""
+    """Sandboxes other than the current one must have no process."""
     for index, detail in enumerate(seen.sandboxes):
         if index == 0 and is_ready(detail):
             continue
@@ -128,7 +128,7 @@ def _new_sandbox(pod: Pod, dead: SandboxDetail | None, backoffs: Mapping[str, St
 
 def _run_containers(pod: Pod, seen: ObservedPod, rules: restarts.RestartRules) -> Plan:
     decisions: dict[str, Decision] = {}
-    blocked = False  # a container that must end or start first keeps the later ones waiting
+    blocked = False  # by a container that must exit or start before the later ones
     for container in _in_order(pod, seen):
         if blocked:
             decisions[container.name] = Decision(waiting=_WAITING_FOR_INIT)
@@ -147,7 +147,7 @@ def _run_containers(pod: Pod, seen: ObservedPod, rules: restarts.RestartRules) -
 
 
 def _in_order(pod: Pod, seen: ObservedPod) -> list[Container]:
-    """Init containers first; once an app container was made in this sandbox they are over."""
+    """Init containers first, until an app container has been created in this sandbox."""
     app_names = {c.name for c in pod.spec.containers}
     sandbox_id = seen.sandbox.sandbox.id if seen.sandbox else ""
     initialized = any(
@@ -168,7 +168,7 @@ def _all_waiting(pod: Pod) -> dict[str, Waiting]:
 
 
 def _tidy(seen: ObservedPod) -> Action | None:
-    """Remove instances beyond the kept ones, then sandboxes that hold nothing any more."""
+    """Remove instances beyond the kept ones, then sandboxes without containers."""
     kept: dict[str, int] = {}
     for detail in seen.containers:
         name = detail.container.name

@@ -1,8 +1,8 @@
 """Whether and when a container is started, started again or stopped; pure.
 
 Back-off is 10 s doubling to 5 min and starts over after 10 min of running (reference agent,
-`maxContainerBackOff`). The step a container was started with is kept in its annotations, so an
-agent that restarts goes on counting where it was.
+`maxContainerBackOff`). A container's back-off step is stored in its annotations, so a restarted
+agent continues counting.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_changed(container: Container, detail: ContainerDetail) -> bool:
 
 
 def has_ended_for_good(container: Container, latest: ContainerDetail | None, policy: str) -> bool:
-    """Exited, and nothing asks for a new start; a changed definition does."""
+    """Exited, with no reason for a restart; a changed definition is one."""
     if latest is None or latest.container.state is not ContainerState.EXITED:
         return False
     if is_changed(container, latest):
@@ -118,7 +118,7 @@ class RestartRules:
         return Decision()
 
     def decide_ephemeral(self, container: Container) -> Decision:
-        """Started once, whatever the others do, and never again."""
+        """Started once, regardless of the others, and never again."""
         latest = self._seen.latest(container.name)
         if latest is None:
             return self._start(container, attempt=0, step=0)
@@ -173,7 +173,7 @@ class RestartRules:
         )
 
     def _start_again(self, container: Container, attempt: int, step: int) -> Decision:
-        """At once: until it runs, its end is what there is to show, unless the start failed."""
+        """Without a waiting reason unless the start failed: the status shows the last exit."""
         decision = self._start(container, attempt, step)
         if container.name in self._backoffs:
             return decision
@@ -183,7 +183,7 @@ class RestartRules:
         backoff = self._backoffs.get(name)
         if backoff is None:
             return Decision(start, self._not_yet(name))
-        shown = Waiting(backoff.reason, backoff.message)  # also while it is tried once more
+        shown = Waiting(backoff.reason, backoff.message)  # also during the next attempt
         if backoff.remaining_s <= 0:
             return Decision(start, shown)
         return Decision(None, shown, backoff.remaining_s)
@@ -193,7 +193,7 @@ class RestartRules:
         return Waiting("PodInitializing" if waits_for_init else "ContainerCreating")
 
     def _remaining_s(self, latest: ContainerDetail, wait_s: float) -> float:
-        """0 as well when the clock was set back behind the container's end."""
+        """0 also when the clock was set back to before the container's exit."""
         passed_ns = self._now_ns - latest.finished_at_ns
         return max(0.0, wait_s - passed_ns / _NS) if passed_ns >= 0 else 0.0
 

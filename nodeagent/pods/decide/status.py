@@ -1,24 +1,29 @@
 """Observed pod → PodStatus as `kubectl` users know it; pure.
 
-Container states and their reasons are made here; what follows for the whole pod is in `phase` and
-`conditions`.
+Container states, and the conditions with the reasons and messages that clients match on: those of
+the reference agent (pkg/kubelet/status/generate.go). The phase is in `phase`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from nodeagent.pods.actions import NOT_PROBED, Plan, ProbeResults, Waiting
-from nodeagent.pods.decide import conditions
-from nodeagent.pods.decide.conditions import Moment
-from nodeagent.pods.decide.phase import DISRUPTED, FAILED, FINAL_PHASES, is_done, pod_phase
+from nodeagent.pods.decide.phase import (
+    DISRUPTED,
+    FAILED,
+    FINAL_PHASES,
+    SUCCEEDED,
+    is_done,
+    pod_phase,
+)
 from nodeagent.pods.observed import ObservedPod, is_ready
 from nodeagent.runtime.base import ContainerDetail, ContainerState
 from orch.wire import times
 from orch.wire.podrules import podspec
-from orch.wire.podrules.podspec import is_sidecar
+from orch.wire.podrules.podspec import container_statuses, is_sidecar
 from orch.wire.records.pods import (
     Container,
     ContainerStateRunning,
@@ -38,7 +43,7 @@ _UNKNOWN = Waiting("ContainerStatusUnknown", "the runtime does not know the cont
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a status is made of besides the pod and its observed state."""
+    """The inputs of a status besides the pod and its observed state."""
 
     now: str
     host_ip: str = ""
@@ -56,22 +61,20 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     inits = [_init_status(c, _container_status(c, seen, facts, over)) for c in records]
     apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
     if pod.status.phase in FINAL_PHASES and seen.empty and not over:
-        return before  # it never had a container here: refused, or ended before its time
+        return before  # it never had a container here: rejected, or failed early
     phase = pod_phase(pod, inits, apps)
     ips = _addresses(pod, seen, facts, before)
-    moment = Moment(
-        phase=phase,
-        sandbox_ready=bool(seen.sandbox and is_ready(seen.sandbox)),
-        incomplete_inits=tuple(
-            status.name
-            for container, status in zip(records, inits, strict=True)
-            if not is_done(container, status)
-        ),
-        apps=tuple(apps),
-    )
+    incomplete = [s.name for c, s in zip(records, inits, strict=True) if not is_done(c, s)]
+    conditions = [
+        _condition("PodReadyToStartContainers", bool(seen.sandbox and is_ready(seen.sandbox))),
+        _initialized(phase, incomplete, apps),
+        _ready("Ready", phase, apps),
+        _ready("ContainersReady", phase, apps),
+        _condition("PodScheduled", True),
+    ]
     return PodStatus(
         phase=phase,
-        conditions=conditions.pod_conditions(moment, _known_conditions(pod, before), facts.now),
+        conditions=_stamped(conditions, _known_conditions(pod, before), facts.now),
         hostIP=facts.host_ip or None,
         podIP=ips[0] if ips else None,
         podIPs=[PodIP(ip=ip) for ip in ips] or None,
@@ -108,22 +111,14 @@ def _known_conditions(pod: Pod, before: PodStatus) -> list[PodCondition]:
 
 
 def _statuses_of_the_past(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus]:
-    """How the containers of a pod that is over were last seen, for those nobody holds any more."""
+    """The last statuses of a finished pod's containers, for those that have been removed."""
     if pod.status.phase not in FINAL_PHASES:
         return {}
-    listed = (
-        before.initContainerStatuses,
-        before.containerStatuses,
-        before.ephemeralContainerStatuses,
-    )
-    return {status.name: status for statuses in listed for status in statuses or ()}
+    return {status.name: status for status in container_statuses(before)}
 
 
 def _container_status(
-    container: Container,
-    seen: ObservedPod,
-    facts: Facts,
-    over: Mapping[str, ContainerStatus],
+    container: Container, seen: ObservedPod, facts: Facts, over: Mapping[str, ContainerStatus]
 ) -> ContainerStatus:
     instances = seen.instances(container.name)
     latest = instances[0] if instances else None
@@ -191,7 +186,7 @@ def _last_state(detail: ContainerDetail | None, facts: Facts) -> State | None:
 
 
 def _terminated(detail: ContainerDetail, facts: Facts) -> ContainerStateTerminated:
-    # what never started has no times of its own, and clients show their absence as the year 1
+    # A container that never started has no times, and clients show missing ones as the year 1.
     finished_ns = detail.finished_at_ns if detail.finished_at_ns > 0 else detail.started_at_ns
     finished_ns = finished_ns if finished_ns > 0 else detail.container.created_at_ns
     started_ns = detail.started_at_ns if detail.started_at_ns > 0 else finished_ns
@@ -226,3 +221,44 @@ def _time(at_ns: int) -> str | None:
     if at_ns <= 0:
         return None
     return times.format_time(datetime.fromtimestamp(at_ns / 1e9, UTC))
+
+
+def _condition(kind: str, holds: bool, reason: str = "", message: str = "") -> PodCondition:
+    return PodCondition(
+        type=kind, status=str(holds), reason=reason or None, message=message or None
+    )
+
+
+def _initialized(
+    phase: str, incomplete: Sequence[str], apps: Sequence[ContainerStatus]
+) -> PodCondition:
+    if phase == SUCCEEDED:
+        return _condition("Initialized", True, "PodCompleted")
+    started = any(app.state and (app.state.running or app.state.terminated) for app in apps)
+    if not incomplete or started:
+        return _condition("Initialized", True)
+    text = f"containers with incomplete status: [{' '.join(incomplete)}]"
+    return _condition("Initialized", False, "ContainersNotInitialized", text)
+
+
+def _ready(kind: str, phase: str, apps: Sequence[ContainerStatus]) -> PodCondition:
+    if phase in FINAL_PHASES:
+        return _condition(kind, False, "PodCompleted" if phase == SUCCEEDED else "PodFailed")
+    unready = [app.name for app in apps if not app.ready]
+    if not unready:
+        return _condition(kind, True)
+    text = f"containers with unready status: [{' '.join(unready)}]"
+    return _condition(kind, False, "ContainersNotReady", text)
+
+
+def _stamped(
+    conditions: Sequence[PodCondition], before: Sequence[PodCondition], now: str
+) -> list[PodCondition]:
+    """Keep the time of transition while a status stays the same, and conditions of others."""
+    known = {condition.type: condition for condition in before}
+    stamped = []
+    for condition in conditions:
+        former = known.pop(condition.type, None)
+        kept = former.lastTransitionTime if former and former.status == condition.status else None
+        stamped.append(condition.model_copy(update={"lastTransitionTime": kept or now}))
+    return [*stamped, *known.values()]  # a scheduler or a controller removes its own conditions

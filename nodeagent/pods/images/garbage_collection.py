@@ -1,9 +1,9 @@
-"""Removes images nobody uses: when the disk that holds them is nearly full, or when they are old.
+"""Removes unused images when their disk is nearly full, or when they are old.
 
 Thresholds and order are the reference agent's (pkg/kubelet/images/image_gc_manager): above the high
-one, what was used longest ago goes first, until the low one is reached. An image is used while a
-container was made from it or a pod that should run names it; the runtime's own (pinned) are never
-touched, and none before it has been known for a while.
+threshold the least recently used images are removed, until the low threshold is reached. An image
+is used while a container was created from it or a desired pod names it. Pinned images stay, and
+each image stays for a minimum time after it was first seen.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from dataclasses import dataclass
 from nodeagent.pods.counts import PodCounts
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
-from nodeagent.runtime.base import (
-    ContainerRuntime,
-    Image,
-    RuntimeCallError,
-    RuntimeUnavailable,
-)
+from nodeagent.runtime.base import ContainerRuntime, Image, RuntimeCallError, RuntimeUnavailable
 from orch.component.process.loops import Periodic
 from orch.component.process.once_log import OnceLog
 from orch.component.process.threads import run_in_thread
@@ -124,10 +119,10 @@ class ImageCollection:
         self._outage = OnceLog(log)
 
     async def run(self) -> None:
-        interval_s = INTERVAL_S
-        await Periodic(
-            "pods.images", self.step, interval_s=interval_s, initial_delay_s=interval_s
-        ).run()
+        images = Periodic(
+            "pods.images", self.step, interval_s=INTERVAL_S, initial_delay_s=INTERVAL_S
+        )
+        await images.run()
 
     async def step(self) -> None:
         """Collect once; failures of the runtime or the disk are logged once per outage."""
@@ -146,12 +141,11 @@ class ImageCollection:
         wanted = excess_bytes(disk, self._bounds)
         short = wanted - sum(entry.image.size_bytes for entry in found)
         if stuck:
-            self._outage.failed("%s", stuck)
+            self._outage.failed("%s", stuck, cause="stuck")
         elif short > 0:
-            self._outage.failed(
-                "the disk of the images is above %d %%, and %d bytes more than all unused images "
-                "hold must be freed", self._bounds.high_percent, short,
-            )  # fmt: skip
+            text = "the disk of the images is above %d %%, and %d bytes more than all unused images"
+            high_percent = self._bounds.high_percent
+            self._outage.failed(f"{text} hold must be freed", high_percent, short, cause="full")
         else:
             self._outage.recovered()
 
@@ -167,17 +161,17 @@ class ImageCollection:
         held = [c.container for view in self._registry.views().values() for c in view.containers]
         desired = self._registry.all_desired()
         wanted = [c for pod in desired for c in all_containers(pod)]
+        volumes = [image for pod in desired for image in spec.image_volumes(pod).values()]
         return frozenset(
-            {
-                *(container.image for container in held),
-                *(container.image_ref for container in held),
+            (
+                *(name for container in held for name in (container.image, container.image_ref)),
                 *(container.image for container in wanted),
-                *(image.reference for pod in desired for image in spec.image_volumes(pod).values()),
-            }
+                *(image.reference for image in volumes),
+            )
         )
 
     async def _remove_all(self, found: Sequence[Removable]) -> str:
-        """Remove all that can be removed; why an image could not be, else ""."""
+        """Remove these images; why an image cannot be removed, else ""."""
         problem = ""
         for entry in found:
             try:

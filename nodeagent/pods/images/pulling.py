@@ -1,8 +1,10 @@
-"""Is a container's image there, or must it be pulled: pull policies and their failures."""
+"""Pull policies: whether a container's image must be pulled, and why pulling fails."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 from nodeagent.runtime.base import ContainerRuntime, RuntimeCallError, RuntimeUnavailable
 from orch.wire.podrules.podspec import ALWAYS, NEVER, pull_policy
@@ -13,22 +15,34 @@ _REFERENCE = re.compile(
 
 
 class ImageProblem(Exception):
-    """The image cannot be had; `reason` is the waiting reason, the text says why."""
+    """The image is unavailable; `reason` is the waiting reason, the text the cause."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
+@contextlib.contextmanager
+def _failing_as(reason: str) -> Iterator[None]:
+    """Turn a refused call into an ImageProblem; RuntimeUnavailable passes through."""
+    try:
+        yield
+    except RuntimeUnavailable:
+        raise
+    except RuntimeCallError as error:
+        raise ImageProblem(reason, str(error)) from error
+
+
 async def must_pull(runtime: ContainerRuntime, reference: str, given: str | None) -> bool:
-    """Whether the pull policy `given` asks for a pull now. ImageProblem; RuntimeUnavailable."""
+    """Whether the pull policy `given` requires a pull now. ImageProblem; RuntimeUnavailable."""
     if not _REFERENCE.fullmatch(reference):
         raise ImageProblem(
             "InvalidImageName", f"Failed to apply default image tag {reference!r}: not a reference"
         )
     policy = pull_policy(reference, given)
-    if policy != ALWAYS and await _is_present(runtime, reference):
-        return False
+    with _failing_as("ImageInspectError"):
+        if policy != ALWAYS and await runtime.image(reference) is not None:
+            return False
     if policy == NEVER:
         raise ImageProblem(
             "ErrImageNeverPull",
@@ -39,25 +53,12 @@ async def must_pull(runtime: ContainerRuntime, reference: str, given: str | None
 
 async def pull(runtime: ContainerRuntime, reference: str) -> None:
     """ImageProblem; RuntimeUnavailable."""
-    try:
+    with _failing_as("ErrImagePull"):
         await runtime.pull_image(reference)
-    except RuntimeUnavailable:
-        raise
-    except RuntimeCallError as error:
-        raise ImageProblem("ErrImagePull", str(error)) from error
-
-
-async def _is_present(runtime: ContainerRuntime, reference: str) -> bool:
-    try:
-        return await runtime.image(reference) is not None
-    except RuntimeUnavailable:
-        raise
-    except RuntimeCallError as error:
-        raise ImageProblem("ImageInspectError", str(error)) from error
 
 
 async def size_bytes(runtime: ContainerRuntime, reference: str) -> int:
-    """How large an image is; 0 where that is not known. RuntimeUnavailable."""
+    """The size of an image; 0 when unknown. RuntimeUnavailable."""
     try:
         found = await runtime.image(reference)
     except RuntimeUnavailable:

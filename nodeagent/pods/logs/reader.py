@@ -1,7 +1,7 @@
-"""Reads container logs as the runtime writes them: from their last lines on, across rotation.
+"""Reads container logs as the runtime writes them: from a tail of lines, across rotation; blocking.
 
 A line is `<time> <stream> <P|F> <text>` (CRI logging format); P marks a piece of a longer line.
-Options and refusals are the reference agent's (`/containerLogs`, core/v1 PodLogOptions). Blocking.
+Options and refusals are the reference agent's (`/containerLogs`, core/v1 PodLogOptions).
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple
 
 from orch.wire import times
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
@@ -47,7 +46,7 @@ class LogLine(NamedTuple):
 
 
 def parse_line(line: bytes) -> LogLine | None:
-    """One line without its newline; None for what is not of the format."""
+    """One line without its newline; None when it has another format."""
     parts = line.split(b" ", 3)
     if len(parts) < 3 or parts[1] not in (b"stdout", b"stderr"):
         return None
@@ -55,7 +54,7 @@ def parse_line(line: bytes) -> LogLine | None:
 
 
 def parse_options(query: Mapping[str, str], *, now: datetime) -> LogOptions:
-    """ApiError 400 for what cannot be read, 422 for what cannot be meant."""
+    """ApiError 400 for malformed values, 422 for invalid ones."""
     since_seconds = _integer(query, "sinceSeconds")
     since_time = _time(query)
     tail = _integer(query, "tailLines")
@@ -93,7 +92,7 @@ def parse_options(query: Mapping[str, str], *, now: datetime) -> LogOptions:
 
 
 class LogFilter:
-    """Turns raw log data, fed in pieces, into what is shown; `full` once the limit is reached."""
+    """Turns raw log data, fed in pieces, into output; `full` once the limit is reached."""
 
     def __init__(self, options: LogOptions) -> None:
         self.full = False
@@ -104,7 +103,7 @@ class LogFilter:
         self._in_line = {b"stdout": False, b"stderr": False}
 
     def feed(self, data: bytes) -> bytes:
-        """What the complete lines of `data`, after what was left over, show."""
+        """The output for the lines that `data` completes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         shown = b"".join(self._show(parsed) for line in lines if (parsed := parse_line(line)))
         if self._left is not None:
@@ -128,7 +127,7 @@ class LogFilter:
 
 
 def _moment(text: bytes) -> datetime:
-    """Nanoseconds are cut to the microseconds that a datetime holds; unreadable counts as new."""
+    """Cut to the microseconds of a datetime; an unreadable time counts as new."""
     match = _TIME.fullmatch(text)
     try:
         return times.parse_time(b"".join(match.groups(b"")).decode()) if match else _NEW
@@ -146,7 +145,7 @@ def _integer(query: Mapping[str, str], name: str) -> int | None:
 
 
 def _ago(seconds: int, now: datetime) -> datetime:
-    """Before the first day there is means from the start."""
+    """A time before the year 1 means from the start."""
     try:
         return now - timedelta(seconds=seconds)
     except OverflowError:
@@ -178,34 +177,23 @@ CHUNK_BYTES = 64 * 1024
 
 
 class LogFile:
-    """An open log; `read` gives the next piece, b"" when there is none at present."""
+    """An open log; `read` returns the next piece, b"" when there is none at present."""
 
     def __init__(self, path: str) -> None:
         """OSError when it cannot be opened."""
         self._path = path
         self._stream: BinaryIO = open(path, "rb")  # noqa: SIM115, PTH123 — closed by close
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         self._stream.close()
 
     def seek_tail(self, lines: int) -> None:
-        """Go to where the last `lines` lines begin; 0 goes to the end."""
+        """Seek to the start of the last `lines` lines, with 0 to the end."""
         end = self._stream.seek(0, os.SEEK_END)
         self._stream.seek(self._start_of(lines, end))
 
     def read(self) -> bytes:
-        """The next piece; goes on in the new file once a rotated one is read to its end."""
+        """The next piece; continues in the new file after the end of a rotated one."""
         if data := self._stream.read(CHUNK_BYTES):
             return data
         own = os.fstat(self._stream.fileno())

@@ -1,8 +1,8 @@
-"""Keeps container logs within bounds: a log that grew too large is set aside and begun anew.
+"""Rotates container logs that exceed their maximum size.
 
-The newest file set aside stays as it is, older ones are compressed, and the oldest beyond the
-number of files go (reference agent, `container_log_manager`). The runtime is told to reopen its
-log; when it does not, or the agent ends before it has, the log gets its name back.
+The newest rotated file stays as it is, older ones are compressed, and those beyond the maximum
+number are deleted (reference agent, `container_log_manager`). The runtime is called to reopen the
+log; when that fails, or the agent exits first, the log gets its name back.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LogBounds:
 
 
 class LogRotation:
-    """Looks at the logs of all running containers, one after the other."""
+    """Checks the logs of all running containers."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError:
-        return 0  # the container went meanwhile
+        return 0  # removed meanwhile
 
 
 def _put_back(aside: Path, path: Path) -> None:
@@ -111,7 +111,7 @@ def _put_back(aside: Path, path: Path) -> None:
 
 
 def _make_room(path: Path, *, keep: int) -> None:
-    """Delete unfinished files and all but the newest `keep` set aside; compress those."""
+    """Delete unfinished files and all but the newest `keep` rotated ones; compress those."""
     aside = sorted(path.parent.glob(f"{path.name}.*"))
     for unfinished in [path for path in aside if path.suffix == _UNFINISHED]:
         unfinished.unlink()
@@ -124,7 +124,7 @@ def _make_room(path: Path, *, keep: int) -> None:
 
 
 def _compress(path: Path) -> None:
-    """Whole or not at all: the compressed file appears under its name when it is complete."""
+    """The compressed file gets its name only once it is complete."""
     unfinished = path.with_name(path.name + _UNFINISHED)
     try:
         with path.open("rb") as source, gzip.open(unfinished, "wb") as target:
@@ -132,6 +132,6 @@ def _compress(path: Path) -> None:
         unfinished.chmod(path.stat().st_mode & 0o777)
         unfinished.rename(path.with_name(path.name + _GZIP))
     except OSError:
-        unfinished.unlink(missing_ok=True)  # on a full disk it would hold the last room there is
+        unfinished.unlink(missing_ok=True)  # it would occupy the rest of a full disk
         raise
     path.unlink()

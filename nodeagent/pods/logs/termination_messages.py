@@ -1,13 +1,14 @@
-"""Termination messages: the texts that containers leave about their end.
+"""Termination messages: texts that containers leave when they exit.
 
-A file of the agent's is mounted at `terminationMessagePath`; what the container wrote there is read
-once it has ended. With FallbackToLogsOnError an empty message of a failed container becomes the end
-of its log. Limits are the reference agent's.
+The agent mounts a file at `terminationMessagePath` and reads it once the container has exited.
+With FallbackToLogsOnError the end of a failed container's log replaces an empty message. Limits are
+the reference agent's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ _FALLBACK = "FallbackToLogsOnError"
 
 
 class TerminationMessages:
-    """`root_dir` is the agent's; messages are kept until their pod is gone."""
+    """`root_dir` is the agent's; messages are cached until their container is removed."""
 
     def __init__(self, root_dir: str) -> None:
         self._root = Path(root_dir)
@@ -35,7 +36,7 @@ class TerminationMessages:
         return self._root / "pods" / uid / "containers" / container / f"{attempt}.message"
 
     async def mount(self, uid: str, container: Container, attempt: int) -> Mount:
-        """Make the file of an instance, and where the container sees it."""
+        """Create the file of an instance, and return its mount."""
         path = self.path(uid, container.name, attempt)
         await asyncio.to_thread(_make, path)
         return Mount(str(path), container.terminationMessagePath or DEFAULT_PATH)
@@ -60,11 +61,9 @@ class TerminationMessages:
     def _read(self, uid: str, detail: ContainerDetail, fallback: bool) -> str:
         path = self.path(uid, detail.container.name, detail.container.attempt)
         data = b""
-        try:
-            with path.open("rb") as stream:
-                data = stream.read(MAX_BYTES)
-        except OSError:
-            data = b""  # made by an agent that kept no messages, or gone with the pod's directory
+        # The file is missing when an older agent made the container, or the pod is being removed.
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            data = stream.read(MAX_BYTES)
         if not data and fallback and detail.exit_code != 0 and detail.log_path:
             data = _end_of_log(detail.log_path)
         return data.decode(errors="replace")
@@ -73,18 +72,15 @@ class TerminationMessages:
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o666)
-    os.fchmod(descriptor, 0o666)  # whoever the container's user is
+    os.fchmod(descriptor, 0o666)  # writable for any user of the container
     os.close(descriptor)
 
 
 def _end_of_log(path: str) -> bytes:
     shown = reader.LogFilter(reader.LogOptions())
     text = b""
-    try:
-        with LogFile(path) as log:
-            log.seek_tail(_LOG_LINES)
-            while data := log.read():
-                text = (text + shown.feed(data))[-_LOG_BYTES:]
-    except OSError:
-        return text
+    with contextlib.suppress(OSError), contextlib.closing(LogFile(path)) as log:
+        log.seek_tail(_LOG_LINES)
+        while data := log.read():
+            text = (text + shown.feed(data))[-_LOG_BYTES:]
     return text

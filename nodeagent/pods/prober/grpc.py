@@ -1,4 +1,4 @@
-"""Asks a server by gRPC whether it is well (grpc.health.v1.Health/Check)."""
+"""Checks the health of a server by gRPC (grpc.health.v1.Health/Check)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OPTIONS = (("grpc.primary_user_agent", "orch-probe/1.35"),)
 
 
 async def check(host: str, port: int, service: str, timeout_s: float) -> str:
-    """Why the server is not well; "" when it is."""
+    """Why the server is unhealthy; "" when it is healthy."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     channel = Channel(address, _stubs, options=_OPTIONS)
     try:

@@ -1,8 +1,7 @@
-"""Keeps count of what probes find: which running containers are ready, started, or to be killed.
+"""Runs the probes of containers: which running containers are ready, started, or to be killed.
 
-One task per probe of a running container, begun and ended as containers come and go. Liveness and
-readiness wait until a startup probe has succeeded. Listeners get the uid of a pod whose result
-changed.
+One task per probe of a running container. Liveness and readiness probes wait until the startup
+probe has succeeded. Listeners get the uid of a pod whose result changed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from orch.wire.records.pods import Container, Pod, Probe
 log = logging.getLogger(__name__)
 
 _RESULTS = {True: "successful", False: "failed", None: "unknown"}
-_READY_AT_FIRST = {Kind.STARTUP: None, Kind.LIVENESS: True, Kind.READINESS: False}
+_FIRST = {Kind.STARTUP: None, Kind.LIVENESS: True}
 
 
 @dataclass
@@ -46,19 +45,28 @@ class _Watched:
     started: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     unhealthy: Unhealthy | None = None
-    errors: OnceLog = field(default_factory=lambda: OnceLog(log))  # probes that cannot be made
+    errors: OnceLog = field(default_factory=lambda: OnceLog(log))  # probes that cannot run
+
+    @property
+    def name(self) -> str:
+        return f"{self.pod.key}: container {self.container.name}"
+
+    @property
+    def is_ready(self) -> bool:
+        readiness = self.tallies.get(Kind.READINESS)
+        return readiness is None or readiness.good is True
 
 
-class Checkpoints(Protocol):
-    """What `nodeagent.checkpoint` knows of containers that cannot answer a probe."""
+class FrozenContainers(Protocol):
+    """Containers that a checkpoint has frozen, and that cannot answer a probe."""
 
     def is_frozen(self, container_id: str) -> bool: ...
 
 
 class ContainerHealth:
-    """`follow` a pod whenever it was looked at, `leave` it when it goes, `close` at the end.
+    """`follow` a pod after each observation, `leave` it when it is removed, `close` at the end.
 
-    `checkpoints` is None on a node that makes none.
+    `checkpoints` is None on a node without checkpoints.
     """
 
     def __init__(
@@ -68,12 +76,12 @@ class ContainerHealth:
         counts: PodCounts,
         *,
         files: ResultFiles,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: FrozenContainers | None = None,
         now: Now = clock.utc_now,
     ) -> None:
         self._files = files
-        self._keeping = asyncio.Lock()
-        self._recalled: dict[str, Mapping[str, KeptResult]] = {}  # at the start, by uid
+        self._saving = asyncio.Lock()
+        self._recalled: dict[str, Mapping[str, KeptResult]] = {}  # of the former agent, by uid
         self._prober = prober
         self._events = events
         self._counts = counts
@@ -86,17 +94,17 @@ class ContainerHealth:
         self._listeners.append(listener)
 
     async def recall(self, uid: str) -> None:
-        """Read what a former agent knew of a pod, before it is followed for the first time."""
+        """Read a former agent's results for a pod, before it is followed for the first time."""
         if uid not in self._recalled:
             self._recalled[uid] = await self._files.load(uid)
 
     def follow(self, pod: Pod, seen: ObservedPod, host_ip: str) -> None:
-        """Probe the pod's running containers, and stop probing those that run no more.
+        """Probe the pod's running containers, and stop probing those that have exited.
 
-        Those of a pod in the host's network are reached at `host_ip`.
+        Pods in the host's network are reached at `host_ip`.
         """
         running = dict(_running(pod, seen))
-        for container_id in self._of(pod.metadata.uid or "", without=set(running)):
+        for container_id in self._own(pod.metadata.uid or "").keys() - running.keys():
             self._end(container_id)
         address = _address(pod, seen, host_ip)
         for container_id, (container, detail) in running.items():
@@ -105,7 +113,7 @@ class ContainerHealth:
 
     def leave(self, uid: str) -> None:
         self._recalled.pop(uid, None)
-        for container_id in self._of(uid, without=set()):
+        for container_id in self._own(uid):
             self._end(container_id)
 
     async def close(self) -> None:
@@ -116,19 +124,16 @@ class ContainerHealth:
 
     def results(self, uid: str) -> ProbeResults:
         """The results of a pod's running containers."""
-        own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
+        own = self._own(uid)
         return ProbeResults(
             unhealthy={k: w.unhealthy for k, w in own.items() if w.unhealthy},
-            unready=frozenset(k for k, w in own.items() if not _is_ready(w)),
+            unready=frozenset(k for k, w in own.items() if not w.is_ready),
             unstarted=frozenset(k for k, w in own.items() if not w.started.is_set()),
         )
 
-    def _of(self, uid: str, *, without: set[str]) -> list[str]:
-        return [
-            container_id
-            for container_id, watched in self._watched.items()
-            if watched.pod.metadata.uid == uid and container_id not in without
-        ]
+    def _own(self, uid: str) -> dict[str, _Watched]:
+        """The watched containers of a pod, by id."""
+        return {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
 
     def _begin(self, watched: _Watched) -> None:
         container_id = watched.detail.container.id
@@ -139,11 +144,8 @@ class ContainerHealth:
             watched.started.set()
             probes.pop(Kind.STARTUP, None)
         for kind, probe in probes.items():
-            first = _READY_AT_FIRST[kind]
-            if kind is Kind.READINESS:
-                first = known.ready
-            watched.tallies[kind] = Tally(first)
-            name = f"{kind.value} probe of {watched.pod.key}/{watched.container.name}"
+            watched.tallies[kind] = Tally(known.ready if kind is Kind.READINESS else _FIRST[kind])
+            name = f"{kind.value} probe of {watched.name}"
             watched.tasks.append(loops.spawn(self._probe(watched, kind, probe), name=name))
 
     def _known(self, watched: _Watched) -> KeptResult:
@@ -152,13 +154,12 @@ class ContainerHealth:
         recalled = self._recalled.get(watched.pod.metadata.uid or "", {})
         return recalled.get(container_id) or _shown_by_api(watched)
 
-    async def _keep(self, changing: _Watched, kind: Kind, *, good: bool) -> None:
+    async def _save(self, changing: _Watched, kind: Kind, *, good: bool) -> None:
         """Save the results of a pod's containers with the change applied."""
         uid = changing.pod.metadata.uid or ""
-        own = {k: w for k, w in self._watched.items() if w.pod.metadata.uid == uid}
         kept = {}
-        for container_id, watched in own.items():
-            started, ready = watched.started.is_set(), _is_ready(watched)
+        for container_id, watched in self._own(uid).items():
+            started, ready = watched.started.is_set(), watched.is_ready
             if watched is changing and kind is Kind.STARTUP:
                 started = good
             if watched is changing and kind is Kind.READINESS:
@@ -181,8 +182,8 @@ class ContainerHealth:
             try:
                 await self._probe_once(watched, kind, probe)
             except Exception:  # else this container would never be probed again, unnoticed
-                name = f"{watched.pod.key}: container {watched.container.name}"
-                log.exception("pod %s: its %s probe failed unexpectedly", name, kind.value.lower())
+                text = "pod %s: its %s probe failed unexpectedly"
+                log.exception(text, watched.name, kind.value.lower())
             if watched.unhealthy or (kind is Kind.STARTUP and watched.started.is_set()):
                 return
             planned_s = max(planned_s + results.period_s(probe), loop.time())
@@ -199,7 +200,7 @@ class ContainerHealth:
         if not outcome.good and (was_frozen or self._is_frozen(container_id)):
             return  # it is being checkpointed and cannot answer
         if outcome.good is None:
-            self._tell_error(watched, kind, outcome.text)
+            self._report_error(watched, kind, outcome.text)
             return
         watched.errors.recovered(subject=kind)
         before = watched.tallies[kind]
@@ -210,11 +211,11 @@ class ContainerHealth:
         if after.good is before.good:
             watched.tallies[kind] = after
             return
-        async with self._keeping:  # kept before anyone can see it
-            await self._keep(watched, kind, good=outcome.good)
+        async with self._saving:  # saved before the result becomes visible
+            await self._save(watched, kind, good=outcome.good)
             watched.tallies[kind] = after
             self._apply(watched, kind, probe, outcome)
-        self._tell(watched, kind, outcome)
+        self._report(watched, kind, outcome)
 
     def _is_frozen(self, container_id: str) -> bool:
         return self._checkpoints is not None and self._checkpoints.is_frozen(container_id)
@@ -235,7 +236,7 @@ class ContainerHealth:
         )
 
     def _apply(self, watched: _Watched, kind: Kind, probe: Probe, outcome: Outcome) -> None:
-        """What is thought of a container changed."""
+        """The result that counts has changed."""
         if kind is Kind.STARTUP and outcome.good:
             watched.started.set()
         elif kind is not Kind.READINESS and not outcome.good:
@@ -245,32 +246,26 @@ class ContainerHealth:
                 probe.terminationGracePeriodSeconds,
             )
 
-    def _tell(self, watched: _Watched, kind: Kind, outcome: Outcome) -> None:
-        name = f"{watched.pod.key}: container {watched.container.name}"
+    def _report(self, watched: _Watched, kind: Kind, outcome: Outcome) -> None:
         passed = "succeeds" if outcome.good else f"fails: {outcome.text}"
-        log.info("pod %s: its %s probe %s", name, kind.value.lower(), passed)
+        log.info("pod %s: its %s probe %s", watched.name, kind.value.lower(), passed)
         for listener in self._listeners:
             listener(watched.pod.metadata.uid or "")
 
-    def _tell_error(self, watched: _Watched, kind: Kind, error: str) -> None:
+    def _report_error(self, watched: _Watched, kind: Kind, error: str) -> None:
         """Report a probe that could not run: an event each time, a log line once."""
         if not error:
             return
         text = f"{kind.value} probe errored and resulted in unknown state: {error}"
         self._events.warning(watched.pod, "Unhealthy", text)
-        name = f"{watched.pod.key}: container {watched.container.name}"
         text = "pod %s: its %s probe cannot be made: %s"
-        watched.errors.failed(text, name, kind.value.lower(), error, subject=kind)
+        watched.errors.failed(text, watched.name, kind.value.lower(), error, subject=kind)
 
     def _delay_s(self, watched: _Watched, probe: Probe) -> float:
-        """What is left of the initial delay, counted from the container's start."""
+        """The rest of the initial delay, counted from the container's start."""
+        delay_s = probe.initialDelaySeconds or 0
         ran_s = self._now().timestamp() - watched.detail.started_at_ns / 1e9
-        return min(max((probe.initialDelaySeconds or 0) - ran_s, 0), probe.initialDelaySeconds or 0)
-
-
-def _is_ready(watched: _Watched) -> bool:
-    readiness = watched.tallies.get(Kind.READINESS)
-    return readiness is None or readiness.good is True
+        return min(max(delay_s - ran_s, 0), delay_s)
 
 
 def _running(
@@ -283,13 +278,11 @@ def _running(
 
 
 def _address(pod: Pod, seen: ObservedPod, host_ip: str) -> str:
-    if pod.spec.hostNetwork:
-        return host_ip or "127.0.0.1"
-    return seen.sandbox.ips[0] if seen.sandbox and seen.sandbox.ips else ""
+    return (host_ip or "127.0.0.1") if pod.spec.hostNetwork else seen.address()
 
 
 def _shown_by_api(watched: _Watched) -> KeptResult:
-    """What the pod's status in the API says of this very container."""
+    """The result for this container in the pod's status at the API server."""
     container_id = watched.detail.container.id
     for status in watched.pod.status.containerStatuses or ():
         if (status.containerID or "").endswith(container_id):

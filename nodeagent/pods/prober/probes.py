@@ -1,6 +1,6 @@
-"""Does one probe of a container: a command in it, an HTTP request or a connection to it.
+"""Runs one probe of a container: a command in it, an HTTP or gRPC request, or a connection to it.
 
-True and False are results; what the runtime refuses or cannot answer is no result at all (None).
+True and False are results; when the runtime refuses or does not answer there is no result (None).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ USER_AGENT = "orch-probe/1.35"
 _MAX_BODY_BYTES = 10 * 1024
 _MAX_REDIRECTS = 10
 _SHOWN = 200
-_HANGS_AFTER_S = 5.0  # a runtime that works says at once that the time of a command is over
+_HANGS_AFTER_S = 5.0  # a working runtime reports at once that a command has timed out
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class ProbeTarget:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`good` None: the probe could not be made, and nothing follows from it.
+    """`good` None: the probe could not run and has no result.
 
-    `text` says why; "" then means that the runtime is away or hangs, which others tell of.
+    `text` is why; "" then means that the runtime is unavailable or hangs: logged elsewhere.
     """
 
     good: bool | None
@@ -56,7 +56,7 @@ class Outcome:
 
 
 class Prober:
-    """Makes probes; `close` it at the end."""
+    """Owns an HTTP session; `close` it at the end."""
 
     def __init__(self, runtime: ContainerRuntime) -> None:
         self._runtime = runtime
@@ -79,9 +79,9 @@ class Prober:
             return Outcome(False, f"no answer within {timeout_s} s")
         except ValueError as error:
             return Outcome(None, str(error))
-        asked = ", ".join(key for key in probe.to_wire() if not key.endswith("onds")) or "nothing"
+        given = ", ".join(key for key in probe.to_wire() if not key.endswith("onds")) or "nothing"
         supported = "exec, httpGet, tcpSocket or grpc"
-        return Outcome(None, f"the probe {asked} is not supported; use {supported}")
+        return Outcome(None, f"the probe {given} is not supported; use {supported}")
 
     async def close(self) -> None:
         if self._session is not None:
@@ -102,8 +102,8 @@ class Prober:
             return Outcome(None)
         except RuntimeCallError as error:
             return Outcome(None, str(error))
-        said = (result.stdout or result.stderr)[:_SHOWN].decode(errors="replace").strip()
-        return Outcome(result.exit_code == 0, said or f"exit code {result.exit_code}")
+        output = (result.stdout or result.stderr)[:_SHOWN].decode(errors="replace").strip()
+        return Outcome(result.exit_code == 0, output or f"exit code {result.exit_code}")
 
     async def _http(self, target: ProbeTarget, action: HTTPGetAction) -> Outcome:
         port = results.port_number(action.port, target.container)

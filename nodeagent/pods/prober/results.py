@@ -1,8 +1,8 @@
-"""Results of probes: when they change what a container counts as, and the last ones on disk.
+"""Results of probes: thresholds before a result counts, and the latest results on disk.
 
-Thresholds and defaults are the reference's (prober/worker.go, core/v1 defaults). An agent that
-restarts must not take a serving pod out of service, nor wait again for a start that was long ago:
-a small file per pod remembers, gone with the pod's directory. Without it probes begin anew.
+Thresholds and defaults are the reference's (prober/worker.go, core/v1 defaults). A restarting agent
+must not take a serving pod out of service, nor wait again for its startup probe: a small file in
+the pod's directory stores the results. Without it probing starts over.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ResultFiles:
         return await asyncio.to_thread(self._load, uid)
 
     async def save(self, uid: str, kept: Mapping[str, KeptResult]) -> None:
-        """Replace what is known of a pod; not being able to is logged when it begins."""
+        """Replace the results of a pod; a failure is logged once per outage."""
         await asyncio.to_thread(self._save, uid, kept)
 
     def _load(self, uid: str) -> Mapping[str, KeptResult]:
@@ -63,19 +63,13 @@ class ResultFiles:
         try:
             replace_file(path, json.dumps(data).encode())
         except FileNotFoundError:
-            return  # its directory is the pod's: gone, it is over
+            return  # the pod's directory is gone, and so is the pod
         except OSError as error:
             cause = error.strerror or str(error)
             text = "what probes say is not kept for the next agent: cannot write %s: %s"
             self._outage.failed(text, path, cause, cause=cause)
         else:
             self._outage.recovered()
-
-
-PERIOD_S = 10
-TIMEOUT_S = 1
-SUCCESSES = 1
-FAILURES = 3
 
 
 class Kind(Enum):
@@ -86,7 +80,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """`good` is what is thought now (None: nothing yet); `streak` equal results so far."""
+    """`good` is the result that counts (None: none yet); `streak` equal results so far."""
 
     good: bool | None = None
     last: bool | None = None
@@ -96,24 +90,16 @@ class Tally:
 def count(tally: Tally, result: bool, probe: Probe) -> Tally:
     """The tally after one more result."""
     streak = tally.streak + 1 if tally.last is result else 1
-    needed = successes(probe) if result else failures(probe)
+    needed = (probe.successThreshold or 1) if result else (probe.failureThreshold or 3)
     return Tally(result if streak >= needed else tally.good, result, streak)
 
 
 def period_s(probe: Probe) -> int:
-    return max(probe.periodSeconds or PERIOD_S, 1)
+    return max(probe.periodSeconds or 10, 1)
 
 
 def timeout_s(probe: Probe) -> int:
-    return max(probe.timeoutSeconds or TIMEOUT_S, 1)
-
-
-def successes(probe: Probe) -> int:
-    return max(probe.successThreshold or SUCCESSES, 1)
-
-
-def failures(probe: Probe) -> int:
-    return max(probe.failureThreshold or FAILURES, 1)
+    return max(probe.timeoutSeconds or 1, 1)
 
 
 def probes_of(container: Container) -> dict[Kind, Probe]:

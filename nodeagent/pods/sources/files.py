@@ -1,11 +1,10 @@
 """Static pods from a directory of manifests, or from one file.
 
-The kernel tells (inotify) when it is worth looking at the directory: at names, sizes and times of
-change. A file that changed is read once two looks agree about it, so that one being written is not
-taken half; nobody can write to a file without a new time of change. A look at a regular time finds
-what the kernel does not tell: changes on network filesystems and behind symbolic links. Where it
-tells nothing, and while the path does not exist, there is a look every half second. A file that
-turns bad keeps the pod it had; it is logged once.
+The directory is scanned (names, sizes, times of change) after inotify events, and at an interval
+for changes that cause none: on network filesystems and behind symbolic links. Without inotify, and
+while the path does not exist, it is scanned every half second. A changed file is read once two
+scans find the same signature, so that a file still being written is not read. A file that becomes
+invalid keeps its last pod and is logged once.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import operator
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nodeagent.pods.sources import manifests
-from nodeagent.pods.sources.manifests import ManifestError, Origin
+from nodeagent.pods.sources.manifests import ManifestOrigin, PodFileError
 from nodeagent.pods.sources.source import Changed
 from orch.component import yaml_file
 from orch.component.process import clock
@@ -35,7 +35,7 @@ from orch.wire.records.pods import Pod
 
 log = logging.getLogger(__name__)
 
-LOOK_INTERVAL_S = 0.5
+SCAN_INTERVAL_S = 0.5
 FULL_INTERVAL_S = 20.0
 
 _Signature = tuple[int, int, int, int]  # inode, size, times of modification and change in ns
@@ -43,17 +43,17 @@ _Signature = tuple[int, int, int, int]  # inode, size, times of modification and
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One manifest; `pod` is the last good one, None when there never was one."""
+    """One manifest; `pod` is from its last valid content, None when there was none."""
 
     signature: _Signature | None = None
-    digest: bytes = b""  # of the content that was read last; empty when it could not be
+    digest: bytes = b""  # of the content read last; empty when it could not be read
     pod: Pod | None = None
-    is_bad: bool = False
+    is_invalid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What one look found; made in a worker thread, and never changed after."""
+class _Scan:
+    """The result of one scan, made in a worker thread."""
 
     files: Mapping[str, _File] = field(default_factory=dict)
     unread: Mapping[str, _Signature] = field(default_factory=dict)  # changed, not read yet
@@ -78,10 +78,9 @@ class FileSource:
         self._node_name = node_name
         self._full_interval_s = full_interval_s
         self._now = now
-        self._seen = _Seen()
+        self._scanned = _Scan()
         self._ready = False
-        self._changed: Changed | None = None
-        self._stirred = asyncio.Event()
+        self._notified = asyncio.Event()  # by inotify
         self._watch: PathWatch | None = None
         self._problems = OnceLog(log, logging.ERROR)  # by path; of the listing without one
 
@@ -90,51 +89,49 @@ class FileSource:
         return self._ready
 
     @property
-    def doubtful(self) -> bool:
-        """Some manifest was never good since this source began."""
-        return self._seen.is_unlisted or any(
-            file.is_bad and file.pod is None for file in self._seen.files.values()
+    def incomplete(self) -> bool:
+        """Whether some manifest has never been valid since this source began."""
+        return self._scanned.is_unlisted or any(
+            file.is_invalid and file.pod is None for file in self._scanned.files.values()
         )
 
     def pods(self) -> Sequence[Pod]:
-        """One pod per good file, in the order of the file names."""
-        files = self._seen.files
-        held = (files[name].pod for name in sorted(files))
-        return [pod for pod in held if pod is not None]
+        """One pod per valid file, in the order of the file names."""
+        return [file.pod for _, file in sorted(self._scanned.files.items()) if file.pod]
 
     async def run(self, changed: Changed) -> None:
-        self._changed = changed
         try:
-            self._watch = PathWatch(self._stirred.set)
+            self._watch = PathWatch(self._notified.set)
         except OSError as error:
             log.info("looking at %s twice a second: %s", self._path, error)
         try:
             while True:
-                self._stirred.clear()
-                await self.look()
-                await self._until_next_look()
+                self._notified.clear()
+                if await self.scan():
+                    changed()
+                await self._until_next_scan()
         finally:
             if self._watch:
                 self._watch.close()
 
-    async def _until_next_look(self) -> None:
-        """Never sooner than half a second, however much is written."""
-        await asyncio.sleep(LOOK_INTERVAL_S)
-        if self._seen.unread or not self._seen.watching:
+    async def _until_next_scan(self) -> None:
+        """At least half a second, however often files change."""
+        await asyncio.sleep(SCAN_INTERVAL_S)
+        if self._scanned.unread or not self._scanned.watching:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._full_interval_s):
-                await self._stirred.wait()
+                await self._notified.wait()
 
-    async def look(self) -> None:
-        """Look once; tell when the set of pods changed, and after the first look."""
-        before = [id(pod) for pod in self.pods()]
-        self._seen = await asyncio.to_thread(self._look, self._seen)
-        first, self._ready = not self._ready, True
-        if self._changed and (first or before != [id(pod) for pod in self.pods()]):
-            self._changed()
+    async def scan(self) -> bool:
+        """Scan once; True when the set of pods changed, and after the first scan."""
+        before = self.pods()
+        self._scanned = await asyncio.to_thread(self._scan, self._scanned)
+        is_first, self._ready = not self._ready, True
+        after = self.pods()
+        return is_first or len(before) != len(after) or not all(map(operator.is_, before, after))
 
-    def _look(self, known: _Seen) -> _Seen:
+    def _scan(self, known: _Scan) -> _Scan:
         watching = self._rewatch()
         try:
             found = self._list()
@@ -157,10 +154,10 @@ class FileSource:
                 unread[path] = signature
             if file is not None:
                 files[path] = file
-        return _Seen(files, unread, watching=watching)
+        return _Scan(files, unread, watching=watching)
 
     def _rewatch(self) -> bool:
-        """Watch what the path names now, before it is listed; False where that cannot be."""
+        """Watch the path's current target, before it is listed; False where inotify fails."""
         try:
             if self._watch:
                 self._watch.watch(str(self._path))
@@ -169,7 +166,7 @@ class FileSource:
         return self._watch is not None
 
     def _must_read(self, file: _File | None, now: _Signature, unread: _Signature | None) -> bool:
-        """At once at the start; a change when it has settled; what could not be read again."""
+        """At the start, after a change has settled, or when the last read failed."""
         if not self._ready:
             return True
         if file is not None and file.signature == now:
@@ -189,71 +186,63 @@ class FileSource:
             try:
                 status = entry.stat()
             except OSError:
-                continue  # a dangling link, or gone since the listing
+                continue  # a dangling link, or deleted since the listing
             if not entry.name.startswith(".") and stat.S_ISREG(status.st_mode):
                 found[entry.path] = _signature(status)
         return found
 
     def _read(self, path: str, signature: _Signature, file: _File) -> _File | None:
-        """The file as it is now, None when it is gone; logs what is new about it."""
+        """The file as it is now, None when it is gone; logs its changes."""
         digest = b""
         try:
-            digest = _digest(path)
+            content = yaml_file.read_content(Path(path))
+            digest = hashlib.sha256(content).digest()
             if digest != file.digest:
-                file = self._parsed(path, file)
+                file = self._parsed(path, content, file)
         except FileNotFoundError:
             self._problems.recovered(subject=path)
             return None
-        except (ManifestError, OSError) as error:
-            text = str(error) if isinstance(error, ManifestError) else f"{path}: {error.strerror}"
+        except (PodFileError, OSError) as error:
+            text = str(error) if isinstance(error, PodFileError) else f"{path}: {error.strerror}"
             kept = f"; its pod {file.pod.key} stays as it was" if file.pod else ""
             self._problems.failed("manifest ignored: %s%s", text, kept, subject=path, cause=text)
-            file = replace(file, is_bad=True)
+            file = replace(file, is_invalid=True)
         return replace(file, digest=digest, signature=signature)
 
-    def _parsed(self, path: str, file: _File) -> _File:
-        """With the pod of a content that is new; ManifestError, OSError."""
-        origin = Origin(podspec.FILE, path, self._node_name, self._now())
-        pod = read_manifest(Path(path), origin)
-        if file.is_bad:
+    def _parsed(self, path: str, content: bytes, file: _File) -> _File:
+        """The file with the pod of its new content; PodFileError."""
+        pod = parse_manifest(
+            content, ManifestOrigin(podspec.FILE, path, self._node_name, self._now())
+        )
+        if file.is_invalid:
             self._problems.recovered(subject=path)
         if file.pod is None or file.pod.metadata.uid != pod.metadata.uid:
             log.info("manifest %s: pod %s", path, pod.key)
-        elif _same(file.pod, pod):
-            return replace(file, is_bad=False)
+        elif _definition(file.pod) == _definition(pod):
+            return replace(file, is_invalid=False)
         else:
             log.info("manifest %s: pod %s changed", path, pod.key)
-        return replace(file, pod=pod, is_bad=False)
+        return replace(file, pod=pod, is_invalid=False)
 
 
-def read_manifest(path: Path, origin: Origin) -> Pod:
-    """Read one file. ManifestError for its content; OSError is the caller's."""
+def parse_manifest(content: bytes, origin: ManifestOrigin) -> Pod:
+    """The static pod of a file's content; PodFileError. Logs the fields that are ignored."""
     try:
-        document = yaml_file.read_yaml_file(path)
+        document = yaml_file.parse_yaml(content, source=origin.place)
     except YamlError as error:
-        raise ManifestError(str(error)) from None
-    made = manifests.static_pod(document, origin)
-    for text in made.ignored:
+        raise PodFileError(str(error)) from None
+    manifest = manifests.static_pod(document, origin)
+    for text in manifest.ignored:
         log.warning("%s", text)
-    return made.pod
+    return manifest.pod
 
 
 def _signature(status: os.stat_result) -> _Signature:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _digest(path: str) -> bytes:
-    """Of as much of a file as is ever parsed."""
-    with Path(path).open("rb", buffering=0) as stream:
-        return hashlib.sha256(stream.read(yaml_file.MAX_BYTES + 1)).digest()
-
-
-def _same(one: Pod, other: Pod) -> bool:
-    """Whether two pods of one uid ask for the same; the time they were seen does not count."""
-    return _asked(one) == _asked(other)
-
-
-def _asked(pod: Pod) -> tuple[object, ...]:
+def _definition(pod: Pod) -> tuple[object, ...]:
+    """The parts that make two pods of the same uid differ; without the time a pod was seen."""
     annotations = dict(pod.metadata.annotations or {})
     annotations.pop(names.ANNOTATION_CONFIG_SEEN, None)
     return pod.spec, pod.metadata.labels, annotations

@@ -1,8 +1,8 @@
-"""A manifest → the static pod it stands for, with the defaults a pod without API server gets.
+"""A manifest → its static pod, with the defaults of a pod without an API server; pure.
 
-The defaults are the reference agent's (pkg/kubelet/config/common.go): a name and a uid of its own
-on every node, namespace `default`, and annotations that tell where the pod came from. A pod that
-cannot run is refused with the line that is wrong. Pure.
+The defaults are the reference agent's (pkg/kubelet/config/common.go): a name and a uid that differ
+on every node, namespace `default`, and annotations that record the pod's source. A pod that cannot
+run is refused with the line of the mistake.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Fields of the reference that do nothing on a node without their machinery, or that only others
-# read: saying each time that they are ignored would only teach people to overlook it.
-_OF_OTHERS: Mapping[type[WireModel], frozenset[str]] = {
+# Fields of the reference that need other components, or that only other components read: a warning
+# about each of them would teach people to overlook warnings.
+_IGNORED_SILENTLY: Mapping[type[WireModel], frozenset[str]] = {
     ObjectMeta: _words("managedFields selfLink creationTimestamp"),
     PodSpec: _words(
         "schedulerName affinity topologySpreadConstraints priorityClassName preemptionPolicy"
@@ -49,13 +49,13 @@ _OF_OTHERS: Mapping[type[WireModel], frozenset[str]] = {
 }
 
 
-class ManifestError(Exception):
-    """A manifest that stands for no pod; the text begins with `file:line:` and names the field."""
+class PodFileError(Exception):
+    """A manifest that is not a valid pod; the text begins with `file:line:` and names the field."""
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a manifest was read: `kind` is FILE or URL, `place` its path or address."""
+class ManifestOrigin:
+    """Where a manifest was read: `kind` is FILE or URL, `place` its path or URL."""
 
     kind: str
     place: str
@@ -68,21 +68,21 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
-    """`ignored` has a line for each field that does nothing, with its place."""
+class PodManifest:
+    """`ignored` has a text for each field without effect, with its place."""
 
     pod: Pod
     ignored: tuple[str, ...]
 
 
-def static_pod(document: Document, origin: Origin) -> Manifest:
-    """The pod of one parsed manifest; ManifestError."""
+def static_pod(document: Document, origin: ManifestOrigin) -> PodManifest:
+    """The pod of one parsed manifest; PodFileError."""
     value = document.value
     if not isinstance(value, dict):
-        raise ManifestError(f"{document.source}: a pod is expected, not {_shown(value)}")
+        raise PodFileError(f"{document.source}: a pod is expected, not {_shown(value)}")
     kind = (value.get("apiVersion"), value.get("kind"))
     if kind != ("v1", "Pod"):
-        raise ManifestError(
+        raise PodFileError(
             f"{document.source}: apiVersion {kind[0]!r} and kind {kind[1]!r} are not v1 and Pod"
         )
     try:
@@ -97,10 +97,10 @@ def static_pod(document: Document, origin: Origin) -> Manifest:
     for field, message in problems(pod):
         raise _problem(document, _path_of(field), message)
     unknown = unknown_fields(Pod.from_wire(value))
-    return Manifest(pod, tuple(str(_problem(document, path, text)) for path, text in unknown))
+    return PodManifest(pod, tuple(str(_problem(document, path, text)) for path, text in unknown))
 
 
-def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:
+def with_defaults(pod: Pod, manifest: object, origin: ManifestOrigin) -> Pod:
     """The pod with its name on this node, namespace, uid, annotations and toleration."""
     meta = pod.metadata
     uid = meta.uid or static_pod_uid(manifest, origin)
@@ -131,20 +131,20 @@ def with_defaults(pod: Pod, manifest: object, origin: Origin) -> Pod:
     )
 
 
-def static_pod_uid(manifest: object, origin: Origin) -> str:
-    """32 hexadecimal digits: another pod for every manifest, node and place."""
+def static_pod_uid(manifest: object, origin: ManifestOrigin) -> str:
+    """32 hexadecimal digits that differ for every manifest, node and place."""
     data = [manifest, f"host:{origin.node_name}", origin.label]
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _path_of(field: str) -> FieldPath:
-    """`spec.containers[0].name`, in parts."""
+    """The parts of a path like `spec.containers[0].name`."""
     return tuple(int(part) if part.isdecimal() else part for part in _PARTS.findall(field))
 
 
-def _problem(document: Document, path: FieldPath, message: str) -> ManifestError:
-    return ManifestError(f"{document.place(path)}: {yaml_file.show_path(path)}: {message}")
+def _problem(document: Document, path: FieldPath, message: str) -> PodFileError:
+    return PodFileError(f"{document.place(path)}: {yaml_file.show_path(path)}: {message}")
 
 
 def _shown(value: object) -> str:
@@ -152,11 +152,10 @@ def _shown(value: object) -> str:
 
 
 def problems(pod: Pod) -> Iterator[Problem]:
-    """What must be right about a pod that no API server has seen, before the agent runs it.
+    """Why the agent cannot run a pod that no API server has validated; empty when it can.
 
-    The server's own rules for all that an agent runs, and what is asked of such a pod alone:
-    metadata that can become paths on this host, mounts the runtime takes, nothing that only the
-    API holds. Empty for a pod that can be run.
+    The API server's rules for pods, and further ones for static pods: metadata that can become
+    paths on this host, mounts that the runtime accepts, no references to API objects.
     """
     yield from _metadata(pod)
     spec = pod.to_wire()["spec"]
@@ -189,14 +188,14 @@ def _mounts(container: Container, place: str) -> Iterator[Problem]:
 
 
 def unknown_fields(pod: Pod) -> list[tuple[FieldPath, str]]:
-    """The path of every field that does nothing, with what is said of it.
+    """The path of every field without effect, with a text about it.
 
-    An old manifest goes on working, as with the reference agent; but a misspelt `securityContext`
-    would otherwise be silently no security context.
+    Old manifests keep working, as with the reference agent; but a misspelt `securityContext` must
+    not go unnoticed.
     """
     found: list[tuple[FieldPath, str]] = []
     for path, model, name in _extras(pod, ()):
-        if name in _OF_OTHERS.get(type(model), ()):
+        if name in _IGNORED_SILENTLY.get(type(model), ()):
             continue
         if name in (fields_beyond(type(model)) or ()):
             text = "this agent does not support it; it is ignored"

@@ -1,7 +1,7 @@
-"""Mirror pods: what the API shows of static pods, which it cannot change.
+"""Mirror pods: objects that show static pods in the API.
 
-One per static pod, marked with the static pod's hash and owned by the Node; made again when
-someone deletes it, deleted when the static pod is gone or another. Without an API there are none.
+One per static pod, annotated with the static pod's hash and owned by the Node; created again when
+someone deletes it, deleted when the static pod is gone or has changed.
 """
 
 from __future__ import annotations
@@ -28,34 +28,33 @@ from orch.wire.records.pods import Pod, PodStatus
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
-_WAIT_FOR_NODE_S = 30.0  # after that, mirror pods are made without an owner
+_WAIT_FOR_NODE_S = 30.0  # after that, mirror pods are created without an owner
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorPlan:
     create: tuple[Pod, ...]  # static pods without a mirror
-    delete: tuple[Pod, ...]  # mirror pods that stand for nothing any more
+    delete: tuple[Pod, ...]  # mirror pods without a static pod
 
 
 def plan_mirrors(static: Iterable[Pod], mirrors: Iterable[Pod]) -> MirrorPlan:
-    """What to create and to delete; a mirror to be made anew is deleted first."""
+    """The mirrors to create and to delete; a mirror to be replaced is deleted first."""
     wanted = {pod.key: pod for pod in static}
-    kept: set[str] = set()
-    delete: list[Pod] = []
-    for mirror in mirrors:
-        pod = wanted.get(mirror.key)
-        same = pod is not None and _hash(pod) == mirror.metadata.annotation(
-            names.ANNOTATION_CONFIG_MIRROR
-        )
-        if not same or mirror.metadata.deletionTimestamp:
-            delete.append(mirror)
-        kept.add(mirror.key)
-    create = tuple(pod for key, pod in wanted.items() if key not in kept)
-    return MirrorPlan(create, tuple(delete))
+    existing = {mirror.key: mirror for mirror in mirrors}
+    hashes = {key: _hash(pod) for key, pod in wanted.items()}
+    return MirrorPlan(
+        create=tuple(pod for key, pod in wanted.items() if key not in existing),
+        delete=tuple(
+            mirror
+            for key, mirror in existing.items()
+            if mirror.metadata.annotation(names.ANNOTATION_CONFIG_MIRROR) != hashes.get(key)
+            or mirror.metadata.deletionTimestamp
+        ),
+    )
 
 
 def mirror_of(pod: Pod, node: Node | None) -> Pod:
-    """The object to create for a static pod; owned by its node where that is known."""
+    """The object to create for a static pod; owned by its node where the node is known."""
     meta = pod.metadata
     owner = None
     if node and node.metadata.uid:
@@ -76,19 +75,19 @@ def mirror_of(pod: Pod, node: Node | None) -> Pod:
 
 
 class MirrorPods:
-    """Syncs mirror pods with the node's static pods; `held` counts those the API has now."""
+    """Syncs mirror pods with the node's static pods; `count` is how many the API has."""
 
     def __init__(
         self, client: ApiClient, registry: PodRegistry, source: ApiSource, node_name: str
     ) -> None:
-        self.held = 0
+        self.count = 0
         self._client = client
         self._registry = registry
         self._source = source
         self._node_name = node_name
         self._outage = OnceLog(log)
         self._waiting_since_s: float | None = None
-        self._settled: tuple[Pod, ...] = ()  # what there was when nothing was left to do
+        self._settled: tuple[Pod, ...] = ()  # all pods when nothing was left to do
 
     async def run(self) -> None:
         await Periodic("pods.mirror", self.step, interval_s=INTERVAL_S).run()
@@ -102,7 +101,7 @@ class MirrorPods:
             return
         static = [pod for pod in self._registry.all_desired() if podspec.is_static(pod)]
         mirrors = self._source.mirrors()
-        self.held = len(mirrors)
+        self.count = len(mirrors)
         planned = plan_mirrors(static, mirrors)
         self._settled = () if planned.create or planned.delete else found
         try:

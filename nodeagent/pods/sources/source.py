@@ -1,8 +1,8 @@
-"""Where desired pods come from: the role of a source, and the API as one.
+"""The role of a source of desired pods, and the API server as one.
 
-A source is `ready` once it was read to its end; only then may pods that nobody wants be removed.
-`doubtful` says that it could not read everything it has since it began: what it may have asked for
-before the agent's start is then left alone.
+A source is `ready` once it has been read completely; only then may pods that no source wants be
+removed. While it has been `incomplete` since its start, pods from before the agent's start that it
+may still define keep running.
 """
 
 from __future__ import annotations
@@ -27,26 +27,23 @@ class PodSource(Protocol):
     @property
     def ready(self) -> bool: ...
     @property
-    def doubtful(self) -> bool: ...
+    def incomplete(self) -> bool: ...
     def pods(self) -> Sequence[Pod]: ...
     async def run(self, changed: Changed) -> None: ...
 
 
 class ApiSource:
-    """The pods that the API has bound to this node; mirror pods are not among them."""
+    """The pods that the API server has bound to this node, without mirror pods."""
 
     name = podspec.API
-    doubtful = False
+    incomplete = False
 
     def __init__(self, client: ApiClient, node_name: str) -> None:
         self._listeners: list[Changed] = []
         self._informer = Informer(
-            client,
-            Pod,
-            field_selector=f"spec.nodeName={node_name}",
-            on_change=self._tell,
+            client, Pod, field_selector=f"spec.nodeName={node_name}", on_change=self._notify
         )
-        self._annotated: dict[str, tuple[str, Pod]] = {}  # uid → version, pod
+        self._annotated: dict[str, Pod] = {}  # by uid
 
     @property
     def ready(self) -> bool:
@@ -54,22 +51,19 @@ class ApiSource:
 
     def pods(self) -> Sequence[Pod]:
         own = [pod for pod in self.listed() if not podspec.is_mirror(pod)]
-        kept = {pod.metadata.uid or "": self._with_source(pod) for pod in own}
-        self._annotated = {
-            uid: (pod.metadata.resourceVersion or "", pod) for uid, pod in kept.items()
-        }
-        return list(kept.values())
+        self._annotated = {pod.metadata.uid or "": self._with_source(pod) for pod in own}
+        return list(self._annotated.values())
 
     def mirrors(self) -> Sequence[Pod]:
-        """The mirror pods of this node's static ones."""
+        """The mirror pods of this node's static pods."""
         return [pod for pod in self.listed() if podspec.is_mirror(pod)]
 
     def listed(self) -> Iterable[Pod]:
-        """Every pod of this node that the API holds, as last seen; mirrors included."""
+        """Every pod of this node at the API server, as last seen; mirrors included."""
         return self._informer.objects().values()
 
     def stored(self, namespace: str, name: str) -> Pod | None:
-        """The API's own record of a pod, as last seen."""
+        """The API server's object of a pod, as last seen."""
         return self._informer.objects().get(f"{namespace}/{name}")
 
     def on_change(self, listener: Changed) -> None:
@@ -80,17 +74,16 @@ class ApiSource:
         self.on_change(changed)
         await self._informer.run()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener()
 
     def _with_source(self, pod: Pod) -> Pod:
-        version, known = self._annotated.get(pod.metadata.uid or "", ("", pod))
-        if version and version == pod.metadata.resourceVersion:
+        known = self._annotated.get(pod.metadata.uid or "")
+        version = pod.metadata.resourceVersion
+        if known is not None and version and version == known.metadata.resourceVersion:
             return known
-        annotations = {
-            **(pod.metadata.annotations or {}),
-            names.ANNOTATION_CONFIG_SOURCE: podspec.API,
-        }
+        source = {names.ANNOTATION_CONFIG_SOURCE: podspec.API}
+        annotations = {**(pod.metadata.annotations or {}), **source}
         metadata = pod.metadata.model_copy(update={"annotations": annotations})
         return pod.model_copy(update={"metadata": metadata})

@@ -1,9 +1,9 @@
-"""Static pods from a web address: one Pod or a PodList, asked for again and again.
+"""Static pods from a URL: a Pod or a PodList, fetched at an interval.
 
-What the server sends last that can be read is what counts: an error, an answer other than 200 or
-content that is wrong or cut short keeps the pods of before. An empty answer means no pods, as it
-does for the reference agent (config/http.go). Identical content is not read twice. Logs name the
-address without what may be secret in it, and the headers never follow a redirect to another origin.
+The last valid response counts: after an error, a status other than 200, or content that is invalid
+or truncated, the pods stay as they are. An empty response means no pods, as for the reference agent
+(config/http.go). Identical content is not parsed again. Logs show the URL without parts that may be
+secret, and the configured headers never follow a redirect to another origin.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from yarl import URL
 
 from nodeagent.config.fields import web_address
 from nodeagent.pods.sources import manifests
-from nodeagent.pods.sources.manifests import ManifestError, Origin
+from nodeagent.pods.sources.manifests import ManifestOrigin, PodFileError
 from nodeagent.pods.sources.source import Changed
 from orch.component import yaml_file
 from orch.component.process import clock
@@ -57,7 +57,7 @@ class UrlSource:
         self._interval_s = interval_s
         self._now = now
         self._pods: tuple[Pod, ...] = ()
-        self._content: bytes | None = None  # as read last; None before the first good answer
+        self._content: bytes | None = None  # None before the first valid response
         self._outage = OnceLog(log, logging.ERROR)
 
     @property
@@ -65,8 +65,8 @@ class UrlSource:
         return self._content is not None
 
     @property
-    def doubtful(self) -> bool:
-        return False  # not ready covers it: nothing is removed before the first good answer
+    def incomplete(self) -> bool:
+        return False  # it is not ready before the first valid response, and that covers it
 
     def pods(self) -> Sequence[Pod]:
         return self._pods
@@ -76,17 +76,17 @@ class UrlSource:
         async with aiohttp.ClientSession(timeout=timeout) as session:
 
             async def step() -> None:
-                if await self._ask(session):
+                if await self._poll(session):
                     changed()
 
             await Periodic("pods.url", step, interval_s=self._interval_s).run()
 
-    async def _ask(self, session: aiohttp.ClientSession) -> bool:
-        """Ask once; True when there is something new, the first answer included."""
+    async def _poll(self, session: aiohttp.ClientSession) -> bool:
+        """Fetch once; True when the content is new, or the first."""
         try:
             content = await self._fetch(session)
             pods = self._pods if content == self._content else self._read(content)
-        except ManifestError as error:
+        except PodFileError as error:
             self._outage.failed("pods from %s are ignored: %s", self._shown, error)
             return False
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
@@ -109,14 +109,14 @@ class UrlSource:
                     url = url.join(URL(location))
                     continue
                 if response.status != 200:
-                    raise ManifestError(f"the server answers {response.status} {response.reason}")
+                    raise PodFileError(f"the server answers {response.status} {response.reason}")
                 return await _content(response)
-        raise ManifestError(f"the server redirects more than {_MAX_REDIRECTS} times")
+        raise PodFileError(f"the server redirects more than {_MAX_REDIRECTS} times")
 
     def _get(
         self, session: aiohttp.ClientSession, url: URL
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """What is secret goes to the configured origin alone."""
+        """Secrets are sent to the configured origin alone."""
         if url.origin() != self._url.origin():
             return session.get(url.with_user(None), allow_redirects=False)
         listed = [(k, v.reveal()) for k, values in self._headers.items() for v in values]
@@ -131,8 +131,8 @@ class UrlSource:
         try:
             document = yaml_file.parse_yaml(content, source=self._shown)
         except YamlError as error:
-            raise ManifestError(str(error)) from None
-        origin = Origin(podspec.URL, self._shown, self._node_name, self._now())
+            raise PodFileError(str(error)) from None
+        origin = ManifestOrigin(podspec.URL, self._shown, self._node_name, self._now())
         value = document.value
         if not isinstance(value, dict) or value.get("kind") != "PodList":
             read = [manifests.static_pod(document, origin)]
@@ -145,7 +145,7 @@ class UrlSource:
 
 
 def _item(document: Document, index: int, item: object) -> Document:
-    """One pod of a list as a document of its own; its lines are those of the list."""
+    """One pod of a list as a document, with the line numbers of the list."""
     prefix = ("items", index)
     lines = {path[2:]: line for path, line in document.lines.items() if path[:2] == prefix}
     if isinstance(item, dict):
@@ -154,13 +154,13 @@ def _item(document: Document, index: int, item: object) -> Document:
 
 
 def shown_address(url: URL) -> str:
-    """The address without user, password and query, which may be secret."""
+    """The URL without user, password and query, which may be secret."""
     plain = url.with_user(None).with_fragment(None)
     return f"{plain.with_query(None)}?…" if plain.query_string else str(plain)
 
 
 def _cause(error: BaseException) -> str:
-    """What happened; an error that would repeat the whole address tells only its kind."""
+    """The error's text; only its kind where the text would repeat the whole URL."""
     if isinstance(error, ValueError):
         return "it redirects to what is no address"
     if isinstance(error, aiohttp.ClientResponseError):
@@ -174,10 +174,10 @@ def _redirection(response: aiohttp.ClientResponse) -> str:
 
 
 async def _content(response: aiohttp.ClientResponse) -> bytes:
-    """All of the body; ClientPayloadError when it ends before it should."""
+    """The whole body; ClientPayloadError when it is truncated."""
     content = bytearray()
     async for piece in response.content.iter_any():
         content += piece
         if len(content) > yaml_file.MAX_BYTES:
-            raise ManifestError(f"more than {yaml_file.MAX_BYTES // 2**20} MiB")
+            raise PodFileError(f"more than {yaml_file.MAX_BYTES // 2**20} MiB")
     return bytes(content)

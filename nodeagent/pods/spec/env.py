@@ -1,19 +1,15 @@
 """The environment of a container: values, `$(VAR)`, fields of the pod, keys of objects; pure.
 
-Expansion follows the reference (`third_party/forked/golang/expansion`): a name that is not defined
-stays as it was written. The pod's own fields serve downwardAPI volumes as well: a limit that is not
-set is what the node can give, amounts are rounded up to whole divisors (pkg/fieldpath,
-api/v1/resource).
+Expansion follows the reference (third_party/forked/golang/expansion): an undefined name stays as
+written. Fields and amounts serve downwardAPI volumes as well: an unset limit is the node's
+allocatable amount, and amounts are rounded up to whole divisors (pkg/fieldpath, api/v1/resource).
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from nodeagent.pods.spec import references
 from nodeagent.pods.spec.references import NotThere, Objects, Reference
@@ -22,32 +18,25 @@ from orch.wire.podrules import podspec
 from orch.wire.podrules.references import CONFIG_MAP, SECRET
 from orch.wire.records.pods import (
     Container,
-    DownwardAPIItem,
-    DownwardAPIVolume,
     EnvVar,
     EnvVarSource,
+    KeySelector,
     Pod,
     ResourceFieldRef,
 )
 
+_VARIABLE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 class SpecError(Exception):
-    """The pod asks for something that cannot be built; the text names the field and the reason."""
+    """The pod's spec cannot be fulfilled; the text names the field and the reason."""
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace every `$(NAME)` that `values` knows."""
-    out: list[str] = []
-    at = 0
-    while (dollar := text.find("$", at)) >= 0 and dollar + 1 < len(text):
-        out.append(text[at:dollar])
-        piece, length = _reference(text, dollar + 1, values)
-        out.append(piece)
-        at = dollar + 1 + length
-    out.append(text[at:])
-    return "".join(out)
+    """Replace every `$(NAME)` that `values` has, and `$$` by a dollar sign."""
+    return _VARIABLE.sub(lambda m: "$" if m[1] is None else values.get(m[1], m[0]), text)
 
 
 def environment(
@@ -55,10 +44,10 @@ def environment(
     value_from: Callable[[EnvVarSource], str | None],
     objects: Objects = references.NO_OBJECTS,
 ) -> tuple[tuple[str, str], ...]:
-    """Names and values in order; the last of a repeated name wins, earlier ones can be referred to.
+    """Names and values in order, `envFrom` first; the last of a repeated name wins.
 
-    `value_from` gives the value of a field, None for a source it does not know; its SpecError is
-    passed on. What `envFrom` gives comes first. SpecError for what is not in `objects` and must be.
+    A value can refer to those before it. `value_from` returns the value of a field, None for a
+    source it does not know. SpecError, also for a required object that is missing from `objects`.
     """
     try:
         values = _whole_objects(container, objects)
@@ -86,19 +75,12 @@ def _whole_objects(container: Container, objects: Objects) -> dict[str, str]:
     return values
 
 
-def _of_object(source: EnvVarSource, objects: Objects) -> tuple[str | None] | None:
-    """The value (None: it need not be there) of a key; None for another kind of source."""
-    for kind, wanted in ((CONFIG_MAP, source.configMapKeyRef), (SECRET, source.secretKeyRef)):
-        if wanted is None:
-            continue
-        reference = Reference(kind, wanted.name)
-        data = references.look_up(objects, reference, optional=bool(wanted.optional))
-        if data is not None and wanted.key in data:
-            return (data[wanted.key].decode(errors="replace"),)
-        if wanted.optional:
-            return (None,)
+def _of_key(reference: Reference, wanted: KeySelector, objects: Objects) -> str | None:
+    """None for an optional key that is absent."""
+    data = references.look_up(objects, reference, optional=bool(wanted.optional)) or {}
+    if wanted.key not in data and not wanted.optional:
         raise NotThere(f"couldn't find key {wanted.key} in {reference}")
-    return None
+    return data[wanted.key].decode(errors="replace") if wanted.key in data else None
 
 
 def pod_field(pod: Pod, path: str, addresses: Mapping[str, str]) -> str:
@@ -121,19 +103,6 @@ def pod_field(pod: Pod, path: str, addresses: Mapping[str, str]) -> str:
     raise SpecError(f"fieldRef.fieldPath {path!r} is not a field that containers can be given")
 
 
-def _reference(text: str, at: int, values: Mapping[str, str]) -> tuple[str, int]:
-    """What the text after a dollar sign becomes, and how many characters of it are used."""
-    if text[at] == "$":
-        return "$", 1
-    if text[at] != "(":
-        return "$" + text[at], 1
-    end = text.find(")", at)
-    if end < 0:
-        return "$(", 1
-    name = text[at + 1 : end]
-    return values.get(name, f"$({name})"), end - at + 1
-
-
 def _value(
     container: Container,
     variable: EnvVar,
@@ -142,43 +111,19 @@ def _value(
     objects: Objects,
 ) -> str | None:
     """None for a variable that is left out."""
-    if variable.valueFrom is None:
+    source = variable.valueFrom
+    if source is None:
         return expand(variable.value or "", values)
-    if found_object := _of_object(variable.valueFrom, objects):
-        return found_object[0]
-    if (found := value_from(variable.valueFrom)) is not None:
+    for kind, wanted in ((CONFIG_MAP, source.configMapKeyRef), (SECRET, source.secretKeyRef)):
+        if wanted is not None:
+            return _of_key(Reference(kind, wanted.name), wanted, objects)
+    if (found := value_from(source)) is not None:
         return found
-    asked = ", ".join(variable.valueFrom.to_wire()) or "nothing"
+    given = ", ".join(source.to_wire()) or "nothing"
     raise SpecError(
-        f"container {container.name}: env {variable.name}: valueFrom {asked} is not supported; "
+        f"container {container.name}: env {variable.name}: valueFrom {given} is not supported; "
         "use fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or a literal value"
     )
-
-
-DEFAULT_MODE = 0o644
-_RESOURCES = ("cpu", "memory", "ephemeral-storage")
-
-
-@dataclass(frozen=True, slots=True)
-class DownwardFile:
-    path: str  # below the volume
-    content: str
-    mode: int
-
-
-def files(
-    pod: Pod, volume: DownwardAPIVolume, allocatable: Mapping[str, str]
-) -> list[DownwardFile]:
-    """The files of a volume; SpecError names the item that cannot be."""
-    made = []
-    for item in volume.items or ():
-        path = PurePosixPath(item.path)
-        if not item.path or path.is_absolute() or ".." in path.parts:
-            raise SpecError(f"downwardAPI path {item.path!r} must be relative and without '..'")
-        mode = item.mode if item.mode is not None else volume.defaultMode
-        content = _content(pod, item, allocatable)
-        made.append(DownwardFile(str(path), content, DEFAULT_MODE if mode is None else mode))
-    return made
 
 
 def resource_field(
@@ -193,24 +138,3 @@ def resource_field(
     amount = quantity.parse_quantity(amounts.get(resource, default))
     divisor = quantity.parse_quantity(reference.divisor or 1) or quantity.parse_quantity(1)
     return str(math.ceil(amount / divisor))
-
-
-def _content(pod: Pod, item: DownwardAPIItem, allocatable: Mapping[str, str]) -> str:
-    if item.fieldRef is not None:
-        path = item.fieldRef.fieldPath
-        if path in ("metadata.labels", "metadata.annotations"):
-            held = pod.metadata.labels if path.endswith("labels") else pod.metadata.annotations
-            lines = (
-                f"{key}={json.dumps(value, ensure_ascii=False)}"
-                for key, value in sorted((held or {}).items())
-            )
-            return "\n".join(lines)
-        return pod_field(pod, path, {})
-    if item.resourceFieldRef is None:
-        raise SpecError(f"downwardAPI item {item.path!r} has neither fieldRef nor resourceFieldRef")
-    name = item.resourceFieldRef.containerName
-    every = [*(pod.spec.initContainers or ()), *pod.spec.containers]
-    container = next((c for c in every if c.name == name), None)
-    if container is None:
-        raise SpecError(f"downwardAPI item {item.path!r}: there is no container {name!r}")
-    return resource_field(container, item.resourceFieldRef, allocatable)

@@ -1,7 +1,7 @@
-"""The mounts of a container: which host paths it sees where; pure.
+"""The mounts of a container: which host path appears at which path; pure.
 
-Volumes are already on the host; this module joins sub-paths and refuses what would lead out of
-them. Links inside a volume are the concern of `volumes`, which looks at the real files.
+Joins sub-paths to the volumes' paths and refuses those that lead out of them. Links inside a volume
+are the concern of `volumes`, which reads the real files.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _mount(
     if source is None:
         raise SpecError(f"container {container.name}: volume {mount.name!r} is not in spec.volumes")
     below = sub_path(mount, values)
-    # what the agent itself writes there must not be turned against the host by a container
+    # A container must not change files that the agent writes as root.
     readonly = bool(mount.readOnly) or any(f"/volumes/{kind}/" in source for kind in _WRITTEN)
     return Mount(
         host_path=str(PurePosixPath(source, below)) if below else source,
@@ -85,8 +85,7 @@ def _image_mount(container: Container, mount: VolumeMount, reference: str) -> Mo
 
 
 def _is_recursive(container: Container, mount: VolumeMount, *, possible: bool) -> bool:
-    """Whether mounts below the volume are to be read-only, too; SpecError where they must and
-    cannot be."""
+    """Whether mounts below the volume become read-only, too; SpecError where that fails."""
     asked = mount.recursiveReadOnly or "Disabled"
     where = f"container {container.name}: volumeMount {mount.mountPath}: recursiveReadOnly {asked}"
     if asked not in ("Disabled", "IfPossible", "Enabled"):

@@ -1,6 +1,6 @@
-"""The ConfigMaps and Secrets that a pod refers to, and what is known of them; pure.
+"""The ConfigMaps and Secrets that a pod refers to, and their content; pure.
 
-They come from the API: fetching them is the business of `volumes.objects`.
+`volumes.objects` fetches them from the API.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from orch.wire.podrules import podspec
 from orch.wire.podrules.references import (
     CONFIG_MAP,
     SECRET,
@@ -32,7 +33,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectData:
-    """`absent`: there is no such object. `problem`: why it is not known whether there is."""
+    """`absent`: the object does not exist. `problem`: why it could not be read."""
 
     data: Mapping[str, bytes] = field(default_factory=dict)
     absent: bool = False
@@ -44,23 +45,35 @@ NO_OBJECTS: Objects = MappingProxyType({})
 
 
 class NotThere(Exception):
-    """An object or a key that must be there is not; the text names it."""
+    """A required object or key is missing; the text names it."""
 
 
 def references(pod: Pod) -> set[Reference]:
-    """Everything the pod refers to, whether it must be there or not."""
-    return _fetched(api_references(pod.to_wire()["spec"]))
+    """All objects that the pod refers to, optional ones included."""
+    containers = [
+        {
+            "env": [v.to_wire() for v in container.env or () if v.valueFrom is not None],
+            "envFrom": [source.to_wire() for source in container.envFrom or ()],
+        }
+        for container in podspec.all_containers(pod)
+    ]
+    return _fetched(api_references({"containers": containers, **_volumes(pod)}))
 
 
 def shown_in_volumes(pod: Pod) -> set[Reference]:
-    """What the pod's files are made of, and follow while it runs."""
-    return _fetched(volume_references(pod.to_wire()["spec"]))
+    """The objects that the pod's files show and follow while it runs."""
+    return _fetched(volume_references(_volumes(pod)))
+
+
+def _volumes(pod: Pod) -> Mapping[str, Any]:
+    """The part of the pod's document that refers; all of it takes long for a large pod."""
+    return {"volumes": [volume.to_wire() for volume in pod.spec.volumes or ()]}
 
 
 def look_up(
     objects: Objects, reference: Reference, *, optional: bool
 ) -> Mapping[str, bytes] | None:
-    """The object's values; None when it is not there and need not be. NotThere."""
+    """The object's values; None for an optional object that does not exist. NotThere."""
     found = objects.get(reference, ObjectData(problem=f"{reference} was not read"))
     if found.problem:
         raise NotThere(found.problem)

@@ -1,7 +1,7 @@
-"""A pod as the API writes it → what the runtime is asked for; pure.
+"""A pod as the API defines it → the sandbox and containers requested from the runtime; pure.
 
-Names, labels, cgroups, logs, resources and the security context. Where volumes are on the host,
-which addresses the pod has and which seccomp profile applies is given, not looked up.
+Names, labels, cgroups, logs, resources and the security context. The paths of volumes on the host,
+the pod's addresses and its seccomp profile are parameters.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from nodeagent.pods.actions import StartContainer
-from nodeagent.pods.spec import env, mounts, qos, sysctls
+from nodeagent.pods.spec import env, mounts, sysctls
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.references import Objects
 from nodeagent.runtime.base import (
@@ -26,7 +27,13 @@ from nodeagent.runtime.base import (
 )
 from orch.wire import names, quantity
 from orch.wire.podrules import podspec
-from orch.wire.podrules.podspec import DEFAULT_GRACE_S, all_containers
+from orch.wire.podrules.podspec import (
+    BEST_EFFORT,
+    BURSTABLE,
+    DEFAULT_GRACE_S,
+    GUARANTEED,
+    all_containers,
+)
 from orch.wire.records.pods import (
     Container,
     EnvVarSource,
@@ -42,12 +49,15 @@ MIN_CPU_SHARES = 2
 MAX_CPU_SHARES = 262_144
 HOSTNAME_MAX = 63
 KERNEL_WITH_RECURSIVE_READONLY = (5, 12)
+# Below the cgroup of all pods; Guaranteed pods are in that cgroup itself.
+QOS_CGROUPS = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}
+_OOM_GUARANTEED, _OOM_BEST_EFFORT = -997, 1000
 UNCONFINED = SeccompSetting(SeccompKind.UNCONFINED)
 
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """What all pods of this node share; directories are absolute."""
+    """The settings that all pods of this node share; directories are absolute."""
 
     node_name: str
     root_dir: str
@@ -56,7 +66,7 @@ class PodSettings:
     host_ip: str = ""
     memory_capacity_bytes: int = 0
     kernel_version: str = ""
-    allocatable: Mapping[str, str] = field(default_factory=dict)  # of the node, once it is known
+    allocatable: Mapping[str, str] = field(default_factory=dict)  # of the node, once known
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +83,17 @@ def log_directory(settings: PodSettings, namespace: str, name: str, uid: str) ->
     return f"{settings.pod_logs_dir}/{namespace}_{name}_{uid}"
 
 
-def cgroup_path(settings: PodSettings, pod: Pod) -> str:
-    """Below the root of every hierarchy: `/orchpods/burstable/pod<uid>`."""
-    return qos.cgroup_path(settings.cgroup_parent, pod)
+def cgroup_path(parent: str, pod: Pod) -> str:
+    """The cgroup of a pod: `<parent>/burstable/pod<uid>`."""
+    below = QOS_CGROUPS[podspec.qos_class(pod)]
+    return str(PurePosixPath(parent, below, f"pod{pod.metadata.uid or ''}"))
 
 
 def grace_period_s(pod: Pod) -> int:
-    """How long a graceful stop may take; a deletion under way has set its own."""
-    for asked in (
-        pod.metadata.deletionGracePeriodSeconds,
-        pod.spec.terminationGracePeriodSeconds,
-    ):
-        if asked is not None:
-            return max(asked, 0)
+    """How long a graceful stop may take; a deletion in progress has set its own."""
+    for given in (pod.metadata.deletionGracePeriodSeconds, pod.spec.terminationGracePeriodSeconds):
+        if given is not None:
+            return max(given, 0)
     return DEFAULT_GRACE_S
 
 
@@ -94,6 +102,7 @@ def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpe
     namespace, uid = meta.namespace or "", meta.uid or ""
     security = spec.securityContext or PodSecurityContext()
     host_network = bool(spec.hostNetwork)
+    cgroup_parent = cgroup_path(settings.cgroup_parent, pod)
     return SandboxSpec(
         name=meta.name,
         namespace=namespace,
@@ -101,12 +110,12 @@ def sandbox_spec(pod: Pod, settings: PodSettings, *, attempt: int) -> SandboxSpe
         attempt=attempt,
         hostname="" if host_network else (spec.hostname or meta.name)[:HOSTNAME_MAX].rstrip("-."),
         log_directory=log_directory(settings, namespace, meta.name, uid),
-        cgroup_parent=cgroup_path(settings, pod),
+        cgroup_parent=cgroup_parent,
         labels={**(meta.labels or {}), **_identity(pod, settings)},
         annotations={
             **(meta.annotations or {}),
             names.RUNTIME_ANNOTATION_GRACE_PERIOD: str(grace_period_s(pod)),
-            names.RUNTIME_ANNOTATION_CGROUP_PARENT: cgroup_path(settings, pod),
+            names.RUNTIME_ANNOTATION_CGROUP_PARENT: cgroup_parent,
         },
         port_mappings=() if host_network else _port_mappings(pod),
         sysctls={s.name: s.value for s in security.sysctls or ()},
@@ -127,13 +136,17 @@ def container_spec(
     settings: PodSettings,
     context: ContainerContext,
 ) -> ContainerSpec:
-    """SpecError when the container asks for what cannot be given."""
+    """SpecError when the container's definition cannot be fulfilled."""
     variables = _variables(pod, container, settings, context)
     known = dict(variables)
     pod_security = pod.spec.securityContext or PodSecurityContext()
     security = container.securityContext or SecurityContext()
     user = _first(security.runAsUser, pod_security.runAsUser)
-    _check_user(container, user, _first(security.runAsNonRoot, pod_security.runAsNonRoot))
+    if user == 0 and _first(security.runAsNonRoot, pod_security.runAsNonRoot):
+        raise SpecError(
+            f"container {container.name}: runAsUser is 0, but runAsNonRoot forbids root; "
+            "set another user"
+        )
     capabilities = security.capabilities
     return ContainerSpec(
         name=container.name,
@@ -152,10 +165,7 @@ def container_spec(
                 settings.kernel_version, KERNEL_WITH_RECURSIVE_READONLY
             ),
         ),
-        labels={
-            **_identity(pod, settings),
-            names.RUNTIME_LABEL_CONTAINER_NAME: container.name,
-        },
+        labels={**_identity(pod, settings), names.RUNTIME_LABEL_CONTAINER_NAME: container.name},
         annotations={
             names.RUNTIME_ANNOTATION_CONTAINER_HASH: container_hash(container),
             names.RUNTIME_ANNOTATION_RESTART_COUNT: str(start.attempt),
@@ -205,8 +215,20 @@ def container_resources(
         else None,
         cpu_period_usec=CFS_PERIOD_USEC if "cpu" in limits else None,
         memory_limit_bytes=quantity.to_bytes(limits["memory"]) if "memory" in limits else None,
-        oom_score_adj=qos.oom_score_adjustment(pod, container, memory_capacity_bytes),
+        oom_score_adj=oom_score_adjustment(pod, container, memory_capacity_bytes),
     )
+
+
+def oom_score_adjustment(pod: Pod, container: Container, memory_capacity_bytes: int) -> int:
+    """-997 to 1000 (kubelet/qos/policy.go); Burstable: the larger the request, the lower."""
+    match podspec.qos_class(pod):
+        case podspec.GUARANTEED:
+            return _OOM_GUARANTEED
+        case podspec.BEST_EFFORT:
+            return _OOM_BEST_EFFORT
+    wanted_bytes = quantity.to_bytes(podspec.requests(container).get("memory", 0))
+    share = 1000 * wanted_bytes // memory_capacity_bytes if memory_capacity_bytes else 0
+    return min(max(1000 - share, 1000 + _OOM_GUARANTEED), 999)
 
 
 def cpu_shares(milli: int) -> int:
@@ -265,19 +287,11 @@ def _first(own: int | None, inherited: int | None) -> int | None:
     return inherited if own is None else own
 
 
-def _check_user(container: Container, user: int | None, must_not_be_root: int | None) -> None:
-    if must_not_be_root and user == 0:
-        raise SpecError(
-            f"container {container.name}: runAsUser is 0, but runAsNonRoot forbids root; "
-            "set another user"
-        )
-
-
 def container_hash(container: Container) -> str:
-    """16 hexadecimal digits over everything that was said about the container.
+    """16 hexadecimal digits over the container's definition, stable across agent upgrades.
 
-    They recognise it across restarts and upgrades, and leave out whatever is empty, so that a newer
-    agent whose records know more fields computes the same value and touches no running container.
+    Empty values are left out, so that a newer agent whose records have more fields computes the
+    same value and restarts no container.
     """
     data = _meaningful(container.to_wire())
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -1,7 +1,7 @@
 """The kernel parameters that a pod may set; pure.
 
 Safe ones are confined to the pod's namespaces by kernels that are new enough (spec.md, "Kernel
-requirements"); anything else is refused.
+requirements"); all others are refused.
 """
 
 from __future__ import annotations

@@ -1,20 +1,30 @@
-"""The files of volumes made of ConfigMaps, Secrets and the pod's own fields; pure.
+"""The files of volumes that show ConfigMaps, Secrets and the pod's own fields; pure.
 
 Rules of the reference agent (pkg/volume/configmap, secret, projected): without `items` every key
-is a file; with them only those, and each must be there unless the volume is optional.
+is a file; with them only those, and each key must exist unless the volume is optional.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from nodeagent.pods.spec import env, references
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.references import NotThere, Objects, Reference
+from orch.wire.podrules.podspec import find_container
 from orch.wire.podrules.references import CONFIG_MAP, SECRET
-from orch.wire.records.pods import KeyToPath, Pod, ProjectedSource, ProjectedVolume, Volume
+from orch.wire.records.pods import (
+    DownwardAPIItem,
+    KeyToPath,
+    Pod,
+    ProjectedSource,
+    ProjectedVolume,
+    SecretProjection,
+    Volume,
+)
 
 DEFAULT_MODE = 0o644
 _MODES = range(0o1000)
@@ -28,105 +38,99 @@ class VolumeFile:
 
 
 def is_made_of_files(volume: Volume) -> bool:
-    """Whether the agent writes what is in the volume."""
+    """Whether the agent writes the volume's content."""
     return any((volume.configMap, volume.secret, volume.projected, volume.downwardAPI))
 
 
 def files(
     pod: Pod, volume: Volume, objects: Objects, allocatable: Mapping[str, str]
 ) -> list[VolumeFile]:
-    """The files of a volume; NotThere and SpecError name what is missing or cannot be."""
-    if volume.configMap is not None:
-        source = ProjectedSource(configMap=volume.configMap)
-        return _unique(_projected(pod, source, volume.configMap.defaultMode, objects, allocatable))
-    if volume.secret is not None:
-        wanted = volume.secret
-        found = _object_files(
-            Reference(SECRET, wanted.secretName),
-            wanted.items,
-            objects,
-            mode=wanted.defaultMode,
-            optional=bool(wanted.optional),
-        )
-        return _unique(found)
-    if volume.downwardAPI is not None:
-        source = ProjectedSource(downwardAPI=volume.downwardAPI)
-        return _unique(
-            _projected(pod, source, volume.downwardAPI.defaultMode, objects, allocatable)
-        )
-    projected = volume.projected or ProjectedVolume()
-    return _unique(
-        [
-            file
-            for source in projected.sources or ()
-            for file in _projected(pod, source, projected.defaultMode, objects, allocatable)
-        ]
-    )
+    """The files of a volume; NotThere and SpecError name what is missing or wrong.
 
-
-def _projected(
-    pod: Pod,
-    source: ProjectedSource,
-    mode: int | None,
-    objects: Objects,
-    allocatable: Mapping[str, str],
-) -> list[VolumeFile]:
-    if source.downwardAPI is not None:
-        shown = source.downwardAPI.model_copy(update={"defaultMode": mode})
-        made = env.files(pod, shown, allocatable)
-        return [VolumeFile(file.path, file.content.encode(), _mode(file.mode)) for file in made]
-    for kind, wanted in ((CONFIG_MAP, source.configMap), (SECRET, source.secret)):
-        if wanted is not None:
-            optional = bool(wanted.optional)
-            reference = Reference(kind, wanted.name)
-            return _object_files(reference, wanted.items, objects, mode=mode, optional=optional)
-    asked = ", ".join(source.to_wire()) or "nothing"
-    raise SpecError(
-        f"projected source {asked} is not supported; use configMap, secret or downwardAPI"
-    )
-
-
-def _object_files(
-    reference: Reference,
-    items: Sequence[KeyToPath] | None,
-    objects: Objects,
-    *,
-    mode: int | None,
-    optional: bool,
-) -> list[VolumeFile]:
-    values = references.look_up(objects, reference, optional=optional)
-    if values is None:
-        return []
-    if not items:
-        items = [KeyToPath(key=key, path=key) for key in sorted(values)]
-    made = []
-    for item in items:
-        if item.key in values:
-            chosen = item.mode if item.mode is not None else mode
-            made.append(VolumeFile(_path(item.path), values[item.key], _mode(chosen)))
-        elif not optional:
-            raise NotThere(f"{reference} references non-existent key: {item.key}")
-    return made
-
-
-def _path(text: str) -> str:
-    path = PurePosixPath(text)
-    if not text or path.is_absolute() or ".." in path.parts or text.startswith(".."):
-        raise SpecError(f"path {text!r} must be relative, without '..', and not begin with it")
-    return str(path)
-
-
-def _mode(mode: int | None) -> int:
-    if mode is not None and mode not in _MODES:
-        raise SpecError(f"mode {mode} is not between 0 and 0777 (511)")
-    return DEFAULT_MODE if mode is None else mode
-
-
-def _unique(made: Sequence[VolumeFile]) -> list[VolumeFile]:
-    """The last of several files for one path wins; a file cannot lie in another."""
-    chosen = {file.path: file for file in made}
+    The last of several files with the same path wins; no file can lie below another.
+    """
+    projected = _as_projected(volume)
+    chosen: dict[str, VolumeFile] = {}
+    for source in projected.sources or ():
+        found = _files_of(pod, source, projected.defaultMode, objects, allocatable)
+        chosen |= {file.path: file for file in found}
     for path in chosen:
         for parent in PurePosixPath(path).parents:
             if str(parent) in chosen:
                 raise SpecError(f"path {path!r} lies below {str(parent)!r}, which is a file")
     return list(chosen.values())
+
+
+def _as_projected(volume: Volume) -> ProjectedVolume:
+    """The volume as a projected one, of a single source if it is of another kind."""
+    if (given := volume.configMap) is not None:
+        return _projected(given.defaultMode, ProjectedSource(configMap=given))
+    if (wanted := volume.secret) is not None:
+        secret = SecretProjection(
+            name=wanted.secretName, items=wanted.items, optional=wanted.optional
+        )
+        return _projected(wanted.defaultMode, ProjectedSource(secret=secret))
+    if (fields := volume.downwardAPI) is not None:
+        return _projected(fields.defaultMode, ProjectedSource(downwardAPI=fields))
+    return volume.projected or ProjectedVolume()
+
+
+def _projected(mode: int | None, source: ProjectedSource) -> ProjectedVolume:
+    return ProjectedVolume(defaultMode=mode, sources=[source])
+
+
+def _files_of(
+    pod: Pod,
+    source: ProjectedSource,
+    mode: int | None,
+    objects: Objects,
+    allocatable: Mapping[str, str],
+) -> Iterator[VolumeFile]:
+    if source.downwardAPI is not None:
+        for item in source.downwardAPI.items or ():
+            yield _file(item, _downward_content(pod, item, allocatable).encode(), mode)
+        return
+    for kind, wanted in ((CONFIG_MAP, source.configMap), (SECRET, source.secret)):
+        if wanted is None:
+            continue
+        reference = Reference(kind, wanted.name)
+        values = references.look_up(objects, reference, optional=bool(wanted.optional))
+        for key in wanted.items or [KeyToPath(key=key, path=key) for key in sorted(values or ())]:
+            if values is not None and key.key in values:
+                yield _file(key, values[key.key], mode)
+            elif not wanted.optional:
+                raise NotThere(f"{reference} references non-existent key: {key.key}")
+        return
+    given = ", ".join(source.to_wire()) or "nothing"
+    raise SpecError(
+        f"projected source {given} is not supported; use configMap, secret or downwardAPI"
+    )
+
+
+def _file(
+    item: KeyToPath | DownwardAPIItem, content: bytes, default_mode: int | None
+) -> VolumeFile:
+    path = PurePosixPath(item.path)
+    if not item.path or path.is_absolute() or ".." in path.parts or item.path.startswith(".."):
+        raise SpecError(f"path {item.path!r} must be relative, without '..', and not begin with it")
+    mode = next((m for m in (item.mode, default_mode) if m is not None), DEFAULT_MODE)
+    if mode not in _MODES:
+        raise SpecError(f"mode {mode} is not between 0 and 0777 (511)")
+    return VolumeFile(str(path), content, mode)
+
+
+def _downward_content(pod: Pod, item: DownwardAPIItem, allocatable: Mapping[str, str]) -> str:
+    if item.fieldRef is not None:
+        path = item.fieldRef.fieldPath
+        if path not in ("metadata.labels", "metadata.annotations"):
+            return env.pod_field(pod, path, {})
+        values = pod.metadata.labels if path.endswith("labels") else pod.metadata.annotations
+        lines = sorted((values or {}).items())
+        return "\n".join(f"{key}={json.dumps(text, ensure_ascii=False)}" for key, text in lines)
+    if item.resourceFieldRef is None:
+        raise SpecError(f"downwardAPI item {item.path!r} has neither fieldRef nor resourceFieldRef")
+    name = item.resourceFieldRef.containerName
+    container = find_container(pod, name or "")
+    if container is None:
+        raise SpecError(f"downwardAPI item {item.path!r}: there is no container {name!r}")
+    return env.resource_field(container, item.resourceFieldRef, allocatable)

@@ -1,8 +1,8 @@
-"""Directories whose files change all at once, and directories that others must reach; blocking.
+"""Directories whose files change all at once, and directories that other users read; blocking.
 
-As the reference agent writes them (pkg/volume/util/atomic_writer): `..data` links to the directory
-with the files and is replaced in one step, so an agent killed anywhere leaves the old set or the
-new one. Modes are set on purpose, since the shipped unit runs the agent with umask 0077.
+As in the reference agent (pkg/volume/util/atomic_writer), `..data` links to the directory with the
+files and is replaced in one step: an agent killed at any point leaves the old set or the new one.
+Modes are set explicitly, since the shipped unit runs the agent with umask 0077.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def make(path: Path, mode: int = 0o755) -> bool:
-    """Make a directory and its missing parents with `mode`; True when it was not there. OSError."""
+    """Create a directory and its missing parents with `mode`; True when it is new. OSError."""
     missing: list[Path] = []
     current = path
     while not current.exists():
@@ -37,7 +37,7 @@ def make(path: Path, mode: int = 0o755) -> bool:
 
 
 def give_to(path: Path, group: int | None) -> int | None:
-    """Make a directory `group`'s; the group, None when there is none or it may not be. OSError."""
+    """Change a directory's group; None without a group or the permission to change it. OSError."""
     if group is None or path.stat().st_gid == group:
         return group
     try:
@@ -52,15 +52,10 @@ DATA = "..data"
 _NEW_DATA = "..data_new"
 
 
-def is_written(directory: Path) -> bool:
-    """Whether a whole set of files was ever put there."""
-    return (directory / DATA).is_dir()
-
-
 def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = None) -> bool:
-    """Put exactly these files there; True when something changed. OSError.
+    """Replace the files of a directory with these; True when something changed. OSError.
 
-    With `group` the files belong to it and it may read them.
+    With `group` the files belong to that group, which may read them.
     """
     make(directory)
     group = give_to(directory, group)
@@ -76,7 +71,7 @@ def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = N
         (directory / _NEW_DATA).symlink_to(made.name)
         (directory / _NEW_DATA).replace(directory / DATA)
     except OSError:
-        shutil.rmtree(made, ignore_errors=True)  # else every try would fill a full disk further
+        shutil.rmtree(made, ignore_errors=True)  # else each retry would fill the disk further
         raise
     for name in _top_names(files):
         _link(directory, name)
@@ -104,7 +99,7 @@ def _top_names(files: Sequence[VolumeFile]) -> set[str]:
 
 
 def _link(directory: Path, name: str) -> None:
-    """Make `name` a link through `..data`, whatever lies there."""
+    """Replace `name`, whatever it is, with a link through `..data`."""
     path, target = directory / name, f"{DATA}/{name}"
     with contextlib.suppress(OSError):
         if os.readlink(path) == target:
@@ -118,7 +113,7 @@ def _link(directory: Path, name: str) -> None:
 
 
 def _clear(directory: Path, files: Sequence[VolumeFile]) -> None:
-    """Remove former sets, and links to files that are no more."""
+    """Remove former sets, and links to files that are gone."""
     kept = {DATA, os.readlink(directory / DATA), *_top_names(files)}
     for name in sorted(set(os.listdir(directory)) - kept):
         path = directory / name
@@ -129,8 +124,8 @@ def _clear(directory: Path, files: Sequence[VolumeFile]) -> None:
 
 
 def _is_current(directory: Path, files: Sequence[VolumeFile], group: int | None) -> bool:
-    """Whether the set in force is this one, and every link to it is there."""
-    if not is_written(directory):
+    """Whether the current set is this one, and every link to it exists."""
+    if not (directory / DATA).is_dir():
         return False
     root = Path(os.path.realpath(directory / DATA))
     found = {

@@ -1,6 +1,6 @@
-"""mount(2) and umount2(2), and what is mounted below a directory; blocking, called from a thread.
+"""mount(2) and umount2(2), and the mounts below a directory; blocking, called from a thread.
 
-The only mounts the agent makes are tmpfs for volumes in memory, and sub-paths of volumes.
+The agent mounts only tmpfs for volumes in memory, and sub-paths of volumes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 class MountPoint:
     path: str
     filesystem: str
+    is_shared: bool = False
 
 
 def mount_tmpfs(path: str, size_bytes: int | None) -> None:
@@ -35,27 +36,27 @@ def mount_tmpfs(path: str, size_bytes: int | None) -> None:
 
 
 def bind(source: str, path: str) -> None:
-    """Make what `source` names visible at `path`, too; OSError names the path."""
+    """Bind-mount `source` on `path`; OSError names the path."""
     libc = ctypes.CDLL(None, use_errno=True)
     _checked(libc.mount(os.fsencode(source), os.fsencode(path), None, _MS_BIND, None), path)
 
 
 def is_shared(path: str, mountinfo: str = MOUNTINFO) -> bool:
-    """Whether what is mounted below a directory is seen in other mount namespaces, too."""
+    """Whether mounts below a directory propagate to other mount namespaces."""
     real = os.path.realpath(path)
     above = [
-        (mount.path, shared)
-        for mount, shared in map(_parse_shared, Path(mountinfo).read_text().splitlines())
+        mount
+        for mount in _mounts(mountinfo)
         if mount.path == "/" or real == mount.path or real.startswith(mount.path + "/")
     ]
-    longest = max((len(mounted) for mounted, _ in above), default=0)
-    return [shared for mounted, shared in above if len(mounted) == longest][-1:] == [True]
+    nearest = max(above[::-1], key=lambda mount: len(mount.path), default=None)  # the latest of it
+    return nearest is not None and nearest.is_shared
 
 
 def unmount(path: str) -> None:
     """Unmount at once, even where a process still holds a file; OSError names the path.
 
-    What went together with another mount, as mounts do that show each other theirs, is gone.
+    A mount that has disappeared with its peer in a shared group is no error.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -66,26 +67,26 @@ def unmount(path: str) -> None:
 
 
 def mounts_below(path: str, mountinfo: str = MOUNTINFO) -> list[MountPoint]:
-    """What is mounted on `path` and below it, the deepest and latest first."""
+    """The mounts on `path` and below it, the deepest and latest first."""
     found = [
         mount
-        for mount in map(_parse, Path(mountinfo).read_text().splitlines())
+        for mount in _mounts(mountinfo)
         if mount.path == path or mount.path.startswith(path.rstrip("/") + "/")
     ]
     latest_first = found[::-1]
     return sorted(latest_first, key=lambda mount: mount.path.count("/"), reverse=True)
 
 
-def _parse(line: str) -> MountPoint:
-    fields = line.split(" ")
+def _mounts(mountinfo: str) -> list[MountPoint]:
+    """In the order they were mounted."""
+    return [_parse(line.split(" ")) for line in Path(mountinfo).read_text().splitlines()]
+
+
+def _parse(fields: list[str]) -> MountPoint:
     path = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
-    return MountPoint(path, fields[fields.index("-") + 1])
-
-
-def _parse_shared(line: str) -> tuple[MountPoint, bool]:
-    fields = line.split(" ")
-    optional = fields[6 : fields.index("-")]
-    return _parse(line), any(field.startswith("shared:") for field in optional)
+    separator = fields.index("-")
+    is_shared = any(field.startswith("shared:") for field in fields[6:separator])
+    return MountPoint(path, fields[separator + 1], is_shared)
 
 
 def _checked(result: int, path: str) -> None:

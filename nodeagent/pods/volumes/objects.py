@@ -1,7 +1,7 @@
-"""ConfigMaps and Secrets as the API has them, for the pods of this node that refer to them.
+"""ConfigMaps and Secrets of the API that pods of this node refer to.
 
-Read anew whenever a container starts and now and then while its files show them; the last known
-content counts while the API is away. Nothing is read that no pod refers to.
+Read again whenever a container starts, and at an interval while its files show them; the last known
+content counts while the API is unavailable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REFRESH_S = 60.0  # how often the files of a running pod are compared with the A
 
 
 class PodObjects:
-    """`client` None: there is no API server, and so no objects."""
+    """`client` None: without an API server there are no objects."""
 
     def __init__(self, client: ApiClient | None, *, refresh_s: float = REFRESH_S) -> None:
         self.refresh_s = refresh_s
@@ -31,11 +31,11 @@ class PodObjects:
         self._known: dict[str, dict[Reference, ObjectData]] = {}  # by uid of the pod
 
     async def of(self, pod: Pod) -> Objects:
-        """What the pod refers to, as it is now or was last known; never raises."""
+        """The objects that the pod refers to, as they are now or were last known; never raises."""
         return await self._read(pod, references.references(pod))
 
     async def shown_in_volumes(self, pod: Pod) -> Objects:
-        """The part of it that the files of volumes are made of."""
+        """Those of them that the files of volumes show."""
         return await self._read(pod, references.shown_in_volumes(pod))
 
     def forget(self, uid: str) -> None:
@@ -58,24 +58,16 @@ class PodObjects:
         if self._client is None:
             return ObjectData(problem=f"{reference} cannot be read: there is no API server")
         try:
-            if reference.kind == CONFIG_MAP:
-                return _config_data(await self._client.get(ConfigMap, reference.name, namespace))
-            return _secret_data(await self._client.get(Secret, reference.name, namespace))
-        except ApiError as error:
-            if error.code == 404:
+            if reference.kind != CONFIG_MAP:
+                secret = await self._client.get(Secret, reference.name, namespace)
+                return ObjectData(_decoded(secret.data))
+            config = await self._client.get(ConfigMap, reference.name, namespace)
+            text = {key: value.encode() for key, value in (config.data or {}).items()}
+            return ObjectData({**text, **_decoded(config.binaryData)})
+        except (ApiError, TransportError) as error:
+            if isinstance(error, ApiError) and error.code == 404:
                 return ObjectData(absent=True)
             return ObjectData(problem=f"{reference} cannot be read: {error}")
-        except TransportError as error:
-            return ObjectData(problem=f"{reference} cannot be read: {error}")
-
-
-def _config_data(found: ConfigMap) -> ObjectData:
-    text = {key: value.encode() for key, value in (found.data or {}).items()}
-    return ObjectData({**text, **_decoded(found.binaryData)})
-
-
-def _secret_data(found: Secret) -> ObjectData:
-    return ObjectData(_decoded(found.data))
 
 
 def _decoded(data: dict[str, str] | None) -> dict[str, bytes]:

@@ -1,10 +1,9 @@
-"""Sub-paths of volumes, given to containers so that no link can lead out of the volume; blocking.
+"""Sub-paths of volumes, mounted so that no link can lead out of the volume; blocking.
 
-A container can swap a directory of its volume for a link between a check and the runtime's mount.
-So the path is walked component by component without following links, what was reached is held open
-and bind-mounted to a place of the agent's, and that place is what the runtime mounts. Where the
-agent may not mount, or its mounts would not be seen, the runtime gets the path that was checked;
-that is logged once.
+A container can replace a directory of its volume with a link between a check and the runtime's
+mount. So the path is walked component by component without following links, its end is held open
+and bind-mounted below the agent's root directory, and the runtime mounts that. Where the agent may
+not mount, or the runtime would not see the mount, the runtime gets the checked path; logged once.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from orch.component.process.once_log import OnceLog
 log = logging.getLogger(__name__)
 
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
-_held = OnceLog(log)
+_fallback = OnceLog(log)
 
 
 class SubPathError(Exception):
-    """A sub-path cannot be given to a container; the text names it."""
+    """A sub-path cannot be mounted; the text names it."""
 
 
 def bind(volume: str, path: str, place: Path) -> str:
-    """Where the runtime finds `path`, which lies below `volume`; missing directories are made.
+    """The path for the runtime of `path` in `volume`; missing directories are created.
 
-    `place` is where it is mounted; what was mounted there for a former container is replaced.
-    SubPathError when a link leads out of the volume, OSError for the rest.
+    It is mounted on `place`, and replaces what was mounted there for a former container.
+    SubPathError when a link leads out of the volume, else OSError.
     """
     real_volume, real = os.path.realpath(volume), os.path.realpath(path)
     if real != real_volume and not real.startswith(real_volume.rstrip("/") + "/"):
@@ -48,14 +47,14 @@ def bind(volume: str, path: str, place: Path) -> str:
 
 
 def unbind(place: Path) -> None:
-    """Unmount every sub-path below `place`, and remove what they were mounted on. OSError."""
+    """Unmount every sub-path below `place`, and remove the mount points. OSError."""
     for mount in kernel_mounts.mounts_below(os.path.realpath(place)):
         kernel_mounts.unmount(mount.path)
     for parent, folders, files in os.walk(place, topdown=False):
         for file in files:
             Path(parent, file).unlink()
         for folder in folders:
-            Path(parent, folder).rmdir()  # never what is in it: it would be the volume's
+            Path(parent, folder).rmdir()  # never its content: that would be the volume's
     if place.exists():
         place.rmdir()
 
@@ -88,7 +87,7 @@ def _step(parent: int, part: str, flags: int, mode: int) -> int:
 
 
 def _mounted(reached: int, place: Path) -> str | None:
-    """`place` with `reached` mounted on it; None where that cannot be."""
+    """`place` with `reached` mounted on it; None where mounting is impossible."""
     directories.make(place.parent)
     if not kernel_mounts.is_shared(str(place.parent)):
         _fall_back("mounts below the root directory are not shared with the runtime")
@@ -113,4 +112,4 @@ def _mounted(reached: int, place: Path) -> str | None:
 
 
 def _fall_back(why: str) -> None:
-    _held.failed("subPaths are checked once, not held: %s (docs/pods.md)", why)
+    _fallback.failed("subPaths are checked once, not held: %s (docs/pods.md)", why)

@@ -1,9 +1,9 @@
-"""The volumes of pods on this host: made before the containers, gone after them.
+"""The volumes of pods on this host: created before the containers, removed after them.
 
 `<root>/pods/<uid>/volumes/<kind>/<name>`; a Memory emptyDir is a tmpfs mounted there, and so is a
-secret where the agent may mount; a hostPath is looked at, and made where that is asked for.
-Blocking work runs in one thread per call. What containers do with their mounts is in `spec.mounts`,
-what the files say in `spec.volume_files`.
+secret where the agent may mount. A hostPath is checked, and created if its type says so. Blocking
+work runs in one thread per call. The containers' mounts are in `spec.mounts`, the content of files
+in `spec.volume_files`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FILE_TESTS: Mapping[str, tuple[Callable[[int], bool], str]] = {
 
 
 def prepare(volume: HostPathVolume) -> str:
-    """The path, once it is what `type` says; ValueError, OSError."""
+    """The path, once it is of the given `type`; ValueError, OSError."""
     kind, path = volume.type or "", Path(volume.path)
     if not kind:
         return volume.path
@@ -62,7 +62,7 @@ def prepare(volume: HostPathVolume) -> str:
 
 
 # Volume source → directory below `volumes`
-KINDS = {
+_KINDS = {
     "emptyDir": "empty-dir",
     "downwardAPI": "downward-api",
     "configMap": "configmap",
@@ -74,12 +74,12 @@ _SETGID_DIRECTORY = 0o2777
 
 
 class VolumeError(Exception):
-    """A volume cannot be made or removed; the text names it and the reason."""
+    """A volume cannot be created or removed; the text names it and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
-    """What files of volumes may show: the node's allocatable amounts, and objects of the API."""
+class ProjectedData:
+    """Data that volumes and variables may show: allocatable amounts, and objects of the API."""
 
     allocatable: Mapping[str, str] = field(default_factory=dict)
     objects: Objects = field(default_factory=dict)
@@ -95,15 +95,9 @@ class VolumeStore:
     def pod_dir(self, uid: str) -> Path:
         return self._root / "pods" / uid
 
-    def volume_dir(self, uid: str, kind: str, name: str) -> Path:
-        return self.pod_dir(uid) / "volumes" / kind / name
-
-    async def prepare(self, pod: Pod, known: Knowledge | None = None) -> dict[str, str]:
-        """Make what is missing; volume name → path on the host. VolumeError names the volume.
-
-        Files that show fields of the pod or objects of the API are brought up to date.
-        """
-        return await asyncio.to_thread(self._prepare, pod, known or Knowledge())
+    async def prepare(self, pod: Pod, data: ProjectedData | None = None) -> dict[str, str]:
+        """Create missing volumes, update files; volume name → path on the host. VolumeError."""
+        return await asyncio.to_thread(self._prepare, pod, data or ProjectedData())
 
     async def bind_sub_paths(
         self, uid: str, container: str, mounts: Sequence[Mount], volumes: Mapping[str, str]
@@ -114,17 +108,17 @@ class VolumeStore:
         return await asyncio.to_thread(self._bind, uid, container, mounts, set(volumes.values()))
 
     async def remove(self, uid: str) -> None:
-        """Unmount and delete everything of a pod; VolumeError when something keeps it."""
+        """Unmount and delete everything of a pod; VolumeError when that fails."""
         await asyncio.to_thread(self._remove, uid)
 
     async def uids(self) -> list[str]:
         """Pods that have a directory here."""
         return await asyncio.to_thread(self._uids)
 
-    def _prepare(self, pod: Pod, known: Knowledge) -> dict[str, str]:
+    def _prepare(self, pod: Pod, data: ProjectedData) -> dict[str, str]:
         places: dict[str, str] = {}
         try:
-            # Created first and removed last: it marks that the pod left something.
+            # Created first and removed last: it shows that something of the pod is left.
             directories.make(self.pod_dir(pod.metadata.uid or ""))
         except OSError as error:
             raise VolumeError(f"the directory of the pod: {error}") from error
@@ -132,30 +126,30 @@ class VolumeStore:
             if volume.image is not None:
                 continue  # the runtime mounts it
             try:
-                places[volume.name] = self._make(pod, volume, known)
+                places[volume.name] = self._make(pod, volume, data)
             except (OSError, ValueError, SpecError, NotThere) as error:
                 raise VolumeError(f"volume {volume.name!r}: {error}") from error
         return places
 
-    def _make(self, pod: Pod, volume: Volume, known: Knowledge) -> str:
+    def _make(self, pod: Pod, volume: Volume, data: ProjectedData) -> str:
         if volume.hostPath is not None:
             return prepare(volume.hostPath)
-        kind = next((key for key in KINDS if getattr(volume, key) is not None), "")
+        kind = next((key for key in _KINDS if getattr(volume, key) is not None), "")
         if not kind:
-            asked = ", ".join(key for key in volume.to_wire() if key != "name") or "nothing"
-            supported = ", ".join(["hostPath", "image", *KINDS])
-            raise ValueError(f"the source {asked} is not supported; use one of {supported}")
-        path = self.volume_dir(pod.metadata.uid or "", KINDS[kind], volume.name)
+            given = ", ".join(key for key in volume.to_wire() if key != "name") or "nothing"
+            supported = ", ".join(["hostPath", "image", *_KINDS])
+            raise ValueError(f"the source {given} is not supported; use one of {supported}")
+        path = Path(volume_path(str(self._root), pod.metadata.uid or "", kind, volume.name))
         group = (pod.spec.securityContext or PodSecurityContext()).fsGroup
         if volume.emptyDir is not None:
             return _empty_dir(path, volume.emptyDir, group)
-        files = volume_files.files(pod, volume, known.objects, known.allocatable)
+        files = volume_files.files(pod, volume, data.objects, data.allocatable)
         if volume.secret is not None or volume.projected is not None:
-            self._keep_in_memory(path)
+            self._mount_in_memory(path)
         directories.write(path, files, group=group)
         return str(path)
 
-    def _keep_in_memory(self, path: Path) -> None:
+    def _mount_in_memory(self, path: Path) -> None:
         """Mount a tmpfs, so that secrets never reach a disk, if the agent may mount."""
         directories.make(path)
         try:
@@ -208,8 +202,13 @@ class VolumeStore:
             return []
 
 
+def volume_path(root_dir: str, uid: str, kind: str, name: str) -> str:
+    """The directory of a volume; `kind` is the field of its source."""
+    return f"{root_dir}/pods/{uid}/volumes/{_KINDS.get(kind, kind)}/{name}"
+
+
 def is_in_memory(volume: Volume) -> bool:
-    """Whether its place is a tmpfs, as that of an emptyDir may be and those of secrets are."""
+    """Whether it is a tmpfs, as secrets are and an emptyDir may be."""
     secrets = volume.secret is not None or volume.projected is not None
     return secrets or (volume.emptyDir is not None and volume.emptyDir.medium == "Memory")
 

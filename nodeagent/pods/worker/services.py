@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nodeagent import seccomp
 from nodeagent.pods.backoff import StepFailed
@@ -18,7 +18,7 @@ from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
 from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.pods.volumes.objects import PodObjects
-from nodeagent.pods.volumes.volumes import Knowledge, VolumeStore
+from nodeagent.pods.volumes.volumes import ProjectedData, VolumeStore
 from nodeagent.profiles import file
 from nodeagent.runtime.base import ContainerRuntime, SeccompKind, SeccompSetting
 from nodeagent.seccomp import SeccompError
@@ -66,13 +66,13 @@ class PodServices:
     health: ContainerHealth
     prober: Prober
     messages: TerminationMessages
-    objects: PodObjects = field(default_factory=lambda: PodObjects(None))
-    events: PodEvents = field(default_factory=PodEvents)
-    now: Now = field(default=clock.utc_now)
+    objects: PodObjects
+    events: PodEvents
+    now: Now = clock.utc_now
 
-    async def knowledge(self, pod: Pod) -> Knowledge:
-        """The current sources of the pod's projected files and variables."""
-        return Knowledge(self.settings.allocatable, await self.objects.of(pod))
+    async def projected_data(self, pod: Pod) -> ProjectedData:
+        """The current data for the pod's files and variables."""
+        return ProjectedData(self.settings.allocatable, await self.objects.of(pod))
 
     def grace_s(self, uid: str) -> int:
         """How long a graceful stop of a pod, desired or not, may take."""

@@ -48,7 +48,7 @@ class Starting:
             finally:
                 await self._services.pleg.refresh(self._uid, containers=(container_id,))
         self._services.events.normal(pod, "Started", f"Started container {container.name}")
-        await self._after_start(container_id, pod, container, sandbox)
+        await self._after_start(container_id, pod, container, seen)
 
     async def _create(
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
@@ -59,12 +59,14 @@ class Starting:
         except ImageProblem as error:
             raise StepFailed(container.name, error.reason, str(error)) from error
         try:
+            attempt = sandbox.sandbox.attempt
+            in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
             wanted = await self._specify(action, pod, container, sandbox)
+            log_dir = Path(in_sandbox.log_directory, container.name)
+            await asyncio.to_thread(directories.make, log_dir)
         except (SpecError, VolumeError, ValueError, OSError) as error:
             reason = "CreateContainerConfigError"
             raise StepFailed(container.name, reason, str(error)) from error
-        attempt = sandbox.sandbox.attempt
-        in_sandbox = spec.sandbox_spec(pod, self._services.settings, attempt=attempt)
         async with failing_as("CreateContainerError", container.name):
             container_id = await self._create_and_count(sandbox, wanted, in_sandbox)
             await self._services.pleg.refresh(
@@ -77,25 +79,18 @@ class Starting:
         self, action: StartContainer, pod: Pod, container: Container, sandbox: SandboxDetail
     ) -> ContainerSpec:
         services = self._services
-        known = await services.knowledge(pod)
+        data = await services.projected_data(pod)
         context = ContainerContext(
-            volumes=await services.volumes.prepare(pod, known),
+            volumes=await services.volumes.prepare(pod, data),
             pod_ips=sandbox.ips,
             seccomp=await services.seccomp.setting_of(pod, container),
-            objects=known.objects,
+            objects=data.objects,
         )
         wanted = spec.container_spec(pod, container, action, services.settings, context)
         bound = await services.volumes.bind_sub_paths(
             self._uid, container.name, wanted.mounts, context.volumes
         )
         wanted = replace(wanted, mounts=bound)
-        log_dir = Path(
-            spec.log_directory(
-                services.settings, pod.metadata.namespace or "", pod.metadata.name, self._uid
-            ),
-            container.name,
-        )
-        await asyncio.to_thread(directories.make, log_dir)
         if any(m.container_path == _message_path(container) for m in wanted.mounts):
             return wanted
         message = await services.messages.mount(self._uid, container, action.attempt)
@@ -144,13 +139,13 @@ class Starting:
         events.normal(pod, "Pulled", f"{text}. Image size: {size_bytes} bytes.")
 
     async def _after_start(
-        self, container_id: str, pod: Pod, container: Container, sandbox: SandboxDetail
+        self, container_id: str, pod: Pod, container: Container, seen: ObservedPod
     ) -> None:
         """Run the postStart hook; when it fails, stop the container."""
         handler = container.lifecycle and container.lifecycle.postStart
         if not handler:
             return
-        address = sandbox.ips[0] if sandbox.ips else self._services.settings.host_ip
+        address = seen.address(self._services.settings.host_ip)
         target = ProbeTarget(container_id, container, address)
         outcome = await stopping.run_hook(
             self._services.prober, target, handler, limit_s=stopping.NO_LIMIT_S

@@ -70,7 +70,7 @@ class Steps:
     async def _create_sandbox(self, action: CreateSandbox, pod: Pod) -> None:
         wanted = spec.sandbox_spec(pod, self._services.settings, attempt=action.attempt)
         try:
-            await self._services.volumes.prepare(pod, await self._services.knowledge(pod))
+            await self._services.volumes.prepare(pod, await self._services.projected_data(pod))
             await asyncio.to_thread(directories.make, Path(wanted.log_directory))
         except (VolumeError, OSError) as error:
             raise StepFailed(plan.SANDBOX, "FailedMount", str(error)) from error

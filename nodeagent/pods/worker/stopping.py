@@ -90,9 +90,7 @@ class Stopping:
             return 0.0
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        address = self._services.settings.host_ip
-        if seen.sandbox and seen.sandbox.ips:
-            address = seen.sandbox.ips[0]
+        address = seen.address(self._services.settings.host_ip)
         target = ProbeTarget(detail.container.id, container, address)
         outcome = await run_hook(self._services.prober, target, handler, limit_s=limit_s)
         if not outcome.good:

@@ -18,10 +18,10 @@ from nodeagent.pods import counts as pods_counts
 from nodeagent.pods.actions import Action, CreateSandbox, Plan, StartContainer
 from nodeagent.pods.backoff import StepBackoffs, StepFailed
 from nodeagent.pods.decide import plan
-from nodeagent.pods.decide.phase import FINAL_PHASES, RUNNING, Ending, ended, shown
+from nodeagent.pods.decide.phase import FINAL_PHASES, RUNNING, Ending, fail_pod, show_running
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.pods.spec import references, volume_files
-from nodeagent.pods.volumes.volumes import Knowledge, VolumeError
+from nodeagent.pods.volumes.volumes import ProjectedData, VolumeError
 from nodeagent.pods.worker import report, steps
 from nodeagent.pods.worker.report import StatusReport
 from nodeagent.pods.worker.services import PodServices
@@ -44,7 +44,7 @@ _FILE_POLL_S = 1.0  # how often the worker checks for an awaited file
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class PodRemoval:
     """A request to remove the pod; `grace_s` None means its own grace period."""
 
     grace_s: int | None = None
@@ -67,7 +67,7 @@ class PodWorker:
         self._seen_s = seen_s
         self._is_starting = False  # created by this worker, and not Running yet
         self._wake = asyncio.Event()
-        self._removal: Removal | None = None
+        self._removal: PodRemoval | None = None
         self._ending: Ending | None = None
         self._ended_at = ""
         self._projected: Pod | None = None  # whose fields the volumes show
@@ -98,7 +98,7 @@ class PodWorker:
     def update(self, pod: Pod) -> None:
         """Take over the pod's newest definition; an unchanged one does not wake the worker."""
         if self._ending:
-            pod = ended(pod, self._ending, self._ended_at)
+            pod = fail_pod(pod, self._ending, self._ended_at)
         known, self.pod = self.pod, pod
         if pod is known or pod == known:
             return
@@ -115,11 +115,11 @@ class PodWorker:
         log.warning("pod %s: %s: %s", self.name, ending.reason, ending.message.strip())
         self._ending = ending
         self._ended_at = times.format_time(self._services.now())
-        self.pod = ended(self.pod, ending, self._ended_at)
+        self.pod = fail_pod(self.pod, ending, self._ended_at)
         self._interrupt_step()
         return True
 
-    def remove(self, removal: Removal) -> None:
+    def remove(self, removal: PodRemoval) -> None:
         """Stop and remove the pod; a second request can only change the grace period."""
         known = self._removal
         if known and (removal.grace_s is None or removal == known):
@@ -177,7 +177,7 @@ class PodWorker:
         probed = self._services.health.results(self.uid)
         backoffs = self._backoffs.active(self._now_s())
         decided = plan.next_step(self.pod, seen, backoffs, self._now_ns(), probed)
-        pod = shown(self.pod, seen) if self._ending else self.pod
+        pod = show_running(self.pod, seen) if self._ending else self.pod
         await self._report.publish(pod, seen, decided)
         self._observe_start(pod, seen)
         if decided.action is None:
@@ -196,7 +196,7 @@ class PodWorker:
             timings.observe(pods_counts.POD_START_TOTAL, total_s)
             timings.observe(pods_counts.POD_START_SLI, max(0.0, own_s))
 
-    async def _remove(self, seen: ObservedPod, removal: Removal) -> tuple[float | None, bool]:
+    async def _remove(self, seen: ObservedPod, removal: PodRemoval) -> tuple[float | None, bool]:
         self._services.health.leave(self.uid)
         action = plan.removal_step(seen, grace_s=removal.grace_s)
         if action is not None:
@@ -281,11 +281,10 @@ class PodWorker:
 
     def _retry_delay_s(self, action: Action) -> float:
         """The remaining back-off of a failed action; the plan itself delays container starts."""
-        if self._failed_action is None or self._failed_action[0] != action:
+        failed = self._failed_action
+        if failed is None or failed[0] != action or isinstance(action, StartContainer):
             return 0.0
-        if isinstance(action, StartContainer):
-            return 0.0
-        return max(0.0, self._failed_action[1] - self._now_s())
+        return max(0.0, failed[1] - self._now_s())
 
     async def _check_awaited_files(self) -> None:
         for path in self._backoffs.awaited_files():
@@ -307,8 +306,8 @@ class PodWorker:
         self._refresh_at_s = self._now_s() + after_s * random.uniform(0.75, 1.0)  # noqa: S311
         objects = await self._services.objects.shown_in_volumes(pod)
         try:
-            known = Knowledge(self._services.settings.allocatable, objects)
-            await self._services.volumes.prepare(pod, known)
+            data = ProjectedData(self._services.settings.allocatable, objects)
+            await self._services.volumes.prepare(pod, data)
         except VolumeError as error:
             again_s = self._now_s() + self._services.objects.refresh_s
             self._refresh_at_s = min(self._refresh_at_s, again_s)

@@ -1,4 +1,4 @@
-"""The layout of a host's cgroup files, and the paths of pods' cgroups among them.
+"""The layout of a host's cgroup files.
 
 A layout (version 1, version 2, or hybrid: controllers in version 1, pressure files only in the
 version 2 tree beside them) says which file of which hierarchy holds which number. Everything is
@@ -9,17 +9,14 @@ of all cgroups share. Nothing here reads a number; that is `reader`.
 from __future__ import annotations
 
 import errno
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nodeagent import psi
 from nodeagent.stats.cgroup import values
-from nodeagent.stats.samples import ContainerTarget, PodTarget
 
 # Positions of the values that every pass reads; a layout fills those it has.
 CPU, CPU_TIMES, CPU_THROTTLE = 0, 1, 2
@@ -209,87 +206,3 @@ class ReadContext:
             self.errors[file.name] += 1
         elif file.position in PSI_POSITIONS:
             self.psi[PSI_POSITIONS[file.position]] = "supported"
-
-
-_SLICE = ".slice"
-
-
-class CgroupPaths:
-    """The paths of a pod's cgroups, from the root of every hierarchy.
-
-    cgroupfs driver: `<parent>/<container id>`. systemd driver: the parent is a slice, whose name
-    spells its path (`a-b.slice` lies in `a.slice`), and a container is a scope named after runtime
-    and id (`cri-containerd-<id>.scope`). A path that the target itself gives is used unchanged. A
-    path once found is remembered while its container is measured. Lists directories: for the
-    worker thread.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._found: dict[str, str] = {}
-
-    def pod(self, pod: PodTarget) -> str:
-        """The pod's own cgroup."""
-        return expand_slice(pod.cgroup_parent).rstrip("/")
-
-    def container(self, pod: PodTarget, container: ContainerTarget) -> str:
-        return container.cgroup or self._find(self.pod(pod), container.id)
-
-    def sandbox(self, pod: PodTarget) -> str:
-        """Empty when the pod has no sandbox."""
-        if pod.sandbox_cgroup or not pod.sandbox_id:
-            return pod.sandbox_cgroup
-        return self._find(self.pod(pod), pod.sandbox_id)
-
-    def all(self, pods: Iterable[PodTarget]) -> list[str]:
-        """The paths of all cgroups of these pods; forgets those of all others."""
-        paths = []
-        known: dict[str, str] = {}
-        for pod in pods:
-            paths.append(self.pod(pod))
-            ids = [container.id for container in pod.containers]
-            paths.extend(self.container(pod, container) for container in pod.containers)
-            if sandbox := self.sandbox(pod):
-                paths.append(sandbox)
-            known.update(_only(self._found, [*ids, pod.sandbox_id or ""]))
-        self._found = known
-        return paths
-
-    def _find(self, parent: str, container_id: str) -> str:
-        found = self._found.get(container_id)
-        if found is not None:
-            return found
-        expected = f"{parent}/{container_id}"
-        directory = self._layout.directory(parent)
-        if directory is None:
-            return expected
-        if not os.path.isdir(f"{directory}/{container_id}"):
-            scope = _scope_in(directory, container_id)
-            if scope is None:
-                return expected  # not there yet: search again next time
-            expected = f"{parent}/{scope}"
-        self._found[container_id] = expected
-        return expected
-
-
-@lru_cache(maxsize=1024)  # six times per pod and pass
-def expand_slice(path: str) -> str:
-    """`a-b.slice` → `/a.slice/a-b.slice`; any other path stays as it is."""
-    head, _, name = path.rpartition("/")
-    if head or not name.endswith(_SLICE) or name.startswith("-"):
-        return path
-    words = name.removesuffix(_SLICE).split("-")
-    return "".join(f"/{'-'.join(words[:count])}{_SLICE}" for count in range(1, len(words) + 1))
-
-
-def _scope_in(directory: str, container_id: str) -> str | None:
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return None
-    ending = f"{container_id}.scope"
-    return next((name for name in sorted(names) if name.endswith(ending)), None)
-
-
-def _only(found: dict[str, str], ids: Sequence[str]) -> dict[str, str]:
-    return {id_: found[id_] for id_ in ids if id_ in found}

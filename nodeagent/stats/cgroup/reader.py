@@ -21,7 +21,6 @@ import operator
 import os
 import time
 import zlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from nodeagent import psi
@@ -61,24 +60,8 @@ class OpenFile(NamedTuple):
 
 
 class CgroupReader:
-    """Reads one cgroup. Subclasses differ in what they hold open between two passes."""
+    """Reads one cgroup; opens every file by path in every pass."""
 
-    __slots__ = (
-        "_active_ns",
-        "_has_run",
-        "_is_settled",
-        "_is_unchanged",
-        "_last",
-        "_postponed",
-        "_raw",
-        "_reading",
-        "_settings",
-        "_settings_due_ns",
-        "_values",
-        "context",
-        "files",
-        "path",
-    )  # fmt: skip
     holds_descriptors = False
 
     def __init__(self, context: ReadContext, path: str) -> None:
@@ -137,19 +120,22 @@ class CgroupReader:
                 return False
         return self.context.layout.sums
 
+    def forget_texts(self) -> None:
+        self._raw = [b""] * layout.POSITIONS
+
     def close(self) -> None:
         """Close every file."""
         for opened in self.files:
             self._release(opened)
         self.files = []
 
-    def skip_slow_files(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    def skip_slow_files(self) -> None:
         """Find the files that make the reading slow, and skip them until the next refresh.
 
         Each is read three more times and the fastest counts, which excludes scheduling delays.
         """
         for opened in tuple(self.files):
-            elapsed_ns = self._fastest_read_ns(opened, now_ns)
+            elapsed_ns = self._fastest_read_ns(opened)
             if elapsed_ns >= SLOW_NS:
                 self.context.slow[opened.file.name] += 1
                 log.warning(
@@ -159,33 +145,47 @@ class CgroupReader:
                 )
                 self._skip(opened)
 
-    def _fastest_read_ns(self, opened: OpenFile, now_ns: Callable[[], int]) -> int:
+    def _fastest_read_ns(self, opened: OpenFile) -> int:
         """The fastest of three reads; 0 for an unreadable file, which the next pass reports."""
         times_ns = []
         for _ in range(_TIMED_READS):
-            begun_ns = now_ns()
+            begun_ns = time.perf_counter_ns()
             try:
                 self._content(opened)
             except OSError:
                 return 0
-            times_ns.append(now_ns() - begun_ns)
+            times_ns.append(time.perf_counter_ns() - begun_ns)
             if times_ns[-1] < SLOW_NS:
                 break
         return min(times_ns)
 
-    def _open(self, file: CgroupFile, path: str) -> int:
+    def _open(self, path: str) -> int:
         """The descriptor to hold, -1 for none; OSError when there is no such file."""
-        raise NotImplementedError
+        os.close(os.open(path, _FLAGS))
+        return -1
 
     def _release(self, opened: OpenFile) -> None:
-        raise NotImplementedError
+        """Close what `_open` returned."""
 
     def _content(self, opened: OpenFile) -> bytes:
-        raise NotImplementedError
+        fd = os.open(opened.path, _FLAGS)
+        try:
+            return _read_all(self.context.pread, fd)
+        finally:
+            os.close(fd)
 
     def _read_files(self, files: list[OpenFile]) -> bool:
         """Read these files; True when a value changed."""
-        raise NotImplementedError
+        changed = False
+        for opened in files:
+            try:
+                data = self._content(opened)
+            except OSError as error:
+                changed |= self._failed(opened, error)
+                continue
+            if data != self._raw[opened.position]:
+                changed = self._store(opened.file, data)
+        return changed
 
     def _settings_are_due(self, time_ns: int) -> bool:
         """Whether their time has come, or the clock was set back."""
@@ -225,7 +225,7 @@ class CgroupReader:
         path = f"{file.hierarchy}{self.path}/{file.name}"
         self._raw[file.position] = self._values[file.position] = None
         try:
-            fd = self._open(file, path)
+            fd = self._open(path)
         except OSError as error:
             if error.errno in _NO_DESCRIPTORS:
                 raise NoDescriptors(path) from error
@@ -246,12 +246,10 @@ class CgroupReader:
         activity = self._activity()
         if None in activity or any(map(operator.is_not, activity, before)):
             has_run = activity[0] is None or activity[0] is not before[0]
-            self._has_run |= (
-                has_run and self._last is not None
-            )  # the first pass has nothing to compare
-            changed |= self._read_files(
-                [opened for opened in self.files if opened not in self._reading]
-            )
+            self._has_run |= has_run and self._last is not None  # the first pass compares nothing
+            if self._reading is not self.files:
+                others = [opened for opened in self.files if opened not in self._reading]
+                changed |= self._read_files(others)
             self._read_all_next(time_ns)
         elif changed or not self._is_settled:
             self._skip_stable_files(time_ns)
@@ -315,12 +313,11 @@ class CgroupReader:
 
 
 class DescriptorReader(CgroupReader):
-    """Holds one descriptor per file."""
+    """Holds one descriptor per file between two passes."""
 
-    __slots__ = ()
     holds_descriptors = True
 
-    def _open(self, file: CgroupFile, path: str) -> int:
+    def _open(self, path: str) -> int:
         fd = os.open(path, _FLAGS)
         self.context.fds_left -= 1
         return fd
@@ -346,38 +343,6 @@ class DescriptorReader(CgroupReader):
                 continue
             if data != raw[position]:
                 changed = self._store(file, data)
-        return changed
-
-
-class PathReader(CgroupReader):
-    """Opens every file by path in every pass."""
-
-    __slots__ = ()
-
-    def _open(self, file: CgroupFile, path: str) -> int:
-        os.close(os.open(path, _FLAGS))
-        return -1
-
-    def _release(self, opened: OpenFile) -> None:
-        pass
-
-    def _content(self, opened: OpenFile) -> bytes:
-        fd = os.open(opened.path, _FLAGS)
-        try:
-            return _read_all(self.context.pread, fd)
-        finally:
-            os.close(fd)
-
-    def _read_files(self, files: list[OpenFile]) -> bool:
-        changed = False
-        for opened in files:
-            try:
-                data = self._content(opened)
-            except OSError as error:
-                changed |= self._failed(opened, error)
-                continue
-            if data != self._raw[opened.position]:
-                changed = self._store(opened.file, data)
         return changed
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from nodeagent.stats.cgroup import layout, values
 from nodeagent.stats.cgroup.layout import Layout
+from nodeagent.stats.cgroup.values import NO_STAT
 from nodeagent.stats.samples import (
     CgroupSample,
     CpuSample,
@@ -23,7 +24,6 @@ from nodeagent.stats.samples import (
 )
 
 _new = tuple.__new__  # values in the order of the fields; the constructors take twice as long
-_NO_STAT = (None,) * 9
 _NOTHING = (None, None, None)
 _PAIR = (None, None)
 
@@ -59,7 +59,7 @@ def _memory(values: list[Any], settings: Settings) -> MemorySample | None:
     usage, stat = values[layout.MEMORY_USAGE], values[layout.MEMORY_STAT]
     if usage is None and stat is None:
         return None
-    rss, cache, kernel, mapped, inactive, active, stat_swap, faults, major = stat or _NO_STAT
+    rss, cache, kernel, mapped, inactive, active, stat_swap, faults, major = stat or NO_STAT
     oom_kills, failures = values[layout.MEMORY_EVENTS] or _PAIR
     swap = values[layout.SWAP]
     return _new(

@@ -1,4 +1,4 @@
-"""The text of single cgroup files → numbers; pure.
+"""The text of single cgroup files → numbers.
 
 Only the needed numbers are parsed (a whole memory.stat as a dict costs four times as much). A
 parser never raises: a number that is missing, malformed, negative or beyond 64 bits is None.
@@ -7,7 +7,6 @@ Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from nodeagent.stats.samples import CpuSample, DeviceIo
@@ -15,7 +14,7 @@ from nodeagent.stats.samples import CpuSample, DeviceIo
 UINT64_MAX = 2**64 - 1
 UNLIMITED_FROM = 2**62  # v1 writes "no limit" as the largest multiple of the page size
 _NSEC_PER_USEC = 1000
-_NSEC_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_NSEC_PER_TICK = 10_000_000  # USER_HZ is 100 on every architecture that runs this
 
 
 class MemoryStat(NamedTuple):
@@ -32,14 +31,7 @@ class MemoryStat(NamedTuple):
     major_page_faults: int | None
 
 
-_NO_STAT = MemoryStat(None, None, None, None, None, None, None, None, None)
-
-
-class MemoryEvents(NamedTuple):
-    """`limit_failures` counts how often usage was about to exceed the limit."""
-
-    oom_kills: int | None
-    limit_failures: int | None
+NO_STAT = MemoryStat(*(None,) * 9)
 
 
 def parse_number(data: bytes) -> int | None:
@@ -58,14 +50,14 @@ def parse_limit(data: bytes) -> int | None:
 
 
 class LineNumbers:
-    """Finds the numbers of some keys in lines of the form `key number`.
+    """Finds the numbers of some keys, separated by blanks, in lines of the form `key number`.
 
     One kernel always writes the same lines, so the line of each key is remembered: reading there
     costs a third of a search.
     """
 
-    def __init__(self, *keys: str) -> None:
-        self._places = [(0, f"{key} ".encode(), len(key) + 1) for key in keys]
+    def __init__(self, keys: str) -> None:
+        self._places = [(0, f"{key} ".encode(), len(key) + 1) for key in keys.split()]
 
     def __call__(self, data: bytes) -> list[int | None]:
         """The numbers in the order of the keys; None for a missing or malformed one."""
@@ -94,32 +86,21 @@ class LineNumbers:
         return numbers
 
 
-_CPU_STAT = LineNumbers("usage_usec", "user_usec", "system_usec")
-_CPU_BANDWIDTH = LineNumbers("nr_periods", "nr_throttled", "throttled_usec")
-_CPUACCT_STAT = LineNumbers("user", "system")
-_THROTTLING = LineNumbers("nr_periods", "nr_throttled", "throttled_time")
+_CPU_STAT = LineNumbers("usage_usec user_usec system_usec")
+_CPU_BANDWIDTH = LineNumbers("nr_periods nr_throttled throttled_usec")
+_CPUACCT_STAT = LineNumbers("user system")
 _MEMORY_STAT = LineNumbers(
-    "anon",
-    "file",
-    "kernel",
-    "file_mapped",
-    "inactive_file",
-    "active_file",
-    "pgfault",
-    "pgmajfault",
+    "anon file kernel file_mapped inactive_file active_file pgfault pgmajfault"
 )
 _MEMORY_STAT_V1 = LineNumbers(
-    "total_rss",
-    "total_cache",
-    "total_mapped_file",
-    "total_inactive_file",
-    "total_active_file",
-    "total_swap",
-    "total_pgfault",
-    "total_pgmajfault",
+    "total_rss total_cache total_mapped_file total_inactive_file total_active_file total_swap"
+    " total_pgfault total_pgmajfault"
 )
-_MEMORY_EVENTS = LineNumbers("oom_kill", "max")
 _OOM_CONTROL = LineNumbers("oom_kill")
+# v1 cpu.stat: periods, throttled periods, throttled nanoseconds.
+parse_throttling = LineNumbers("nr_periods nr_throttled throttled_time")
+# v2 memory.events: OOM kills, and how often usage was about to exceed the limit.
+parse_memory_events = LineNumbers("oom_kill max")
 
 
 def parse_cpu_stat(data: bytes) -> CpuSample | None:
@@ -147,17 +128,11 @@ def parse_cpuacct_stat(data: bytes) -> tuple[int | None, int | None]:
     return _scaled(user, _NSEC_PER_TICK), _scaled(system, _NSEC_PER_TICK)
 
 
-def parse_throttling(data: bytes) -> tuple[int | None, int | None, int | None]:
-    """v1 cpu.stat: periods, throttled periods, throttled nanoseconds."""
-    periods, throttled, throttled_nsec = _THROTTLING(data)
-    return periods, throttled, throttled_nsec
-
-
 def parse_memory_stat(data: bytes) -> MemoryStat | None:
     """v2 memory.stat, whose numbers count the whole subtree; None when it has none of them."""
     rss, cache, kernel, mapped, inactive, active, faults, major = _MEMORY_STAT(data)
     stat = MemoryStat(rss, cache, kernel, mapped, inactive, active, None, faults, major)
-    return stat if stat != _NO_STAT else None
+    return stat if stat != NO_STAT else None
 
 
 def parse_memory_stat_v1(data: bytes) -> MemoryStat | None:
@@ -165,18 +140,12 @@ def parse_memory_stat_v1(data: bytes) -> MemoryStat | None:
     tail = data[max(data.find(b"\ntotal_cache ") + 1, 0) :]
     rss, cache, mapped, inactive, active, swap, faults, major = _MEMORY_STAT_V1(tail)
     stat = MemoryStat(rss, cache, None, mapped, inactive, active, swap, faults, major)
-    return stat if stat != _NO_STAT else None
+    return stat if stat != NO_STAT else None
 
 
-def parse_memory_events(data: bytes) -> MemoryEvents:
-    """v2 memory.events."""
-    oom_kills, limit_failures = _MEMORY_EVENTS(data)
-    return MemoryEvents(oom_kills, limit_failures)
-
-
-def parse_oom_control(data: bytes) -> MemoryEvents:
+def parse_oom_control(data: bytes) -> list[int | None]:
     """v1 memory.oom_control, which counts no failures and, before Linux 4.13, no kills."""
-    return MemoryEvents(_OOM_CONTROL(data)[0], None)
+    return [*_OOM_CONTROL(data), None]
 
 
 def count_lines(data: bytes) -> int:

@@ -68,17 +68,12 @@ def measure_directory(
             walk.count(root)
             walk.enter(fd)
         else:
-            for entry in _list(fd):
-                if stat.S_ISREG(entry.status.st_mode):
-                    walk.count(entry.status)
+            for _, status in _list(fd):
+                if stat.S_ISREG(status.st_mode):
+                    walk.count(status)
     finally:
         os.close(fd)
     return DirectoryUse(walk.used_bytes, walk.inodes)
-
-
-class _DirectoryEntry(NamedTuple):
-    name: str
-    status: os.stat_result
 
 
 class _Walk:
@@ -109,12 +104,12 @@ class _Walk:
         if depth > MAX_DEPTH:
             raise BudgetSpent(f"it is deeper than {MAX_DEPTH} levels")
         directories = []
-        for entry in _list(fd):
-            if entry.status.st_dev != self._device:
+        for name, status in _list(fd):
+            if status.st_dev != self._device:
                 continue
-            self.count(entry.status)
-            if stat.S_ISDIR(entry.status.st_mode):
-                directories.append(entry.name)
+            self.count(status)
+            if stat.S_ISDIR(status.st_mode):
+                directories.append(name)
         for name in directories:
             try:
                 inner = os.open(name, _DIRECTORY, dir_fd=fd)
@@ -131,7 +126,7 @@ class _Walk:
             raise BudgetSpent(f"{self._budget.time_s} s passed after {self.inodes} inodes")
 
 
-def _list(fd: int) -> Iterator[_DirectoryEntry]:
+def _list(fd: int) -> Iterator[tuple[str, os.stat_result]]:
     try:
         entries = os.scandir(fd)
     except OSError:
@@ -139,7 +134,7 @@ def _list(fd: int) -> Iterator[_DirectoryEntry]:
     with entries:
         for entry in entries:
             try:
-                yield _DirectoryEntry(entry.name, entry.stat(follow_symlinks=False))
+                yield entry.name, entry.stat(follow_symlinks=False)
             except OSError:
                 continue
 

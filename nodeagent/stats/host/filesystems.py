@@ -73,15 +73,9 @@ def within(whole: FsSample | None, part: FsSample | None) -> FsSample | None:
     """The use of `part` with the capacity of the file system that holds it; None without `part`."""
     if part is None or whole is None:
         return part
-    return FsSample(
-        part.time_ns,
-        whole.available_bytes,
-        whole.capacity_bytes,
-        part.used_bytes,
-        whole.inodes_free,
-        whole.inodes,
-        part.inodes_used,
-    )
+    _, available, capacity, _, inodes_free, inodes, _ = whole
+    time_ns, _, _, used, _, _, inodes_used = part
+    return FsSample(time_ns, available, capacity, used, inodes_free, inodes, inodes_used)
 
 
 BUDGET_S = 1.0
@@ -133,8 +127,7 @@ class FilesystemPoller:
             threads.start(lambda: self._query_all(batch), ended.set, name="mounts")
         except threads.NoThreadError as error:
             self._threads.failed(
-                "file systems are not queried: %s; their last values remain",
-                error.strerror,
+                "file systems are not queried: %s; their last values remain", error.strerror
             )
             return
         self._threads.recovered()

@@ -122,8 +122,7 @@ def shares_host_network(proc_root: str, pid: int) -> bool:
     """Whether the process uses the machine's network; False when that cannot be determined."""
     try:
         return os.path.samestat(
-            (Path(proc_root) / str(pid) / "ns/net").stat(),
-            (Path(proc_root) / "1/ns/net").stat(),
+            (Path(proc_root) / str(pid) / "ns/net").stat(), (Path(proc_root) / "1/ns/net").stat()
         )
     except OSError:
         return False

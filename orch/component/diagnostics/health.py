@@ -122,9 +122,6 @@ class HealthChecks:
         """Add a check to these endpoints; it raises CheckFailed to fail."""
         self._checks.append(_Registered(name, check, tuple(endpoints), timeout_s))
 
-    def names(self, endpoint: str) -> list[str]:
-        return [check.name for check in self._of(endpoint)]
-
     async def run(self, endpoint: str, exclude: Collection[str] = ()) -> list[CheckResult]:
         """Run all checks of an endpoint that are not excluded, and count the results."""
         started = [
@@ -157,21 +154,21 @@ class HealthChecks:
                 return await self._render_check(endpoint, name)
             excluded = request.query.getall("exclude", [])
             results = await self.run(endpoint, excluded)
-            unknown = [name for name in dict.fromkeys(excluded) if name not in self.names(endpoint)]
+            known = [check.name for check in self._of(endpoint)]
+            unknown = [name for name in dict.fromkeys(excluded) if name not in known]
             return render_results(
                 endpoint, results, unknown=unknown, verbose="verbose" in request.query
             )
 
         return handle
 
-    def handlers(self, endpoints: Sequence[str] = ENDPOINTS) -> list[web.RouteDef]:
+    def handlers(self) -> list[web.RouteDef]:
         """Routes of the endpoints and of their single checks."""
-        routes = []
-        for endpoint in endpoints:
-            handler = self.handler(endpoint)
-            routes.append(web.get(f"/{endpoint}", handler))
-            routes.append(web.get(f"/{endpoint}/{{check:.+}}", handler))
-        return routes
+        return [
+            web.get(f"/{endpoint}{check}", self.handler(endpoint))
+            for endpoint in ENDPOINTS
+            for check in ("", "/{check:.+}")
+        ]
 
     async def _render_check(self, endpoint: str, name: str) -> web.Response:
         result = await self.run_one(endpoint, name)

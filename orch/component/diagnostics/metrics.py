@@ -9,8 +9,9 @@ renderers.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -47,54 +48,27 @@ def bounded(metric: Bounded, label: str, value: str) -> str:
     return UNEXPECTED
 
 
-class BoundedCounter(Bounded, Counter):
-    """A counter with lists of label values."""
-
-
-class BoundedGauge(Bounded, Gauge):
-    """A gauge with lists of label values."""
-
-
-class BoundedHistogram(Bounded, Histogram):
-    """A histogram with lists of label values."""
-
-
+@cache
 def bounded_kind(kind: type[M]) -> type[M]:
     """The subclass of a metric type that limits label values."""
-    kinds: dict[Any, Any] = {
-        Counter: BoundedCounter,
-        Gauge: BoundedGauge,
-        Histogram: BoundedHistogram,
-    }
-    return cast(type[M], kinds[kind])
+    return cast(type[M], type(f"Bounded{kind.__name__}", (Bounded, kind), {}))
 
 
 def bound_family(family: Metric, allowed: Allowed, on_unexpected: Callable[[], None]) -> Metric:
     """A computed family with its label values limited; series that become equal are added up."""
-    result = Metric(family.name, family.documentation, family.type, family.unit)
-    result.samples = list(_merged(_limited(family.samples, allowed, on_unexpected)))
-    return result
-
-
-def _limited(
-    samples: Iterable[Sample], allowed: Allowed, on_unexpected: Callable[[], None]
-) -> Iterator[Sample]:
-    for sample in samples:
+    merged: dict[tuple[Any, ...], Sample] = {}
+    for sample in family.samples:
         labels = dict(sample.labels)
-        for label, values in allowed.items():
-            if labels.get(label, next(iter(values), "")) not in values:
+        for label in labels.keys() & allowed.keys():
+            if labels[label] not in allowed[label]:
                 labels[label] = UNEXPECTED
                 on_unexpected()
-        yield sample._replace(labels=labels)
-
-
-def _merged(samples: Iterable[Sample]) -> Iterable[Sample]:
-    merged: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
-    for sample in samples:
-        key = (sample.name, tuple(sorted(sample.labels.items())))
-        same = merged.get(key)
-        merged[key] = sample._replace(value=same.value + sample.value) if same else sample
-    return merged.values()
+        key = (sample.name, *sorted(labels.items()))
+        value = sample.value + (merged[key].value if key in merged else 0)
+        merged[key] = sample._replace(labels=labels, value=value)
+    result = Metric(family.name, family.documentation, family.type, family.unit)
+    result.samples = list(merged.values())
+    return result
 
 
 # `_created` series would double the page for nothing.
@@ -104,11 +78,17 @@ Labels = Sequence[str]
 M = TypeVar("M", Counter, Gauge, Histogram)
 
 
+class Settings(TypedDict, total=False):
+    """`deprecated` is the release since which the metric is."""
+
+    stability: str  # INTERNAL, ALPHA, BETA or STABLE, by default the catalogue's tier
+    deprecated: str
+
+
 class Registry:
     """A page of metrics; each program builds its own, nothing is global.
 
-    `stability` is INTERNAL, ALPHA, BETA or STABLE, by default the catalogue's tier; `deprecated` is
-    the release since which a metric is. A withheld metric can be written to like any other.
+    A withheld metric can be written to like any other.
     """
 
     def __init__(self, policy: MetricPolicy | None = None) -> None:
@@ -119,41 +99,27 @@ class Registry:
             self._registry.register(self._record)
 
     def counter(
-        self,
-        name: str,
-        text: str,
-        labels: Labels = (),
-        stability: str | None = None,
-        *,
-        deprecated: str = "",
+        self, name: str, text: str, labels: Labels = (), **settings: Unpack[Settings]
     ) -> Counter:
         """A counter; `name` ends in `_total`."""
-        return self._make(Counter, (name, text, labels), stability, deprecated)
+        return self._make(Counter, name, text, labels, **settings)
 
     def gauge(
-        self,
-        name: str,
-        text: str,
-        labels: Labels = (),
-        stability: str | None = None,
-        *,
-        deprecated: str = "",
+        self, name: str, text: str, labels: Labels = (), **settings: Unpack[Settings]
     ) -> Gauge:
-        return self._make(Gauge, (name, text, labels), stability, deprecated)
+        return self._make(Gauge, name, text, labels, **settings)
 
     def histogram(
         self,
         name: str,
         text: str,
         labels: Labels = (),
-        stability: str | None = None,
         *,
-        deprecated: str = "",
         buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS,
+        **settings: Unpack[Settings],
     ) -> Histogram:
         """A histogram; `buckets` are upper bounds without +Inf."""
-        described = (name, text, labels)
-        return self._make(Histogram, described, stability, deprecated, buckets=tuple(buckets))
+        return self._make(Histogram, name, text, labels, buckets=tuple(buckets), **settings)
 
     def register(self, collector: Collector) -> None:
         """Add a collector, which computes its metrics when the page is rendered."""
@@ -172,14 +138,9 @@ class Registry:
         return prometheus_client.generate_latest(self._registry), negotiation.TEXT_TYPE
 
     def _make(
-        self,
-        kind: type[M],
-        described: tuple[str, str, Labels],
-        stability: str | None,
-        deprecated: str,
-        **more: Any,
-    ) -> M:
-        name, text, labels = described
+        self, kind: type[M], name: str, text: str, labels: Labels, *,
+        stability: str = "", deprecated: str = "", **more: Any,
+    ) -> M:  # fmt: skip
         level = stability or metric_catalogue.tier_of(name)
         fate = self._policy.fate(name, level, deprecated)
         self._record.add(fate, level, deprecated)

@@ -13,6 +13,7 @@ import platform
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -70,23 +71,16 @@ class ZPages:
 
     async def statusz(self, request: web.Request) -> web.Response:
         paths = debugging_paths(request.app)
-        return self._render(
-            request,
-            "Statusz",
-            text=lambda: self._status_text(paths),
-            fields=lambda: self._status_fields(paths),
-        )
+        text, fields = partial(self._status_text, paths), partial(self._status_fields, paths)
+        return self._render(request, "Statusz", text, fields)
 
     async def flagz(self, request: web.Request) -> web.Response:
-        return self._render(
-            request, "Flagz", text=self._flags_page, fields=lambda: {"flags": self._flags}
-        )
+        return self._render(request, "Flagz", self._flags_page, lambda: {"flags": self._flags})
 
     def _render(
         self,
         request: web.Request,
         kind: str,
-        *,
         text: Callable[[], str],
         fields: Callable[[], dict[str, Any]],
     ) -> web.Response:

@@ -62,16 +62,11 @@ def gates_at(release: Release) -> tuple[FeatureGate, ...]:
     """Every gate of a release, at its stage then."""
     gates = []
     for name, history in _HISTORIES.items():
-        steps = [step for step in history if _is_within(step[0], release)]
+        steps = [step for step in history if parse_release(step[0]) <= release]
         if steps:
             since, stage, default = steps[-1]
             gates.append(FeatureGate(name, stage, default, since))
     return tuple(gates)
-
-
-def _is_within(text: str, release: Release) -> bool:
-    since = parse_release(text)
-    return (since.major, since.minor) <= (release.major, release.minor)
 
 
 class FeatureError(ValueError):

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from orch.component.flags.features import FeatureError, Features
 from orch.component.flags.stability import (
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 USAGE = 2  # the exit code
 
+T = TypeVar("T")
+
 
 class Parser(argparse.ArgumentParser):
     """Reports an error in one line, without listing every flag."""
@@ -37,21 +40,29 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: error: {message}; see '{self.prog} --help'\n")
 
 
-def duration(text: str) -> float:
-    """A flag's type: seconds of `5m30s`."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def flag_type(read: Callable[[str], T]) -> Callable[[str], T]:
+    """A flag's type that reports the text of `read`'s ValueError."""
+
+    def parse(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
 
 
+duration = flag_type(parse_duration)  # seconds of `5m30s`
+
+
+@flag_type
 def boolean(text: str) -> bool:
     """A flag's type: `true` or `1`, `false` or `0`."""
     if text.lower() in ("true", "1"):
         return True
     if text.lower() in ("false", "0"):
         return False
-    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    raise ValueError(f"{text!r} is neither true nor false")
 
 
 def add_feature_flags(parser: argparse.ArgumentParser) -> None:
@@ -101,13 +112,11 @@ def add_version_flags(parser: argparse.ArgumentParser, program: str) -> None:
     )
 
 
+@flag_type
 def _release(text: str) -> Release:
-    try:
-        release = parse_release(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    release = parse_release(text)
     if release.major != CURRENT.major or not _OLDEST <= release.minor <= CURRENT.minor:
-        raise argparse.ArgumentTypeError(
+        raise ValueError(
             f"{text!r} cannot be emulated: give {CURRENT.major}.{_OLDEST} to {CURRENT}"
         )
     return Release(release.major, release.minor)
@@ -176,20 +185,16 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+@flag_type
 def _previous_release(text: str) -> str:
-    try:
-        read_policy(show_hidden_for=text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    read_policy(show_hidden_for=text)
     return text
 
 
+@flag_type
 def _label_list(text: str) -> tuple[str, str]:
     key, found, values = text.partition("=")
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is not METRIC,LABEL=VALUE,…")
-    try:
-        read_policy(allowed_labels={key: values})
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise ValueError(f"{text!r} is not METRIC,LABEL=VALUE,…")
+    read_policy(allowed_labels={key: values})
     return key, values

@@ -22,7 +22,7 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.\d+)?(-alpha\.0)?(?:[-+].*)?")
 _LABEL_KEY = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*),([a-zA-Z_][a-zA-Z0-9_]*)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Release:
     """A release of the interface; `alpha0` is the first build after the release before."""
 

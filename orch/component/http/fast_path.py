@@ -116,3 +116,8 @@ def write_chunk(request: web.Request, chunk: bytes) -> None:
     """
     if request.transport is not None:
         request.transport.write(chunk)
+
+
+def takes_more(request: web.Request) -> bool:
+    """Whether the client keeps up: its connection's buffer is not full."""
+    return not request.protocol.writing_paused

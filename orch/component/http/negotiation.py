@@ -6,7 +6,7 @@ kind, so that nobody depends on it by accident (nodeagent.md §6.2); everyone el
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,20 +94,6 @@ def wants_gzip(accept_encoding: str) -> bool:
 
 
 def _qualities(header: str) -> dict[str, float]:
-    """The entries of an Accept header, in lower case, with their quality: 0 to 1."""
-    best: dict[str, float] = {}
-    for item in header.split(","):
-        kind, *parameters = (part.strip() for part in item.lower().split(";"))
-        best[kind] = max(best.get(kind, 0.0), _quality(parameters))
-    return best
-
-
-def _quality(parameters: Iterable[str]) -> float:
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            try:
-                return float(value)
-            except ValueError:
-                return 0.0
-    return 1.0
+    """The acceptable entries of an Accept header with their best quality, above 0 to 1."""
+    clauses = sorted(_clauses(header), key=lambda clause: clause.weight)
+    return {clause.media_type: clause.weight for clause in clauses}

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 from aiohttp import HttpVersion10, web
+from aiohttp.typedefs import Middleware
 
 from orch.wire.errors import ApiError
 
@@ -49,16 +50,21 @@ def _with_retry_after(response: web.Response, error: ApiError) -> web.Response:
     return response
 
 
-@web.middleware
-async def api_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Respond to errors with Status records, to an unknown path with the reference's text."""
-    return await _answer(request, handler, render_status)
+def _answering(render: Callable[[ApiError], web.Response]) -> Middleware:
+    """The middleware that responds to errors as `render` does."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except Exception as error:
+            return answer_error(request, error, render)
+
+    return answer
 
 
-@web.middleware
-async def text_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Respond to errors with their message as plain text."""
-    return await _answer(request, handler, _render_error_text)
+api_errors = _answering(render_status)
+text_errors = _answering(_render_error_text)
 
 
 @web.middleware
@@ -78,15 +84,6 @@ async def _closing(status: int, text: str) -> web.Response:
     response = render_text(text, status=status)
     response.force_close()
     return response
-
-
-async def _answer(
-    request: web.Request, handler: Handler, render: Callable[[ApiError], web.Response]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except Exception as error:
-        return answer_error(request, error, render)
 
 
 def answer_error(

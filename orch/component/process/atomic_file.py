@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 
 _UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.unfinished")
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -33,7 +33,9 @@ def replace_file(
     """
     folder, name = os.path.split(path)
     try:
-        opened = os.open(folder or ".", _OPEN_DIRECTORY, dir_fd=directory)
+        # A directory that may not be listed can be written to all the same, but not synchronized.
+        access = os.O_RDONLY if durable else os.O_PATH
+        opened = os.open(folder or ".", _DIRECTORY | access, dir_fd=directory)
         try:
             _replace(opened, name, content, mode, durable=durable)
         finally:

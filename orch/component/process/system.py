@@ -7,17 +7,25 @@ be inspected, is data and no error. Blocking I/O.
 from __future__ import annotations
 
 import resource
-from collections.abc import Mapping
+import socket
+import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from orch.component.process import clock
+from orch.component.terminal import visible
 from orch.wire import times
 
-_SHOWN = ("pid", "name", "username", "status", "create_time", "num_threads", "memory_percent")
+_SHOWN = ("pid", "username", "status", "create_time", "num_threads", "memory_percent")
+_MAX_PROCESSES = 2000
+_ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
+_PEER = struct.Struct("3i")  # pid, uid, gid
 _NSEC_PER_S = 1_000_000_000
 _HIDDEN = (psutil.Error, OSError)  # a file of /proc is missing, as with ProcSubset=pid
 
@@ -34,13 +42,21 @@ class Hardware:
 
 
 def read_hardware() -> Hardware:
+    """Each fact by itself; 0 where it is hidden."""
     return Hardware(
         cpu_count=psutil.cpu_count() or 1,
-        physical_cores=psutil.cpu_count(logical=False) or 0,
-        memory_bytes=psutil.virtual_memory().total,
-        swap_bytes=psutil.swap_memory().total,
-        boot_time_ns=int(psutil.boot_time()) * _NSEC_PER_S,
+        physical_cores=_or_zero(lambda: psutil.cpu_count(logical=False) or 0),
+        memory_bytes=_or_zero(lambda: psutil.virtual_memory().total),
+        swap_bytes=_or_zero(lambda: psutil.swap_memory().total),
+        boot_time_ns=_or_zero(lambda: int(psutil.boot_time())) * _NSEC_PER_S,
     )
+
+
+def _or_zero(fact: Callable[[], int]) -> int:
+    try:
+        return fact()
+    except (*_HIDDEN, RuntimeError, LookupError, ValueError):  # psutil's, for a line not there
+        return 0
 
 
 def raise_open_files(wanted: int) -> int:
@@ -66,15 +82,30 @@ def describe_process(pid: int) -> str:
     try:
         process = psutil.Process(pid)
         since = times.format_time(datetime.fromtimestamp(process.create_time(), UTC))
-        return f"pid {pid}, {process.name()} of {process.username()} since {since}"
+        return f"pid {pid}, {_command(pid)} of {process.username()} since {since}"
     except _HIDDEN:
         return f"pid {pid}"
 
 
-def listening_process(port: int) -> int | None:
-    """The process that listens on a TCP port; None when there is none or it cannot be seen."""
+def listening_process(address: str, port: int) -> int | None:
+    """The process whose TCP socket keeps others from that address, or None: none can be seen."""
     listening = (c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN)
-    return next((c.pid for c in listening if c.laddr and c.laddr.port == port), None)
+    met = [(c.pid, *c.laddr) for c in listening if c.laddr and c.laddr.port == port]
+    taken = (address, *_ANY_ADDRESS)
+    return next((pid for pid, ip, _ in met if ip in taken or address in _ANY_ADDRESS), None)
+
+
+def server_pid(path: str) -> int:
+    """The process that listens on a unix socket; 0 when none accepts, or it is invisible."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.setblocking(False)  # not to wait for a full backlog
+        try:
+            connection.connect(path)
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        except OSError:
+            return 0
+    pid: int = _PEER.unpack(credentials)[0]
+    return pid
 
 
 def environment_of(pid: int) -> Mapping[str, str]:
@@ -86,5 +117,15 @@ def environment_of(pid: int) -> Mapping[str, str]:
 
 
 def processes() -> list[dict[str, Any]]:
-    """Every visible process, as JSON; without arguments, which may hold secrets."""
-    return [process.info for process in psutil.process_iter(_SHOWN)]
+    """The first 2,000 visible processes, as JSON; without arguments, which may hold secrets."""
+    found = islice(psutil.process_iter(_SHOWN), _MAX_PROCESSES)
+    return [{**process.info, "name": _command(process.pid)} for process in found]
+
+
+def _command(pid: int) -> str:
+    """The kernel's name of a process, at most 15 bytes: psutil completes it by an argument."""
+    try:
+        name = Path(psutil.PROCFS_PATH, str(pid), "comm").read_bytes()
+    except OSError:
+        return ""
+    return visible(name.decode(errors="replace").removesuffix("\n"))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from orch.wire import raw
+from orch.wire.podrules import podspec
 from orch.wire.quantity import format_bytes, format_milli, to_milli
 
 Part = Literal["requests", "limits"]
@@ -49,32 +50,25 @@ def read(quantities: Record) -> Amounts:
 
 def of_pods(pods: Iterable[Record], part: Part) -> Amounts:
     """The sum over pods."""
-    total: Amounts = Counter()
-    for pod in pods:
-        total.update(of_pod(pod, part))
-    return total
+    return sum((of_pod(pod, part) for pod in pods), Counter())
 
 
 def of_pod(pod: Record, part: Part) -> Amounts:
-    """The sum of a pod's containers, or its largest init container where that is more.
-
-    Sidecars count beside the containers and beside the init containers after them.
-    """
+    """What a pod may use at once, by the rule of `podspec`, with its overhead."""
+    containers = [_amounts(c, part) for c in raw.records(pod, "spec", "containers")]
+    init = [
+        (_amounts(c, part), raw.text(c, "restartPolicy") == "Always")
+        for c in raw.records(pod, "spec", "initContainers")
+    ]
     total: Amounts = Counter()
-    for container in raw.records(pod, "spec", "containers"):
-        total.update(read(raw.mapping(container, "resources", part)))
-    sidecars: Amounts = Counter()
-    largest: Amounts = Counter()
-    for container in raw.records(pod, "spec", "initContainers"):
-        needed = read(raw.mapping(container, "resources", part))
-        if raw.text(container, "restartPolicy") == "Always":
-            total.update(needed)
-            sidecars.update(needed)
-            largest |= sidecars
-        else:
-            largest |= needed + sidecars
-    total |= largest
+    for name in set().union(*containers, *(amounts for amounts, _ in init)):
+        one = ((amounts[name], is_sidecar) for amounts, is_sidecar in init)
+        total[name] = podspec.most_at_once(one, (amounts[name] for amounts in containers))
     overhead = read(raw.mapping(pod, "spec", "overhead"))
     limited = {name: milli for name, milli in overhead.items() if total[name]}
     total.update(overhead if part == "requests" else limited)
     return total
+
+
+def _amounts(container: Record, part: Part) -> Amounts:
+    return read(raw.mapping(container, "resources", part))

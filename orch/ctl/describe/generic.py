@@ -5,7 +5,6 @@ The values of a secret are never shown, only their sizes.
 
 from __future__ import annotations
 
-import binascii
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
@@ -13,10 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from orch.ctl.describe.tab_writer import TabWriter
-from orch.ctl.objects import events
-from orch.ctl.output.printing import go_text
+from orch.ctl.output.jsonpath import go_text
 from orch.wire import raw
-from orch.wire.tables.layout import NONE
+from orch.wire.tables.layout import NONE, seen
 
 # Not repeated: the first lines show them, or only programs read them.
 _HEAD = ("name", "namespace", "labels", "annotations", "managedFields")
@@ -24,6 +22,7 @@ _ACRONYMS = ("API", "URL", "UID", "OSB", "GUID")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|-+")
 _EVENTS = ("Type", "Reason", "Age", "From", "Message")
 _UNDERLINE = ("----", "------", "----", "----", "-------")
+_DEEPEST = 50
 
 Record = Mapping[str, Any]
 
@@ -43,12 +42,15 @@ def write(writer: TabWriter, record: Record) -> None:
 def _size(value: Any) -> str:
     try:
         return f"{len(b64decode(str(value)))} bytes"
-    except binascii.Error:
+    except ValueError:
         return f"{len(str(value))} bytes"
 
 
 def write_members(writer: TabWriter, record: Record, level: int) -> None:
-    """The fields of an object, sorted, nested ones indented."""
+    """The fields of an object, sorted, nested ones indented; none below _DEEPEST levels."""
+    if level > _DEEPEST:
+        writer.line("...", level=level)
+        return
     for name, value in sorted(record.items()):
         if isinstance(value, Mapping):
             writer.line(f"{title(name)}:", level=level)
@@ -87,4 +89,4 @@ def write_events(writer: TabWriter, found: Iterable[Record], now: datetime) -> N
         component = raw.text(event, "source", "component") or raw.text(event, "reportingComponent")
         kind, reason = raw.text(event, "type"), raw.text(event, "reason")
         message = raw.text(event, "message").strip()
-        writer.line(kind, reason, events.seen(event, now), component, message, level=1)
+        writer.line(kind, reason, seen(event, now), component, message, level=1)

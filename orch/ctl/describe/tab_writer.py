@@ -28,10 +28,15 @@ class TabWriter:
     """Collects lines; `text` aligns them. `level` indents a line by two spaces each."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._rows: list[list[str]] = []
 
     def line(self, *cells: str, level: int = 0) -> None:
-        self._lines.append("  " * level + "\t".join(cells))
+        """A last cell of several lines is as many rows, below one another in its column."""
+        *before, last = ("  " * level + cells[0], *cells[1:])
+        first, *more = last.split("\n")
+        self._rows.append([*before, first])
+        indent = "  " * level if not before else ""
+        self._rows += [[*("" for _ in before), indent + text] for text in more]
 
     def field(self, title: str, value: str, level: int = 0) -> None:
         self.line(f"{title}:", value, level=level)
@@ -70,11 +75,8 @@ class TabWriter:
         self.listed("Annotations", shown)
 
     def text(self) -> str:
-        """The lines, safe for a terminal; a value of several lines is as many lines."""
-        rows = [
-            [visible(cell.replace("\x1b", "^[")) for cell in row.split("\t")]
-            for row in "\n".join(self._lines).split("\n")
-        ]
+        """The lines, safe for a terminal."""
+        rows = [[visible(cell.replace("\x1b", "^[")) for cell in row] for row in self._rows]
         for column in range(max(map(len, rows)) - 1):
             _align(rows, column)
         return "\n".join("".join(row).rstrip() for row in rows)
@@ -90,10 +92,14 @@ def _align(rows: list[list[str]], column: int) -> None:
 
 
 def _annotation(key: str, value: str) -> Iterable[str]:
-    """`key: value`; a long value has lines of its own."""
+    """`key: value`; a long value has lines of its own, which are shortened."""
     if len(value) <= _MAX_ANNOTATION and "\n" not in value:
         return [f"{key}: {value}"]
-    return [f"{key}:", *(f"  {text}" for text in value.split("\n"))]
+    return [f"{key}:", *(f"  {_shortened(text.strip())}" for text in value.split("\n"))]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_ANNOTATION else f"{text[:_MAX_ANNOTATION]}..."
 
 
 def local_time(text: str) -> str:

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -116,10 +117,6 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
     formats.add_to(parser, (*formats.DATA, "name"))
 
 
-def _run_list(args: argparse.Namespace) -> int:
-    return api.run(args, _list)
-
-
 async def _list(api: Api, args: argparse.Namespace) -> int:
     archives: dict[str, Sequence[Archive]] = {}
 
@@ -176,6 +173,6 @@ CHECKPOINT = Verb(
     "orchctl checkpoint shop/web-0 -c app --timeout 60\norchctl checkpoint list worker-1",
 )  # fmt: skip
 LIST = Verb(
-    _add_list, _run_list,
+    _add_list, partial(api.run, action=_list),
     "orchctl checkpoint list\norchctl checkpoint list worker-1 -o json",
 )  # fmt: skip

@@ -175,11 +175,9 @@ def _ordered(wanted: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
             patch[name] = _ordered(value, inner)
         elif isinstance(value, list) and inner.merges_lists:
             patch[name] = [_ordered(v, inner) if isinstance(v, dict) else v for v in value]
-            patch[ORDER_PREFIX + name] = [_key_only(v, inner.merge_key) for v in value]
+            key = inner.merge_key
+            keyed = [{key: v.get(key)} if key and isinstance(v, dict) else v for v in value]
+            patch[ORDER_PREFIX + name] = keyed
         else:
             patch[name] = value
     return patch
-
-
-def _key_only(element: Any, key: str) -> Any:
-    return {key: element.get(key)} if key and isinstance(element, dict) else element

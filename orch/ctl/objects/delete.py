@@ -54,13 +54,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _delete_all(found: Sequence[Manifest], api: Api, args: argparse.Namespace) -> int:
-    async def delete(one: Selected) -> None:
-        await _delete(api, one, args)
-
     selected = await selection.select(api, Discovery(api), args, found)
     if not selected:
         print("No resources found")
-    return await changes.each(selected, delete)
+    return await changes.each(selected, lambda one: _delete(api, one, args))
 
 
 async def _delete(api: Api, one: Selected, args: argparse.Namespace) -> None:

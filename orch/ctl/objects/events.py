@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from orch.component.process.clock import utc_now
@@ -16,7 +15,7 @@ from orch.ctl.objects import watch
 from orch.ctl.output import formats, printing
 from orch.ctl.selection import Selected
 from orch.wire import raw
-from orch.wire.tables.layout import NONE, since
+from orch.wire.tables.layout import NONE, last_seen, seen
 
 EXAMPLES = """
 orchctl events
@@ -143,22 +142,3 @@ def path(namespace: str) -> str:
 def selector(fields: Mapping[str, str]) -> str:
     """The field selector for these values; empty ones do not count."""
     return ",".join(f"{key}={value}" for key, value in fields.items() if value)
-
-
-def last_seen(event: Event) -> str:
-    """When it was last seen, as RFC 3339 text, which sorts by time."""
-    return (
-        raw.text(event, "series", "lastObservedTime")
-        or raw.text(event, "lastTimestamp")
-        or raw.text(event, "eventTime")
-    )
-
-
-def seen(event: Event, now: datetime) -> str:
-    """The age, and of a repeated event the count: `5s (x3 over 2m)`."""
-    age = since(last_seen(event), now)
-    count = raw.number(event, "series", "count") or raw.number(event, "count")
-    if count < 2:
-        return age
-    first = raw.text(event, "firstTimestamp") or raw.text(event, "eventTime")
-    return f"{age} (x{count} over {since(first, now)})"

@@ -133,8 +133,13 @@ def _show_tables(answers: Answers, args: argparse.Namespace) -> None:
         known = by_type.setdefault(one.resource, table)
         if known is not table:
             by_type[one.resource] = {**known, **table, "rows": known["rows"] + table["rows"]}
+    if args.sort_by:
+        for table in by_type.values():
+            table["rows"] = printing.sort_by_path(
+                table["rows"], args.sort_by, record_of=lambda row: row.get("object")
+            )
     blocks = [
-        printing.columns(printing.table_rows(_sorted(table, args), options))
+        printing.columns(printing.table_rows(table, options))
         for resource, table in by_type.items()
         if table["rows"]
         for options in [printing.table_options(resource, args, several=len(by_type) > 1)]
@@ -145,19 +150,11 @@ def _show_tables(answers: Answers, args: argparse.Namespace) -> None:
         printing.report_nothing([one for one, _ in answers])
 
 
-def _sorted(table: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    if not args.sort_by:
-        return table
-    rows = printing.sort_by_path(table["rows"], args.sort_by, record_of=lambda r: r.get("object"))
-    return {**table, "rows": rows}
-
-
 def _show_objects(answers: Answers, args: argparse.Namespace) -> None:
     named: list[tuple[Selected, dict[str, Any]]] = []
     for one, answer in answers:
         items = printing.items_of(answer, one) if answer is not None else []
-        kept = items if args.show_managed_fields else map(printing.unmanaged, items)
-        named += [(one, item) for item in kept]
+        named += [(one, printing.shown(item, args)) for item in items]
     if args.sort_by:
         named = printing.sort_by_path(named, args.sort_by, record_of=lambda pair: pair[1])
     if args.output.name == "name":
@@ -166,8 +163,7 @@ def _show_objects(answers: Answers, args: argparse.Namespace) -> None:
         return
     records = [item for _, item in named]
     if args.output.name == "custom-columns":
-        header = [] if args.no_headers else [[name for name, _ in args.output.columns]]
-        rows = [*header, *formats.column_rows(args.output, records)]
+        rows = formats.column_rows(args.output, records, headers=not args.no_headers)
         print("\n".join(printing.columns(rows)))
         return
     alone = len(answers) == 1 and bool(answers[0][0].name)

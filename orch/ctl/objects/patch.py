@@ -106,11 +106,8 @@ def _offline(manifest: Manifest) -> Resource:
 async def _patch_all(
     found: Sequence[Manifest], patch: Any, api: Api, args: argparse.Namespace
 ) -> int:
-    async def change(one: Selected) -> None:
-        await _patch(api, one, args, patch)
-
     selected = await selection.select(api, Discovery(api), args, found)
-    return await changes.each(selected, change)
+    return await changes.each(selected, lambda one: _patch(api, one, args, patch))
 
 
 async def _patch(api: Api, one: Selected, args: argparse.Namespace, patch: Any) -> None:

@@ -132,11 +132,10 @@ class _Printer:
         elif self._format.name == "name":
             print(self._resource.label(raw.text(record, "metadata", "name")), flush=True)
         elif self._format.name == "custom-columns":
-            header = [[name for name, _ in self._format.columns]] if self._headers else []
-            self._print_aligned([*header, *formats.column_rows(self._format, [record])])
+            rows = formats.column_rows(self._format, [record], headers=self._headers)
+            self._print_aligned(rows)
         else:
-            managed = self._args.show_managed_fields
-            shown = record if managed else printing.unmanaged(record)
+            shown = printing.shown(record, self._args)
             if self._format.name == "yaml":
                 print("---")
             wrapped = {"type": event, "object": shown}

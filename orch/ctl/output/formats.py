@@ -107,9 +107,12 @@ def _show_template(template: tuple[Node, ...], value: Any) -> None:
     print(text, end="\n" if breaks else "")
 
 
-def column_rows(wanted: Format, records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """The rows of custom columns, without their header."""
-    return [[_cell(nodes, record) for _, nodes in wanted.columns] for record in records]
+def column_rows(
+    wanted: Format, records: Sequence[Mapping[str, Any]], *, headers: bool
+) -> list[list[str]]:
+    """The rows of custom columns."""
+    rows = [[_cell(nodes, record) for _, nodes in wanted.columns] for record in records]
+    return [[name for name, _ in wanted.columns], *rows] if headers else rows
 
 
 def _cell(nodes: tuple[Node, ...], record: Mapping[str, Any]) -> str:
@@ -117,4 +120,4 @@ def _cell(nodes: tuple[Node, ...], record: Mapping[str, Any]) -> str:
         found = jsonpath.values(nodes, record)
     except jsonpath.JsonPathError:
         found = []
-    return visible(",".join(map(printing.go_text, found))) or _NO_VALUE
+    return visible(",".join(map(jsonpath.go_text, found))) or _NO_VALUE

@@ -289,3 +289,14 @@ def _literal(value: str | float | bool) -> Path:
 def _unquoted(found: re.Match[str]) -> str:
     quoted = found[1] if found[1] is not None else found[2]
     return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), quoted or "")
+
+
+def go_text(value: Any) -> str:
+    """A value as Go's `%v` writes it, which kubectl's texts contain."""
+    if isinstance(value, Mapping):
+        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_text, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "<nil>" if value is None else str(value)

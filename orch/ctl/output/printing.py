@@ -62,8 +62,7 @@ def table_rows(table: Mapping[str, Any], options: TableOptions) -> list[list[str
     if options.headers:
         names = [raw.text(definitions[n], "name").upper() for n in kept]
         keys = [key.rpartition("/")[2].upper() for key in options.label_columns]
-        every = ["LABELS"] if options.labels else []
-        rows.append([*(["NAMESPACE"] if options.namespaces else []), *names, *keys, *every])
+        rows.append(_row(options, "NAMESPACE", [*names, *keys], "LABELS"))
     for record in raw.records(table, "rows"):
         cells = raw.value(record, "cells") or []
         shown = [
@@ -71,17 +70,17 @@ def table_rows(table: Mapping[str, Any], options: TableOptions) -> list[list[str
             + _cell(cells, n)
             for n in kept
         ]
-        rows.append(_extended(shown, raw.mapping(record, "object", "metadata"), options))
+        metadata = raw.mapping(record, "object", "metadata")
+        labels = raw.mapping(metadata, "labels")
+        shown += [str(labels.get(key, "")) for key in options.label_columns]
+        every = ",".join(f"{k}={v}" for k, v in sorted(labels.items())) or "<none>"
+        rows.append(_row(options, raw.text(metadata, "namespace"), shown, every))
     return rows
 
 
-def _extended(shown: list[str], metadata: Mapping[str, Any], options: TableOptions) -> list[str]:
-    labels = raw.mapping(metadata, "labels")
-    row = [raw.text(metadata, "namespace")] if options.namespaces else []
-    row += [*shown, *(str(labels.get(key, "")) for key in options.label_columns)]
-    if options.labels:
-        row.append(",".join(f"{k}={v}" for k, v in sorted(labels.items())) or "<none>")
-    return row
+def _row(options: TableOptions, namespace: str, cells: list[str], labels: str) -> list[str]:
+    before, after = [namespace] if options.namespaces else [], [labels] if options.labels else []
+    return [*before, *cells, *after]
 
 
 def _cell(cells: Sequence[Any], number: int) -> str:
@@ -165,21 +164,12 @@ def as_yaml(value: Any) -> str:
     return yaml_file.dump(value)
 
 
-def go_text(value: Any) -> str:
-    """A value as Go's `%v` writes it, which kubectl's texts contain."""
-    if isinstance(value, Mapping):
-        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(go_text, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "<nil>" if value is None else str(value)
-
-
-def unmanaged(record: Mapping[str, Any]) -> dict[str, Any]:
-    """An object without the record of who set which field."""
+def shown(record: Mapping[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """An object without the record of who set which field, unless --show-managed-fields."""
+    if args.show_managed_fields or "metadata" not in record:
+        return dict(record)
     metadata = {k: v for k, v in raw.mapping(record, "metadata").items() if k != "managedFields"}
-    return {**record, "metadata": metadata} if "metadata" in record else dict(record)
+    return {**record, "metadata": metadata}
 
 
 def list_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ pkg/controller/podgc, and the defects reported against them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from orch.lifecycle.decide import heartbeats, zones
 from orch.lifecycle.decide import pods as decide_pods
@@ -30,43 +30,36 @@ from orch.lifecycle.decide.records import (
 )
 from orch.wire.records.configuration import Lease
 from orch.wire.records.core import Node, Taint
-from orch.wire.records.meta import ApiObject, ObjectMeta
+from orch.wire.records.meta import ObjectMeta
 from orch.wire.records.pods import Pod
 
 
-@dataclass(slots=True)
-class OrphanPlan:
-    actions: list[Action] = field(default_factory=list)
-    first_seen_s: dict[str, float] = field(default_factory=dict)  # by uid
+def _plan_orphans(
+    memory: Memory, view: View, settings: Settings
+) -> tuple[list[Action], dict[str, float]]:
+    """Removals of pods and Leases whose node has not existed for the whole quarantine.
 
-
-def plan_orphans(memory: Memory, view: View, settings: Settings) -> OrphanPlan:
-    """Remove pods and Leases whose node has not existed for the whole quarantine."""
-    plan = OrphanPlan()
+    Also when each of them was first seen, by uid.
+    """
     now_s = view.stamp.now_s
-    for obj in _orphans(view):
-        uid = obj.metadata.uid or ""
-        first_s = plan.first_seen_s[uid] = memory.orphans.get(uid, now_s)
-        if now_s - first_s < settings.orphan_quarantine_s:
-            continue
-        if isinstance(obj, Pod):
-            plan.actions.append(RemoveOrphan(obj))
-        elif isinstance(obj, Lease):
-            plan.actions.append(RemoveLease(obj))
-    return plan
+    orphans = [(obj.metadata.uid or "", obj) for obj in _orphans(view)]
+    first_seen_s = {uid: memory.orphans.get(uid, now_s) for uid, _ in orphans}
+    removals: list[Action] = [
+        RemoveOrphan(obj) if isinstance(obj, Pod) else RemoveLease(obj)
+        for uid, obj in orphans
+        if now_s - first_seen_s[uid] >= settings.orphan_quarantine_s
+    ]
+    return removals, first_seen_s
 
 
-def _orphans(view: View) -> Iterator[ApiObject]:
+def _orphans(view: View) -> Iterator[Pod | Lease]:
     for name, pods in view.pods.items():
         if name not in view.nodes:
             yield from pods
     for name, lease in view.leases.items():
-        if name not in view.nodes and _belongs_to_node(lease):
+        owners = lease.metadata.ownerReferences or ()
+        if name not in view.nodes and any(owner.kind == "Node" for owner in owners):
             yield lease
-
-
-def _belongs_to_node(lease: Lease) -> bool:
-    return any(owner.kind == "Node" for owner in lease.metadata.ownerReferences or ())
 
 
 def decide(memory: Memory, view: View, settings: Settings) -> Decision:
@@ -83,7 +76,7 @@ def decide(memory: Memory, view: View, settings: Settings) -> Decision:
     plan = _Plan(memory, view, settings, judgements)
     updates = plan.node_updates()
     pods = decide_pods.decide(memory, view, judgements)
-    gone = plan_orphans(memory, view, settings)
+    removals, first_seen_s = _plan_orphans(memory, view, settings)
     after = Memory(
         looked_s=view.stamp.now_s,
         nodes=plan.node_memories(),
@@ -91,10 +84,10 @@ def decide(memory: Memory, view: View, settings: Settings) -> Decision:
         disrupted=plan.disrupted,
         unmarked=frozenset(pods.unmarked),
         timers=pods.timers,
-        orphans=gone.first_seen_s,
+        orphans=first_seen_s,
     )
     notes = _notes(memory, view, judgements)
-    return Decision(after, (*notes, *updates, *pods.actions, *gone.actions))
+    return Decision(after, (*notes, *updates, *pods.actions, *removals))
 
 
 def _with_fresh_grace(memory: Memory, view: View, settings: Settings) -> Memory:

@@ -91,14 +91,8 @@ def _sign(before: NodeMemory | None, node: Node, lease: Lease | None) -> tuple[s
 def _unknown(condition: NodeCondition, now: str) -> NodeCondition:
     if condition.status == "Unknown":
         return condition
-    return condition.model_copy(
-        update={
-            "status": "Unknown",
-            "reason": UNKNOWN_REASON,
-            "message": UNKNOWN_MESSAGE,
-            "lastTransitionTime": now,
-        }
-    )
+    change = {"status": "Unknown", "reason": UNKNOWN_REASON, "message": UNKNOWN_MESSAGE}
+    return condition.model_copy(update={**change, "lastTransitionTime": now})
 
 
 def _never_reported(kind: str, node: Node, now: str) -> NodeCondition:

@@ -34,10 +34,6 @@ from orch.wire.records.core import Node, Taint
 from orch.wire.records.pods import Pod
 
 
-def evicting_taints(node_taints: Sequence[Taint]) -> tuple[Taint, ...]:
-    return tuple(taint for taint in node_taints if taint.effect == NO_EXECUTE)
-
-
 def tolerated_s(pod: Pod, node_taints: Sequence[Taint]) -> float:
     """How long the pod may stay under these NoExecute taints: 0 not at all, inf forever."""
     if is_mirror(pod):
@@ -106,7 +102,7 @@ def _evict(plan: PodPlan, memory: Memory, pod: Pod, node: Node, now_s: float) ->
         return
     uid = pod.metadata.uid or ""
     before = memory.timers.get(uid)
-    evicting = evicting_taints(heartbeats.of_node(node))
+    evicting = [taint for taint in heartbeats.of_node(node) if taint.effect == NO_EXECUTE]
     timer = next_timer(before, tolerated_s(pod, evicting), now_s)
     if timer is None:
         if before is not None:

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from orch.server.authz.authorizer import Authorizer, forbidden
-from orch.server.objects.backend import ObjectTarget
-from orch.server.objects.document import Document
+from orch.server.objects.document import Document, ObjectTarget
 from orch.server.request.attributes import request_about
 from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of
 from orch.wire import names
-from orch.wire.errors import forbidden_object
 from orch.wire.podrules.podspec import mirror_hash
 from orch.wire.podrules.references import api_references
 from orch.wire.records.authentication import node_name_of
@@ -102,10 +100,8 @@ class NodeRestriction:
 
 
 def _require(target: ObjectTarget, name: str, problem: str) -> None:
-    if not problem:
-        return
-    resource = target.strategy.resource
-    raise forbidden_object(resource.plural, name, problem, resource.group)
+    if problem:
+        raise target.forbidden(name, problem)
 
 
 def _check_node(node: str, _target: ObjectTarget, new: Document, old: Document | None) -> str:
@@ -131,10 +127,11 @@ def _may_label(key: str) -> bool:
 
 
 def _check_lease(node: str, _target: ObjectTarget, new: Document, _old: Document | None) -> str:
-    return _check_own_lease(node, new["metadata"])
+    return _delete_lease(node, new)
 
 
-def _check_own_lease(node: str, metadata: Document) -> str:
+def _delete_lease(node: str, lease: Document) -> str:
+    metadata = lease["metadata"]
     if metadata["namespace"] == names.NODE_LEASE_NAMESPACE and metadata["name"] == node:
         return ""
     return f'node "{node}" can only use the lease of its own name in {names.NODE_LEASE_NAMESPACE}'
@@ -145,7 +142,7 @@ def _check_bound_pod(node: str, target: ObjectTarget, new: Document, old: Docume
         return f'node "{node}" may not add containers to a pod'
     if new["metadata"].get("labels") != old["metadata"].get("labels"):
         return f'node "{node}" cannot change the labels of a pod through its status'
-    return "" if node_of(old) == node else f'the pod is not bound to node "{node}"'
+    return _delete_pod(node, old)
 
 
 def _check_mirror(node: str, new: Document) -> str:
@@ -193,10 +190,6 @@ def _taints(document: Document) -> list[Document]:
 
 def _delete_pod(node: str, old: Document) -> str:
     return "" if node_of(old) == node else f'the pod is not bound to node "{node}"'
-
-
-def _delete_lease(node: str, old: Document) -> str:
-    return _check_own_lease(node, old["metadata"])
 
 
 def _delete_node(node: str, _old: Document) -> str:

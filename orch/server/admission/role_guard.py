@@ -15,13 +15,11 @@ from orch.server.authz.authorizer import Authorizer
 from orch.server.authz.cover import TooManyParts
 from orch.server.authz.index import RbacIndex
 from orch.server.authz.rules import ALL, Rule, role_key_of, rules_of
-from orch.server.objects.backend import ObjectTarget
-from orch.server.objects.document import Document
+from orch.server.objects.document import Document, ObjectTarget
 from orch.server.request.attributes import request_about
 from orch.wire import errors
 from orch.wire.errors import ApiError
 from orch.wire.names import GROUP_MASTERS
-from orch.wire.records.authentication import Identity
 from orch.wire.records.kinds import CLUSTER_ROLES, ROLES, Resource
 
 _EVERYTHING = (Rule((ALL,), (ALL,), (ALL,)), Rule((ALL,), urls=(ALL,)))
@@ -75,20 +73,16 @@ class RoleGuard:
             raise _refusal(target, new, str(error)) from None
         if not lacking:
             return
-        text = _who(target.identity) + " is attempting to grant RBAC permissions not currently held"
-        text += f":\n{cover.text_of(lacking)}"
+        caller = target.identity
+        text = f'user "{caller.name}" (groups={cover.quoted(caller.groups)}) is attempting to grant'
+        text += f" RBAC permissions not currently held:\n{cover.text_of(lacking)}"
         if held.errors:
             text += f"; resolution errors: {cover.quoted(held.errors)}"
         raise _refusal(target, new, text)
 
 
 def _refusal(target: ObjectTarget, new: Document, text: str) -> ApiError:
-    resource, name = target.strategy.resource, str(new["metadata"].get("name") or "")
-    return errors.forbidden_object(resource.plural, name, text, resource.group)
-
-
-def _who(identity: Identity) -> str:
-    return f'user "{identity.name}" (groups={cover.quoted(identity.groups)})'
+    return target.forbidden(str(new["metadata"].get("name") or ""), text)
 
 
 def _aggregates(role: Document | None) -> bool:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from orch.component import yaml_file
 from orch.component.process.daemon import SetupError
 from orch.component.yaml_file import YamlError
+from orch.server.authz.rules import url_matches
 from orch.server.request.attributes import RequestInfo
-from orch.wire.names import AUDIT_GROUP
 from orch.wire.records import aliases
 from orch.wire.records.authentication import Identity
 
@@ -28,7 +28,7 @@ Stage = Literal["RequestReceived", "ResponseStarted", "ResponseComplete", "Panic
 
 
 class Level(IntEnum):
-    """Each level includes those before it."""
+    """Each level includes those before it; in the order of their names."""
 
     NONE = 0
     METADATA = 1
@@ -36,13 +36,7 @@ class Level(IntEnum):
     REQUEST_RESPONSE = 3
 
 
-_LEVELS: dict[LevelName, Level] = {
-    "None": Level.NONE,
-    "Metadata": Level.METADATA,
-    "Request": Level.REQUEST,
-    "RequestResponse": Level.REQUEST_RESPONSE,
-}
-LEVEL_NAMES = {level: name for name, level in _LEVELS.items()}
+LEVEL_NAMES: tuple[LevelName, ...] = get_args(LevelName)
 
 
 class _Record(BaseModel):
@@ -63,7 +57,7 @@ class GroupResources(_Record):
         return self
 
 
-class Rule(_Record):
+class AuditRule(_Record):
     level: LevelName
     users: tuple[str, ...] = ()
     userGroups: tuple[str, ...] = ()
@@ -75,7 +69,7 @@ class Rule(_Record):
     omitManagedFields: bool = True
 
     @model_validator(mode="after")
-    def _one_kind_of_request(self) -> Rule:
+    def _one_kind_of_request(self) -> AuditRule:
         if self.nonResourceURLs and (self.resources or self.namespaces):
             raise ValueError("a rule is for resources or for nonResourceURLs, not for both")
         for url in self.nonResourceURLs:
@@ -104,7 +98,7 @@ class Rule(_Record):
             )
         if self.nonResourceURLs:
             return not info.is_resource and any(
-                _is_path(info.path, url) for url in self.nonResourceURLs
+                url_matches(url, info.path) for url in self.nonResourceURLs
             )
         return True
 
@@ -115,7 +109,7 @@ class Rule(_Record):
 class Policy(_Record):
     apiVersion: Literal["audit.orch.io/v1", "audit.k8s.io/v1"]
     kind: Literal["Policy"]
-    rules: tuple[Rule, ...]
+    rules: tuple[AuditRule, ...]
     omitStages: tuple[Stage, ...] = ()
     omitManagedFields: bool = True
     metadata: dict[str, Any] = {}
@@ -126,7 +120,8 @@ class Policy(_Record):
         """The level, and the stages that are omitted."""
         for rule in self.rules:
             if rule.matches(identity, info):
-                return _LEVELS[rule.level], frozenset((*self.omitStages, *rule.omitStages))
+                level = Level(LEVEL_NAMES.index(rule.level))
+                return level, frozenset((*self.omitStages, *rule.omitStages))
         return Level.NONE, frozenset()
 
 
@@ -162,12 +157,3 @@ def _names(wanted: GroupResources, info: RequestInfo) -> bool:
     if info.subresource:
         patterns |= {f"{info.resource}/*", f"*/{info.subresource}"}
     return not patterns.isdisjoint(wanted.resources)
-
-
-def _is_path(path: str, pattern: str) -> bool:
-    if pattern.endswith("*"):
-        return path.startswith(pattern[:-1])
-    return path == pattern
-
-
-AUDIT_API_VERSION = f"{AUDIT_GROUP}/v1"

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -18,25 +18,17 @@ from aiohttp import web
 from orch.component.http import httpd
 from orch.component.http.sliced_response import Data, body_of
 from orch.component.process.clock import Now, utc_now
-from orch.server.audit.policy import AUDIT_API_VERSION, LEVEL_NAMES, Level, Policy, Stage
+from orch.server.audit.policy import LEVEL_NAMES, Level, Policy, Stage
+from orch.server.metrics import ServerMetrics
 from orch.server.request import bodies
 from orch.server.request.attributes import RequestInfo
 from orch.wire.errors import ApiError
+from orch.wire.names import AUDIT_GROUP
 from orch.wire.records.authentication import Identity, user_info
 from orch.wire.times import format_micro_time
 
 HEADER = "Audit-Id"
 _ID_MAX = 64
-
-
-class AuditMetrics(Protocol):
-    """The counters of auditing."""
-
-    def count_audited(self, level: str) -> None: ...
-
-    def count_audit_event(self) -> None: ...
-
-    def count_audit_error(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +37,7 @@ class Auditor:
 
     policy: Policy
     write: Callable[[bytes], None]
-    metrics: AuditMetrics
+    metrics: ServerMetrics
     now: Now = utc_now
 
     def begin(
@@ -53,7 +45,7 @@ class Auditor:
     ) -> Trail | None:
         """None when this request is not recorded; `caller` None: authentication failed."""
         level, omitted = self.policy.decide(caller, info)
-        self.metrics.count_audited(LEVEL_NAMES[level])
+        self.metrics.audit_levels.labels(LEVEL_NAMES[level]).inc()
         if level is Level.NONE:
             return None
         trail = Trail(self, request, info, level, omitted, caller, self.now())
@@ -126,7 +118,7 @@ class Trail:
             return
         event = {
             "kind": "Event",
-            "apiVersion": AUDIT_API_VERSION,
+            "apiVersion": f"{AUDIT_GROUP}/v1",
             "level": LEVEL_NAMES[self.level],
             "auditID": self.id,
             "stage": stage,
@@ -143,7 +135,7 @@ class Trail:
             **({"annotations": self.annotations} if self.annotations else {}),
         }
         self.auditor.write(orjson.dumps(event, default=str) + b"\n")
-        self.auditor.metrics.count_audit_event()
+        self.auditor.metrics.audit_events.inc()
 
 
 TRAIL = web.RequestKey("trail", Trail)

@@ -19,7 +19,7 @@ from orch.server.authn.credential_files import Passwords
 from orch.server.authn.flags import AuthFlags
 from orch.server.authn.tokens import TokenAuthenticator, Tokens
 from orch.server.objects.document import decode, key_of
-from orch.server.storage.base import Storage
+from orch.server.storage.base import Storage, Stored
 from orch.wire import times
 from orch.wire.errors import unauthorized
 from orch.wire.names import GROUP_UNAUTHENTICATED, SYSTEM_NAMESPACE, USER_ANONYMOUS
@@ -93,26 +93,22 @@ class Credentials:
             by_password.append(Passwords(flags.password_file).authenticate)
         self.challenge = _BASIC if by_password else ""
         self.open_paths = HEALTH_PATHS if flags.anonymous_health else frozenset[str]()
-        self.authenticate: Authenticate = chain(
-            *by_password,
-            by_bearer(self.tokens),
-        )
+        self.authenticate: Authenticate = chain(*by_password, by_bearer(self.tokens))
 
     def _lookup(self, plural: str, namespace: str, name: str) -> tuple[str, datetime | None] | None:
-        """The uid and the deletion time of an object, read once per revision."""
         stored = self._storage.get(key_of(_BY_PLURAL[plural], namespace, name)) if name else None
-        if stored is None:
-            return None
-        if "life" not in stored.memo:
-            metadata = decode(stored)["metadata"]
-            deleted = metadata.get("deletionTimestamp")
-            stored.memo["life"] = (metadata["uid"], times.parse_time(deleted) if deleted else None)
-        life: tuple[str, datetime | None] = stored.memo["life"]
-        return life
+        return None if stored is None else stored.once("life", _life)
 
     def _secret(self, name: str) -> Mapping[str, Any] | None:
         stored = self._storage.get(key_of(SECRETS, SYSTEM_NAMESPACE, name))
         return None if stored is None else decode(stored)
+
+
+def _life(stored: Stored) -> tuple[str, datetime | None]:
+    """The uid and the deletion time of an object."""
+    metadata = decode(stored)["metadata"]
+    deleted = metadata.get("deletionTimestamp")
+    return metadata["uid"], times.parse_time(deleted) if deleted else None
 
 
 def _account_tokens(flags: AuthFlags, lookup: Lookup, now: Now) -> AccountTokens | None:

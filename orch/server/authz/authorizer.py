@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from orch.server.authz.node_graph import NodeGraph
@@ -147,18 +148,20 @@ class NodeAuthorizer:
     def __init__(self, node_of_pod: NodeOfPod, graph: NodeGraph) -> None:
         self._node_of_pod = node_of_pod
         self._graph = graph
+        reviews = partial(_only, ("create",), "reviews")
         self._rules: Mapping[tuple[str, str], Callable[[str, RequestInfo], str]] = {
             ("", "nodes"): _own_node,
             ("", "pods"): self._own_pods,
-            ("", "events"): _events,
-            ("", "namespaces"): _namespaces,
+            ("", "events"): partial(_only, ("create", "update", "patch"), "events"),
+            ("", "namespaces"): partial(_only, ("get",), "namespaces"),
             ("", "secrets"): self._needed,
             ("", "configmaps"): self._needed,
             ("", "serviceaccounts"): self._accounts,
             (COORDINATION_GROUP, "leases"): _own_lease,
-            (AUTHORIZATION_GROUP, "subjectaccessreviews"): _reviews,
-            (AUTHORIZATION_GROUP, "localsubjectaccessreviews"): _reviews,
-            (AUTHENTICATION_GROUP, "tokenreviews"): _reviews,
+            # An agent asks on behalf of its callers.
+            (AUTHORIZATION_GROUP, "subjectaccessreviews"): reviews,
+            (AUTHORIZATION_GROUP, "localsubjectaccessreviews"): reviews,
+            (AUTHENTICATION_GROUP, "tokenreviews"): reviews,
         }
 
     def decide(self, identity: Identity, info: RequestInfo) -> Decision:
@@ -231,19 +234,10 @@ def _own_lease(node: str, info: RequestInfo) -> str:
     return f"node {node!r} can only use its own Lease"
 
 
-def _events(_node: str, info: RequestInfo) -> str:
-    allowed = not info.subresource and info.verb in ("create", "update", "patch")
-    return "" if allowed else "a node may only create, update and patch events"
-
-
-def _reviews(_node: str, info: RequestInfo) -> str:
-    """An agent asks on behalf of its callers."""
-    return "" if info.verb == "create" else "reviews can only be created"
-
-
-def _namespaces(_node: str, info: RequestInfo) -> str:
-    allowed = not info.subresource and info.verb == "get"
-    return "" if allowed else "a node may only get namespaces"
+def _only(verbs: Sequence[str], what: str, _node: str, info: RequestInfo) -> str:
+    if not info.subresource and info.verb in verbs:
+        return ""
+    return f"a node may only {', '.join(verbs)} {what}"
 
 
 def _selects_own_pods(node: str, info: RequestInfo) -> str:

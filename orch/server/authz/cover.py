@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from orch.server.authz.rules import ALL, Rule
+from orch.server.authz.rules import ALL, Rule, url_matches
 
 MAX_PARTS = 20_000  # a larger role is refused: comparing it would take minutes
 
@@ -49,7 +50,7 @@ def _within(rule: Rule, owner: Rule) -> bool:
     """Is the whole rule covered by this one rule?"""
     if ALL not in owner.verbs and not set(rule.verbs) <= set(owner.verbs):
         return False
-    if rule.urls and not all(_url_within(url, owner.urls) for url in rule.urls):
+    if not all(any(url_matches(owned, url) for owned in owner.urls) for url in rule.urls):
         return False
     if not rule.resources:
         return bool(rule.urls)
@@ -57,12 +58,6 @@ def _within(rule: Rule, owner: Rule) -> bool:
         (ALL in owner.groups or set(rule.groups) <= set(owner.groups))
         and all(_resource_within(one, owner.resources) for one in rule.resources)
         and (not owner.names or (bool(rule.names) and set(rule.names) <= set(owner.names)))
-    )
-
-
-def _url_within(url: str, owned: Sequence[str]) -> bool:
-    return any(
-        one == url or (one.endswith(ALL) and url.startswith(one.rstrip(ALL))) for one in owned
     )
 
 
@@ -92,12 +87,8 @@ def _compacted(parts: Iterable[Rule]) -> list[Rule]:
     """Parts that differ in the verb only, as one rule."""
     verbs: dict[Rule, list[str]] = {}
     for part in parts:
-        key = Rule((), part.groups, part.resources, part.names, part.urls)
-        verbs.setdefault(key, []).append(part.verbs[0])
-    return [
-        Rule(tuple(found), key.groups, key.resources, key.names, key.urls)
-        for key, found in verbs.items()
-    ]
+        verbs.setdefault(replace(part, verbs=()), []).append(part.verbs[0])
+    return [replace(rest, verbs=tuple(found)) for rest, found in verbs.items()]
 
 
 def _line(rule: Rule) -> str:

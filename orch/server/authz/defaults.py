@@ -108,18 +108,17 @@ _NODEAGENT_API = (
         "nodes/pods", "nodes/proxy", "nodes/spec", "nodes/stats", "nodes/statusz",
     ),
 )  # fmt: skip
+_DELEGATOR = (
+    _on(("create",), "tokenreviews", group=AUTHENTICATION_GROUP),
+    _on(("create",), "subjectaccessreviews", group=AUTHORIZATION_GROUP),
+)
 _CONTROLLER_MANAGER = (
     _on((*READ, "patch", "update"), "nodes"),
     _on(("get", "patch", "update"), "nodes/status", "pods/status"),
     _on((*READ, "delete"), "pods"),
     _on((*READ, *WRITE), "leases", group=COORDINATION_GROUP),
     _on(("create", "patch", "update"), "events"),
-    _on(("create",), "tokenreviews", group=AUTHENTICATION_GROUP),
-    _on(("create",), "subjectaccessreviews", group=AUTHORIZATION_GROUP),
-)
-_DELEGATOR = (
-    _on(("create",), "tokenreviews", group=AUTHENTICATION_GROUP),
-    _on(("create",), "subjectaccessreviews", group=AUTHORIZATION_GROUP),
+    *_DELEGATOR,
 )
 
 

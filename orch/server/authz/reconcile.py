@@ -7,17 +7,15 @@ selectors match.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from orch.server.authz.cover import missing
-from orch.server.authz.rules import Rule, rules_of
+from orch.server.authz.rules import record_of, rules_of
 from orch.wire.names import ANNOTATION_AUTOUPDATE
 from orch.wire.selectors import LabelSelector, label_selector_of
 
 Document = dict[str, Any]
-_FIELDS = ("verbs", "groups", "resources", "names", "urls")
-_WIRE = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
 
 
 def is_protected(stored: Document) -> bool:
@@ -32,7 +30,7 @@ def role(stored: Document, wanted: Document) -> Document:
     result = _with_metadata(stored, wanted)
     lacking = missing(rules_of(stored), rules_of(wanted))
     if lacking:
-        result["rules"] = [*(stored.get("rules") or ()), *map(_record, lacking)]
+        result["rules"] = [*(stored.get("rules") or ()), *map(record_of, lacking)]
     if "aggregationRule" in wanted:
         result["aggregationRule"] = _aggregation(stored, wanted)
     else:
@@ -67,19 +65,11 @@ def _aggregation(stored: Document, wanted: Document) -> Document:
     return {"clusterRoleSelectors": existing + [one for one in needed if one not in existing]}
 
 
-def _record(rule: Rule) -> Document:
-    values = {wire: list(getattr(rule, name)) for name, wire in zip(_FIELDS, _WIRE, strict=True)}
-    return {name: listed for name, listed in values.items() if listed}
-
-
-RoleDocument = Mapping[str, Any]
-
-
-def is_aggregated(role: RoleDocument) -> bool:
+def is_aggregated(role: Document) -> bool:
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 
-def aggregated_rules(role: RoleDocument, others: Iterable[RoleDocument]) -> list[Any]:
+def aggregated_rules(role: Document, others: Iterable[Document]) -> list[Any]:
     """The rules of all cluster roles that its selectors match, each rule once.
 
     In the order of the selectors, then of names; `others` may include the role itself.
@@ -95,6 +85,6 @@ def aggregated_rules(role: RoleDocument, others: Iterable[RoleDocument]) -> list
     return found
 
 
-def selectors_of(role: RoleDocument) -> list[LabelSelector]:
+def selectors_of(role: Document) -> list[LabelSelector]:
     """Of an aggregated role."""
     return [label_selector_of(one) for one in role["aggregationRule"]["clusterRoleSelectors"]]

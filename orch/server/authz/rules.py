@@ -6,7 +6,7 @@ answers the same questions at speed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from orch.wire.records.authentication import Identity
 
 ALL = "*"
 SUBJECT_KINDS = ("User", "Group", "ServiceAccount")
+# The fields of a Rule as records name them, in order.
+_WIRE_NAMES = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +123,13 @@ def rules_of(document: Mapping[str, Any]) -> tuple[Rule, ...]:
 
 
 def rule_of(record: Mapping[str, Any]) -> Rule:
-    return Rule(
-        verbs=_texts(record.get("verbs")),
-        groups=_texts(record.get("apiGroups")),
-        resources=_texts(record.get("resources")),
-        names=_texts(record.get("resourceNames")),
-        urls=_texts(record.get("nonResourceURLs")),
-    )
+    return Rule(*(tuple(record.get(name) or ()) for name in _WIRE_NAMES))
+
+
+def record_of(rule: Rule) -> dict[str, list[str]]:
+    """The rule as it is stored, without its empty lists."""
+    values = (rule.verbs, rule.groups, rule.resources, rule.names, rule.urls)
+    return {name: list(listed) for name, listed in zip(_WIRE_NAMES, values, strict=True) if listed}
 
 
 def binding_of(document: Mapping[str, Any]) -> Binding:
@@ -151,7 +153,3 @@ def role_key_of(document: Mapping[str, Any]) -> RoleKey:
     reference = document.get("roleRef") or {}
     own = document["metadata"].get("namespace") or ""
     return RoleKey(own if reference.get("kind") == "Role" else "", reference.get("name") or "")
-
-
-def _texts(values: Iterable[str] | None) -> tuple[str, ...]:
-    return tuple(values or ())

@@ -42,9 +42,7 @@ class Table:
     paths: tuple[Grant, ...] = ()
 
     def compile(
-        self,
-        bindings: Mapping[BindingKey, Binding],
-        roles: Mapping[RoleKey, Sequence[Rule]],
+        self, bindings: Mapping[BindingKey, Binding], roles: Mapping[RoleKey, Sequence[Rule]]
     ) -> Grants:
         """The grants on resources by entry; sets `paths` as well."""
         grants: Grants = {}

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import datetime
 
 from orch.server.controllers.namespaces import SELF
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
-from orch.server.objects.document import decode, prefix_of
+from orch.server.objects.document import ObjectTarget, decode, place_of, prefix_of
 from orch.server.objects.options import DeleteOptions
-from orch.server.storage.base import StorageFailed, Stored
+from orch.server.storage.base import StorageFailed
 from orch.server.strategy import events
 from orch.wire.errors import ApiError
 from orch.wire.records.kinds import EVENTS
@@ -32,26 +31,14 @@ async def expire_events(backend: Backend) -> None:
     for number, stored in enumerate(backend.storage.list(prefix_of(EVENTS)).items):
         if number % _PER_TURN == 0:
             await asyncio.sleep(0)
-        seen = _last_seen(stored)
+        seen = stored.once("last_seen", lambda event: events.last_seen(decode(event)))
         if seen is None or now - seen <= events.LIFETIME:
             continue
         try:
-            await _delete(backend, stored)
+            target = ObjectTarget(events.STRATEGY, SELF, *place_of(stored.key))
+            await delete(backend, target, DeleteOptions(resource_version=str(stored.revision)))
         except StorageFailed as error:
             log.debug("cannot delete old events yet: %s", error)
             return
         except ApiError:
             continue  # deleted, or updated meanwhile
-
-
-def _last_seen(stored: Stored) -> datetime | None:
-    if "last_seen" not in stored.memo:
-        stored.memo["last_seen"] = events.last_seen(decode(stored))
-    seen: datetime | None = stored.memo["last_seen"]
-    return seen
-
-
-async def _delete(backend: Backend, stored: Stored) -> None:
-    namespace, name = stored.key.split("/")[-2:]
-    target = ObjectTarget(events.STRATEGY, SELF, namespace=namespace, name=name)
-    await delete(backend, target, DeleteOptions(resource_version=str(stored.revision)))

@@ -23,13 +23,12 @@ from orch.server.controllers.ownership import (
     Ref,
     plan,
 )
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.delete import delete
-from orch.server.objects.document import Document, decode, key_of, prefix_of
+from orch.server.objects.document import Document, ObjectTarget, decode, key_of, place_of, prefix_of
 from orch.server.objects.modify import Transform, modify
-from orch.server.objects.options import DeleteOptions, WriteOptions
+from orch.server.objects.options import DeleteOptions
 from orch.server.storage.base import StorageFailed, Stored
-from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import STRATEGIES
 from orch.wire.errors import ApiError
 from orch.wire.records import aliases
@@ -46,8 +45,8 @@ _BY_KIND = {(s.resource.api_version, s.resource.kind): s for s in _STORED}
 
 
 class GarbageCollector:
-    """`loop` must run beside the server; call `wake` after a deletion. `upstream`: owner
-    references may use the reference's group names.
+    """`loop` must run beside the server; wake it after a deletion. `upstream`: owner references
+    may use the reference's group names.
     """
 
     def __init__(self, backend: Backend, *, upstream: bool = False) -> None:
@@ -55,13 +54,10 @@ class GarbageCollector:
         self._upstream = upstream
         self.loop = Periodic("dependents", self._step, interval_s=INTERVAL_S)
 
-    def wake(self) -> None:
-        self.loop.wake()
-
     async def _step(self) -> None:
         await asyncio.sleep(_COALESCE_S)  # many deletions together share one round
         if await collect(self._backend, upstream=self._upstream):
-            self.wake()  # deletions may orphan further objects
+            self.loop.wake()  # deletions may orphan further objects
 
 
 async def collect(backend: Backend, *, upstream: bool = False) -> bool:
@@ -69,11 +65,11 @@ async def collect(backend: Backend, *, upstream: bool = False) -> bool:
     owned: list[Owned] = []
     going: dict[str, tuple[str, str]] = {}
     async for stored in _objects(backend):
-        found = _owned(stored)
+        found = stored.once("owned", _read_owners)
         if found:
             owned.append(found)
         if b'"deletionTimestamp"' in stored.data:
-            uid, state = _standing(stored)
+            uid, state = stored.once("standing", _standing)
             if state in _FINALIZERS:
                 going[uid] = (stored.key, _FINALIZERS[state])
     if not (owned or going):
@@ -90,13 +86,6 @@ async def _objects(backend: Backend) -> AsyncIterator[Stored]:
             yield stored
 
 
-def _owned(stored: Stored) -> Owned | None:
-    if "owned" not in stored.memo:
-        stored.memo["owned"] = _read_owners(stored)
-    found: Owned | None = stored.memo["owned"]
-    return found
-
-
 def _read_owners(stored: Stored) -> Owned | None:
     if b'"ownerReferences":[' not in stored.data:
         return None
@@ -110,12 +99,9 @@ def _read_owners(stored: Stored) -> Owned | None:
 
 
 def _standing(stored: Stored) -> tuple[str, OwnerState]:
-    """The uid of an object, and its state as an owner; read once per revision."""
-    found: tuple[str, OwnerState] | None = stored.memo.get("standing")
-    if found is None:
-        metadata = decode(stored)["metadata"]
-        found = stored.memo["standing"] = (metadata["uid"], _state_of(metadata))
-    return found
+    """The uid of an object, and its state as an owner."""
+    metadata = decode(stored)["metadata"]
+    return metadata["uid"], _state_of(metadata)
 
 
 def _state_of(metadata: Document) -> OwnerState:
@@ -132,13 +118,13 @@ def _state(backend: Backend, one: Owned, ref: Ref, *, upstream: bool) -> OwnerSt
     strategy = _BY_KIND.get((api_version, ref.kind))
     if strategy is None:
         return OwnerState.THERE  # not a kind of this server, so its state is unknown
-    namespace = _target(one.key).namespace if strategy.resource.namespaced else ""
+    namespace = place_of(one.key)[0] if strategy.resource.namespaced else ""
     if strategy.resource.namespaced and not namespace:
         return OwnerState.THERE  # no namespace known: left alone, as by the reference
     stored = backend.storage.get(key_of(strategy.resource, namespace, ref.name))
     if stored is None:
         return OwnerState.GONE
-    uid, state = _standing(stored)
+    uid, state = stored.once("standing", _standing)
     return state if uid == ref.uid else OwnerState.GONE
 
 
@@ -167,9 +153,7 @@ async def _tried(key: str, step: Awaitable[bool]) -> bool:
 
 
 def _target(key: str) -> ObjectTarget:
-    *_, namespace, name = key.split("/")
-    strategy: Strategy = _BY_PLURAL[f"/{key.split('/')[1]}/"]
-    return ObjectTarget(strategy, SELF, namespace if strategy.resource.namespaced else "", name)
+    return ObjectTarget(_BY_PLURAL[f"/{key.split('/')[1]}/"], SELF, *place_of(key))
 
 
 async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
@@ -186,7 +170,7 @@ async def _delete(backend: Backend, key: str, *, in_foreground: bool) -> bool:
 
 
 async def _change(backend: Backend, key: str, change: Transform) -> bool:
-    await modify(backend, _target(key), change, WriteOptions())
+    await modify(backend, _target(key), change)
     return True
 
 

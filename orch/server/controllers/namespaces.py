@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete_collection
-from orch.server.objects.document import Document, decode, prefix_of
+from orch.server.objects.document import Document, ObjectTarget, decode, prefix_of
 from orch.server.objects.modify import modify
-from orch.server.objects.options import DeleteOptions, WriteOptions
+from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
 from orch.server.storage.base import StorageFailed
 from orch.server.strategy import namespaces, table
@@ -37,7 +37,7 @@ async def make_namespaces(backend: Backend) -> None:
         if backend.storage.get(target.key) is not None:
             continue
         try:
-            await create(backend, target, {"metadata": {"name": name}}, WriteOptions())
+            await create(backend, target, {"metadata": {"name": name}})
         except ApiError as error:
             if error.code != 409:
                 raise
@@ -76,7 +76,7 @@ async def _empty(backend: Backend, document: Document) -> None:
         return
     target = ObjectTarget(namespaces.STRATEGY, SELF, name=name, subresource="finalize")
     if namespaces.FINALIZER in (document.get("spec") or {}).get("finalizers", ()):
-        await modify(backend, target, _without_finalizer, WriteOptions())
+        await modify(backend, target, _without_finalizer)
         log.info("namespace %s is empty: deleted", name)
 
 
@@ -102,7 +102,7 @@ async def make_default_accounts(backend: Backend) -> None:
         if backend.storage.get(target.key) or namespaces.is_terminating(decode(stored)):
             continue
         try:
-            await create(backend, target, {}, WriteOptions())
+            await create(backend, target, {})
         except StorageFailed as error:
             log.debug("namespace %s has no service account yet: %s", namespace, error)
         except ApiError as error:

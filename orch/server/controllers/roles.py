@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
 
 from orch.component.process.loops import Periodic
@@ -17,13 +16,13 @@ from orch.server.authz import defaults, reconcile
 from orch.server.authz.index import RbacIndex
 from orch.server.authz.rules import RoleKey, binding_of, rules_of
 from orch.server.controllers.namespaces import SELF
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
 from orch.server.objects.delete import delete
-from orch.server.objects.document import Document, decode, prefix_of
+from orch.server.objects.document import Document, ObjectTarget, decode, place_of, prefix_of
 from orch.server.objects.informer import StorageInformer
 from orch.server.objects.modify import modify
-from orch.server.objects.options import DeleteOptions, WriteOptions
+from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import selectable
 from orch.server.storage.base import StorageFailed, Stored
 from orch.server.strategy.rbac import BINDING_STRATEGIES as BINDING_STRATEGIES
@@ -91,9 +90,8 @@ class Roles:
             rules = reconcile.aggregated_rules(role, selected)
             if rules != (role.get("rules") or []):
                 name = role["metadata"]["name"]
-                await self._change(
-                    ObjectTarget(_CLUSTER_ROLE, SELF, name=name), partial(_set, rules)
-                )
+                target = ObjectTarget(_CLUSTER_ROLE, SELF, name=name)
+                await modify(self._backend, target, partial(_set, rules))
                 changed = True
         return changed
 
@@ -102,15 +100,16 @@ class Roles:
         if self._backend.storage.get(target.key) is None:
             await self._create(target, wanted)
         else:
-            await self._change(target, lambda stored: reconcile.role(stored, wanted))
+            await modify(self._backend, target, lambda stored: reconcile.role(stored, wanted))
 
     async def _make_binding(self, wanted: Document) -> None:
         target = ObjectTarget(_CLUSTER_BINDING, SELF, name=wanted["metadata"]["name"])
         stored = self._backend.storage.get(target.key)
         if stored is not None:
-            result = reconcile.binding(decode(stored), wanted)
-            if result is not None:
-                await self._change(target, lambda now: reconcile.binding(now, wanted) or now)
+            if reconcile.binding(decode(stored), wanted) is not None:
+                await modify(
+                    self._backend, target, lambda now: reconcile.binding(now, wanted) or now
+                )
                 return
             uid = decode(stored)["metadata"]["uid"]
             await delete(self._backend, target, DeleteOptions(uid=uid))
@@ -119,20 +118,17 @@ class Roles:
     async def _create(self, target: ObjectTarget, wanted: Document) -> None:
         document = {**wanted, "metadata": dict(wanted["metadata"])}
         try:
-            await create(self._backend, target, document, WriteOptions())
+            await create(self._backend, target, document)
         except ApiError as error:
             if error.reason != "AlreadyExists":  # another server on the same storage was faster
                 raise
-
-    async def _change(self, target: ObjectTarget, change: Callable[[Document], Document]) -> None:
-        await modify(self._backend, target, change, WriteOptions())
 
     def _put_cluster_role(self, key: str, stored: Stored | None) -> None:
         self._put_role(key, stored)
         self.aggregation.wake()
 
     def _put_role(self, key: str, stored: Stored | None) -> None:
-        role = _role_key(key)
+        role = RoleKey(*place_of(key))
         if stored is None:
             self.index.drop_role(role)
         else:
@@ -140,16 +136,9 @@ class Roles:
 
     def _put_binding(self, key: str, stored: Stored | None) -> None:
         if stored is None:
-            role = _role_key(key)
-            self.index.drop_binding((role.namespace, role.name))
+            self.index.drop_binding(place_of(key))
         else:
             self.index.put_binding(binding_of(decode(stored)))
-
-
-def _role_key(key: str) -> RoleKey:
-    """Namespace ("" for cluster scope) and name in a storage key."""
-    _, _, *place = key.split("/")
-    return RoleKey(place[0] if len(place) == 2 else "", place[-1])
 
 
 def _set(rules: list[Document], role: Document) -> Document:

@@ -142,11 +142,8 @@ def _api_resources(resource: Resource) -> list[dict[str, Any]]:
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": list(resource.verbs),
+        **_optional(resource),
     }
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
     return [entry, *(_api_subresource(resource, name) for name in resource.subresources)]
 
 
@@ -170,11 +167,7 @@ def _aggregated(groups: _Groups, root: str, version: str) -> DiscoveryDocument:
     items = []
     for group in [""] if root == "/api" else _named(groups):
         versions = [
-            {
-                "version": v,
-                "resources": [_discovered(r) for r in resources],
-                "freshness": "Current",
-            }
+            {"version": v, "resources": [_discovered(r) for r in resources], "freshness": "Current"}
             for (name, v), resources in groups.items()
             if name == group
         ]
@@ -197,11 +190,8 @@ def _discovered(resource: Resource) -> dict[str, Any]:
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
+        **_optional(resource),
     }
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
     if resource.subresources:
         entry["subresources"] = [
             {
@@ -212,6 +202,11 @@ def _discovered(resource: Resource) -> dict[str, Any]:
             for name in resource.subresources
         ]
     return entry
+
+
+def _optional(resource: Resource) -> dict[str, list[str]]:
+    listed = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
+    return {name: values for name, values in listed.items() if values}
 
 
 def _response_kind(resource: Resource, subresource: Subresource) -> dict[str, str]:

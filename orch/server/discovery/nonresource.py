@@ -20,20 +20,29 @@ Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def routes(
-    resources: Sequence[Resource],
+    resources: tuple[Resource, ...],
     discovery: Discovery,
     health: HealthChecks,
     sli: SliMetrics,
     page: Callable[[str], Awaitable[tuple[bytes, str]]],
 ) -> list[web.RouteDef]:
     """Every route that is not a resource's; `page` renders the metrics for an Accept header."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        body, content_type = await page(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def slis(_request: web.Request) -> web.Response:
+        headers = {"Content-Type": diagnostics_health.CONTENT_TYPE}
+        return web.Response(body=sli.render(), headers=headers)
+
     return [
         *discovery_routes(discovery),
         *openapi_routes(resources),
         *_both("/version", _fixed(_version())),
         *health.handlers(),
-        web.get("/metrics", _metrics(page)),
-        web.get("/metrics/slis", _slis(sli)),
+        web.get("/metrics", metrics),
+        web.get("/metrics/slis", slis),
     ]
 
 
@@ -63,7 +72,7 @@ def index(others: Sequence[web.RouteDef], discovery: Discovery) -> web.RouteDef:
     return web.get("/", _fixed(orjson.dumps({"paths": sorted({*fixed, *discovery.paths})})))
 
 
-def openapi_routes(resources: Sequence[Resource]) -> list[web.RouteDef]:
+def openapi_routes(resources: tuple[Resource, ...]) -> list[web.RouteDef]:
     v2_json = openapi.v2_json(resources)
     v2_protobuf = openapi.v2_protobuf(resources)
 
@@ -104,20 +113,3 @@ def _version() -> bytes:
             "platform": f"linux/{platform.machine()}",
         }
     )
-
-
-def _metrics(page: Callable[[str], Awaitable[tuple[bytes, str]]]) -> Handle:
-    async def answer(request: web.Request) -> web.Response:
-        body, content_type = await page(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
-    return answer
-
-
-def _slis(sli: SliMetrics) -> Handle:
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(
-            body=sli.render(), headers={"Content-Type": diagnostics_health.CONTENT_TYPE}
-        )
-
-    return answer

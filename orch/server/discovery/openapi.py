@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import orjson
@@ -24,7 +25,8 @@ _TITLE = "orch"
 _SCOPE = "{namespace}"
 
 
-def documents(resources: Sequence[Resource]) -> dict[str, bytes]:
+@cache
+def documents(resources: tuple[Resource, ...]) -> dict[str, bytes]:
     """`/openapi/v3`, and the document of each group version below it, as JSON by path."""
     by_root: dict[str, list[Resource]] = {}
     for resource in resources:
@@ -47,7 +49,8 @@ def _v3(resources: Sequence[Resource]) -> bytes:
     return orjson.dumps(document)
 
 
-def v2_json(resources: Sequence[Resource]) -> bytes:
+@cache
+def v2_json(resources: tuple[Resource, ...]) -> bytes:
     """The same as v2, with its own forms of definitions, bodies and answers."""
     schemas = Schemas("#/definitions/")
     paths = {}
@@ -89,7 +92,8 @@ def _older_answer(answer: dict[str, Any]) -> dict[str, Any]:
     return {"description": answer["description"], "schema": content["schema"]}
 
 
-def v2_protobuf(resources: Sequence[Resource]) -> bytes:
+@cache
+def v2_protobuf(resources: tuple[Resource, ...]) -> bytes:
     """The same as a gnostic `Document` message."""
     info = _bytes(1, _TITLE.encode()) + _bytes(2, VERSION.encode())
     paths = b"".join(_bytes(2, _named_path(resource)) for resource in resources)
@@ -104,12 +108,9 @@ def _hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest()[:32].upper()
 
 
-def _object_path(resource: Resource) -> str:
-    return resource.path(_SCOPE if resource.namespaced else "", "{name}")
-
-
 def _named_path(resource: Resource) -> bytes:
-    return _bytes(1, _object_path(resource).encode()) + _bytes(2, _bytes(8, _patch(resource)))
+    path = resource.path(_SCOPE if resource.namespaced else "", "{name}")
+    return _bytes(1, path.encode()) + _bytes(2, _bytes(8, _patch(resource)))
 
 
 def _patch(resource: Resource) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 from orch.server.discovery.discovery import SUBRESOURCES
 from orch.server.discovery.openapi_schemas import GVK, Schemas, gvk_of
-from orch.server.objects.modify import ACCEPTED as PATCH_MEDIA
+from orch.server.request.media import JSON_PATCH, PATCHES
 from orch.wire.records.kinds import Resource
 
 Json = dict[str, Any]
@@ -109,7 +109,7 @@ class _Operations:
         if verb in ("create", "update"):
             operation["requestBody"] = {"required": True, **_content(_JSON, self._object)}
         elif verb == "patch":
-            content = {media: {"schema": _PATCHES[media]} for media in PATCH_MEDIA}
+            content = {name: {"schema": schema} for name, schema in _PATCHES.items()}
             operation["requestBody"] = {"required": True, "content": content}
         elif verb in _REMOVING:
             body = self._schemas.plain(_DELETE_OPTIONS, DELETE_OPTIONS)
@@ -188,9 +188,7 @@ _LOG = [
     _query("sinceTime", "string"),
 ]
 _OBJECT: Json = {"type": "object"}
-_PATCHES: Json = dict.fromkeys(PATCH_MEDIA, _OBJECT) | {
-    PATCH_MEDIA[0]: {"type": "array", "items": _OBJECT}
-}
+_PATCHES: Json = dict.fromkeys(PATCHES, _OBJECT) | {JSON_PATCH: {"type": "array", "items": _OBJECT}}
 _META: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": _OBJECT}
 DELETE_OPTIONS: Json = {
     "type": "object",

@@ -18,8 +18,7 @@ from orch.component.http.sliced_response import respond
 from orch.server.handlers import render
 from orch.server.handlers.render import Rendering
 from orch.server.objects import options
-from orch.server.objects.backend import ObjectTarget
-from orch.server.objects.document import Document, decode
+from orch.server.objects.document import Document, ObjectTarget, decode
 from orch.server.objects.metadata import drop_double_owners
 from orch.server.objects.modify import Transform
 from orch.server.objects.selection import Selection, parse_selection
@@ -88,21 +87,12 @@ class Call(NamedTuple):
         return self.answer(rendering, body, status=status, warnings=warnings)
 
     def answer(
-        self,
-        rendering: Rendering,
-        body: bytes,
-        *,
-        status: int = 200,
-        warnings: Sequence[str] = (),
+        self, rendering: Rendering, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()
     ) -> web.Response:
         """JSON, indented for people; one Warning header per warning."""
         if _wants_pretty(self.request):
             body = render.indented(body)
-        headers = {
-            "Content-Type": rendering.representation.content_type,
-            "Cache-Control": "no-cache, private",
-        }
-        response = respond(status, body, headers)
+        response = respond(status, body, rendering.representation.headers())
         if warnings:
             for header in warning_headers(warnings):
                 response.headers.add("Warning", header)

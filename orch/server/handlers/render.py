@@ -157,10 +157,7 @@ def _table(
 
 
 def _partial(rendering: Rendering, document: Document) -> dict[str, Any]:
-    return {
-        **tables.partial_metadata(document),
-        "apiVersion": _meta_api_version(rendering),
-    }
+    return {**tables.partial_metadata(document), "apiVersion": _meta_api_version(rendering)}
 
 
 def _meta_api_version(rendering: Rendering) -> str:

@@ -9,6 +9,7 @@ version, at least that version; with "0", whatever is in memory.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from aiohttp import HttpVersion11, web
 
@@ -82,6 +83,7 @@ def refusal_for(error: StorageFailed) -> ApiError:
 
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_PART_VERBS = ("get", "update", "patch")  # of subresources that are parts of the object
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 
@@ -94,15 +96,14 @@ class ResourceHandlers:
     def __init__(
         self,
         backend: Backend,
-        connectors: Mapping[tuple[str, str], Handler] | None = None,
-        *,
-        deleted: Callable[[], None] = lambda: None,
+        connectors: Mapping[tuple[str, str], Handler],
+        deleted: Callable[[], None],
     ) -> None:
         self._backend = backend
         self._deleted = deleted
         self._watches = watch_stream.Shared()
-        self._connectors = dict(connectors or {})  # (plural, subresource) → handler
-        self._verbs: Mapping[tuple[str, str], Handler] = {
+        self._connectors = connectors  # (plural, subresource) → handler
+        self._verbs: dict[tuple[str, str], Handler] = {
             ("get", ""): self._get,
             ("list", ""): self._list,
             ("watch", ""): self._watch,
@@ -111,16 +112,12 @@ class ResourceHandlers:
             ("patch", ""): self._patch,
             ("delete", ""): self._delete,
             ("deletecollection", ""): self._delete_collection,
-            ("get", "status"): self._get,
-            ("update", "status"): self._update,
-            ("patch", "status"): self._patch,
             ("update", "finalize"): self._update,
-            ("get", "ephemeralcontainers"): self._get,
-            ("update", "ephemeralcontainers"): self._update,
-            ("patch", "ephemeralcontainers"): self._patch,
-            ("create", "binding"): self._bind,
-            ("create", "eviction"): self._evict,
+            ("create", "binding"): partial(self._act_on_pod, pod_subresources.bind),
+            ("create", "eviction"): partial(self._act_on_pod, pod_subresources.evict),
         }
+        for part in ("status", "ephemeralcontainers"):
+            self._verbs |= {(verb, part): self._verbs[verb, ""] for verb in _PART_VERBS}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """ApiError for refused requests; 404 in plain text for paths that are not served."""
@@ -209,7 +206,7 @@ class ResourceHandlers:
         return call.answer_object(rendering, stored, status=status, warnings=warnings)
 
     async def _renew(self, call: Call) -> Stored | None:
-        """The Lease when this only renewed it; None when it takes the ordinary way."""
+        """The renewed Lease; None when the request takes the general path."""
         target = call.target()
         before = self._backend.storage.get(target.key)
         if before is None or media.parse_media(call.content_type).type != media.JSON:
@@ -222,7 +219,7 @@ class ResourceHandlers:
         try:
             return await self._backend.storage.update(before.key, encode(new), before.revision)
         except (KeyMissing, RevisionMismatch):
-            return None  # what the ordinary way makes of that
+            return None  # the general path retries or refuses
 
     async def _patch(self, call: Call) -> web.Response:
         target = call.target()
@@ -255,16 +252,9 @@ class ResourceHandlers:
         self._deleted()
         return call.answer(rendering, success_status())
 
-    async def _bind(self, call: Call) -> web.Response:
+    async def _act_on_pod(self, action: Callable[..., Awaitable[None]], call: Call) -> web.Response:
         wanted = options.parse_write_options(call.request.query)
         document = await read_document(call)
         rendering = call.rendering(self._backend.now())
-        await pod_subresources.bind(self._backend, call.target(), document, dry_run=wanted.dry_run)
-        return call.answer(rendering, success_status(201), status=201)
-
-    async def _evict(self, call: Call) -> web.Response:
-        wanted = options.parse_write_options(call.request.query)
-        document = await read_document(call)
-        rendering = call.rendering(self._backend.now())
-        await pod_subresources.evict(self._backend, call.target(), document, dry_run=wanted.dry_run)
+        await action(self._backend, call.target(), document, dry_run=wanted.dry_run)
         return call.answer(rendering, success_status(201), status=201)

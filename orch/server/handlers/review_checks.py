@@ -6,14 +6,13 @@ the review: it is left out of the question and noted in the answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from orch.server.request.attributes import RequestInfo
 from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.records.authorization import (
-    NonResourceAttributes,
     ResourceAttributes,
     SelectorAttributes,
     SelectorRequirement,
@@ -51,8 +50,9 @@ def attribute_causes(spec: SelfSubjectAccessReviewSpec) -> Iterator[Cause]:
         )
         yield causes.invalid_value(RESOURCE, None, text)
     if resource is not None:
-        yield from _selector_causes(resource.fieldSelector, f"{RESOURCE}.fieldSelector", _field_key)
-        yield from _selector_causes(resource.labelSelector, f"{RESOURCE}.labelSelector", _label_key)
+        yield from _selector_causes(resource.fieldSelector, f"{RESOURCE}.fieldSelector", _any_key)
+        path = f"{RESOURCE}.labelSelector"
+        yield from _selector_causes(resource.labelSelector, path, qualified_name_problems)
 
 
 def subject_causes(spec: SubjectAccessReviewSpec) -> Iterator[Cause]:
@@ -63,7 +63,7 @@ def subject_causes(spec: SubjectAccessReviewSpec) -> Iterator[Cause]:
 
 
 def local_causes(
-    spec: SubjectAccessReviewSpec, namespace_names: Collection[str]
+    spec: SelfSubjectAccessReviewSpec, namespace_names: Collection[str]
 ) -> Iterator[Cause]:
     """A local review is about resources of its own namespace, by any of its names."""
     if spec.nonResourceAuthorizationAttributes is not None:
@@ -79,16 +79,12 @@ def local_causes(
         )
 
 
-def _field_key(key: str) -> Sequence[str]:
+def _any_key(_key: str) -> Sequence[str]:
     return ()
 
 
-def _label_key(key: str) -> Sequence[str]:
-    return qualified_name_problems(key)
-
-
 def _selector_causes(
-    selector: SelectorAttributes | None, path: str, key_problems: Any
+    selector: SelectorAttributes | None, path: str, key_problems: Callable[[str], Sequence[str]]
 ) -> Iterator[Cause]:
     if selector is None:
         return
@@ -121,19 +117,16 @@ def _value_causes(requirement: SelectorRequirement, at: str) -> Iterator[Cause]:
 def request_of(spec: SelfSubjectAccessReviewSpec) -> tuple[RequestInfo, str]:
     """The request a valid spec asks about, and a note on parts that were ignored ("": none)."""
     if spec.nonResourceAuthorizationAttributes is not None:
-        return _path_request(spec.nonResourceAuthorizationAttributes), ""
+        asked = spec.nonResourceAuthorizationAttributes
+        return RequestInfo(asked.verb, asked.path), ""
     if spec.resourceAuthorizationAttributes is None:
         raise AssertionError("the spec was not checked")
     return _resource_request(spec.resourceAuthorizationAttributes)
 
 
-def _path_request(asked: NonResourceAttributes) -> RequestInfo:
-    return RequestInfo(asked.verb, asked.path)
-
-
 def _resource_request(asked: ResourceAttributes) -> tuple[RequestInfo, str]:
-    fields, field_note = _field_selector(asked.fieldSelector)
-    labels, label_note = _label_selector(asked.labelSelector)
+    fields, field_note = _as_parameter("fieldSelector", asked.fieldSelector)
+    labels, label_note = _as_parameter("labelSelector", asked.labelSelector)
     info = RequestInfo(
         verb=asked.verb,
         path="",
@@ -150,14 +143,19 @@ def _resource_request(asked: ResourceAttributes) -> tuple[RequestInfo, str]:
     return info, "; ".join(note for note in (field_note, label_note) if note)
 
 
-def _field_selector(selector: SelectorAttributes | None) -> tuple[str, str]:
-    """The selector as a query parameter, and a note on ignored parts."""
+def _as_parameter(name: str, selector: SelectorAttributes | None) -> tuple[str, str]:
+    """The selector as the query parameter `name`, and a note on ignored parts."""
     if selector is None:
         return "", ""
+    term_of, parse = _FORMS[name]
     if not selector.requirements:
-        return _raw(selector.rawSelector, parse_field_selector, "fieldSelector")
-    terms = [_field_term(requirement) for requirement in selector.requirements]
-    return ",".join(filter(None, terms)), _ignored(terms, "fieldSelector")
+        problem = _problem(selector.rawSelector, parse)
+        if problem:
+            return "", f"{name} ignored due to parse error: {problem}"
+        return selector.rawSelector, ""
+    terms = [term_of(requirement) for requirement in selector.requirements]
+    note = f"{name} {'partially' if any(terms) else 'fully'} ignored: unsupported requirements"
+    return ",".join(filter(None, terms)), "" if all(terms) else note
 
 
 def _field_term(requirement: SelectorRequirement) -> str:
@@ -171,15 +169,6 @@ def _field_term(requirement: SelectorRequirement) -> str:
     return f"{requirement.key}{sign}{value}"
 
 
-def _label_selector(selector: SelectorAttributes | None) -> tuple[str, str]:
-    if selector is None:
-        return "", ""
-    if not selector.requirements:
-        return _raw(selector.rawSelector, parse_label_selector, "labelSelector")
-    terms = [_label_term(requirement) for requirement in selector.requirements]
-    return ",".join(filter(None, terms)), _ignored(terms, "labelSelector")
-
-
 def _label_term(requirement: SelectorRequirement) -> str:
     key, values = requirement.key, ",".join(requirement.values)
     term = {
@@ -191,12 +180,7 @@ def _label_term(requirement: SelectorRequirement) -> str:
     return "" if _problem(term, parse_label_selector) else term
 
 
-def _raw(text: str, parse: Any, name: str) -> tuple[str, str]:
-    problem = _problem(text, parse)
-    return ("", f"{name} ignored due to parse error: {problem}") if problem else (text, "")
-
-
-def _problem(text: str, parse: Any) -> str:
+def _problem(text: str, parse: Callable[[str], object]) -> str:
     try:
         parse(text)
     except ValueError as error:
@@ -204,7 +188,8 @@ def _problem(text: str, parse: Any) -> str:
     return ""
 
 
-def _ignored(terms: Sequence[str], name: str) -> str:
-    if all(terms):
-        return ""
-    return f"{name} {'partially' if any(terms) else 'fully'} ignored: unsupported requirements"
+# By parameter: a requirement as a term ("" when that is impossible), and the parser of all terms.
+_FORMS: Mapping[str, tuple[Callable[[SelectorRequirement], str], Callable[[str], object]]] = {
+    "fieldSelector": (_field_term, parse_field_selector),
+    "labelSelector": (_label_term, parse_label_selector),
+}

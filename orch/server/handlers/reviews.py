@@ -66,9 +66,9 @@ class Reviews:
     def handlers(self) -> Mapping[tuple[str, str], Handler]:
         """By plural and subresource."""
         handlers: Mapping[str, Answer] = {
-            SUBJECT_ACCESS_REVIEWS.plural: self._subject_access,
-            LOCAL_ACCESS_REVIEWS.plural: self._local_access,
-            SELF_ACCESS_REVIEWS.plural: self._self_access,
+            SUBJECT_ACCESS_REVIEWS.plural: self._access,
+            LOCAL_ACCESS_REVIEWS.plural: self._access,
+            SELF_ACCESS_REVIEWS.plural: self._access,
             SELF_RULES_REVIEWS.plural: self._self_rules,
             TOKEN_REVIEWS.plural: self._token,
             SELF_REVIEWS.plural: self._self,
@@ -90,44 +90,29 @@ class Reviews:
 
         return respond
 
-    async def _subject_access(
-        self, call: Call, document: Document, review: SubjectAccessReview
+    async def _access(
+        self,
+        call: Call,
+        document: Document,
+        review: SelfSubjectAccessReview | SubjectAccessReview | LocalSubjectAccessReview,
     ) -> dict[str, Any]:
-        spec = review.spec
-        found = [
-            *review_checks.metadata_causes(document["metadata"]),
-            *review_checks.attribute_causes(spec),
-            *review_checks.subject_causes(spec),
-        ]
+        """A self review is about its caller; a local one about its namespace only."""
+        spec, sent = review.spec, document["metadata"]
+        identity, is_local = call.identity, isinstance(review, LocalSubjectAccessReview)
+        allowed = ("namespace",) if is_local else ()
+        found = [*review_checks.metadata_causes(sent, allowed=allowed)]
+        found += review_checks.attribute_causes(spec)
+        if isinstance(spec, SubjectAccessReviewSpec):
+            found += review_checks.subject_causes(spec)
+            extra = {key: tuple(values) for key, values in spec.extra.items()}
+            identity = Identity(spec.user, tuple(spec.groups), spec.uid, extra)
+        if is_local:
+            # Only requests under an aliased group know a namespace by its other name.
+            name = sent["namespace"]
+            known_as = aliases.names_of_namespace(name) if call.info.alias else (name,)
+            found += review_checks.local_causes(spec, known_as)
         _require(call, found)
-        return self._status(_subject_of(spec), spec)
-
-    async def _local_access(
-        self, call: Call, document: Document, review: LocalSubjectAccessReview
-    ) -> dict[str, Any]:
-        spec = review.spec
-        namespace = document["metadata"]["namespace"]
-        # Only requests under an aliased group know a namespace by its other name.
-        known_as = aliases.names_of_namespace(namespace) if call.info.alias else (namespace,)
-        found = [
-            *review_checks.metadata_causes(document["metadata"], allowed=("namespace",)),
-            *review_checks.attribute_causes(spec),
-            *review_checks.subject_causes(spec),
-            *review_checks.local_causes(spec, known_as),
-        ]
-        _require(call, found)
-        return self._status(_subject_of(spec), spec)
-
-    async def _self_access(
-        self, call: Call, document: Document, review: SelfSubjectAccessReview
-    ) -> dict[str, Any]:
-        spec = review.spec
-        found = [
-            *review_checks.metadata_causes(document["metadata"]),
-            *review_checks.attribute_causes(spec),
-        ]
-        _require(call, found)
-        return self._status(call.identity, spec)
+        return self._status(identity, spec)
 
     async def _self_rules(
         self, call: Call, document: Document, review: SelfSubjectRulesReview
@@ -147,7 +132,7 @@ class Reviews:
 
     async def _token(self, call: Call, document: Document, review: TokenReview) -> dict[str, Any]:
         spec = review.spec
-        _require(call, list(review_checks.metadata_causes(document["metadata"])))
+        _require(call, review_checks.metadata_causes(document["metadata"]))
         if not spec.token:
             raise bad_request("token is required for TokenReview in authentication")
         return (await self.review_token(spec.token, spec.audiences)).to_wire()
@@ -173,8 +158,3 @@ def _require(call: Call, found: Iterable[Cause]) -> None:
     listed = tuple(found)
     if listed:
         raise validation.refusal(call.strategy, "", listed)
-
-
-def _subject_of(spec: SubjectAccessReviewSpec) -> Identity:
-    extra = {key: tuple(values) for key, values in spec.extra.items()}
-    return Identity(spec.user, tuple(spec.groups), spec.uid, extra)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 from aiohttp import web
@@ -15,7 +15,6 @@ from orch.server.handlers.call import Call, read_document
 from orch.server.objects import metadata, options, validation
 from orch.server.objects.backend import Backend
 from orch.server.objects.document import Document, decode, key_of
-from orch.server.storage.base import Stored
 from orch.wire import causes, errors, times
 from orch.wire.errors import Cause, bad_request, invalid
 from orch.wire.names import AUTHENTICATION_GROUP
@@ -90,13 +89,16 @@ class TokenRequests:
         if reference is None:
             return Bound(namespace, own["name"], own["uid"])
         resource = _BINDABLE[reference.kind or ""]
-        stored = self._find(resource, namespace, reference.name or "")
+        name = reference.name or ""
+        stored = self._backend.storage.get(key_of(resource, namespace, name))
+        if stored is None:
+            raise errors.not_found(resource.plural, name)
         target = decode(stored)
         uid = target["metadata"]["uid"]
         if reference.uid and reference.uid != uid:
             raise errors.conflict(
                 resource.plural,
-                reference.name or "",
+                name,
                 f"the UID in the bound object reference ({reference.uid}) does not match the UID"
                 f" in record ({uid})",
             )
@@ -117,24 +119,12 @@ class TokenRequests:
         if stored is not None:
             yield "node", node, decode(stored)["metadata"]["uid"]
 
-    def _find(self, resource: Resource, namespace: str, name: str) -> Stored:
-        stored = self._backend.storage.get(key_of(resource, namespace, name))
-        if stored is None:
-            raise errors.not_found(resource.plural, name)
-        return stored
-
 
 def _fitted(document: Document, call: Call) -> TokenRequest:
     """ApiError 400 unless it is a TokenRequest for this account."""
-    metadata.fit_to_kind("TokenRequest", _API_VERSIONS, document)
-    record: Any = document.setdefault("metadata", {})
-    if not isinstance(record, dict):
-        raise bad_request("metadata: must be an object")
+    sent = metadata.fit_to_kind("TokenRequest", _API_VERSIONS, document)
     metadata.fit_to_name(call.info.name, document)
-    if record.setdefault("namespace", call.info.namespace) != call.info.namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+    metadata.fit_to_namespace(call.info.namespace, sent)
     try:
         return TokenRequest.model_validate(document, strict=True)
     except ValidationError as error:

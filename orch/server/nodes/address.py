@@ -32,12 +32,11 @@ class ProxyId:
 
 @dataclass(frozen=True, slots=True)
 class AgentEndpoint:
-    """`host` comes from the Node (a name or an address); `is_agent`: the port is its agent's."""
+    """`host` comes from the Node: a name or an address."""
 
     host: str
     port: int
     scheme: str
-    is_agent: bool
 
 
 def parse_id(text: str) -> ProxyId:
@@ -77,9 +76,8 @@ def endpoint_of(
         return None
     agent_port = _agent_port(status)
     port = wanted.port or agent_port
-    if port == agent_port:
-        return AgentEndpoint(host, port, "https", is_agent=True)
-    return AgentEndpoint(host, port, wanted.scheme or "http", is_agent=False)
+    scheme = "https" if port == agent_port else wanted.scheme or "http"
+    return AgentEndpoint(host, port, scheme)
 
 
 def _agent_port(status: Mapping[str, Any]) -> int:

@@ -22,7 +22,7 @@ from orch.server.strategy.pods import node_of
 from orch.wire import causes
 from orch.wire.errors import ApiError, Cause, bad_request, invalid
 from orch.wire.podrules.podspec import document_places
-from orch.wire.times import parse_time
+from orch.wire.times import is_time
 
 _BOOLEANS = ("follow", "previous", "timestamps")
 _NUMBERS = {"sinceSeconds": 1, "tailLines": 0, "limitBytes": 1}  # with the least they may be
@@ -75,20 +75,12 @@ def _option_causes(query: Mapping[str, str]) -> Iterator[Cause]:
     since = query.get("sinceTime", "")
     if since and query.get("sinceSeconds"):
         yield causes.forbidden("sinceSeconds", "at most one of sinceTime or sinceSeconds")
-    if since and not _is_time(since):
+    if since and not is_time(since):
         yield causes.invalid_value("sinceTime", since, "must be an RFC 3339 time")
 
 
 def _is_at_least(text: str, least: int) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least
-
-
-def _is_time(text: str) -> bool:
-    try:
-        parse_time(text)
-    except ValueError:
-        return False
-    return True
 
 
 def container_of(pod: Document, asked: str) -> str:

@@ -30,8 +30,8 @@ from orch.server.controllers.namespaces import SELF
 from orch.server.handlers.call import Call
 from orch.server.nodes import address as nodes_address
 from orch.server.nodes.address import AgentEndpoint, ProxyId
-from orch.server.objects.backend import Backend, ObjectTarget
-from orch.server.objects.document import decode
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import ObjectTarget, decode
 from orch.server.strategy import nodes
 from orch.wire.errors import ApiError, bad_request, service_unavailable
 
@@ -68,7 +68,14 @@ class NodeProxy:
         if not info.rest and request.method in ("GET", "HEAD"):
             return _to_trailing_slash(request)
         with _only_for_client(request):
-            return await self._forward(request, wanted, endpoint, info.rest or "/")
+            query = request.rel_url.raw_query_string
+            path = (info.rest or "/") + (f"?{query}" if query else "")
+            body = request.content if request.body_exists else None
+            headers = _forwarded_headers(request)
+            async with await self._request(
+                request.method, wanted, endpoint, path, data=body, headers=headers
+            ) as upstream:
+                return await relay(request, upstream)
 
     async def ask(self, node: str, path: str) -> aiohttp.ClientResponse:
         """GET a path (with its query) of a node's agent, for the server itself.
@@ -76,8 +83,7 @@ class NodeProxy:
         The caller must close the answer. ApiError 400, 404, 503.
         """
         wanted = ProxyId(node)
-        endpoint = self._endpoint(wanted)
-        return await self._request("GET", wanted, endpoint, path)
+        return await self._request("GET", wanted, self._endpoint(wanted), path)
 
     def renew(self, context: ssl.SSLContext, *, end_connections: bool) -> None:
         """Use the context for new connections; running answers continue."""
@@ -97,18 +103,6 @@ class NodeProxy:
                 f'error trying to reach service: node "{wanted.name}" has not reported an address'
             )
         return endpoint
-
-    async def _forward(
-        self, request: web.Request, wanted: ProxyId, endpoint: AgentEndpoint, path: str
-    ) -> web.StreamResponse:
-        if request.query_string:
-            path += f"?{request.rel_url.raw_query_string}"
-        body = request.content if request.body_exists else None
-        headers = _forwarded_headers(request)
-        async with await self._request(
-            request.method, wanted, endpoint, path, data=body, headers=headers
-        ) as upstream:
-            return await relay(request, upstream)
 
     async def _request(
         self, method: str, wanted: ProxyId, endpoint: AgentEndpoint, path: str, **sent: Any

@@ -111,8 +111,7 @@ class UsagePages:
             }
         else:
             body = records[0]
-        headers = {"Content-Type": form.content_type, "Cache-Control": "no-cache, private"}
-        return web.Response(body=orjson.dumps(body), headers=headers)
+        return web.Response(body=orjson.dumps(body), headers=form.headers())
 
     def _selected(self, strategy: Strategy, info: RequestInfo) -> Iterable[Document]:
         fields = f"metadata.name={info.name}" if info.verb == "get" else info.field_selector

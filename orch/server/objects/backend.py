@@ -1,31 +1,26 @@
-"""`Backend`, with which every operation works, and `ObjectTarget`, the object it is about.
+"""`Backend`, with which every operation works: storage, clock, random names and admission.
 
-The backend carries storage, clock, random names and admission, so that tests can supply any of
-them. Refusals that name an object are made here.
+Tests can supply any of them.
 """
 
 from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TypeVar
 
 from orch.component.process.clock import Now, utc_now
-from orch.server.objects.document import Document, key_of
-from orch.server.storage.base import Storage, Stored
-from orch.server.strategy.base import Strategy
-from orch.wire import errors
-from orch.wire.errors import ApiError
-from orch.wire.records.authentication import Identity
+from orch.server.objects.document import Document, ObjectTarget
+from orch.server.storage.base import KeyMissing, RevisionMismatch, Storage, Stored
 
-MODIFIED = (
-    "the object has been modified; please apply your changes to the latest version and try again"
-)
 # No vowels and no digits that look like letters: suffixes spell no words.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
+_TRIES = 16  # each lost to another writer; then the client has to retry
+
+Result = TypeVar("Result")
 
 
 def random_suffix() -> str:
@@ -36,32 +31,9 @@ def random_uid() -> str:
     return str(uuid.uuid4())
 
 
-class ObjectTarget(NamedTuple):
-    """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope."""
-
-    strategy: Strategy
-    identity: Identity
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-
-    @property
-    def key(self) -> str:
-        return key_of(self.strategy.resource, self.namespace, self.name)
-
-    def not_found(self) -> ApiError:
-        resource = self.strategy.resource
-        return errors.not_found(resource.plural, self.name, resource.group)
-
-    def conflict(self, why: str = MODIFIED) -> ApiError:
-        resource = self.strategy.resource
-        return errors.conflict(resource.plural, self.name, why, resource.group)
-
-
 # Called with the target, the new document and the replaced one, before anything is stored;
 # refuses by raising ApiError.
 Admission = Callable[[ObjectTarget, Document, Document | None], None]
-
 
 # Called with the target and the stored object before every attempt to delete it.
 DeletionAdmission = Callable[[ObjectTarget, Document], None]
@@ -95,3 +67,18 @@ class Backend:
         if stored is None:
             raise target.not_found()
         return stored
+
+    async def write_current(
+        self, target: ObjectTarget, write: Callable[[Stored], Awaitable[Result]]
+    ) -> Result:
+        """The result of `write`, which is given the current object and writes only over that one;
+        again after it lost to another writer. ApiError 404, 409 and those of `write`.
+        """
+        for _ in range(_TRIES):
+            try:
+                return await write(self.find(target))
+            except KeyMissing:
+                raise target.not_found() from None
+            except RevisionMismatch:
+                continue
+        raise target.conflict()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orch.server.objects import metadata, validation
-from orch.server.objects.backend import Backend, ObjectTarget
-from orch.server.objects.document import Document, decode, encode, key_of
-from orch.server.objects.options import WriteOptions
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import Document, ObjectTarget, decode, encode, key_of
+from orch.server.objects.options import NO_OPTIONS, WriteOptions
 from orch.server.storage.base import KeyExists, Stored
 from orch.server.strategy import namespaces
 from orch.wire import errors, times
@@ -18,7 +18,7 @@ _GENERATE_TRIES = 8
 
 
 async def create(
-    backend: Backend, target: ObjectTarget, document: Document, options: WriteOptions
+    backend: Backend, target: ObjectTarget, document: Document, options: WriteOptions = NO_OPTIONS
 ) -> Stored:
     """The stored object; with `dry_run`, what it would be, at revision 0.
 
@@ -86,8 +86,7 @@ def _require_namespace(backend: Backend, target: ObjectTarget, name: str) -> Non
     if stored is None:
         raise errors.not_found(NAMESPACES.plural, target.namespace)
     if namespaces.is_terminating(decode(stored)):
-        resource = target.strategy.resource
         why = f"unable to create new content in namespace {target.namespace}"
         why += " because it is being terminated"
         cause = Cause("NamespaceTerminating", why, "metadata.namespace")
-        raise errors.forbidden_object(resource.plural, name, why, resource.group, (cause,))
+        raise target.forbidden(name, why, (cause,))

@@ -10,18 +10,17 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from orch.server.objects.backend import Backend, ObjectTarget
-from orch.server.objects.document import Document, decode, encode, prefix_of
+from orch.server.objects.backend import Backend
+from orch.server.objects.document import Document, ObjectTarget, decode, encode, place_of, prefix_of
 from orch.server.objects.options import DeleteOptions
 from orch.server.objects.selection import Selection
-from orch.server.storage.base import KeyMissing, RevisionMismatch, Stored
+from orch.server.storage.base import Stored
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import Strategy
 from orch.wire import times
 from orch.wire.errors import ApiError
 from orch.wire.records.kinds import NAMESPACES
 
-_TRIES = 16
 PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _AT_ONCE = 64  # concurrent deletions of a collection, so that they share commits
 
@@ -84,37 +83,28 @@ def _propagated(metadata: Document, propagation: str | None) -> bool:
 async def delete(backend: Backend, target: ObjectTarget, options: DeleteOptions) -> Deleted:
     """ApiError 403 (protected), 404, 409 (preconditions)."""
     if target.strategy.resource is NAMESPACES and target.name in namespaces.PROTECTED:
-        raise ApiError(
-            403,
-            "Forbidden",
-            f'namespaces "{target.name}" is forbidden: this namespace may not be deleted',
-            name=target.name,
-            kind=NAMESPACES.plural,
-        )
-    for _ in range(_TRIES):
-        stored = backend.find(target)
+        raise target.forbidden(target.name, "this namespace may not be deleted")
+
+    async def attempt(stored: Stored) -> Deleted:
         document = decode(stored)
         backend.admit_deletion(target, document)
         check_preconditions(target, document, options)
         deletion = decide(target.strategy, document, options, backend.now())
-        try:
-            return await _carry_out(backend, stored, deletion, dry_run=options.dry_run)
-        except KeyMissing:
-            raise target.not_found() from None
-        except RevisionMismatch:
-            continue
-    raise target.conflict()
+        return await _carry_out(backend, stored, deletion, dry_run=options.dry_run)
+
+    return await backend.write_current(target, attempt)
 
 
 async def delete_collection(
     backend: Backend, target: ObjectTarget, selection: Selection, options: DeleteOptions
 ) -> list[Deleted]:
     """Delete the selected objects; objects deleted meanwhile are not an error."""
-    resource = target.strategy.resource
-    items = backend.storage.list(prefix_of(resource, target.namespace)).items
+    items = backend.storage.list(prefix_of(target.strategy.resource, target.namespace)).items
     targets = [
-        target._replace(namespace=namespace if resource.namespaced else "", name=name)
-        for namespace, name in (_place(stored.key) for stored in items if selection.matches(stored))
+        target._replace(namespace=namespace, name=name)
+        for namespace, name in (
+            place_of(stored.key) for stored in items if selection.matches(stored)
+        )
     ]
     deleted: list[Deleted] = []
     for start in range(0, len(targets), _AT_ONCE):
@@ -128,12 +118,6 @@ async def delete_collection(
             elif not (isinstance(result, ApiError) and result.code == 404):
                 raise result
     return deleted
-
-
-def _place(key: str) -> tuple[str, str]:
-    """Namespace (meaningless for cluster scope) and name in a key."""
-    parts = key.split("/")
-    return parts[-2], parts[-1]
 
 
 def check_preconditions(target: ObjectTarget, document: Document, options: DeleteOptions) -> None:

@@ -8,11 +8,15 @@ know.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from orch.server.storage.base import Stored
+from orch.server.strategy.base import Strategy
+from orch.wire import errors
+from orch.wire.errors import ApiError, Cause
+from orch.wire.records.authentication import Identity
 from orch.wire.records.kinds import Resource
 
 Document = dict[str, Any]
@@ -26,6 +30,12 @@ def key_of(resource: Resource, namespace: str, name: str) -> str:
     return prefix_of(resource, namespace) + name
 
 
+def place_of(key: str) -> tuple[str, str]:
+    """Namespace ("" for cluster scope) and name in a storage key."""
+    _, _, *namespace, name = key.split("/")
+    return "".join(namespace), name
+
+
 def prefix_of(resource: Resource, namespace: str = "") -> str:
     """The key prefix of all objects of a kind, or of those in one namespace."""
     plural = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
@@ -37,11 +47,7 @@ def encode(document: Document) -> bytes:
     metadata = document["metadata"]
     if any(field in metadata for field in _NOT_STORED):
         metadata = {key: value for key, value in metadata.items() if key not in _NOT_STORED}
-    ordered = {
-        "kind": document["kind"],
-        "apiVersion": document["apiVersion"],
-        "metadata": metadata,
-    }
+    ordered = {"kind": document["kind"], "apiVersion": document["apiVersion"], "metadata": metadata}
     for key, value in document.items():
         ordered.setdefault(key, value)
     return orjson.dumps(ordered)
@@ -70,3 +76,35 @@ def same(one: Document, other: Document) -> bool:
 def _stored_part(document: Document) -> Document:
     metadata = {k: v for k, v in document["metadata"].items() if k not in _NOT_STORED}
     return {**document, "metadata": metadata}
+
+
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+class ObjectTarget(NamedTuple):
+    """The caller and the object: `name` is "" for a creation, `namespace` for cluster scope."""
+
+    strategy: Strategy
+    identity: Identity
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def key(self) -> str:
+        return key_of(self.strategy.resource, self.namespace, self.name)
+
+    def not_found(self) -> ApiError:
+        resource = self.strategy.resource
+        return errors.not_found(resource.plural, self.name, resource.group)
+
+    def conflict(self, why: str = MODIFIED) -> ApiError:
+        resource = self.strategy.resource
+        return errors.conflict(resource.plural, self.name, why, resource.group)
+
+    def forbidden(self, name: str, why: str, causes: tuple[Cause, ...] = ()) -> ApiError:
+        """`name` is that of the object, which a target for a creation does not have."""
+        resource = self.strategy.resource
+        return errors.forbidden_object(resource.plural, name, why, resource.group, causes)

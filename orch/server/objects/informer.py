@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from orch.server.objects.document import prefix_of
-from orch.server.storage.base import Change, Compacted, Storage, Stored, Watch
+from orch.server.storage.base import Compacted, Storage, Stored, Watch
 from orch.wire.records.kinds import Resource
 
 log = logging.getLogger(__name__)
@@ -42,9 +42,11 @@ class StorageInformer:
 
     async def run(self) -> None:
         """Apply changes until storage ends its watches."""
+        if self._watch is None:
+            raise AssertionError(f"{self.name} runs before `load`")
         while True:
             try:
-                changes = await self._next()
+                changes = await self._watch.changes()
             except Compacted:
                 log.warning("%s fell behind: reading everything again", self.name)
                 self.load()
@@ -53,11 +55,6 @@ class StorageInformer:
                 return
             for change in changes:
                 self._tell(change.key, change.current)
-
-    async def _next(self) -> list[Change] | None:
-        if self._watch is None:
-            raise AssertionError(f"{self.name} runs before `load`")
-        return await self._watch.changes()
 
     def _tell(self, key: str, stored: Stored | None) -> None:
         if stored is None:

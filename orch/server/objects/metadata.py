@@ -26,18 +26,17 @@ _DROPPED = (*_SERVER_OWNED, "resourceVersion", "selfLink", "managedFields")
 
 def fit_to_endpoint(resource: Resource, namespace: str, document: Document) -> None:
     """Fill kind, apiVersion and namespace from the URL; ApiError 400 on a mismatch."""
-    fit_to_kind(resource.kind, (resource.api_version,), document)
-    metadata = document.setdefault("metadata", {})
-    if not isinstance(metadata, dict):
-        raise bad_request("metadata: must be an object")
+    metadata = fit_to_kind(resource.kind, (resource.api_version,), document)
     if resource.namespaced:
         fit_to_namespace(namespace, metadata)
     else:
         metadata.pop("namespace", None)
 
 
-def fit_to_kind(kind: str, api_versions: tuple[str, ...], document: Document) -> None:
-    """Fill kind and apiVersion (the first) where they are missing; ApiError 400 for others."""
+def fit_to_kind(kind: str, api_versions: tuple[str, ...], document: Document) -> Metadata:
+    """Fill kind, apiVersion (the first) and metadata where they are missing; ApiError 400 for
+    others. Returns the metadata.
+    """
     for name, accepted in (("kind", (kind,)), ("apiVersion", api_versions)):
         if document.get(name, "") == "":
             document[name] = accepted[0]
@@ -46,6 +45,10 @@ def fit_to_kind(kind: str, api_versions: tuple[str, ...], document: Document) ->
                 f"the {name} in the data ({document[name]}) does not match the expected {name}"
                 f" ({accepted[0]})"
             )
+    metadata = document.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata: must be an object")
+    return metadata
 
 
 def fit_to_namespace(namespace: str, metadata: Metadata) -> None:

@@ -13,21 +13,19 @@ from typing import Any
 import orjson
 
 from orch.server.objects import metadata, validation
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
-from orch.server.objects.document import Document, decode, encode, same
-from orch.server.objects.options import WriteOptions
+from orch.server.objects.document import Document, ObjectTarget, decode, encode, same
+from orch.server.objects.options import NO_OPTIONS, WriteOptions
 from orch.server.request import media
 from orch.server.request.bodies import drop_nulls
-from orch.server.storage.base import KeyMissing, RevisionMismatch, Stored
+from orch.server.storage.base import Stored
 from orch.server.strategy import namespaces
 from orch.server.strategy.base import keep
 from orch.wire import causes
 from orch.wire.errors import ApiError, bad_request
 from orch.wire.patch import json_patch, merge_keys, patch, strategic_patch
 from orch.wire.records.kinds import Resource
-
-_TRIES = 16  # each lost to another writer; then the client has to retry
 
 # Makes the new document from the current one, which it must not change.
 Transform = Callable[[Document], Document]
@@ -53,11 +51,11 @@ async def replace(
 
 
 async def modify(
-    backend: Backend, target: ObjectTarget, change: Transform, options: WriteOptions
+    backend: Backend, target: ObjectTarget, change: Transform, options: WriteOptions = NO_OPTIONS
 ) -> Stored:
     """Returns the changed object; ApiError 404, 409, 422 and those of `change`."""
-    for _ in range(_TRIES):
-        stored = backend.find(target)
+
+    async def write(stored: Stored) -> Stored:
         old = decode(stored)
         sent = change(old)
         validation.check_shape(target.strategy, sent)
@@ -69,13 +67,11 @@ async def modify(
             return stored
         if options.dry_run:
             return Stored(stored.key, stored.revision, encode(new))
-        try:
-            return await _store(backend, target, new, stored)
-        except KeyMissing:
-            raise target.not_found() from None
-        except RevisionMismatch:
-            continue  # if the client named a version, the next round refuses it
-    raise target.conflict()
+        if _may_go(target, new):
+            return await backend.storage.delete(stored.key, stored.revision)
+        return await backend.storage.update(stored.key, encode(new), stored.revision)
+
+    return await backend.write_current(target, write)
 
 
 def _check_preconditions(target: ObjectTarget, sent: Document, old: Document) -> None:
@@ -110,14 +106,8 @@ def _prepared(target: ObjectTarget, sent: Document, old: Document) -> Document:
     return new
 
 
-async def _store(backend: Backend, target: ObjectTarget, new: Document, stored: Stored) -> Stored:
-    """Store the document, or delete it if nothing holds back its deletion any longer."""
-    if _may_go(target, new):
-        return await backend.storage.delete(stored.key, stored.revision)
-    return await backend.storage.update(stored.key, encode(new), stored.revision)
-
-
 def _may_go(target: ObjectTarget, document: Document) -> bool:
+    """Whether nothing holds back the object's deletion any longer."""
     meta = document["metadata"]
     if not meta.get("deletionTimestamp") or meta.get("finalizers"):
         return False
@@ -126,23 +116,19 @@ def _may_go(target: ObjectTarget, document: Document) -> bool:
     return not namespaces.holders_of(target.strategy.resource, document)
 
 
-JSON_PATCH = "application/json-patch+json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-ACCEPTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 MAX_OPERATIONS = 10_000
 _REASONS = {400: "BadRequest", 413: "RequestEntityTooLarge"}
 
 
 def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
     """The change a patch body describes; ApiError 400, 413, 415 here and 422 when it is applied."""
-    if media_type not in ACCEPTED:
-        raise media.unknown_format(ACCEPTED)
+    if media_type not in media.PATCHES:
+        raise media.unknown_format(media.PATCHES)
     try:
         data: Any = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise bad_request(f"error decoding patch: {error}") from None
-    if media_type == JSON_PATCH:
+    if media_type == media.JSON_PATCH:
         _check_operations(data)
     elif not isinstance(data, dict):
         raise bad_request("error decoding patch: the patch must be a JSON object")
@@ -162,9 +148,9 @@ def change_of(resource: Resource, media_type: str, body: bytes) -> Transform:
 
 
 def _apply(resource: Resource, media_type: str, current: Document, data: Any) -> Any:
-    if media_type == JSON_PATCH:
+    if media_type == media.JSON_PATCH:
         return json_patch.apply_json_patch(current, data)
-    if media_type == MERGE_PATCH:
+    if media_type == media.MERGE_PATCH:
         return patch.apply_merge_patch(current, data)
     schema = merge_keys.schema_of(resource.api_version, resource.kind)
     return strategic_patch.apply_strategic_patch(current, data, schema)
@@ -186,9 +172,7 @@ def _failed(error: patch.PatchError) -> ApiError:
     if error.code != 422:
         return ApiError(error.code, _REASONS[error.code], str(error))
     return ApiError(
-        422,
-        "Invalid",
-        f"the server rejected our request due to an error in our request: {error}",
+        422, "Invalid", f"the server rejected our request due to an error in our request: {error}"
     )
 
 

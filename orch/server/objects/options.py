@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,6 +42,9 @@ class WriteOptions:
 
     dry_run: bool = False
     field_validation: str = ""
+
+
+NO_OPTIONS = WriteOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,7 @@ class ListOptions:
 
 def parse_write_options(query: Query, kind: WriteKind = "CreateOptions") -> WriteOptions:
     """`kind` names these options in a refusal."""
-    found = list(_write_causes(query, kind))
-    if found:
-        raise invalid(kind, "", tuple(found), "meta.k8s.io")
+    _refuse(kind, _write_causes(query, kind))
     return WriteOptions(_dry_run(query.get("dryRun"), kind), query.get("fieldValidation", ""))
 
 
@@ -105,24 +106,17 @@ def _write_causes(query: Query, kind: WriteKind) -> Iterator[Cause]:
 
 def parse_delete_options(query: Query, body: dict[str, Any]) -> DeleteOptions:
     """`body` is the DeleteOptions record, {} without one; the query fills in what it leaves out."""
-    found = list(_delete_causes(query, body))
-    if found:
-        raise invalid("DeleteOptions", "", tuple(found), "meta.k8s.io")
+    _refuse("DeleteOptions", _delete_causes(query, body))
     preconditions = _preconditions(body)
     dry_run = body.get("dryRun") or []
+    grace_s = body.get("gracePeriodSeconds")
     return DeleteOptions(
-        grace_period_s=_grace(query, body),
+        grace_period_s=_integer(query, "gracePeriodSeconds") if grace_s is None else grace_s,
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
         propagation=_propagation(query, body),
         dry_run=_dry_run(dry_run[0] if dry_run else query.get("dryRun"), "DeleteOptions"),
     )
-
-
-def _grace(query: Query, body: dict[str, Any]) -> int | None:
-    if body.get("gracePeriodSeconds") is not None:
-        return int(body["gracePeriodSeconds"])
-    return _integer(query, "gracePeriodSeconds")
 
 
 def _propagation(query: Query, body: dict[str, Any]) -> str | None:
@@ -164,9 +158,7 @@ def _delete_causes(query: Query, body: dict[str, Any]) -> Iterator[Cause]:
 
 
 def parse_list_options(query: Query, *, watch: bool) -> ListOptions:
-    found = list(_list_causes(query, watch=watch))
-    if found:
-        raise invalid("ListOptions", "", tuple(found), "meta.k8s.io")
+    _refuse("ListOptions", _list_causes(query, watch=watch))
     resource_version = _revision(query.get("resourceVersion", ""))
     continuation = parse_continue(query["continue"]) if query.get("continue") else None
     if continuation and resource_version:
@@ -196,63 +188,45 @@ def parse_continue(token: str) -> Continue:
 
 
 def _list_causes(query: Query, *, watch: bool) -> Iterator[Cause]:
-    match = query.get("resourceVersionMatch")
-    version = query.get("resourceVersion", "")
-    initial = query.get("sendInitialEvents")
-    if initial is not None and not watch:
+    path, match = "resourceVersionMatch", query.get("resourceVersionMatch")
+    if not watch and "sendInitialEvents" in query:
         yield causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
-    if initial is not None and match != "NotOlderThan":
-        yield causes.forbidden(
-            "resourceVersionMatch",
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        )
-    if match is None:
+    if "sendInitialEvents" in query and match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        yield causes.forbidden(path, why)
+    if match not in (None, "Exact", "NotOlderThan"):
+        yield causes.not_supported(path, match, ("Exact", "NotOlderThan"))
+    elif match is not None:
+        for where in _misplaced(match, query, watch=watch):
+            yield causes.forbidden(path, f"{path} {where}")
+
+
+def _misplaced(match: str, query: Query, *, watch: bool) -> Iterator[str]:
+    """Where a `resourceVersionMatch` is forbidden, and is in this query."""
+    version = query.get("resourceVersion", "")
+    if watch:
+        if "sendInitialEvents" not in query or match != "NotOlderThan":
+            yield "is forbidden for watch unless sendInitialEvents is provided"
         return
-    if match not in ("Exact", "NotOlderThan"):
-        yield causes.not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
-    elif watch:
-        yield from _watch_match_causes(match, initial)
-    else:
-        yield from _list_match_causes(match, version, bool(query.get("continue")))
-
-
-def _watch_match_causes(match: str, initial: str | None) -> Iterator[Cause]:
-    if initial is None or match != "NotOlderThan":
-        yield causes.forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        )
-
-
-def _list_match_causes(match: str, version: str, has_continue: bool) -> Iterator[Cause]:
-    path = "resourceVersionMatch"
-    if has_continue:
-        yield causes.forbidden(path, "resourceVersionMatch is forbidden when continue is provided")
+    if query.get("continue"):
+        yield "is forbidden when continue is provided"
     if not version:
-        yield causes.forbidden(
-            path, "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        )
+        yield "is forbidden unless resourceVersion is provided"
     if match == "Exact" and version == "0":
-        yield causes.forbidden(
-            path, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        )
+        yield '"exact" is forbidden for resourceVersion "0"'
 
 
 def _revision(text: str) -> int | None:
     """None for "" and "0": the newest."""
-    if text in ("", "0"):
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
-        shown = text[:_SHOWN_MAX]
-        raise bad_request(f"resourceVersion: invalid value {shown!r}: it must be a whole number")
-    return int(text)
+    return None if text in ("", "0") else _whole("resourceVersion", text, text)
 
 
 def _integer(query: Query, name: str) -> int | None:
     text = query.get(name)
-    if not text:
-        return None
-    digits = text.removeprefix("-")
+    return _whole(name, text, text.removeprefix("-")) if text else None
+
+
+def _whole(name: str, text: str, digits: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
         shown = text[:_SHOWN_MAX]
         raise bad_request(f"{name}: invalid value {shown!r}: it must be a whole number")
@@ -263,6 +237,12 @@ def _dry_run(value: str | None, kind: str) -> bool:
     if not value:
         return False
     if value != "All":
-        cause = causes.not_supported("dryRun", value, ("All",))
-        raise invalid(kind, "", (cause,), "meta.k8s.io")
+        _refuse(kind, (causes.not_supported("dryRun", value, ("All",)),))
     return True
+
+
+def _refuse(kind: str, found: Iterable[Cause]) -> None:
+    """ApiError 422 with the causes found in options of this kind, if any."""
+    listed = tuple(found)
+    if listed:
+        raise invalid(kind, "", listed, "meta.k8s.io")

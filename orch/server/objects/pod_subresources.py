@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orch.server.objects import metadata
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.delete import check_preconditions, delete
-from orch.server.objects.document import Document, decode, encode
+from orch.server.objects.document import Document, ObjectTarget, decode, encode
 from orch.server.objects.modify import modify
 from orch.server.objects.options import WriteOptions, parse_delete_options
-from orch.server.storage.base import KeyMissing, RevisionMismatch
+from orch.server.storage.base import Stored
 from orch.server.strategy.base import text_at
 from orch.server.strategy.pods import node_of
 from orch.wire import causes, times
@@ -24,8 +24,6 @@ from orch.wire.names import CORE_VERSION
 from orch.wire.podrules.podspec import FINAL_PHASES
 from orch.wire.validation import dns1123_subdomain_problems
 
-_TRIES = 16
-
 
 async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry_run: bool) -> None:
     """`binding` is a Binding record, and may be changed.
@@ -33,8 +31,8 @@ async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry
     ApiError 400, 404, 409 when bound or being deleted, 422.
     """
     node = _node_of_binding(target, binding)
-    for _ in range(_TRIES):
-        stored = backend.find(target)
+
+    async def write(stored: Stored) -> None:
         pod = decode(stored)
         if pod["metadata"].get("deletionTimestamp"):
             raise target.conflict(
@@ -44,27 +42,20 @@ async def bind(backend: Backend, target: ObjectTarget, binding: Document, *, dry
             raise target.conflict(f'pod {target.name} is already assigned to node "{node_of(pod)}"')
         bound = _bound(pod, node, times.format_time(backend.now()))
         backend.admit(target, bound, pod)
-        if dry_run:
-            return
-        try:
+        if not dry_run:
             await backend.storage.update(stored.key, encode(bound), stored.revision)
-        except KeyMissing:
-            raise target.not_found() from None
-        except RevisionMismatch:
-            continue
-        return
-    raise target.conflict()
+
+    await backend.write_current(target, write)
 
 
 def _node_of_binding(target: ObjectTarget, binding: Document) -> str:
-    metadata.fit_to_kind("Binding", (CORE_VERSION,), binding)
-    for part in ("metadata", "target"):
-        if not isinstance(binding.get(part, {}), dict):
-            raise bad_request(f"{part}: must be an object")
-    name = text_at(binding, "metadata.name")
+    sent = metadata.fit_to_kind("Binding", (CORE_VERSION,), binding)
+    if not isinstance(binding.get("target", {}), dict):
+        raise bad_request("target: must be an object")
+    name = text_at(sent, "name")
     if name and name != target.name:
         raise bad_request(f"the binding names the pod {name}, the URL {target.name}")
-    metadata.fit_to_namespace(target.namespace, binding.setdefault("metadata", {}))
+    metadata.fit_to_namespace(target.namespace, sent)
     kind = text_at(binding, "target.kind")
     if kind not in ("", "Node"):
         cause = causes.not_supported("target.kind", kind, ("Node",))
@@ -116,7 +107,7 @@ async def evict(
         marked = {**_CONDITION, "lastTransitionTime": now}
         return {**pod, "status": {**status, "conditions": [*others, marked]}}
 
-    status = ObjectTarget(target.strategy, target.identity, target.namespace, target.name, "status")
+    status = target._replace(subresource="status")
     marked = await modify(backend, status, disrupt, WriteOptions(dry_run=options.dry_run))
     if options.resource_version:  # of the pod before it was marked
         options = replace(options, resource_version=str(marked.revision))
@@ -124,13 +115,11 @@ async def evict(
 
 
 def _delete_options_of(target: ObjectTarget, eviction: Document) -> Document:
-    metadata.fit_to_kind("Eviction", _API_VERSIONS, eviction)
-    if not isinstance(eviction.get("metadata", {}), dict):
-        raise bad_request("metadata: must be an object")
-    name = text_at(eviction, "metadata.name")
+    sent = metadata.fit_to_kind("Eviction", _API_VERSIONS, eviction)
+    name = text_at(sent, "name")
     if name and name != target.name:
         raise bad_request(f"name in URL does not match name in Eviction object: {name}")
-    metadata.fit_to_namespace(target.namespace, eviction.setdefault("metadata", {}))
+    metadata.fit_to_namespace(target.namespace, sent)
     options = eviction.get("deleteOptions") or {}
     if not isinstance(options, dict):
         raise bad_request("deleteOptions: must be an object")

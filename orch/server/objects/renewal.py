@@ -1,8 +1,8 @@
-"""A Lease that is put back as it was but for its time: what an agent sends every ten seconds.
+"""The fast path for renewals: a PUT of a Lease that changes nothing but its `renewTime`; pure.
 
-Most writes of a large cluster are these. Since all else equals what is stored, which was valid when
-it was stored, only the time needs a look; every other replacement takes the ordinary way, which
-costs 20 % more of a PUT. Pure.
+Most writes of a large cluster are renewals: each agent sends one every ten seconds. The rest of the
+Lease equals what is stored, and was validated then, so only the time is checked. Any other PUT
+takes the general path (`modify`), which costs 20 % more.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import orjson
 from orch.server.objects.document import Document, decode
 from orch.server.storage.base import Stored
 
-# As agents write it, with real hours; other ways of writing a time are read the ordinary way.
+# As agents write it, and valid in every month; other forms of a time take the general path.
 _TIME = re.compile(
     r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z", re.ASCII
 )
 
 
 def renewed(stored: Stored, body: bytes) -> tuple[Document, Document] | None:
-    """The Lease as sent and as stored; None for anything that is not just a renewal."""
+    """The Lease as sent and as stored; None unless the body only renews it."""
     try:
         sent = orjson.loads(body)
         time = sent["spec"]["renewTime"]
@@ -42,5 +42,5 @@ def renewed(stored: Stored, body: bytes) -> tuple[Document, Document] | None:
 
 
 def _numbers_agree(sent: Document, stored: Document) -> bool:
-    """To a dict 40, 40.0 and (for 1) true are the same; to a record they are not."""
+    """Equal dicts may hold 40 and 40.0, or 1 and true; a record refuses the second of each."""
     return all(type(value) is type(stored.get(name)) for name, value in sent.items())

@@ -7,7 +7,6 @@ or writes its answer or refusal uses the name (`RequestInfo.alias`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
@@ -23,7 +22,7 @@ _OWN_GROUPS_END = b".orch.io/"
 _LEASE_UPSTREAM = aliases.UPSTREAM_BY_OWN[COORDINATION_GROUP]
 
 
-def served_resources(*, upstream: bool) -> Sequence[Resource]:
+def served_resources(*, upstream: bool) -> tuple[Resource, ...]:
     """The resources that clients discover; the reference's names first, so that they win."""
     if not upstream:
         return RESOURCES

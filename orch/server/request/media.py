@@ -16,6 +16,11 @@ from orch.wire.errors import ApiError
 JSON = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML = "application/yaml"
+PATCHES = JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
 META_GROUP = "meta.k8s.io"
 _ANY_JSON = (JSON, "application/*", "*/*")
 
@@ -61,6 +66,10 @@ class Representation:
             return JSON
         return f"{JSON};as={self.form.value};g={META_GROUP};v={self.version}"
 
+    def headers(self) -> dict[str, str]:
+        """Of an answer in this form; the caller may change them."""
+        return {"Content-Type": self.content_type, "Cache-Control": "no-cache, private"}
+
 
 @lru_cache(maxsize=256)  # clients repeat themselves
 def parse_media(text: str) -> Media:
@@ -100,9 +109,7 @@ def negotiate(accept: str) -> Representation:
 
 def not_acceptable(accepted: Iterable[str]) -> ApiError:
     return ApiError(
-        406,
-        "NotAcceptable",
-        f"only the following media types are accepted: {', '.join(accepted)}",
+        406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}"
     )
 
 
@@ -119,10 +126,8 @@ def _representation(entry: Media) -> Representation | None:
     version = entry.parameters.get("v", "")
     if entry.parameters.get("g") != META_GROUP or version not in _VERSIONS:
         return None
-    for form in _TRANSFORMED:
-        if form.value == wanted:
-            return Representation(form, version)
-    return None
+    form = next((form for form in _TRANSFORMED if form.value == wanted), None)
+    return None if form is None else Representation(form, version)
 
 
 def _number(text: str) -> float:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+Derived = TypeVar("Derived")
 
 
 class StorageError(Exception):
@@ -69,6 +71,13 @@ class Stored:
     revision: int
     data: bytes
     memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def once(self, name: str, derive: Callable[[Stored], Derived]) -> Derived:
+        """`derive(self)`, cached as `name`: an object never changes, it is replaced."""
+        if name not in self.memo:
+            self.memo[name] = derive(self)
+        derived: Derived = self.memo[name]
+        return derived
 
 
 class Change(NamedTuple):

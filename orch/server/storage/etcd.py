@@ -82,11 +82,8 @@ class Outcome:
 class EtcdClient:
     """Calls go to one server; after it could not be reached, to the next."""
 
-    def __init__(
-        self, access: EtcdAccess, *, timeout_s: float = CALL_TIMEOUT_S, observe: Observe
-    ) -> None:
+    def __init__(self, access: EtcdAccess, *, observe: Observe) -> None:
         self._access = access
-        self._timeout_s = timeout_s
         self._observe = observe
         self._channels: list[tuple[str, Channel]] = []  # with the server's address
         self._chosen = 0
@@ -191,7 +188,7 @@ class EtcdClient:
         server, channel = self._chosen_channel()
         written = operation in ("create", "update", "delete")
         with observed(self._observe, operation), self._explaining(server, written=written):
-            return await channel.call(method, request, self._timeout_s)
+            return await channel.call(method, request, CALL_TIMEOUT_S)
 
     def _chosen_channel(self) -> tuple[str, Channel]:
         if not self._channels:
@@ -277,11 +274,7 @@ def _if_at(key: bytes, expected: int | None, action: Any) -> Any:
 
 def _outcome(answer: Any) -> Outcome:
     response = answer.responses[0]
-    found = (
-        response.response_delete_range.prev_kvs
-        if answer.succeeded
-        else (response.response_range.kvs)
-    )
+    found = (*response.response_delete_range.prev_kvs, *response.response_range.kvs)
     entry = _entry(found[0]) if found else None
     return Outcome(bool(answer.succeeded), int(answer.header.revision), entry)
 

@@ -13,7 +13,7 @@ import contextlib
 import heapq
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from orch.component.process import loops
@@ -31,7 +31,7 @@ from orch.server.storage.base import (
     Stored,
 )
 from orch.server.storage.compaction import Compactor
-from orch.server.storage.etcd import Entry, EtcdClient, EtcdEvent, Outcome
+from orch.server.storage.etcd import EtcdClient, EtcdEvent, Outcome
 from orch.server.storage.mirror import MirroredStorage
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class EtcdStorage(MirroredStorage):
         self._client.open()
         try:
             items, revision = await self._read_all()
-            self._mirror.load(items, revision)
+            self.load(items, revision)
             self._size = await self._client.size_bytes()
         except BaseException:
             await self._client.close()
@@ -160,30 +160,26 @@ class EtcdStorage(MirroredStorage):
             log.warning("cannot compact etcd yet: %s", error)
 
     async def create(self, key: str, data: bytes) -> Stored:
-        self._require_open()
-        return await _whole(self._create(key, data))
+        return await self.update(key, data, 0)
 
     async def update(self, key: str, data: bytes, expected_revision: int) -> Stored:
         self._require_open()
-        return await _whole(self._update(key, data, expected_revision))
+        return await _whole(self._put(key, data, expected_revision))
 
     async def delete(self, key: str, expected_revision: int | None = None) -> Stored:
         self._require_open()
         return await _whole(self._delete(key, expected_revision))
 
-    async def _create(self, key: str, data: bytes) -> Stored:
-        outcome = await self._client.put(self._named(key), data, 0)
-        await self._until_seen(outcome)
-        if not outcome.written:
-            raise KeyExists(key)
-        return self._mirrored(key, data, outcome)
-
-    async def _update(self, key: str, data: bytes, expected: int) -> Stored:
+    async def _put(self, key: str, data: bytes, expected: int) -> Stored:
+        """The object as readers see it, unless it changed again; `expected` 0 creates it."""
         outcome = await self._client.put(self._named(key), data, expected)
         await self._until_seen(outcome)
         if not outcome.written:
-            raise _conflict(key, expected, outcome)
-        return self._mirrored(key, data, outcome)
+            raise _conflict(key, expected, outcome) if expected else KeyExists(key)
+        stored = self.get(key)
+        if stored is not None and stored.revision == outcome.revision:
+            return stored
+        return Stored(key, outcome.revision, data)
 
     async def _delete(self, key: str, expected: int | None) -> Stored:
         outcome = await self._client.delete(self._named(key), expected)
@@ -193,13 +189,6 @@ class EtcdStorage(MirroredStorage):
         if outcome.found is None:
             raise AssertionError(f"deletion of {key} without a last state")
         return Stored(key, outcome.revision, outcome.found.value)
-
-    def _mirrored(self, key: str, data: bytes, outcome: Outcome) -> Stored:
-        """The object as readers see it, unless it changed again."""
-        stored = self._mirror.get(key)
-        if stored is not None and stored.revision == outcome.revision:
-            return stored
-        return Stored(key, outcome.revision, data)
 
     async def _until_seen(self, outcome: Outcome) -> None:
         """Also after a refusal: the caller's next read must see its reason."""
@@ -231,16 +220,14 @@ class EtcdStorage(MirroredStorage):
                 start, end, limit=PAGE_SIZE, revision=revision
             )
             revision = revision or now
-            items += self._stored(page)
+            items += [
+                Stored(key, entry.revision, entry.value)
+                for entry in page
+                if (key := self._own(entry.key)) is not None
+            ]
             if page:
                 start = page[-1].key + b"\0"
         return items, revision
-
-    def _stored(self, entries: Sequence[Entry]) -> Iterator[Stored]:
-        for entry in entries:
-            key = self._own(entry.key)
-            if key is not None:
-                yield Stored(key, entry.revision, entry.value)
 
     async def _follow(self) -> None:
         """Keep memory in step with etcd for as long as storage is open."""
@@ -287,7 +274,7 @@ class EtcdStorage(MirroredStorage):
             self._trouble = f"objects could not be read again: {error}"
             await asyncio.sleep(backoff.next())
             return
-        self._mirror.reload(items, revision)
+        self.reload(items, revision)
         self._waiting.reached(revision)
 
     def _apply(self, events: Sequence[EtcdEvent]) -> None:
@@ -297,14 +284,14 @@ class EtcdStorage(MirroredStorage):
             key = self._own(event.key)
             if key is None:
                 continue
-            previous = heads[key] if key in heads else self._mirror.get(key)
+            previous = heads[key] if key in heads else self.get(key)
             current = None if event.value is None else Stored(key, event.revision, event.value)
             heads[key] = current
             if current is not None or previous is not None:
                 changes.append(Change(key, event.revision, current, previous))
-        self._mirror.apply(changes)
-        self._mirror.revision = events[-1].revision
-        self._waiting.reached(self._mirror.revision)
+        self.apply(changes)
+        self.revision = events[-1].revision
+        self._waiting.reached(self.revision)
 
     def _named(self, key: str) -> bytes:
         return self._prefix + key.encode()

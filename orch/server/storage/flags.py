@@ -6,12 +6,13 @@ etcd's libraries are loaded only when it is chosen: a server on a file starts wi
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from orch.component.flags import program_flags
+from orch.component.grpc_channel import Observe
 from orch.component.process.daemon import SetupError
 from orch.server.storage.base import Storage
 from orch.server.storage.sqlite import SqliteStorage
@@ -43,8 +44,6 @@ DEFAULT_DATA_DIR = Path("/var/lib/orch-apiserver")
 STORAGE_FILE = "state.db"
 DEFAULT_PREFIX = "/registry"
 DEFAULT_COMPACTION_S = 300.0
-
-Observe = Callable[[str, float, bool], None]  # an etcd operation, its seconds, whether it failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import logging
 import queue
 import threading
 from collections.abc import Sequence
-from enum import Enum
 from typing import NamedTuple, Protocol
 
 from orch.server.storage.base import (
@@ -30,24 +29,19 @@ from orch.server.storage.mirror import MirroredStorage
 log = logging.getLogger(__name__)
 
 
-class Action(Enum):
-    CREATE = "create"
-    UPDATE = "update"
-    DELETE = "delete"
-
-
 class Write(NamedTuple):
-    """A requested write; `expected` is the revision that the caller read (None: any)."""
+    """A requested write; `data` None deletes the object. `expected` is the revision that the
+    caller read: 0 where there must be no object, None for any.
+    """
 
-    action: Action
     key: str
-    data: bytes = b""
-    expected: int | None = None
+    data: bytes | None
+    expected: int | None
 
 
 def refuse(write: Write, head: int | None) -> StorageError | None:
     """The refusal of a write to an object at revision `head` (None: it does not exist)."""
-    if write.action is Action.CREATE:
+    if write.expected == 0:
         return None if head is None else KeyExists(write.key)
     if head is None:
         return KeyMissing(write.key)
@@ -102,14 +96,13 @@ class GroupCommitStorage(MirroredStorage):
         return self._medium.size_bytes()
 
     async def create(self, key: str, data: bytes) -> Stored:
-        return self._written(await self._submit(Write(Action.CREATE, key, data)))
+        return self._written(await self._submit(Write(key, data, 0)))
 
     async def update(self, key: str, data: bytes, expected_revision: int) -> Stored:
-        write = Write(Action.UPDATE, key, data, expected_revision)
-        return self._written(await self._submit(write))
+        return self._written(await self._submit(Write(key, data, expected_revision)))
 
     async def delete(self, key: str, expected_revision: int | None = None) -> Stored:
-        change = await self._submit(Write(Action.DELETE, key, expected=expected_revision))
+        change = await self._submit(Write(key, None, expected_revision))
         if change is None or change.previous is None:
             raise AssertionError(f"deletion of {key} without a last state")
         return Stored(key, change.revision, change.previous.data)
@@ -134,7 +127,7 @@ class GroupCommitStorage(MirroredStorage):
         """Load everything and start the writer; StorageFailed when the medium cannot be used."""
         self._loop = asyncio.get_running_loop()
         items, revision = await asyncio.to_thread(self._medium.open)
-        self._mirror.load(items, revision)
+        self.load(items, revision)
         self._writer = _Writer(self._medium, items, revision)
         self._thread = threading.Thread(target=self._run, name="storage-writer", daemon=True)
         self._thread.start()
@@ -198,7 +191,7 @@ class GroupCommitStorage(MirroredStorage):
 
     def _publish(self, changes: Sequence[Change], answers: _Answers) -> None:
         """On the loop: make a committed batch visible, then answer its callers."""
-        self._mirror.apply(changes)
+        self.apply(changes)
         for future, outcome in answers:
             if future.done():  # its caller was cancelled
                 continue
@@ -247,7 +240,7 @@ class _Writer:
         if refusal is not None:
             return refusal
         self._revision += 1
-        if write.action is Action.DELETE:
+        if write.data is None:
             del self._heads[write.key]
             return Change(write.key, self._revision, None, head)
         current = self._heads[write.key] = Stored(write.key, self._revision, write.data)

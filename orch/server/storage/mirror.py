@@ -10,13 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from orch.server.storage.base import Change, Concern, Snapshot, Stored, Watch
-from orch.server.storage.watches import (
-    MIN_KEPT,
-    ConcernedWatch,
-    ConcernIndex,
-    CursorWatch,
-    History,
-)
+from orch.server.storage.watches import MIN_KEPT, ConcernedWatch, ConcernIndex, CursorWatch, History
 
 
 class _KindTable:
@@ -58,8 +52,8 @@ class _KindTable:
         return [objects[key] for key in sorted(objects)]
 
 
-class Mirror:
-    """Current objects and history of all kinds under one revision."""
+class MirroredStorage:
+    """The reading half of a storage: objects and history of all kinds under one revision."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -111,12 +105,12 @@ class Mirror:
     def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
         table = self._table(prefix)
         if concern is None or table.history.ended:
-            return CursorWatch(table.history, prefix, from_revision, self._newest)
+            return CursorWatch(table.history, prefix, from_revision, self._current_revision)
         position = table.history.position_after(from_revision)
         backlog = table.history.read(position, from_revision)
-        return ConcernedWatch(table.concerned, concern, prefix, backlog, self._newest)
+        return ConcernedWatch(table.concerned, concern, prefix, backlog, self._current_revision)
 
-    def _newest(self) -> int:
+    def _current_revision(self) -> int:
         return self.revision
 
     def end_watches(self) -> None:
@@ -138,29 +132,3 @@ class Mirror:
             if self._ended:
                 table.history.end()
         return table
-
-
-class MirroredStorage:
-    """The reading half of a storage, answered from the mirror."""
-
-    def __init__(self) -> None:
-        self._mirror = Mirror()
-
-    @property
-    def revision(self) -> int:
-        return self._mirror.revision
-
-    def get(self, key: str) -> Stored | None:
-        return self._mirror.get(key)
-
-    def list(self, prefix: str, revision: int | None = None) -> Snapshot:
-        return self._mirror.list(prefix, revision)
-
-    def watch(self, prefix: str, from_revision: int, concern: Concern | None = None) -> Watch:
-        return self._mirror.watch(prefix, from_revision, concern)
-
-    def end_watches(self) -> None:
-        self._mirror.end_watches()
-
-    def compact(self, keep: int) -> None:
-        self._mirror.compact(keep)

@@ -5,7 +5,7 @@ The functions that prepare a document change the one they are given: it belongs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +18,11 @@ Document = dict[str, Any]
 METADATA_FIELDS = ("metadata.name", "metadata.namespace")
 
 
-def _nothing_to_prepare(_document: Document) -> None:
-    """Most kinds are stored as sent."""
+def _store_as_sent(*_documents: Document) -> None:
+    """Most kinds need no preparation."""
 
 
-def _nothing_to_keep(_new: Document, _old: Document) -> None:
-    """Most kinds keep no further fields."""
-
-
-def _no_causes(_new: Document, _old: Document | None) -> Sequence[Cause]:
+def _no_causes(_new: Document, _old: Document | None) -> Iterable[Cause]:
     return ()
 
 
@@ -60,10 +56,10 @@ class Strategy:
     aliases: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     name_problems: Callable[[str], Sequence[str]] = dns1123_subdomain_problems
-    prepare_create: Callable[[Document], None] = _nothing_to_prepare
-    prepare_update: Callable[[Document, Document], None] = _nothing_to_keep
-    prepare_status: Callable[[Document, Document], None] = _nothing_to_keep
-    validate: Callable[[Document, Document | None], Sequence[Cause]] = _no_causes
+    prepare_create: Callable[[Document], None] = _store_as_sent
+    prepare_update: Callable[[Document, Document], None] = _store_as_sent
+    prepare_status: Callable[[Document, Document], None] = _store_as_sent
+    validate: Callable[[Document, Document | None], Iterable[Cause]] = _no_causes
     grace_s: Callable[[Document, int | None], int] = _no_grace
     returns_deleted: bool = False
     parts: Mapping[str, Strategy] = field(default_factory=dict)
@@ -90,3 +86,13 @@ def keep(new: Document, old: Document, field_name: str) -> None:
         new[field_name] = old[field_name]
     else:
         new.pop(field_name, None)
+
+
+def keep_spec(new: Document, old: Document) -> None:
+    """A change of the status leaves the rest as it is."""
+    keep(new, old, "spec")
+
+
+def keep_status(new: Document, old: Document) -> None:
+    """Only a change of the status changes the status."""
+    keep(new, old, "status")

@@ -60,17 +60,14 @@ def frozen_causes(new: Document, old: Document | None, *fields: str) -> Iterator
             yield causes.forbidden(field, why)
 
 
-def _validate(new: Document, old: Document | None) -> list[Cause]:
-    return [*_data_causes(new), *frozen_causes(new, old, "data", "binaryData")]
-
-
-def _data_causes(new: Document) -> Iterator[Cause]:
+def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
     texts, encoded = new.get("data") or {}, new.get("binaryData") or {}
     yield from key_causes("data", texts)
     yield from key_causes("binaryData", encoded)
     for key in texts.keys() & encoded.keys():
         yield causes.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
     yield from size_causes("data", texts, encoded)
+    yield from frozen_causes(new, old, "data", "binaryData")
 
 
 CONFIG_MAP_STRATEGY = Strategy(CONFIG_MAPS, validate=_validate)
@@ -88,36 +85,22 @@ _JSON_KEYS = (".dockercfg", ".dockerconfigjson")
 _BASIC_AUTH = "kubernetes.io/basic-auth"
 
 
-def _prepare_create(document: Document) -> None:
-    document["type"] = document.get("type") or OPAQUE
-    _encode_texts(document)
-
-
-def _prepare_update(new: Document, old: Document) -> None:
-    new["type"] = new.get("type") or old.get("type") or OPAQUE
-    _encode_texts(new)
-
-
-def _encode_texts(document: Document) -> None:
-    texts = document.pop("stringData", None) or {}
+def _prepare(new: Document, old: Document | None = None) -> None:
+    new["type"] = new.get("type") or (old or {}).get("type") or OPAQUE
+    texts = new.pop("stringData", None) or {}
     if texts:
         encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-        document["data"] = {**(document.get("data") or {}), **encoded}
+        new["data"] = {**(new.get("data") or {}), **encoded}
 
 
-def _validate_secret(new: Document, old: Document | None) -> list[Cause]:
-    found = list(_secret_causes(new))
-    if old is not None and new["type"] != old.get("type"):
-        found.append(causes.invalid_value("type", new["type"], "field is immutable"))
-    found.extend(frozen_causes(new, old, "data"))
-    return found
-
-
-def _secret_causes(new: Document) -> Iterator[Cause]:
+def _validate_secret(new: Document, old: Document | None) -> Iterator[Cause]:
     data = new.get("data") or {}
     yield from key_causes("data", data)
     yield from size_causes("data", data)
     yield from _type_causes(new, data)
+    if old is not None and new["type"] != old.get("type"):
+        yield causes.invalid_value("type", new["type"], "field is immutable")
+    yield from frozen_causes(new, old, "data")
 
 
 def _type_causes(new: Document, data: dict[str, str]) -> Iterator[Cause]:
@@ -146,7 +129,7 @@ def _is_json(encoded: str) -> bool:
 SECRET_STRATEGY = Strategy(
     SECRETS,
     paths=("type",),
-    prepare_create=_prepare_create,
-    prepare_update=_prepare_update,
+    prepare_create=_prepare,
+    prepare_update=_prepare,
     validate=_validate_secret,
 )

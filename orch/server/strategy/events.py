@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from orch.server.strategy.base import Document, Strategy, text_at
@@ -34,16 +35,11 @@ def _moment(event: Document, path: str) -> datetime | None:
         return None
 
 
-def _validate(new: Document, _old: Document | None) -> list[Cause]:
-    involved = text_at(new, "involvedObject.namespace")
-    namespace = new["metadata"].get("namespace", "")
-    if involved and involved != namespace:
-        return [
-            causes.invalid_value(
-                "involvedObject.namespace", involved, "does not match event.namespace"
-            )
-        ]
-    return []
+def _validate(new: Document, _old: Document | None) -> Iterator[Cause]:
+    path = "involvedObject.namespace"
+    involved = text_at(new, path)
+    if involved and involved != new["metadata"].get("namespace", ""):
+        yield causes.invalid_value(path, involved, "does not match event.namespace")
 
 
 STRATEGY = Strategy(

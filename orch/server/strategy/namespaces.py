@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from orch.server.strategy.base import Document, Strategy, keep, text_at
+from orch.server.strategy.base import Document, Strategy, keep_spec, keep_status, text_at
 from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.names import DEFAULT_NAMESPACE, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE
@@ -36,23 +36,17 @@ def _prepare_create(document: Document) -> None:
 
 
 def _prepare_update(new: Document, old: Document) -> None:
-    keep(new, old, "status")
+    keep_status(new, old)
     spec = new.setdefault("spec", {})
     spec["finalizers"] = (old.get("spec") or {}).get("finalizers") or []
 
 
-def _prepare_status(new: Document, old: Document) -> None:
-    keep(new, old, "spec")
-
-
-def _validate(new: Document, old: Document | None) -> list[Cause]:
+def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
     phase = text_at(new, "status.phase")
-    wanted = "Terminating" if is_terminating(new) else "Active"
-    if phase == wanted or (old is not None and phase == text_at(old, "status.phase")):
-        return []
-    state = "not empty" if is_terminating(new) else "empty"
-    why = f"may only be '{wanted}' if `deletionTimestamp` is {state}"
-    return [causes.invalid_value("status.phase", phase, why)]
+    wanted, state = ("Terminating", "not empty") if is_terminating(new) else ("Active", "empty")
+    if phase != wanted and (old is None or phase != text_at(old, "status.phase")):
+        why = f"may only be '{wanted}' if `deletionTimestamp` is {state}"
+        yield causes.invalid_value("status.phase", phase, why)
 
 
 STRATEGY = Strategy(
@@ -61,7 +55,7 @@ STRATEGY = Strategy(
     name_problems=dns1123_label_problems,
     prepare_create=_prepare_create,
     prepare_update=_prepare_update,
-    prepare_status=_prepare_status,
+    prepare_status=keep_spec,
     validate=_validate,
     returns_deleted=True,
 )

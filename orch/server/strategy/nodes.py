@@ -4,38 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orch.server.strategy.base import Document, Strategy, keep
+from orch.server.strategy.base import Document, Strategy, keep_spec, keep_status
 from orch.wire import causes
 from orch.wire.errors import Cause
 from orch.wire.podrules.podspec import EFFECTS
 from orch.wire.records.kinds import LEASES, NODES
-from orch.wire.times import parse_time
+from orch.wire.times import is_time
 from orch.wire.validation import label_value_problems, qualified_name_problems
 
 _SET_ONCE = ("podCIDR", "podCIDRs", "providerID")
 
 
-def _prepare_update(new: Document, old: Document) -> None:
-    keep(new, old, "status")
-
-
-def _prepare_status(new: Document, old: Document) -> None:
-    keep(new, old, "spec")
-
-
-def _validate(new: Document, old: Document | None) -> list[Cause]:
+def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
     spec = new.get("spec") or {}
     before = (old or {}).get("spec") or {}
-    found: list[Cause] = []
     if spec.get("taints") != before.get("taints"):
-        found.extend(_taint_causes(spec.get("taints") or []))
-    found.extend(
-        causes.forbidden(f"spec.{name}", "node updates may not change it once it is set")
-        for name in _SET_ONCE
-        if before.get(name) and spec.get(name) != before.get(name)
-    )
-    found.extend(_address_causes((new.get("status") or {}).get("addresses") or []))
-    return found
+        yield from _taint_causes(spec.get("taints") or [])
+    for name in _SET_ONCE:
+        if before.get(name) and spec.get(name) != before.get(name):
+            why = "node updates may not change it once it is set"
+            yield causes.forbidden(f"spec.{name}", why)
+    yield from _address_causes((new.get("status") or {}).get("addresses") or [])
 
 
 def _taint_causes(taints: list[Document]) -> Iterator[Cause]:
@@ -67,17 +56,14 @@ NODE_STRATEGY = Strategy(
     NODES,
     paths=("spec.unschedulable",),
     defaults={"spec.unschedulable": "false"},
-    prepare_update=_prepare_update,
-    prepare_status=_prepare_status,
+    prepare_update=keep_status,
+    prepare_status=keep_spec,
     validate=_validate,
 )
 
 
-def _validate_lease(new: Document, _old: Document | None) -> list[Cause]:
-    return list(_spec_causes(new.get("spec") or {}))
-
-
-def _spec_causes(spec: Document) -> Iterator[Cause]:
+def _validate_lease(new: Document, _old: Document | None) -> Iterator[Cause]:
+    spec = new.get("spec") or {}
     duration = spec.get("leaseDurationSeconds")
     if duration is not None and duration <= 0:
         yield causes.invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
@@ -88,16 +74,8 @@ def _spec_causes(spec: Document) -> Iterator[Cause]:
         )
     for name in ("acquireTime", "renewTime"):
         moment = spec.get(name)
-        if moment is not None and not _is_time(moment):
+        if moment is not None and not is_time(moment):
             yield causes.invalid_value(f"spec.{name}", moment, "must be an RFC 3339 time")
-
-
-def _is_time(text: str) -> bool:
-    try:
-        parse_time(text)
-    except ValueError:
-        return False
-    return True
 
 
 LEASE_STRATEGY = Strategy(LEASES, validate=_validate_lease)

@@ -23,8 +23,14 @@ _SPEC = {
     "priority": 0,
     "preemptionPolicy": "PreemptLowerPriority",
 }
+_CONTAINER = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_TOLERATION = {
+    "operator": "Exists",
+    "effect": NO_EXECUTE,
+    "tolerationSeconds": DEFAULT_TOLERATION_S,
+}
 _FILE_MODE = 0o644
 _FILE_VOLUMES = ("configMap", "secret", "downwardAPI", "projected")
 
@@ -32,7 +38,7 @@ _FILE_VOLUMES = ("configMap", "secret", "downwardAPI", "projected")
 def fill(spec: Document) -> None:
     """Complete a pod spec in place."""
     for name, value in _SPEC.items():
-        if spec.get(name) is None:
+        if spec.get(name) in (None, ""):
             spec[name] = value
     spec.setdefault("securityContext", {})
     for _, container in document_places(spec):
@@ -45,12 +51,12 @@ def fill(spec: Document) -> None:
 def fill_container(container: Document, *, host_network: bool) -> None:
     """Complete one container of a spec in place."""
     container.setdefault("resources", {})
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
+    for name, value in _CONTAINER.items():
+        container[name] = container.get(name) or value
     image, policy = container.get("image") or "", container.get("imagePullPolicy")
     container["imagePullPolicy"] = pull_policy(image, policy)
     for port in container.get("ports") or ():
-        port.setdefault("protocol", "TCP")
+        port["protocol"] = port.get("protocol") or "TCP"
         if host_network and not port.get("hostPort"):
             port["hostPort"] = port.get("containerPort")
     for variable in container.get("env") or ():
@@ -95,20 +101,10 @@ def _tolerate_unusable_nodes(spec: Document) -> None:
     tolerations = spec.get("tolerations") or []
     for key in TOLERATED_BY_DEFAULT:
         if not any(_covers(toleration, key) for toleration in tolerations):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": NO_EXECUTE,
-                    "tolerationSeconds": DEFAULT_TOLERATION_S,
-                }
-            )
+            tolerations.append({"key": key, **_TOLERATION})
     spec["tolerations"] = tolerations
 
 
 def _covers(toleration: Document, key: str) -> bool:
-    return toleration.get("key") in (key, None, "") and toleration.get("effect") in (
-        NO_EXECUTE,
-        None,
-        "",
-    )
+    found = toleration.get("key") or key, toleration.get("effect") or NO_EXECUTE
+    return found == (key, NO_EXECUTE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from orch.server.strategy import pod_defaults
@@ -68,22 +68,22 @@ def _prepare_status(new: Document, old: Document) -> None:
         keep(status, old.get("status") or {}, "qosClass")
 
 
-def _validate(new: Document, old: Document | None) -> list[Cause]:
+def _validate(new: Document, old: Document | None) -> Iterator[Cause]:
     spec = new.get("spec") or {}
     if old is None:
-        return [*validation.spec_causes(spec), *_created_causes(new)]
-    found = list(_mirror_causes(new, old))
+        yield from validation.spec_causes(spec)
+        yield from _created_causes(new)
+        return
+    yield from _mirror_causes(new, old)
     if spec != (old.get("spec") or {}):
-        found += updates.update_causes(spec, old.get("spec") or {})
-    return found
+        yield from updates.update_causes(spec, old.get("spec") or {})
 
 
-def _validate_ephemeral(new: Document, old: Document | None) -> list[Cause]:
-    before = old or {}
+def _validate_ephemeral(new: Document, old: Document | None) -> Iterable[Cause]:
     if mirror_hash(new) is not None:
         why = "static pods do not support ephemeral containers"
         return [causes.forbidden("spec.ephemeralContainers", why)]
-    return list(updates.ephemeral_causes(new.get("spec") or {}, before.get("spec") or {}))
+    return updates.ephemeral_causes(new.get("spec") or {}, (old or {}).get("spec") or {})
 
 
 def _created_causes(new: Document) -> Iterator[Cause]:

@@ -19,13 +19,11 @@ from orch.wire.validation import dns1123_subdomain_problems, path_segment_proble
 _ON_RESOURCES = ("apiGroups", "resources", "resourceNames")
 
 
-def _validate(new: Document, _old: Document | None, *, namespaced: bool) -> list[Cause]:
-    found: list[Cause] = []
+def _validate(new: Document, _old: Document | None, *, namespaced: bool) -> Iterator[Cause]:
     for index, rule in enumerate(new.get("rules") or ()):
-        found.extend(_rule_causes(rule, f"rules[{index}]", namespaced=namespaced))
+        yield from _rule_causes(rule, f"rules[{index}]", namespaced=namespaced)
     if not namespaced and new.get("aggregationRule") is not None:
-        found.extend(_aggregation_causes(new["aggregationRule"]))
-    return found
+        yield from _aggregation_causes(new["aggregationRule"])
 
 
 def _rule_causes(rule: Document, path: str, *, namespaced: bool) -> Iterator[Cause]:
@@ -70,7 +68,7 @@ ROLE_STRATEGIES = tuple(
 _SUBJECT_GROUPS = {"ServiceAccount": "", "User": RBAC_GROUP, "Group": RBAC_GROUP}
 
 
-def _prepare(document: Document) -> None:
+def _prepare(document: Document, _old: Document | None = None) -> None:
     """Fill in the API groups that clients may omit."""
     reference = document.setdefault("roleRef", {})
     if not reference.get("apiGroup"):
@@ -81,19 +79,14 @@ def _prepare(document: Document) -> None:
             subject["apiGroup"] = group
 
 
-def _prepare_update(new: Document, _old: Document) -> None:
-    _prepare(new)
-
-
-def _validate_binding(new: Document, old: Document | None, *, namespaced: bool) -> list[Cause]:
+def _validate_binding(new: Document, old: Document | None, *, namespaced: bool) -> Iterator[Cause]:
     reference = new.get("roleRef") or {}
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
-    found = list(_reference_causes(reference, kinds))
+    yield from _reference_causes(reference, kinds)
     for index, subject in enumerate(new.get("subjects") or ()):
-        found.extend(_subject_causes(subject, f"subjects[{index}]", namespaced=namespaced))
+        yield from _subject_causes(subject, f"subjects[{index}]", namespaced=namespaced)
     if old is not None and reference != old.get("roleRef"):
-        found.append(causes.invalid_value("roleRef", reference, "cannot change roleRef"))
-    return found
+        yield causes.invalid_value("roleRef", reference, "cannot change roleRef")
 
 
 def _reference_causes(reference: Document, kinds: tuple[str, ...]) -> Iterator[Cause]:
@@ -132,7 +125,7 @@ BINDING_STRATEGIES = tuple(
         resource,
         name_problems=path_segment_problems,
         prepare_create=_prepare,
-        prepare_update=_prepare_update,
+        prepare_update=_prepare,
         validate=partial(_validate_binding, namespaced=resource.namespaced),
     )
     for resource in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS)

@@ -6,14 +6,7 @@ accounts, the identities of pods, have no rules of their own.
 
 from __future__ import annotations
 
-from orch.server.strategy import (
-    configuration,
-    events,
-    namespaces,
-    nodes,
-    pods,
-    rbac,
-)
+from orch.server.strategy import configuration, events, namespaces, nodes, pods, rbac
 from orch.server.strategy.base import Strategy
 from orch.wire.records.kinds import REVIEWS, SERVICE_ACCOUNTS
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from orch.wire import names, quantity, raw
 from orch.wire.records.core import Taint
-from orch.wire.records.pods import Container, Pod, Toleration
+from orch.wire.records.pods import Container, ContainerStatus, Pod, PodStatus, Toleration
 
 LASTING = ("initContainers", "containers")
 LISTS = (*LASTING, "ephemeralContainers")
@@ -44,6 +44,16 @@ def places(pod: Pod) -> Iterator[tuple[str, Container]]:
     for name in LISTS:
         for index, container in enumerate(getattr(pod.spec, name) or ()):
             yield f"spec.{name}[{index}]", container
+
+
+def container_statuses(status: PodStatus) -> list[ContainerStatus]:
+    """The statuses of all containers, in the order of LISTS."""
+    listed = (
+        status.initContainerStatuses,
+        status.containerStatuses,
+        status.ephemeralContainerStatuses,
+    )
+    return [found for statuses in listed for found in statuses or ()]
 
 
 def document_places(
@@ -112,21 +122,38 @@ def requests(container: Container) -> Mapping[str, Any]:
 
 
 def requested(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_milli) -> int:
-    """What must be free for the pod, in thousandths unless `read` counts otherwise.
+    """What must be free for the pod, in thousandths unless `read` counts otherwise."""
+    return _at_once(pod, lambda container: read(requests(container).get(resource, 0)))
 
-    All that run side by side, or an init container with the sidecars before it if that is more.
+
+def limited(pod: Pod, resource: str, read: Callable[[Any], int] = quantity.to_milli) -> int | None:
+    """What the pod may use at most; None unless each of its containers is limited."""
+    lasting = (*pod.spec.containers, *(pod.spec.initContainers or ()))
+    if any(resource not in limits(container) for container in lasting):
+        return None
+    return _at_once(pod, lambda container: read(limits(container)[resource]))
+
+
+def _at_once(pod: Pod, amount: Callable[[Container], int]) -> int:
+    init = (
+        (amount(container), is_sidecar(container)) for container in pod.spec.initContainers or ()
+    )
+    return most_at_once(init, map(amount, pod.spec.containers))
+
+
+def most_at_once(init: Iterable[tuple[int, bool]], containers: Iterable[int]) -> int:
+    """The amounts of all that run side by side, or if more, of an init container.
+
+    `init` are the amounts of init containers in order, each with whether it is a sidecar: those
+    run beside all that come after them.
     """
-
-    def amount(container: Container) -> int:
-        return read(requests(container).get(resource, 0))
-
     largest = sidecars = 0
-    for container in pod.spec.initContainers or ():
-        if is_sidecar(container):
-            sidecars += amount(container)
+    for amount, is_sidecar in init:
+        if is_sidecar:
+            sidecars += amount
         else:
-            largest = max(largest, sidecars + amount(container))
-    return max(largest, sidecars + sum(map(amount, pod.spec.containers)))
+            largest = max(largest, sidecars + amount)
+    return max(largest, sidecars + sum(containers))
 
 
 def qos_class(pod: Pod) -> str:

@@ -14,12 +14,7 @@ import orjson
 from orch.wire import causes, raw
 from orch.wire.errors import Cause
 from orch.wire.podrules.podspec import LASTING, document_places
-from orch.wire.podrules.validation import (
-    INT32_MAX,
-    container_causes,
-    is_within,
-    name_causes,
-)
+from orch.wire.podrules.validation import INT32_MAX, container_causes, is_within, name_causes
 
 Document = dict[str, Any]
 

@@ -120,7 +120,7 @@ def container_causes(container: Document, path: str, volumes: set[Any]) -> Itera
 def _choice_causes(
     record: Mapping[str, Any], name: str, choices: tuple[str, ...], path: str
 ) -> Iterator[Cause]:
-    if record.get(name) not in (None, *choices):
+    if record.get(name) and record[name] not in choices:  # an empty text means: the default
         yield causes.not_supported(f"{path}.{name}", record[name], choices)
 
 

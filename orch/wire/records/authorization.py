@@ -80,11 +80,8 @@ class SubjectAccessReview(ApiObject):
     status: SubjectAccessReviewStatus | None = None
 
 
-class LocalSubjectAccessReview(ApiObject):
-    apiVersion: str = _API_VERSION
+class LocalSubjectAccessReview(SubjectAccessReview):
     kind: str = "LocalSubjectAccessReview"
-    spec: SubjectAccessReviewSpec = Field(default_factory=SubjectAccessReviewSpec)
-    status: SubjectAccessReviewStatus | None = None
 
 
 class SelfSubjectAccessReview(ApiObject):

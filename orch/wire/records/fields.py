@@ -2,7 +2,7 @@
 
 Types are read from the annotations of the classes. Beside them are the fields of the reference
 system's OpenAPI document (release 1.35) that no program here acts on, which are stored and returned
-unchanged. Those lists must only grow: a missing name would refuse valid objects.
+unchanged. A name leaves those lists only for its class: a missing one would refuse valid objects.
 """
 
 from __future__ import annotations
@@ -85,24 +85,19 @@ _FIELDS: Mapping[type[WireModel], str] = {
         " runtimeClassName schedulerName schedulingGates schedulingGroup serviceAccount"
         " setHostnameAsFQDN shareProcessNamespace subdomain topologySpreadConstraints workloadRef"
     ),
-    pods.Container: (
-        "envFrom resizePolicy restartPolicyRules stdinOnce targetContainerName volumeDevices"
-    ),
+    pods.Container: "resizePolicy restartPolicyRules stdinOnce targetContainerName volumeDevices",
     pods.PodSecurityContext: (
         "appArmorProfile fsGroupChangePolicy seLinuxChangePolicy seLinuxOptions"
         " supplementalGroupsPolicy windowsOptions"
     ),
     pods.SecurityContext: "appArmorProfile procMount seLinuxOptions windowsOptions",
-    pods.EnvVarSource: "configMapKeyRef fileKeyRef secretKeyRef",
+    pods.EnvVarSource: "fileKeyRef",
     pods.ResourceRequirements: "claims",
-    pods.VolumeMount: "recursiveReadOnly subPathExpr",
     pods.Volume: (
-        "awsElasticBlockStore azureDisk azureFile cephfs cinder configMap csi ephemeral fc"
-        " flexVolume flocker gcePersistentDisk gitRepo glusterfs image iscsi nfs"
-        " persistentVolumeClaim photonPersistentDisk portworxVolume projected quobyte rbd scaleIO"
-        " secret storageos vsphereVolume"
+        "awsElasticBlockStore azureDisk azureFile cephfs cinder csi ephemeral fc flexVolume flocker"
+        " gcePersistentDisk gitRepo glusterfs iscsi nfs persistentVolumeClaim photonPersistentDisk"
+        " portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
     ),
-    pods.Probe: "grpc",
     pods.Lifecycle: "stopSignal",
     **dict.fromkeys(
         (
@@ -110,7 +105,8 @@ _FIELDS: Mapping[type[WireModel], str] = {
             core.Node, core.Namespace, core.NamespaceSpec, core.Event, core.EventSource,
             core.EventSeries, pods.Pod,
             pods.SeccompProfile, pods.Capabilities, pods.Sysctl, pods.FieldRef,
-            pods.ResourceFieldRef, pods.EnvVar, pods.ContainerPort, pods.HostPathVolume,
+            pods.ResourceFieldRef, pods.EnvVar, pods.ContainerPort, pods.VolumeMount,
+            pods.HostPathVolume, pods.Probe,
             pods.EmptyDirVolume, pods.DownwardAPIItem, pods.DownwardAPIVolume, pods.ExecAction,
             pods.HTTPHeader, pods.HTTPGetAction, pods.TCPSocketAction, pods.SleepAction,
             pods.LifecycleHandler, pods.Toleration,

@@ -102,20 +102,20 @@ SERVICE_ACCOUNTS = Resource(
 )
 
 
-def _rbac(plural: str, model: type[ApiObject], *, namespaced: bool) -> Resource:
-    singular = str(model.model_fields["kind"].default).lower()
-    return Resource(RBAC_GROUP, "v1", plural, singular, model, namespaced, create_on_update=True)
+def _rbac(model: type[ApiObject], *, namespaced: bool) -> Resource:
+    name = _kind_of(model).lower()
+    return Resource(RBAC_GROUP, "v1", f"{name}s", name, model, namespaced, create_on_update=True)
 
 
-CLUSTER_ROLES = _rbac("clusterroles", ClusterRole, namespaced=False)
-CLUSTER_ROLE_BINDINGS = _rbac("clusterrolebindings", ClusterRoleBinding, namespaced=False)
-ROLES = _rbac("roles", Role, namespaced=True)
-ROLE_BINDINGS = _rbac("rolebindings", RoleBinding, namespaced=True)
+CLUSTER_ROLES = _rbac(ClusterRole, namespaced=False)
+CLUSTER_ROLE_BINDINGS = _rbac(ClusterRoleBinding, namespaced=False)
+ROLES = _rbac(Role, namespaced=True)
+ROLE_BINDINGS = _rbac(RoleBinding, namespaced=True)
 
 
 def _review(group: str, model: type[ApiObject], *, namespaced: bool = False) -> Resource:
-    singular = str(model.model_fields["kind"].default).lower()
-    return Resource(group, "v1", f"{singular}s", singular, model, namespaced, verbs=("create",))
+    name = _kind_of(model).lower()
+    return Resource(group, "v1", f"{name}s", name, model, namespaced, verbs=("create",))
 
 
 SUBJECT_ACCESS_REVIEWS = _review(AUTHORIZATION_GROUP, SubjectAccessReview)
@@ -138,13 +138,8 @@ RESOURCES: tuple[Resource, ...] = (
     CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, *REVIEWS,
 )  # fmt: skip
 _BY_MODEL = {resource.model: resource for resource in RESOURCES}
-_BY_PLURAL = {(r.group, r.version, r.plural): r for r in RESOURCES}
 
 
 def resource_of(model: type[ApiObject]) -> Resource:
     """The row of a record class; KeyError for a class that is not served."""
     return _BY_MODEL[model]
-
-
-def find_resource(group: str, version: str, plural: str) -> Resource | None:
-    return _BY_PLURAL.get((group, version, plural))

@@ -61,12 +61,6 @@ class ObjectMeta(WireModel):
         return (self.annotations or {}).get(key, "")
 
 
-class ListMeta(WireModel):
-    resourceVersion: str | None = None
-    remainingItemCount: int | None = None
-    # `continue` is a Python keyword; it lives in the extras under its wire name.
-
-
 class ApiObject(WireModel):
     """The base of every object; subclasses set `apiVersion` and `kind` as defaults."""
 

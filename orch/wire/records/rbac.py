@@ -61,10 +61,8 @@ class Role(ApiObject):
     rules: list[PolicyRule] | None = None
 
 
-class ClusterRole(ApiObject):
-    apiVersion: str = _API_VERSION
+class ClusterRole(Role):
     kind: str = "ClusterRole"
-    rules: list[PolicyRule] | None = None
     aggregationRule: AggregationRule | None = None
 
 
@@ -75,8 +73,5 @@ class RoleBinding(ApiObject):
     roleRef: RoleRef = Field(default_factory=RoleRef)
 
 
-class ClusterRoleBinding(ApiObject):
-    apiVersion: str = _API_VERSION
+class ClusterRoleBinding(RoleBinding):
     kind: str = "ClusterRoleBinding"
-    subjects: list[Subject] | None = None
-    roleRef: RoleRef = Field(default_factory=RoleRef)

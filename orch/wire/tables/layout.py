@@ -67,3 +67,22 @@ def since(moment: str, now: datetime) -> str:
         return human_age((now - parse_time(moment)).total_seconds())
     except ValueError:
         return UNKNOWN
+
+
+def last_seen(event: Mapping[str, Any]) -> str:
+    """When it was last seen, as RFC 3339 text, which sorts by time."""
+    return (
+        raw.text(event, "series", "lastObservedTime")
+        or raw.text(event, "lastTimestamp")
+        or raw.text(event, "eventTime")
+    )
+
+
+def seen(event: Mapping[str, Any], now: datetime) -> str:
+    """The age, and of a repeated event the count: `5s (x3 over 2m)`."""
+    age = since(last_seen(event), now)
+    count = raw.number(event, "series", "count") or raw.number(event, "count")
+    if count < 2:
+        return age
+    first = raw.text(event, "firstTimestamp") or raw.text(event, "eventTime")
+    return f"{age} (x{count} over {since(first, now)})"

@@ -16,7 +16,6 @@ from orch.wire.tables import columns
 from orch.wire.tables.layout import Layout
 
 IncludeObject = Literal["Metadata", "Object", "None"]
-INCLUDE_OBJECT: tuple[IncludeObject, ...] = ("Metadata", "Object", "None")
 
 
 def table_of(
@@ -46,10 +45,7 @@ def table_of(
 
 
 def _row(
-    layout: Layout,
-    record: Mapping[str, Any],
-    now: datetime,
-    include_object: IncludeObject,
+    layout: Layout, record: Mapping[str, Any], now: datetime, include_object: IncludeObject
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"cells": layout.cells(record, now)}
     conditions = layout.conditions(record)

@@ -105,6 +105,7 @@ def test_a_failed_consumer_is_retried_and_its_error_raised(tmp_path: Path) -> No
         streaming.digest(reader)
         raise failures.pop(0)
 
+    path.touch()  # the tail opens it at once, and consumes it however late its thread begins
     tail = ArchiveTail(path, consume)
     in_pieces(path)
     with path.open("rb") as archive, pytest.raises(ValueError, match="second"):

@@ -9,7 +9,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from nodeagent.auth.access import Access, Attributes, attributes_of
-from nodeagent.auth.authentication import Authentication, Tokens
+from nodeagent.auth.authentication import Authenticator, Tokens
 from nodeagent.auth.authorization import AlwaysAllow, Reviewed
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
@@ -56,7 +56,7 @@ async def decide(reviews: FakeReviews, method: str, path: str, token: str = "t")
     """The refusal of a request with a bearer token; None when it may go on."""
     reviews.tokens.setdefault("t", Identity("alice"))
     authorizer = Reviewed(reviews, keep_s=lambda _: 0)
-    access = Access(Authentication(tokens=Tokens(reviews, keep_s=lambda: 0)), authorizer)
+    access = Access(Authenticator(tokens=Tokens(reviews, keep_s=lambda: 0)), authorizer)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         await access.check(make_mocked_request(method, path, headers=headers))
@@ -107,7 +107,7 @@ async def test_a_method_without_a_verb_is_not_reviewed() -> None:
     assert reviews.asked == [("token", "t")]
 
 
-class _Known(Authentication):
+class _Known(Authenticator):
     async def identify(self, request: object) -> Identity:
         return Identity("alice")
 
@@ -128,4 +128,4 @@ async def test_always_allow_admits_authenticated_callers_only() -> None:
     access = Access(_Known(), AlwaysAllow())
     await access.check(make_mocked_request("POST", "/checkpoint/a/b/c"))
     with pytest.raises(ApiError, match="Unauthorized"):
-        await Access(Authentication(), AlwaysAllow()).check(make_mocked_request("GET", "/pods"))
+        await Access(Authenticator(), AlwaysAllow()).check(make_mocked_request("GET", "/pods"))

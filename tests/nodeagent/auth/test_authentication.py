@@ -9,7 +9,7 @@ from types import FunctionType, ModuleType
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from nodeagent.auth.authentication import ANONYMOUS, Authentication, Tokens, bearer_token
+from nodeagent.auth.authentication import ANONYMOUS, Authenticator, Tokens, bearer_token
 from orch.wire.records.authentication import Identity
 from tests.fakes.reviews import FakeReviews
 
@@ -37,14 +37,14 @@ def test_a_token_is_read_from_one_bearer_header_only(headers: list[str], token: 
 KNOWN = Identity("alice", ("devs",))
 
 
-def authentication(*, anonymous: bool = False, review: bool = True) -> Authentication:
+def authentication(*, anonymous: bool = False, review: bool = True) -> Authenticator:
     reviews = FakeReviews()
     reviews.tokens["good"] = KNOWN
     tokens = Tokens(reviews, keep_s=lambda: 60) if review else None
-    return Authentication(tokens=tokens, anonymous=anonymous)
+    return Authenticator(tokens=tokens, anonymous=anonymous)
 
 
-async def named(authentication: Authentication, **headers: str) -> str | None:
+async def named(authentication: Authenticator, **headers: str) -> str | None:
     identity = await authentication.identify(make_mocked_request("GET", "/", headers=headers))
     return identity.name if identity else None
 

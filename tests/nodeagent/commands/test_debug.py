@@ -28,6 +28,7 @@ from nodeagent.config.load import effective
 from nodeagent.config.origin import leaves
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.doctor.findings import note
+from tests.examples import examples
 
 HEAD = {"apiVersion": "nodeagent.config.orch.io/v1beta1", "kind": "NodeAgentConfiguration"}
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -108,7 +109,7 @@ def texts_of(path: Path) -> Iterator[str]:
     yield digest_of(config)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(secret=SECRETS)
 def test_no_view_of_a_configuration_shows_a_secret(secret: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +119,7 @@ def test_no_view_of_a_configuration_shows_a_secret(secret: str) -> None:
             assert not [text for text in texts_of(path) if secret in text]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(secret=SECRETS)
 def test_no_error_about_a_configuration_shows_a_secret(secret: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +132,9 @@ def test_no_error_about_a_configuration_shows_a_secret(secret: str) -> None:
 
 
 @settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(5),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(secret=SECRETS)
 def test_no_file_of_the_archive_holds_a_secret(

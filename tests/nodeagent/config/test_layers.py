@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nodeagent.config.layers import ConfigError, read_layers, set_value
 from nodeagent.config.load import load_config
+from tests.examples import examples
 
 HEAD = "apiVersion: nodeagent.config.orch.io/v1beta1\nkind: NodeAgentConfiguration\n"
 
@@ -124,6 +125,7 @@ LARGE: dict[str, tuple[bytes, bytes, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LARGE)
 def test_a_file_just_below_the_limit_takes_seconds_at_most(tmp_path: Path, case: str) -> None:
     begun, repeated, message = LARGE[case]
@@ -150,7 +152,7 @@ def test_a_byte_order_mark_and_json_are_fine(tmp_path: Path) -> None:
     assert load_config(str(path), None).port == 1234
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_load_or_are_refused_by_name(tmp_path: Path, raw: bytes, headed: bool) -> None:
     path = tmp_path / "main.yaml"

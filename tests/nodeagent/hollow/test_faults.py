@@ -66,8 +66,8 @@ async def world(tmp_path: Path) -> AsyncIterator[Hollow]:
 
 async def test_a_silent_node_is_judged_and_its_first_heartbeat_ends_that(world: Hollow) -> None:
     await world.fleet.inject("silent", [ONE])
-    silent_since = await world.renewed(ONE)
     await until(lambda: is_ready(world, ONE, "Unknown"))
+    silent_since = await world.renewed(ONE)  # a renewal under way has long arrived
     await until(lambda: tainted(world, {("unreachable", "NoSchedule")}))
     assert await world.renewed(ONE) == silent_since
     assert await world.others_are_well()

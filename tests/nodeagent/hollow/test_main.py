@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from nodeagent.hollow import main
+from nodeagent.hollow.fleet import Lateness
 from orch.client.kubeconfig import ClientConfig
 from orch.component.process import loops
 from orch.component.process.daemon import Stop
@@ -31,12 +32,11 @@ class Fleet:
     """What the control asks of a fleet."""
 
     asked: list[Any] = field(default_factory=list)
+    shown: dict[str, str] = field(default_factory=lambda: {"hollow-0": "True"})
+    lateness: Lateness = field(default_factory=lambda: Lateness({7: 1}))
 
     def figures(self) -> Figures:
         return Figures()
-
-    def shown(self) -> dict[str, str]:
-        return {"hollow-0": "beating"}
 
     def choose(self, count: int) -> list[str]:
         return [f"hollow-{n}" for n in range(count)]
@@ -48,9 +48,6 @@ class Fleet:
 
     def heal(self) -> None:
         self.asked.append("heal")
-
-    def reset_lateness(self) -> None:
-        self.asked.append("forget")
 
 
 @pytest.fixture
@@ -66,14 +63,15 @@ async def client(fleet: Fleet) -> AsyncIterator[Client]:
 
 async def test_the_fleet_is_shown(client: Client) -> None:
     assert await (await client.get("/figures")).json() == {"nodes": 3}
-    assert await (await client.get("/nodes")).json() == {"hollow-0": "beating"}
+    assert await (await client.get("/nodes")).json() == {"hollow-0": "True"}
 
 
 async def test_faults_are_injected_and_healed(client: Client, fleet: Fleet) -> None:
     answer = await client.post("/faults?kind=silent&count=2")
     assert await answer.json() == ["hollow-0", "hollow-1"]
     assert (await client.post("/heal")).status == (await client.post("/reset")).status == 200
-    assert fleet.asked == [("silent", ["hollow-0", "hollow-1"]), "heal", "forget"]
+    assert fleet.asked == [("silent", ["hollow-0", "hollow-1"]), "heal"]
+    assert not fleet.lateness
 
 
 @pytest.mark.parametrize(

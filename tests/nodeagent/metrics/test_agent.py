@@ -24,6 +24,7 @@ from nodeagent.pods.spec.spec import PodSettings
 from nodeagent.runtime.base import RuntimeUnavailable
 from nodeagent.runtime.health import RuntimeWatch
 from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.sources import Sources
 from nodeagent.watchdog import Watchdog
 from orch.client.events import EventRecorder
 from orch.component.diagnostics.metrics import Registry
@@ -219,7 +220,7 @@ async def test_readings_are_shown_after_the_first(sources: MetricSources) -> Non
 async def test_a_host_without_cgroups_shows_no_version_of_them(
     sources: MetricSources, tmp_path: Path
 ) -> None:
-    sampler = Sampler(targets=list, cgroup_root=str(tmp_path))
+    sampler = Sampler(targets=list, sources=Sources(cgroup_root=str(tmp_path)))
     assert "nodeagent_cgroup_version" not in page_of(replace(sources, sampler=sampler))
 
 

@@ -25,7 +25,8 @@ SIX = {"container", "id", "image", "name", "namespace", "pod"}
 
 
 def sample_of(layout: str, name: str = "web-0") -> Sample:
-    reader = HostReader(hosts.sources(hosts.TREES / layout), Background())
+    sources = hosts.sources(hosts.TREES / layout)
+    reader = HostReader(sources, Background(sources))
     sample = reader.read([dataclasses.replace(POD, name=name)])
     reader.close()
     container = sample.pods[0].containers[0]
@@ -272,6 +273,7 @@ def test_the_reference_renderer_writes_the_same_series(layout: str) -> None:
     assert len(theirs) == len(ours), "no series twice"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", NAMES)
 def test_promtool_accepts_the_page(layout: str, name: str) -> None:

@@ -27,6 +27,8 @@ from tests.fakes import hosts
 from tests.fakes.hosts import POD, Clock
 from tests.fakes.prometheus import Prometheus, prometheus
 
+pytestmark = pytest.mark.real
+
 NAMES = ["web-0", 'quo"ted', "back\\slash\\n", "new\nline", "größe-日本-🙂", "{brace,}='x'", " "]
 PATHS = ("/containers", "/resource", "/containers-open", "/resource-open")
 
@@ -37,7 +39,8 @@ Series = dict[tuple[tuple[str, str], ...], float]
 def pages() -> dict[str, bytes]:
     """The pages of a node whose pods and images have those names; read just now."""
     clock = Clock(time.time_ns())
-    reader = HostReader(hosts.sources(hosts.TREES / "v2", wall_ns=clock), Background())
+    sources = hosts.sources(hosts.TREES / "v2", wall_ns=clock)
+    reader = HostReader(sources, Background(sources))
     pods = [
         dataclasses.replace(
             POD,

@@ -32,7 +32,7 @@ def test_label_values_survive_both_parsers(labels: dict[str, str]) -> None:
     labels = {key: value.encode("utf-8", "replace").decode() for key, value in labels.items()}
     for parse, is_openmetrics in ((prometheus, False), (openmetrics, True)):
         page = Page(openmetrics=is_openmetrics)
-        page.family("m", "gauge", "Help.")
+        page.family("m", "Help.")
         page.sample("m", text.label_block(**labels), 1)
         written = page.render().decode()
         if any(
@@ -47,7 +47,7 @@ def test_label_values_survive_both_parsers(labels: dict[str, str]) -> None:
 
 def test_a_broken_surrogate_does_not_break_the_page() -> None:
     page = Page()
-    page.family("m", "gauge", "Help.")
+    page.family("m", "Help.")
     page.sample("m", text.label_block(a="\ud800"), 1)
     assert b'm{a="?"} 1\n' in page.render()
 
@@ -55,7 +55,7 @@ def test_a_broken_surrogate_does_not_break_the_page() -> None:
 def test_openmetrics_differs_in_family_names_stamps_and_the_last_line() -> None:
     plain, modern = Page(), Page(openmetrics=True)
     for page in (plain, modern):
-        page.family("a_total", "counter", 'Say "x"\n\\', stability="STABLE")
+        page.family("a_total", 'Say "x"\n\\', stability="STABLE")
         page.sample("a_total", "", 1.5, page.stamp(1_624_396_278_302_999_999))
     assert plain.render() == (
         b'# HELP a_total [STABLE] Say "x"\\n\\\\\n# TYPE a_total counter\n'

@@ -186,11 +186,11 @@ async def test_a_lookup_that_fails_or_hangs_keeps_the_last_addresses_and_each_ti
         return answer
 
     monkeypatch.setattr(Resolver, "resolve", look_up)
-    monkeypatch.setattr(collector, "_default_route_address", lambda: "192.0.2.3")
+    monkeypatch.setattr(collector, "default_route_address", lambda: "192.0.2.3")
     collected = collecting(node_ip="")
     first = await collected.collect()
     assert [a.address for a in first.addresses] == ["192.0.2.3", "host-1"]
-    monkeypatch.setattr(collector, "_default_route_address", lambda: None)
+    monkeypatch.setattr(collector, "default_route_address", lambda: None)
     await asyncio.sleep(61)
     assert (await collected.collect()).addresses == first.addresses
     for answer in (socket.gaierror("no DNS"), good, socket.gaierror("no DNS")):
@@ -224,5 +224,5 @@ async def test_other_problems_are_passed_on() -> None:
 
 
 def test_an_address_of_this_machine_is_known_from_one_of_another() -> None:
-    assert collector._is_local(socket.AF_INET, "127.0.0.1")
-    assert not collector._is_local(socket.AF_INET, "192.0.2.77")
+    assert collector.is_local(socket.AF_INET, "127.0.0.1")
+    assert not collector.is_local(socket.AF_INET, "192.0.2.77")

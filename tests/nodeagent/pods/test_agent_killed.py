@@ -13,6 +13,7 @@ import pytest
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import ClockedRuntime, PodWorld, named
+from tests.fakes.retained import retained
 
 pytestmark = pytest.mark.looptime
 
@@ -266,17 +267,15 @@ async def test_a_start_broken_off_of_a_pod_nobody_wants_any_more_leaves_nothing(
 @pytest.mark.slow
 async def test_a_thousand_churned_pods_leave_nothing(world: PodWorld) -> None:
     await world.start()
+    used: set[str] = set()
     for round_ in range(50):
         uids = [f"uid-{round_}-{n}" for n in range(20)]
         world.source.set(*(named(pod(), f"web{n}", uid) for n, uid in enumerate(uids)))
         await world.until(lambda: len(world.running()) >= 1)
         await asyncio.sleep(1)
+        used.update(uids, world.runtime.sandboxes, world.runtime.containers)
+    assert retained(world.workers, used)
     world.source.set()
     await world.until(lambda: not world.traces(), within_s=120)
-    assert not world.workers._workers
-    assert not world.registry._statuses
-    pleg = world.services.pleg
     await asyncio.sleep(15)
-    assert not pleg._details
-    assert not pleg._sandbox_of
-    assert not pleg._merged
+    assert retained(world.workers, used) == set()

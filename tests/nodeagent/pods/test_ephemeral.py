@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orch.wire.records.pods import Pod
+from orch.wire.records.pods import ContainerState, Pod
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
 
@@ -19,16 +19,18 @@ def debugged(**spec: object) -> Pod:
     return pod(container_data("app"), ephemeralContainers=[DEBUG], **spec)
 
 
+def debug_state(world: PodWorld) -> ContainerState | None:
+    statuses = world.status().status.ephemeralContainerStatuses or []
+    return next((status.state for status in statuses if status.name == "debug"), None)
+
+
 async def test_one_added_to_a_running_pod_starts_and_touches_no_other(world: PodWorld) -> None:
     await world.start(pod(container_data("app")))
     await world.until(lambda: "app" in world.running())
     before = world.running()
     world.source.set(debugged())
-    await world.until(lambda: "debug" in world.running())
+    await world.until(lambda: bool((state := debug_state(world)) and state.running))
     assert world.running()["app"] == before["app"]
-    [status] = world.status().status.ephemeralContainerStatuses or []
-    assert status.name == "debug"
-    assert status.state and status.state.running
     assert world.counts.started_containers["ephemeral_container"] == 1
 
 
@@ -38,9 +40,8 @@ async def test_one_that_ended_is_not_started_again(world: PodWorld) -> None:
     world.runtime.exit(world.running()["debug"], 1)
     await asyncio.sleep(600)
     assert list(world.running()) == ["app"]
-    [status] = world.status().status.ephemeralContainerStatuses or []
-    assert status.state and status.state.terminated
-    assert status.state.terminated.exitCode == 1
+    state = debug_state(world)
+    assert state and state.terminated and state.terminated.exitCode == 1
     assert world.status().status.phase == "Running"
 
 

@@ -53,6 +53,7 @@ async def test_a_crash_loop_is_told_once_for_every_crash(world: PodWorld) -> Non
     for crash in range(3):
         await world.until(lambda: "app" in world.running(), within_s=60)
         world.runtime.exit(world.running()["app"], 1)
+        await world.until(lambda crash=crash: world.reasons().count("BackOff") == crash)  # type: ignore[misc]
         await asyncio.sleep(5)
         assert world.reasons().count("BackOff") == crash
     _, _, message = next(event for event in world.events if event[1] == "BackOff")

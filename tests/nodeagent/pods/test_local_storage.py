@@ -106,8 +106,8 @@ async def test_a_pod_that_uses_too_much_fails_and_stays_so(world: PodWorld) -> N
     await world.start(limited("1Mi", terminationGracePeriodSeconds=600))
     await world.until(lambda: "app" in world.running())
     await storage.step()
-    await world.until(lambda: world.status().status.phase == "Failed", within_s=10)
-    await world.until(lambda: not world.running(), within_s=10)
+    await world.until(lambda: world.status().status.phase == "Failed")
+    await world.until(lambda: not world.running())
     status = world.status().status
     assert status.reason == "Evicted"
     assert status.message == 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '
@@ -138,7 +138,7 @@ async def test_a_bound_that_a_pod_gets_later_counts_from_the_next_look_on(world:
     await storage.step()
     assert not told
     world.source.set(limited("1Mi"))
-    await asyncio.sleep(1)
+    await world.until(lambda: local_storage.has_limit(world.status()))
     await storage.step()
     assert told == [UID]
 

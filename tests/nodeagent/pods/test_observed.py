@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.pods.observed import Details, reflects
+from nodeagent.pods.observed import reflects
 from nodeagent.runtime.base import (
     Container,
-    ContainerDetail,
     ContainerState,
     EventKind,
     Sandbox,
-    SandboxDetail,
     SandboxState,
 )
 
@@ -41,15 +39,3 @@ def test_an_event_is_news_unless_what_is_held_is_of_after_it(
     row: Sandbox | Container | None, shown: set[EventKind]
 ) -> None:
     assert {kind for kind in EventKind if reflects(row, kind)} == shown
-
-
-def test_details_are_found_by_id_until_they_are_dropped() -> None:
-    details = Details()
-    details.sandboxes["s"] = SandboxDetail(sandbox(SandboxState.READY))
-    details.containers["c"] = ContainerDetail(container(ContainerState.RUNNING))
-    assert (details.row("s"), details.row("c")) == (
-        sandbox(SandboxState.READY),
-        container(ContainerState.RUNNING),
-    )
-    details.drop(("s", "c", "unknown"))
-    assert details.row("s") is details.row("c") is None

@@ -14,7 +14,8 @@ import pytest_asyncio
 from nodeagent.pods import pleg
 from nodeagent.pods.actions import StartContainer
 from nodeagent.pods.counts import PodCounts
-from nodeagent.pods.observed import Rows
+from nodeagent.pods.observed import Detail, Row
+from nodeagent.pods.observed import row_of as observed_row_of
 from nodeagent.pods.pleg import Pleg
 from nodeagent.pods.registry import PodRegistry
 from nodeagent.pods.spec import spec
@@ -31,7 +32,7 @@ from nodeagent.runtime.base import (
 from orch.component.process import loops
 from orch.wire.records.pods import Pod
 from tests.fakes.pods import UID, pod
-from tests.fakes.podworld import PodWorld
+from tests.fakes.retained import retained
 from tests.fakes.runtime import FakeRuntime
 
 pytestmark = pytest.mark.looptime
@@ -98,12 +99,11 @@ def other() -> Pod:
     return pod(metadata={"name": "other", "uid": OTHER})
 
 
-async def test_nothing_is_kept_of_a_pod_that_is_not_listed(tmp_path: Path) -> None:
-    world = PodWorld(tmp_path)
-    generator = world.services.pleg
-    await generator.refresh("gone-before-its-details-were-read", sandboxes=["gone"])
-    await generator.relist()
-    assert not generator._details
+async def test_nothing_is_kept_of_a_pod_that_is_not_listed(observed: Observed) -> None:
+    uid = "gone-before-its-details-were-read"
+    await observed.pleg.refresh(uid, sandboxes=["gone"])
+    await observed.pleg.relist()
+    assert not retained(observed.pleg, {uid})
 
 
 async def test_pods_are_found_with_the_sandbox_of_each_container(observed: Observed) -> None:
@@ -153,13 +153,13 @@ async def test_a_list_that_says_nothing_new_is_not_compared_again_in_whatever_or
     monkeypatch.setattr(observed.runtime, "list_containers", in_turning_order)
     await observed.start()
     await asyncio.sleep(5)
-    compared: list[str] = []
+    compared: list[Detail] = []
 
-    def rows() -> Rows:
-        compared.append(made)
-        return Rows()
+    def row_of(detail: Detail) -> Row:
+        compared.append(detail)
+        return observed_row_of(detail)
 
-    monkeypatch.setattr(pleg, "Rows", rows)
+    monkeypatch.setattr(pleg, "row_of", row_of)
     await asyncio.sleep(60)
     assert not compared
     observed.runtime.exit(made)

@@ -14,10 +14,10 @@ from tests.fakes.podworld import FakeSource, PodWorld
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_source_read_during_a_look_at_the_pods_removes_none(
+async def test_a_source_read_while_pods_are_compared_removes_none(
     world: PodWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was asked for is from before the source was read, and says nothing yet."""
+    """The pods collected before the source was read do not show that a pod is unwanted."""
     await world.start(pod())
     await world.until(lambda: "app" in world.running())
     before = world.running()
@@ -29,14 +29,13 @@ async def test_a_source_read_during_a_look_at_the_pods_removes_none(
 
     def read_meanwhile(pods: Iterable[Pod], *, complete: bool) -> None:
         real(pods, complete=complete)
-        late.set(pod())
-        late.ready = True
+        if heir.registry.listed:
+            late.given = [pod()]
+            late.ready = True
 
-    with monkeypatch.context() as patched:
-        patched.setattr(heir.registry, "set_desired", read_meanwhile)
-        patched.setattr(heir.registry, "listed", True)
-        await heir.workers._reconcile()
-    assert not heir.workers._workers
-    await heir.start(pod())
+    monkeypatch.setattr(heir.registry, "set_desired", read_meanwhile)
+    await heir.start()
+    await heir.until(lambda: late.ready)
     await asyncio.sleep(30)
+    assert [pod.key for pod in heir.registry.pods()] == ["default/web"]
     assert heir.running() == before

@@ -33,7 +33,7 @@ async def test_a_disk_that_cannot_be_listed_keeps_no_pod_from_running_and_is_tri
     await asyncio.sleep(30)
     assert caplog.text.count("cannot look for leftovers of former pods") == 1
     broken = False
-    await world.until(lambda: not (world.directory / "root/pods/old-uid").exists(), within_s=15)
+    await world.until(lambda: not (world.directory / "root/pods/old-uid").exists())
 
 
 async def test_a_hanging_pod_does_not_hold_up_the_others(world: PodWorld) -> None:
@@ -41,7 +41,7 @@ async def test_a_hanging_pod_does_not_hold_up_the_others(world: PodWorld) -> Non
     await world.start(pod())
     await hold.reached.wait()
     world.source.set(pod(), named(pod("b"), "other", OTHER_UID))
-    await world.until(lambda: "b" in world.running(), within_s=5)
+    await world.until(lambda: "b" in world.running())
     hold.release()
 
 
@@ -50,7 +50,7 @@ async def test_removing_a_pod_interrupts_a_pull_that_hangs(world: PodWorld) -> N
     await world.start(pod(container_data("app", image="localhost/big:latest")))
     await hold.reached.wait()
     world.source.set()
-    await world.until(lambda: not world.traces(), within_s=5)
+    await world.until(lambda: not world.traces())
 
 
 async def test_a_failing_pull_backs_off_and_is_shown(world: PodWorld) -> None:
@@ -85,10 +85,14 @@ async def test_a_refused_call_is_a_waiting_reason_and_is_tried_again(
 ) -> None:
     world.runtime.fail(operation, "the runtime says no", times=2)
     await world.start(pod())
-    await world.until(lambda: world.waiting() == reason)
-    waiting = world.state().waiting
-    assert waiting and "the runtime says no" in (waiting.message or "")
+    await world.until(lambda: "the runtime says no" in message(world))
+    assert world.waiting() == reason
     await world.until(lambda: "app" in world.running(), within_s=60)
+
+
+def message(world: PodWorld) -> str:
+    waiting = world.state().waiting
+    return (waiting.message or "") if waiting else ""
 
 
 async def test_one_failing_container_does_not_stop_its_pod(world: PodWorld) -> None:
@@ -109,18 +113,17 @@ async def test_a_runtime_that_is_away_is_waited_for(world: PodWorld) -> None:
     assert list(world.running()) == ["app"]
     for operation in ("list_sandboxes", "create_container", "run_sandbox", "stop_container"):
         world.runtime.heal(operation)
-    await world.until(lambda: "b" in world.running(), within_s=5)
+    await world.until(lambda: "b" in world.running(), within_s=15)
 
 
 async def test_a_missing_localhost_profile_is_waited_for(world: PodWorld) -> None:
     profile = {"seccompProfile": {"type": "Localhost", "localhostProfile": "deny.json"}}
     await world.start(pod(container_data("app", securityContext=profile)))
     await world.until(lambda: world.waiting() == "CreateContainerError")
-    waiting = world.state().waiting
-    assert waiting and str(world.seccomp_root / "deny.json") in (waiting.message or "")
+    assert str(world.seccomp_root / "deny.json") in message(world)
     world.seccomp_root.mkdir(parents=True)
     (world.seccomp_root / "deny.json").write_text("{}")
-    await world.until(lambda: "app" in world.running(), within_s=3)
+    await world.until(lambda: "app" in world.running(), within_s=8)
     assert world.made("app").spec.seccomp.localhost_path == str(world.seccomp_root / "deny.json")
 
 

@@ -17,6 +17,7 @@ from nodeagent.pods.volumes import kernel_mounts
 from nodeagent.runtime.cri import CriRuntime
 from tests.conftest_runtime import RealRuntime
 from tests.fakes.realpods import Agent, manifest, ready
+from tests.fakes.retained import retained
 
 pytestmark = pytest.mark.real
 
@@ -63,43 +64,44 @@ def descriptors() -> Counter[str]:
     return kinds
 
 
+def mounts(runtime: RealRuntime) -> int:
+    """How many a private containerd has made; other tests' runtimes mount, too."""
+    return len(kernel_mounts.mounts_below(str(runtime.directory)))
+
+
 async def settle(done: Callable[[], bool], *, within_s: float = 90) -> None:
     async with asyncio.timeout(within_s):
         while not done():
             await asyncio.sleep(0.2)
 
 
-async def one_round(agent: Agent, number: int) -> None:
+async def one_round(agent: Agent, number: int) -> set[str]:
+    """Uids and ids of what ran."""
     names = [f"r{number}-{n}" for n in range(AT_ONCE)]
     paths = [agent.put(churned(name)) for name in names]
     for name in names:
         await agent.until(lambda name=name: agent.status(name).phase == "Running", within_s=120)
+    views = agent.registry.views().values()
+    used = {*(view.uid for view in views), *(c.container.id for v in views for c in v.containers)}
     for path in paths:
         path.unlink()
     await agent.gone(within_s=120)
+    return used
 
 
 async def churn(tmp_path: Path, runtime: RealRuntime, rounds: int) -> None:
     before = processes_of(runtime)
     agent = Agent(tmp_path, runtime.endpoint)
     agent.start()
-    await one_round(agent, 0)
-    open_before, mounts_before = descriptors(), len(kernel_mounts.mounts_below("/"))
+    used = await one_round(agent, 0)
+    assert len(used) >= 2 * AT_ONCE
+    open_before, mounts_before = descriptors(), mounts(runtime)
     for number in range(1, rounds):
-        await one_round(agent, number)
-    await asyncio.sleep(1)
-    more = descriptors() - open_before
-    assert sum(more.values()) <= _FEW, f"open besides what was: {more}"
+        used |= await one_round(agent, number)
+    await settle(lambda: (descriptors() - open_before).total() <= _FEW)
     await settle(lambda: len(processes_of(runtime)) <= len(before))
-    assert len(kernel_mounts.mounts_below("/")) <= mounts_before
-    services = agent.workers._services
-    pleg = services.pleg
-    await settle(lambda: not pleg._details and not pleg._sandbox_of)
-    assert not agent.workers._workers
-    assert not agent.registry._statuses
-    assert not services.health._watched
-    assert not services.health._recalled
-    assert not services.messages._known
+    await settle(lambda: mounts(runtime) <= mounts_before)
+    await settle(lambda: not retained(agent.workers, used))
     await agent.close()
     assert agent.cgroups() == []
 

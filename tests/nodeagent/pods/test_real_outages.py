@@ -24,8 +24,8 @@ async def test_containers_outlive_their_runtime_and_are_kept(tmp_path: Path) -> 
             await asyncio.to_thread(runtime.control, "stop", "--signal", "KILL")
             agent.put(manifest("later", {"name": "app"}))
             await asyncio.sleep(3)
+            await agent.until(lambda: agent.status("later").phase == "Pending")
             assert agent.status("kept").phase == "Running"
-            assert agent.status("later").phase == "Pending"
             await asyncio.to_thread(runtime.control, "start")
             await agent.runs("later")
             assert agent.ids("kept") == before
@@ -45,7 +45,7 @@ async def test_a_frozen_runtime_freezes_nothing_else(tmp_path: Path) -> None:
             await agent.runs("first")
             await asyncio.to_thread(runtime.control, "stop", "--signal", "STOP")
             agent.put(manifest("second", {"name": "app"}))
-            await agent.until(lambda: len(agent.registry.pods()) == 2, within_s=3)
+            await agent.until(lambda: len(agent.registry.pods()) == 2)
             await asyncio.sleep(2)
             await asyncio.to_thread(runtime.control, "stop", "--signal", "CONT")
             await agent.runs("second")

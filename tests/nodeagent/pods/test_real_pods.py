@@ -51,8 +51,9 @@ async def test_a_pod_with_volumes_runs_restarts_and_leaves_nothing(agent: Agent)
     path = agent.put(manifest("vols", writer, reader, volumes=volumes))
     await agent.runs("vols")
     note = agent.directory / "host/note"
-    await agent.until(note.exists)
-    assert note.read_text() == f"from vols-{agent.node}\n"
+    await agent.until(lambda: note.exists() and note.read_text() == f"from vols-{agent.node}\n")
+    [scratch] = agent.directory.glob("root/pods/*/volumes/empty-dir/scratch")
+    await agent.until(lambda: (scratch / "note").exists() and bool((scratch / "note").read_text()))
     first = agent.ids("vols")
     seen = await agent.runtime.exec_sync(
         first["reader"].removeprefix("containerd://"),

@@ -65,8 +65,8 @@ class Subject:
             self.fake.exit(container_id, code)
         else:
             told = ("sh", "-c", f"echo {code} > /exit.new; mv /exit.new /exit")
-            await self.runtime.exec_sync(container_id, told, timeout_s=5)
-        for _ in range(200):
+            await self.runtime.exec_sync(container_id, told, timeout_s=30)
+        for _ in range(1500):
             detail = await self.runtime.container_detail(container_id)
             if detail.container.state is base.ContainerState.EXITED:
                 return detail

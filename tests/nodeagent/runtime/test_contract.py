@@ -282,7 +282,7 @@ async def test_changes_of_sandboxes_and_containers_are_events(subject: Subject) 
     told: list[base.ContainerEvent] = []
     listening = await listen(subject, told)
     container_id = await subject.running()
-    sandbox_id = subject.sandboxes[0]
+    sandbox_id = subject.sandboxes[-1]
     await subject.end(container_id, 0)
     await subject.runtime.remove_container(container_id)
     await subject.runtime.stop_sandbox(sandbox_id)
@@ -302,14 +302,17 @@ async def listen(subject: Subject, told: list[base.ContainerEvent]) -> asyncio.T
                 told.append(event)  # noqa: PERF401 — as they come
 
     task = loops.spawn(listening(), name="listening")
-    await asyncio.sleep(0.2)  # the stream does not tell when it has begun
+    async with asyncio.timeout(60):
+        while not told:  # the stream does not tell when it has begun
+            await subject.sandbox(subject.sandbox_spec())
+            await asyncio.sleep(0.2)
     return task
 
 
 async def told_of(
     told: list[base.ContainerEvent], subject: str, wanted: list[base.EventKind]
 ) -> None:
-    for _ in range(200):
+    for _ in range(1500):
         if [event.kind for event in told if event.id == subject] == wanted:
             return
         await asyncio.sleep(0.02)

@@ -77,7 +77,7 @@ async def test_every_call_has_a_deadline(
 
     ((called, _, left_s),) = server.requests
     assert called == method
-    assert left_s == pytest.approx(deadline_s, rel=0.02, abs=2)  # gRPC sends three digits
+    assert left_s == pytest.approx(deadline_s, rel=0.02, abs=5)  # gRPC sends three digits
 
 
 async def test_a_checkpoints_limit_is_sent_and_is_the_deadline(
@@ -91,7 +91,7 @@ async def test_a_checkpoints_limit_is_sent_and_is_the_deadline(
     _, request, left_s = server.requests[-1]
     assert (request.container_id, request.location) == (container_id, location)
     assert request.timeout == 301
-    assert left_s == pytest.approx(300.5, abs=2)
+    assert left_s == pytest.approx(300.5, abs=5)
 
 
 @pytest.mark.parametrize(("timeout_s", "sent"), [(0.2, 1), (1.0, 1), (1.5, 2), (30.0, 30)])
@@ -104,17 +104,18 @@ async def test_a_command_s_limit_is_rounded_up_and_never_unlimited(
 
     _, request, left_s = server.requests[-1]
     assert request.timeout == sent
-    assert left_s == pytest.approx(sent + READ, abs=2)
+    assert left_s == pytest.approx(sent + READ, abs=5)
 
 
 async def test_a_runtime_that_never_answers_times_out(
     server: CriServer, runtime: CriRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cri, "READ_TIMEOUT_S", 0.2)
     server.hang("Version")
 
-    with pytest.raises(base.RuntimeTimeout, match="code = DeadlineExceeded") as caught:
-        await runtime.version()
+    with monkeypatch.context() as patched:
+        patched.setattr(cri, "READ_TIMEOUT_S", 0.2)
+        with pytest.raises(base.RuntimeTimeout, match="code = DeadlineExceeded") as caught:
+            await runtime.version()
     assert caught.value.operation == "Version"
     assert await runtime.conditions()  # the other calls of the connection go on
 
@@ -290,6 +291,8 @@ async def test_a_cancelled_call_is_cancelled_at_the_runtime_too(
 
     with pytest.raises(asyncio.CancelledError):
         await call
+    async with asyncio.timeout(30):
+        await held.ended.wait()
     assert await runtime.conditions()
 
 
@@ -315,7 +318,7 @@ def test_no_thread_or_descriptor_is_left_behind(tmp_path: Path) -> None:
     for _ in range(3):
         asyncio.run(use())
 
-    deadline = time.monotonic() + 5  # grpc closes in the background
+    deadline = time.monotonic() + 30  # grpc closes in the background
     while (now := held())[0] > threads or now[1] > descriptors:
         assert time.monotonic() < deadline, f"{now} are left, before it was {threads, descriptors}"
         time.sleep(0.02)
@@ -325,7 +328,6 @@ def test_no_thread_or_descriptor_is_left_behind(tmp_path: Path) -> None:
 async def test_containerd_killed_frozen_and_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cri, "READ_TIMEOUT_S", 1.0)
     spec = SandboxSpec("web", "restart", "u-restart", cgroup_parent="/orchpods/podu-restart")
     with provisioned(tmp_path / "rt") as real:
         runtime = CriRuntime(real.endpoint)
@@ -339,8 +341,10 @@ async def test_containerd_killed_frozen_and_started_again(
         assert [s.id for s in await runtime.list_sandboxes()] == [sandbox_id]
 
         real.control("stop", "--signal", "STOP")
-        with pytest.raises(base.RuntimeTimeout):
-            await runtime.version()
+        with monkeypatch.context() as patched:
+            patched.setattr(cri, "READ_TIMEOUT_S", 1.0)
+            with pytest.raises(base.RuntimeTimeout):
+                await runtime.version()
         real.control("stop", "--signal", "CONT")
         assert (await runtime.version()).name == "containerd"
 

@@ -23,8 +23,9 @@ async def next_event(runtime: CriRuntime) -> base.ContainerEvent:
 
 async def listener(server: CriServer, runtime: CriRuntime) -> asyncio.Task[base.ContainerEvent]:
     waiting = loops.spawn(next_event(runtime), name="listening")
-    while not server.runtime.listeners:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(30):
+        while not server.runtime.listeners:
+            await asyncio.sleep(0.01)
     return waiting
 
 

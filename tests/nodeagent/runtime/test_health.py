@@ -110,14 +110,13 @@ async def test_a_runtime_that_hangs_is_down_too(watched: Watched) -> None:
 async def test_an_absent_runtime_is_logged_once_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    watch = RuntimeWatch(None, absent="no container runtime is configured")
+    watch = RuntimeWatch(None)
     task = loops.spawn(watch.run(), name="watch")
     await asyncio.sleep(60)
     await loops.cancel(task)
-    assert verdict.runtime_problems(watch.health, 0) == ("no container runtime is configured",)
-    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
-        "no container runtime is configured"
-    ]
+    (problem,) = verdict.runtime_problems(watch.health, 0)
+    assert problem.startswith("no container runtime is configured")
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [problem]
 
 
 async def test_known_waits_for_the_first_good_answer() -> None:

@@ -62,9 +62,3 @@ def test_the_network_is_unknown_before_the_first_answer_and_while_the_runtime_is
     assert verdict.network_condition(told, 41.0) is None
     assert verdict.network_condition(RuntimeHealth(), 1.0) is None
     assert verdict.network_condition(RuntimeHealth(absent="none"), 1.0) is None
-
-
-def test_an_answer_clears_the_error_and_a_failure_keeps_the_last_answer() -> None:
-    health = verdict.failed(verdict.answered(RuntimeHealth(), 5.0, [READY], None), "timeout")
-    assert (health.last_good_s, health.conditions, health.error) == (5.0, (READY,), "timeout")
-    assert verdict.answered(health, 6.0, [READY], None).error == ""

@@ -20,9 +20,9 @@ class Host:
 
     def __init__(self, root: Path) -> None:
         self.root = hosts.copy("v2", root)
-        self.background = Background()
         self.disks = RuntimeDisks()
         sources = hosts.sources(self.root, runtime_disks=lambda: self.disks)
+        self.background = Background(sources)
         self.reader = HostReader(sources, self.background)
 
     def read(self, *targets: PodTarget) -> tuple[PodSample, ...]:

@@ -16,9 +16,11 @@ import pytest
 import pytest_asyncio
 
 from nodeagent.metrics.containerstats import render_container_metrics
+from nodeagent.runtime.base import ContainerUsage
 from nodeagent.stats.cgroup.layout import detect_layout
 from nodeagent.stats.runtime import RuntimeDiskLoop, RuntimeStatsLoop
 from nodeagent.stats.sampler import Sampler
+from nodeagent.stats.samples import CgroupSample
 from nodeagent.stats.sources import Sources
 from nodeagent.stats.summary import build_summary
 from tests.conftest_runtime import RealRuntime
@@ -78,7 +80,7 @@ async def test_a_busy_pod_is_measured_right(agent: Agent) -> None:
     sampler = sampler_of(agent, runtime_disks=lambda: disks.latest)
     await sampler.sample()
     await sampler.step_disks()
-    burnt_ns, begun_s = cpu_ns(sampler, "burner"), time.monotonic()
+    begun_s, burnt_ns = time.monotonic(), cpu_ns(sampler, "burner")
     summary = await summary_after(sampler, 3)
     kernels = (cpu_ns(sampler, "burner") - burnt_ns) / 1e9 / (time.monotonic() - begun_s)
     (pod,) = summary["pods"]
@@ -128,9 +130,10 @@ def cpu_ns(sampler: Sampler, name: str) -> int:
 
 def waited_usec(sampler: Sampler, name: str) -> int:
     """How long the container waited for a cpu between the last two readings."""
+    assert sampler.latest
     totals = [
         container.cgroup.cpu_pressure.some.total_usec
-        for sample in (sampler.previous, sampler.latest)
+        for sample in (sampler.base_of(sampler.latest), sampler.latest)
         for pod in (sample.pods if sample else ())
         for container in pod.containers
         if container.target.name == name and container.cgroup and container.cgroup.cpu_pressure
@@ -148,37 +151,43 @@ def procs_of(agent: Agent) -> list[str]:
 @pytest.mark.may_block
 async def test_the_runtime_and_the_kernel_s_files_agree(agent: Agent) -> None:
     sampler = sampler_of(agent)
-    before = {one.id: one for one in await agent.runtime.container_usage()}
-    sample = await sampler.sample()
-    after = {one.id: one for one in await agent.runtime.container_usage()}
-    (pod,) = sample.pods
-    for container in pod.containers:
-        ours, first, last = (
-            container.cgroup,
-            before[container.target.id],
-            after[container.target.id],
-        )
-        assert ours and ours.cpu and ours.memory
-        assert first.cpu_usage_core_ns is not None and last.cpu_usage_core_ns is not None
-        assert first.cpu_usage_core_ns <= ours.cpu.usage_nsec <= last.cpu_usage_core_ns
-        for mine, theirs in (
-            (ours.memory.usage_bytes, last.memory_usage_bytes),
-            (ours.memory.working_set_bytes, last.memory_working_set_bytes),
-            (ours.memory.rss_bytes, last.memory_rss_bytes),
-        ):
-            assert mine is not None
-            assert theirs is None or abs(mine - theirs) < 2 * MIB
-        if ours.cpu_pressure and first.cpu_pressure and last.cpu_pressure:
-            total = ours.cpu_pressure.some.total_usec
-            assert first.cpu_pressure.some.total_usec <= total + 1
-            assert total <= last.cpu_pressure.some.total_usec + 1
+    until_s = time.monotonic() + 30  # runc's memory is released only after the containers started
+    while True:
+        before = {one.id: one for one in await agent.runtime.container_usage()}
+        sample = await sampler.sample()
+        after = {one.id: one for one in await agent.runtime.container_usage()}
+        (pod,) = sample.pods
+        held = []
+        for container in pod.containers:
+            ours, id_ = container.cgroup, container.target.id
+            assert ours and ours.cpu and ours.memory
+            assert_in_between(ours, before[id_], after[id_])
+            held += [
+                (ours.memory.usage_bytes, after[id_].memory_usage_bytes),
+                (ours.memory.working_set_bytes, after[id_].memory_working_set_bytes),
+                (ours.memory.rss_bytes, after[id_].memory_rss_bytes),
+            ]
+        assert all(mine is not None for mine, _ in held)
+        if all(theirs is None or abs(mine - theirs) < 2 * MIB for mine, theirs in held):
+            break
+        assert time.monotonic() < until_s, held
     await sampler.close()
+
+
+def assert_in_between(ours: CgroupSample, first: ContainerUsage, last: ContainerUsage) -> None:
+    """Counters that were read between the runtime's two readings."""
+    assert ours.cpu and first.cpu_usage_core_ns is not None and last.cpu_usage_core_ns is not None
+    assert first.cpu_usage_core_ns <= ours.cpu.usage_nsec <= last.cpu_usage_core_ns
+    if ours.cpu_pressure and first.cpu_pressure and last.cpu_pressure:
+        total = ours.cpu_pressure.some.total_usec
+        assert first.cpu_pressure.some.total_usec <= total + 1
+        assert total <= last.cpu_pressure.some.total_usec + 1
 
 
 @pytest.mark.may_block
 async def test_numbers_from_the_runtime_fill_the_same_summary(agent: Agent) -> None:
     loop = RuntimeStatsLoop(agent.runtime)
-    from_runtime = Sampler(targets=agent.registry.targets, measured=loop.latest)
+    from_runtime = Sampler(targets=agent.registry.targets, sources=Sources(), measured=loop.latest)
     from_kernel = sampler_of(agent)
     until_s = time.monotonic() + 30  # runc's memory is released only after the containers started
     while True:

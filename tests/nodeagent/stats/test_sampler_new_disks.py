@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from nodeagent.runtime.base import ContainerUsage, FilesystemUsage
-from nodeagent.stats.host.directories import DirectoryUsage
-from nodeagent.stats.host.processes import ProcessUsage
 from nodeagent.stats.runtime import RuntimeDiskLoop
 from nodeagent.stats.sampler import NewDisks, Sampler
 from nodeagent.stats.samples import PodSample, PodTarget, VolumeTarget
-from nodeagent.stats.sources import Background
+from nodeagent.stats.sources import Sources
 from orch.component.process.loops import cancel, spawn
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER, CONTAINER_CGROUP, POD, Clock
@@ -61,11 +59,7 @@ class Node:
         self.disks = RuntimeDiskLoop(self.runtime)  # type: ignore[arg-type]
         root = hosts.copy("v2", directory)
         sources = hosts.sources(root, wall_ns=self.clock, runtime_disks=lambda: self.disks.latest)
-        background = Background(
-            DirectoryUsage(wall_ns=self.clock),
-            ProcessUsage(sources.proc_root, wall_ns=self.clock),
-        )
-        self.sampler = Sampler(targets=lambda: self.targets, sources=sources, background=background)
+        self.sampler = Sampler(targets=lambda: self.targets, sources=sources)
         self.new_disks = NewDisks(self.sampler, self.disks)
 
     def add(self, name: str) -> None:
@@ -180,7 +174,7 @@ async def test_a_look_that_finds_something_is_followed_by_a_measurement_at_once(
         async def step(self) -> None:
             measured_s.append(loop.time() - began_s)
 
-    new_disks = Looked(Sampler(targets=tuple), None)
+    new_disks = Looked(Sampler(targets=tuple, sources=Sources()), None)
     began_s = loop.time()
     running = spawn(new_disks.run(), name="new disks")
     for _ in range(4):

@@ -32,6 +32,7 @@ from nodeagent.stats.reading import HostReader
 from nodeagent.stats.samples import Sample
 from nodeagent.stats.sources import Background
 from nodeagent.stats.summary import build_summary
+from tests.examples import examples
 from tests.fakes import hosts
 from tests.fakes.hosts import LAYOUTS, POD, Clock
 
@@ -87,7 +88,8 @@ def numbers_in(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
 
 
 def reader_of(root: Path, clock: Clock | None = None, pread: Pread = os.pread) -> HostReader:
-    return HostReader(hosts.sources(root, wall_ns=clock or Clock(), pread=pread), Background())
+    sources = hosts.sources(root, wall_ns=clock or Clock(), pread=pread)
+    return HostReader(sources, Background(sources))
 
 
 def texts_of(summary: dict[str, Any]) -> str:
@@ -206,7 +208,7 @@ def trees() -> Iterator[dict[str, Tree]]:
         shutil.rmtree(tree.directory)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.sampled_from(LAYOUTS),
     st.integers(0, 1000),

@@ -5,14 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from nodeagent.auth import authorization
 from nodeagent.config.current import CurrentConfig
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.wiring.access import build_access, missing_access
 from orch.component.flags.features import Features
+from orch.wire.records.authentication import TokenReview, TokenReviewStatus, UserInfo
 
-CLIENT: Any = object()
+
+class Client:
+    """An API server to which every token is alice's."""
+
+    async def create(self, review: TokenReview) -> TokenReview:
+        status = TokenReviewStatus(authenticated=True, user=UserInfo(username="alice"))
+        return review.model_copy(update={"status": status})
+
+
+CLIENT: Any = Client()
 
 
 def config(**fields: Any) -> NodeAgentConfiguration:
@@ -45,10 +56,14 @@ TOKENS = [(True, CLIENT, True), (False, CLIENT, False), (True, None, False)]
 
 
 @pytest.mark.parametrize(("enabled", "client", "reviewed"), TOKENS)
-def test_tokens_need_somebody_who_reviews_them(enabled: bool, client: Any, reviewed: bool) -> None:
+async def test_tokens_need_a_server_that_reviews_them(
+    enabled: bool, client: Any, reviewed: bool
+) -> None:
     given = config(authentication={"webhook": {"enabled": enabled}})
     access = build_access(CurrentConfig(given), Features({}), client, node_name="n1")
-    assert (access.authentication._tokens is not None) is reviewed
+    request = make_mocked_request("GET", "/", headers={"Authorization": "Bearer good"})
+    identity = await access.authentication.identify(request)
+    assert (identity.name if identity else None) == ("alice" if reviewed else None)
 
 
 CA = {"x509": {"clientCAFile": "/ca.crt"}}

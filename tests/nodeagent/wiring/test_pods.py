@@ -24,9 +24,9 @@ def build(base: Base) -> Pods | None:
     return pods.build_pods(base, NO_SAMPLER, source, pods.build_events(base, source), None)
 
 
-def sources(made: Pods | None) -> list[str]:
-    assert made
-    return [source.name for source in made.workers._sources]
+def sources(base: Base) -> list[str]:
+    found = pods.build_sources(base, pods.build_api_source(base))
+    return [source.name for source in found]
 
 
 async def test_without_a_runtime_nothing_keeps_pods(base: BuildBase) -> None:
@@ -45,8 +45,8 @@ async def test_without_a_runtime_nothing_keeps_pods(base: BuildBase) -> None:
 async def test_pods_come_from_where_the_configuration_says_and_from_the_api(
     base: BuildBase, config: dict[str, str], expected: list[str]
 ) -> None:
-    assert sources(build(base(FakeRuntime(), **config))) == expected
-    assert sources(build(base(FakeRuntime(), FakeApi(), **config))) == [*expected, "api"]
+    assert sources(base(FakeRuntime(), **config)) == expected
+    assert sources(base(FakeRuntime(), FakeApi(), **config)) == [*expected, "api"]
 
 
 async def test_only_an_api_is_told_statuses_and_given_mirrors(base: BuildBase) -> None:
@@ -57,7 +57,7 @@ async def test_only_an_api_is_told_statuses_and_given_mirrors(base: BuildBase) -
 
 
 async def test_logs_are_bounded_as_configured(base: BuildBase) -> None:
-    bounds = pods._log_bounds(
+    bounds = pods.log_bounds(
         base(
             containerLogMaxSize="1Mi", containerLogMaxFiles=3, containerLogMonitorInterval="30s"
         ).config

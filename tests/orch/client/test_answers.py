@@ -44,7 +44,7 @@ async def send(aiohttp_server: MakeServer) -> AsyncIterator[Callable[..., Awaita
 
 
 async def lines(transport: Transport, **options: float) -> list[bytes]:
-    async with transport.stream("GET", "/", **options) as stream:  # type: ignore[arg-type]
+    async with transport.stream("/", **options) as stream:  # type: ignore[arg-type]
         assert (stream.status, stream.headers["x-kind"]) == (200, "stream")
         return [line async for line in stream]
 
@@ -71,7 +71,7 @@ async def test_chunks_come_as_they_arrive_and_read_takes_the_rest(
     send: Callable[..., Awaitable[Transport]],
 ) -> None:
     transport = await send(b"abc", b"def")
-    async with transport.stream("GET", "/") as stream:
+    async with transport.stream("/") as stream:
         first = await anext(stream.chunks())
         assert b"abcdef".startswith(first)
         assert first + await stream.read() == b"abcdef"
@@ -83,7 +83,7 @@ async def test_a_stream_that_breaks_off_is_an_error_after_its_lines(
     transport = await send(b"one\n", then="break")
     seen = []
     with pytest.raises(TransportError, match=r"cannot reach http://.*: "):
-        async with transport.stream("GET", "/") as stream:
+        async with transport.stream("/") as stream:
             async for line in stream:
                 seen.append(line)  # noqa: PERF401 - what came before the error counts
     assert seen == [b"one"]
@@ -101,7 +101,7 @@ async def test_leaving_a_stream_early_does_not_wait_for_its_rest(
     send: Callable[..., Awaitable[Transport]],
 ) -> None:
     transport = await send(b"one\n", then="hang")
-    async with transport.stream("GET", "/") as stream, asyncio.timeout(30):
+    async with transport.stream("/") as stream, asyncio.timeout(30):
         assert await anext(aiter(stream)) == b"one"
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from orch.client.kubeconfig import ClientConfig, load_kubeconfig, write_kubeconfig
 from orch.component.process.daemon import SetupError
+from tests.examples import examples
 
 # As `kubectl config` writes one.
 USUAL = """\
@@ -154,7 +155,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 SECRETS = st.text(LETTERS, min_size=9).map("zQ7{}".format)  # never the name of a field
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(SECRETS)
 def test_no_error_about_a_file_shows_a_credential(secret: str) -> None:
     head = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"

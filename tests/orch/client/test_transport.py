@@ -283,9 +283,10 @@ async def test_a_host_that_never_answers_the_hello_is_given_up() -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        transport = Transport(ClientConfig(server=url, insecure=True), timeout_s=0.05)
+        # Long enough for the thread that builds the TLS context, whose lateness is another error.
+        transport = Transport(ClientConfig(server=url, insecure=True), timeout_s=1.0)
         text = await failure(transport.request("GET", "/"))
-        assert text == f"cannot reach {url}: the server did not answer within 0.05 s"
+        assert text == f"cannot reach {url}: the server did not answer within 1 s"
         await transport.close()
 
 
@@ -315,10 +316,11 @@ async def test_unusable_files_are_reported(make: MakeTransport) -> None:
 async def test_files_on_a_disk_that_hangs_stop_neither_the_loop_nor_later_tries(
     make: MakeTransport, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released, reads = threading.Event(), []
+    released, began, reads = threading.Event(), threading.Event(), []
 
     def hang(config: ClientConfig) -> ssl.SSLContext:
         reads.append(config)
+        began.set()
         assert released.wait(30)
         return client_context(config)
 
@@ -330,6 +332,7 @@ async def test_files_on_a_disk_that_hangs_stop_neither_the_loop_nor_later_tries(
             f"cannot reach {server.url}: reading its certificates or token takes more than 0.02 s"
         )
         await transport.reset()
+    assert await asyncio.to_thread(began.wait, 30)
     assert len(reads) == 1, "each further reading would hold a thread"
     released.set()
     assert (await transport.request("GET", "/echo/")).status == 200

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.fakes.http_api import Answer, HttpApi
 from tests.orch.ctl.conftest import Orchctl, Result, run_command
 
@@ -20,7 +21,7 @@ SECRETS = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=12, max_size=40
 ).filter(lambda text: not text.startswith("-") and len(set(text)) > 5)
 QUICK = settings(
-    max_examples=20, deadline=None,
+    max_examples=examples(20), deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 NOWHERE = ("-s", "http://127.0.0.1:1")

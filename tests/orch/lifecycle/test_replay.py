@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from orch.lifecycle.decide.records import EvictPod, Memory, UpdateNode
+from tests.examples import examples
 from tests.fakes.cluster import Cluster, node, pod
 
 NAMES = ["a1", "a2", "a3", "b1"]
@@ -138,7 +139,7 @@ class History(RuleBasedStateMachine):
 
 
 History.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

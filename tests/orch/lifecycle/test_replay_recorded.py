@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from orch.lifecycle.decide.decision import decide
 from orch.lifecycle.decide.records import Decision, Memory, Settings, UpdateNode, View
 from orch.wire.records.core import Node, NodeCondition, Taint
+from tests.examples import examples
 from tests.fakes.cluster import Cluster
 from tests.orch.lifecycle import histories, recording
 from tests.orch.lifecycle.histories import Look
@@ -261,7 +262,7 @@ def whole(name: str) -> tuple[dict[str, str], tuple[object, ...]]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ABOUT)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cut=st.integers(0, 10_000), done=st.integers(0, 6))
 def test_any_prefix_of_it_cut_short_and_resumed_comes_to_the_same_end(
     name: str, cut: int, done: int

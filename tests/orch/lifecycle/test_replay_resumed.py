@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orch.lifecycle.decide.records import Memory
+from tests.examples import examples
 from tests.fakes.cluster import Cluster, node
 from tests.orch.lifecycle.test_replay import NAMES
 from tests.orch.lifecycle.test_replay_triggers import pods_on
@@ -104,7 +105,7 @@ def end(cluster: Cluster, last: dict[str, str]) -> tuple[object, ...]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     history=st.lists(steps, max_size=8),
     last=st.fixed_dictionaries(

@@ -15,6 +15,7 @@ from hypothesis.stateful import invariant, rule
 from orch.lifecycle.decide.records import Memory
 from orch.wire.records.core import Node
 from orch.wire.records.pods import Pod, Toleration
+from tests.examples import examples
 from tests.fakes.cluster import pod
 from tests.orch.lifecycle.test_replay import GRACE_S, History, names
 from tests.orch.lifecycle.triggermodel import KEYS, Model, words
@@ -97,7 +98,7 @@ class Triggers(History):
 
 
 Triggers.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

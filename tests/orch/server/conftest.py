@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import resource
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from orch.component.process import clock
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
+from orch.server.objects.document import ObjectTarget
 from orch.server.objects.options import WriteOptions
 from orch.server.storage.group_commit import GroupCommitStorage
 from orch.server.strategy import namespaces
@@ -19,6 +22,14 @@ from tests.fakes.medium import FakeMedium
 from tests.orch.server.harness import Api, Pki, make_pki
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory where that is possible: each test here would wait for the disk many times."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import io
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -145,11 +146,7 @@ class Api:
         return self._sessions[user]
 
     def context(self, user: str | None) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.pki.ca_file)
-        if user is not None:
-            pair = self.pki.users[user]
-            context.load_cert_chain(pair.cert_file, pair.key_file)
-        return context
+        return client_context(self.pki.ca_file, self.pki.users[user] if user else None)
 
     async def turn(self, name: str) -> None:
         """One step of a loop of the server."""
@@ -161,6 +158,14 @@ class Api:
                 assert not task.done(), task
                 await asyncio.sleep(0.005)
         await loops.cancel(task)
+
+
+@cache
+def client_context(ca_file: str, pair: KeyPair | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=ca_file)
+    if pair is not None:
+        context.load_cert_chain(pair.cert_file, pair.key_file)
+    return context
 
 
 def pod(name: str = "p1", node: str | None = None, **metadata: Any) -> dict[str, Any]:

@@ -28,14 +28,11 @@ def test_everything_has_its_place(name: str) -> None:
 
 
 def test_no_place_is_without_a_case_here() -> None:
-    places = {name for name, value in vars(Layout).items() if isinstance(value, property)}
-    assert places == set(PLACES)
+    assert set(vars(Layout(Path("/run/it")))) == {"run_dir", *PLACES}
 
 
-def test_files_by_name() -> None:
-    layout = Layout(Path("/run/it"))
-    assert layout.kubeconfig("admin") == Path("/run/it/admin.kubeconfig")
-    assert layout.port_file("apiserver") == Path("/run/it/apiserver.port")
+def test_a_kubeconfig_is_named_for_its_user() -> None:
+    assert Layout(Path("/run/it")).kubeconfig("admin") == Path("/run/it/admin.kubeconfig")
 
 
 def test_directories_with_secrets_are_private_and_the_runtimes_is_left_to_its_tool(

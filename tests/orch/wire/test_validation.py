@@ -47,7 +47,7 @@ def test_other_texts_are_not_dns_subdomains(text: str) -> None:
     ],
 )  # fmt: skip
 def test_qualified_names_are_accepted(text: str) -> None:
-    assert validation.is_qualified_name(text)
+    assert validation.qualified_name_problems(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,19 @@ def test_qualified_names_are_accepted(text: str) -> None:
     ],
 )  # fmt: skip
 def test_other_texts_are_not_qualified_names(text: str) -> None:
-    assert not validation.is_qualified_name(text)
+    assert validation.qualified_name_problems(text)
 
 
 @pytest.mark.parametrize(
     "text", ["", "simple", "now-with-dashes", "1-starts", "end.s_1", "1234", "A" * 63]
 )
 def test_label_values_are_accepted(text: str) -> None:
-    assert validation.is_label_value(text)
+    assert validation.label_value_problems(text) == ()
 
 
 @pytest.mark.parametrize("text", ["no%", "end-", "-start", ".x", "a/b", "a b", "A" * 64, "x\n"])
 def test_other_texts_are_not_label_values(text: str) -> None:
-    assert not validation.is_label_value(text)
+    assert validation.label_value_problems(text)
 
 
 def test_messages_are_those_clients_know() -> None:

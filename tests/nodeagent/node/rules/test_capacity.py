@@ -70,12 +70,3 @@ def test_allocatable_never_falls_below_zero_and_the_excess_is_a_problem() -> Non
     problems = capacity.reservation_problems(amounts, reserved)
     assert any("9Gi memory" in problem and "8Gi" in problem for problem in problems)
     assert len(problems) == 2
-
-
-@pytest.mark.parametrize(
-    ("reservation", "text"),
-    [({"pods": "1"}, 'cannot reserve "pods"'), ({"cpu": "-1"}, "negative"), ({"cpu": "x"}, "'x'")],
-)
-def test_a_reservation_that_cannot_be_is_refused(reservation: dict[str, str], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        capacity.parse_reserved(reservation)

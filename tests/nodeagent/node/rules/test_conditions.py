@@ -23,7 +23,7 @@ NETWORK_TEXT = (
 
 
 def judged(facts: NodeFacts, state: PressureState | None = None) -> tuple[ConditionValue, ...]:
-    return conditions.judge(facts, state or PressureState(), AMOUNTS, transition_s=300)
+    return conditions.node_conditions(facts, state or PressureState(), AMOUNTS, transition_s=300)
 
 
 def test_a_healthy_node_says_so_with_ready_last() -> None:

@@ -34,22 +34,9 @@ def test_an_amount_is_a_quantity_or_a_percentage(text: str, amount: Amount) -> N
     assert pressure.parse_amount(text) == amount
 
 
-@pytest.mark.parametrize("text", ["x%", "101%", "-1%", "ten"])
-def test_a_bad_amount_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match=text.replace("%", "")):
-        pressure.parse_amount(text)
-
-
 def test_zero_and_hundred_percent_switch_a_threshold_off() -> None:
     values = {"nodefs.available": "0%", "imagefs.available": "100%", "memory.available": "1Gi"}
     assert [t.signal for t in pressure.parse_thresholds(values)] == ["memory.available"]
-
-
-def test_unknown_signals_and_soft_ones_without_grace_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"unknown eviction signal 'disk.free'"):
-        pressure.parse_thresholds({"disk.free": "1Gi"})
-    with pytest.raises(ValueError, match="needs a grace period"):
-        pressure.parse_thresholds({"memory.available": "1Gi"}, grace_s={})
 
 
 def test_pressure_begins_at_once_below_the_threshold_and_not_at_it() -> None:
@@ -135,8 +122,3 @@ def test_checkpoints_that_may_not_be_there_are_pressure_on_the_disk(
     state = pressure.step(PressureState(), (pressure.CHECKPOINT_STORE,), seen, 0)
 
     assert pressure.is_under(state, pressure.DISK_PRESSURE, 0, TRANSITION_S) is pressed
-
-
-def test_no_threshold_can_be_set_for_checkpoints() -> None:
-    with pytest.raises(ValueError, match="unknown eviction signal"):
-        pressure.parse_thresholds({"checkpoints.room": "1Gi"})

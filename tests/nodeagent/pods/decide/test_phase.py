@@ -11,7 +11,7 @@ EVICTION = Ending("Evicted", "too much", grace_s=7)
 
 
 def test_an_ended_pod_has_failed_for_the_given_reason() -> None:
-    over = phase.ended(pod(terminationGracePeriodSeconds=600), EVICTION, NOW)
+    over = phase.fail_pod(pod(terminationGracePeriodSeconds=600), EVICTION, NOW)
     assert (over.status.phase, over.status.reason) == ("Failed", "Evicted")
     assert over.status.message == "too much"
     assert over.spec.terminationGracePeriodSeconds == 7
@@ -21,11 +21,11 @@ def test_an_ended_pod_has_failed_for_the_given_reason() -> None:
 
 
 def test_ending_it_twice_leaves_one_condition() -> None:
-    twice = phase.ended(phase.ended(pod(), EVICTION, NOW), EVICTION, NOW)
+    twice = phase.fail_pod(phase.fail_pod(pod(), EVICTION, NOW), EVICTION, NOW)
     assert [one.type for one in twice.status.conditions or []] == ["DisruptionTarget"]
 
 
 def test_it_is_shown_as_running_until_its_last_container_has_stopped() -> None:
-    over = phase.ended(pod(), EVICTION, NOW)
-    assert phase.shown(over, seen(sandbox(), instance())).status.phase == "Running"
-    assert phase.shown(over, seen(sandbox())).status.phase == "Failed"
+    over = phase.fail_pod(pod(), EVICTION, NOW)
+    assert phase.show_running(over, seen(sandbox(), instance())).status.phase == "Running"
+    assert phase.show_running(over, seen(sandbox())).status.phase == "Failed"

@@ -9,11 +9,10 @@ import pytest
 
 from nodeagent.pods.actions import ProbeResults, StepBackoff
 from nodeagent.pods.decide import plan
-from nodeagent.pods.decide.conditions import find_condition
 from nodeagent.pods.decide.status import Facts, pod_status
 from nodeagent.pods.observed import ObservedPod
 from nodeagent.runtime.base import ContainerState
-from orch.wire.records.pods import Container, Pod, PodStatus
+from orch.wire.records.pods import Container, Pod, PodCondition, PodStatus
 from tests.fakes.pods import SECOND_NS, T0_NS, container_data, exited, instance, pod, sandbox, seen
 
 NOW = "2023-11-14T22:14:00Z"
@@ -32,6 +31,10 @@ def status_of(
 ) -> PodStatus:
     decided = plan.next_step(wanted, held, backoffs or {}, T0_NS + SECOND_NS)
     return pod_status(wanted, held, Facts(now=NOW, plan=decided, **facts), previous)
+
+
+def find_condition(status: PodStatus, kind: str) -> PodCondition | None:
+    return next((c for c in status.conditions or () if c.type == kind), None)
 
 
 PHASES: list[tuple[str, Pod, ObservedPod, str]] = [
@@ -155,7 +158,7 @@ def test_probes_decide_over_ready_and_started() -> None:
     a, b = status.containerStatuses or []
     assert (a.ready, a.started) == (False, True)
     assert (b.ready, b.started) == (False, False)
-    ready = find_condition(status.conditions, "Ready")
+    ready = find_condition(status, "Ready")
     assert ready and ready.message == "containers with unready status: [a b]"
 
 
@@ -209,9 +212,9 @@ CONDITIONS: list[tuple[str, Pod, ObservedPod, dict[str, tuple[str, str | None]]]
 def test_the_conditions_of_a_pod(
     wanted: Pod, held: ObservedPod, expected: dict[str, tuple[str, str | None]]
 ) -> None:
-    conditions = status_of(wanted, held).conditions
+    status = status_of(wanted, held)
     for kind, (value, reason) in expected.items():
-        condition = find_condition(conditions, kind)
+        condition = find_condition(status, kind)
         assert condition and (condition.status, condition.reason) == (value, reason), kind
 
 
@@ -226,7 +229,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
 
 def test_conditions_of_others_are_kept() -> None:
     wanted = pod(status={"conditions": [{"type": "DisruptionTarget", "status": "True"}]})
-    assert find_condition(status_of(wanted, seen()).conditions, "DisruptionTarget")
+    assert find_condition(status_of(wanted, seen()), "DisruptionTarget")
 
 
 def test_addresses_and_start_come_from_the_sandbox_and_stay_when_the_pod_is_over() -> None:

@@ -56,10 +56,8 @@ async def port() -> AsyncIterator[int]:
     app.router.add_get("/{path:.*}", answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    assert site._server is not None
-    yield site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield runner.addresses[0][1]
     over.set()
     await runner.cleanup()
 

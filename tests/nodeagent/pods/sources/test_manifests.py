@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nodeagent.pods.sources import manifests
-from nodeagent.pods.sources.manifests import ManifestError, Origin
+from nodeagent.pods.sources.manifests import ManifestOrigin, PodFileError
 from orch.component.yaml_file import parse_yaml
 from orch.wire.podrules import podspec
 from orch.wire.records.pods import Pod
@@ -26,7 +26,7 @@ spec:
 
 
 def read(text: str, node: str = "Node1", path: str = "/m/web.yaml") -> Pod:
-    origin = Origin(podspec.FILE, path, node, SEEN)
+    origin = ManifestOrigin(podspec.FILE, path, node, SEEN)
     return manifests.static_pod(parse_yaml(text, source=path), origin).pod
 
 
@@ -117,6 +117,6 @@ BAD = [
 
 @pytest.mark.parametrize(("text", "problem"), BAD)
 def test_what_is_wrong_is_said_with_its_place(text: str, problem: str) -> None:
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(PodFileError) as caught:
         read(text)
     assert problem in str(caught.value)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodeagent.pods.sources import manifests
-from nodeagent.pods.sources.manifests import Origin
+from nodeagent.pods.sources.manifests import ManifestOrigin
 from orch.component import yaml_file
 from orch.wire.podrules import podspec
 from tests.fakes.pods import container_data, pod
@@ -48,7 +48,7 @@ def test_it_is_told_with_its_line_and_the_pod_runs_all_the_same() -> None:
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n"
         "  hostNetwrk: true\n  containers: [{name: a, image: x}]\n"
     )
-    origin = Origin(podspec.FILE, "/m/web.yaml", "node1", datetime(2026, 1, 31, tzinfo=UTC))
+    origin = ManifestOrigin(podspec.FILE, "/m/web.yaml", "node1", datetime(2026, 1, 31, tzinfo=UTC))
     made = manifests.static_pod(yaml_file.parse_yaml(text, source="/m/web.yaml"), origin)
     assert made.pod.metadata.name == "web-node1"
     assert made.ignored == (

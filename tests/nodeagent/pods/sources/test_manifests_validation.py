@@ -34,6 +34,11 @@ def test_an_ordinary_pod_has_no_problem() -> None:
                     terminationGracePeriodSeconds=0) == []  # fmt: skip
 
 
+def test_an_empty_choice_is_none_made() -> None:
+    ports = [{"containerPort": 80, "protocol": ""}]
+    assert problems(containers=[container_data("app", imagePullPolicy="", ports=ports)]) == []
+
+
 def mount(**fields: str) -> dict[str, Any]:
     return {"volumeMounts": [{"name": "v", "mountPath": "/v", **fields}]}
 

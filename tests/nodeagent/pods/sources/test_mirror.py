@@ -70,7 +70,7 @@ async def test_a_static_pod_gets_a_mirror_owned_by_the_node(mirrors: Mirrors) ->
     await mirrors.start(static())
     [mirror] = await mirrors.stored()
     assert mirror.key == "default/web"
-    assert mirrors.kept.held == 1
+    assert mirrors.kept.count == 1
     assert mirror.metadata.annotation("orch.io/config.mirror") == "abc"
     node = await mirrors.api.get(Node, "node1")
     [owner] = mirror.metadata.ownerReferences or []

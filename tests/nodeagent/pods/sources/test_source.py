@@ -55,7 +55,7 @@ async def test_it_is_ready_once_it_was_read(made: Source) -> None:
     assert made.source.pods() == []
     await made.start()
     assert made.source.ready
-    assert not made.source.doubtful
+    assert not made.source.incomplete
     assert made.source.name == "api"
 
 

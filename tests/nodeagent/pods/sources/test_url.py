@@ -48,11 +48,8 @@ class Served:
         app.router.add_get("/{path:.*}", self._handle)
         self._runner = web.AppRunner(app)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        assert site._server is not None
-        port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
-        self.port = port
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.port = port = self._runner.addresses[0][1]
         self.source = UrlSource(
             f"http://user:hidden@127.0.0.1:{port}/pods?key=hidden",
             "node1",

@@ -1,4 +1,4 @@
-"""Environment of containers; the expansion table is the reference's expand_test.go."""
+"""Environment of containers; tables are the reference's expand_test.go and helpers_test.go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from nodeagent.pods.spec import env
 from nodeagent.pods.spec.env import SpecError
 from nodeagent.pods.spec.references import ObjectData, Reference
-from orch.wire.records.pods import Container, EnvVarSource
+from orch.wire.records.pods import Container, EnvVarSource, ResourceFieldRef
 from tests.fakes.pods import UID, container_data, pod
 
 VALUES = {"VAR_A": "A", "VAR_B": "B", "VAR_C": "C", "VAR_REF": "$(VAR_A)", "VAR_EMPTY": ""}
@@ -158,3 +158,35 @@ def test_whole_objects_become_variables_and_can_be_referred_to_and_overridden() 
     gone = Container.from_wire({"name": "a", "envFrom": [{"configMapRef": {"name": "gone"}}]})
     with pytest.raises(SpecError, match='configmap "gone" not found'):
         env.environment(gone, literal, OBJECTS)
+
+
+RESOURCES = {
+    "limits": {"cpu": "250m", "memory": "64Mi"},
+    "requests": {"cpu": "100m", "memory": "1000001"},
+}
+CONTAINER = Container.from_wire(container_data("app", resources=RESOURCES))
+ALLOCATABLE = {"cpu": "2", "memory": "1Gi", "ephemeral-storage": "10Gi"}
+
+AMOUNTS = [
+    ("limits.cpu", None, "1"),
+    ("limits.cpu", "1m", "250"),
+    ("requests.cpu", "1m", "100"),
+    ("limits.memory", None, "67108864"),
+    ("limits.memory", "1Mi", "64"),
+    ("requests.memory", "1Mi", "1"),
+    ("limits.ephemeral-storage", "1Gi", "10"),
+    ("requests.ephemeral-storage", None, "0"),
+    ("limits.cpu", "0", "1"),
+]
+
+
+@pytest.mark.parametrize(("resource", "divisor", "expected"), AMOUNTS)
+def test_amounts_are_whole_divisors(resource: str, divisor: str | None, expected: str) -> None:
+    reference = ResourceFieldRef(resource=resource, divisor=divisor)
+    assert env.resource_field(CONTAINER, reference, ALLOCATABLE) == expected
+
+
+@pytest.mark.parametrize("resource", ["limits.gpu", "cpu", "used.cpu", ""])
+def test_an_unknown_amount_is_refused(resource: str) -> None:
+    with pytest.raises(SpecError, match="is not known"):
+        env.resource_field(CONTAINER, ResourceFieldRef(resource=resource), ALLOCATABLE)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nodeagent.pods.spec.volume_files import VolumeFile
 from nodeagent.pods.volumes import directories
+from tests.examples import examples
 
 
 def file(path: str, content: str = "x", mode: int = 0o644) -> VolumeFile:
@@ -129,7 +130,7 @@ NAMES = st.text("abc", min_size=1, max_size=2)
 SETS = st.dictionaries(NAMES, st.text("xyz", max_size=3), max_size=4)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(SETS, min_size=1, max_size=4))
 def test_whatever_came_before_readers_see_exactly_the_last_set(
     tmp_path_factory: pytest.TempPathFactory, sets: list[dict[str, str]]

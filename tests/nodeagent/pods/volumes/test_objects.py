@@ -143,6 +143,8 @@ async def test_nothing_of_a_pod_that_is_gone_is_kept() -> None:
     await api.create(config(color="red"))
     objects = PodObjects(api)  # type: ignore[arg-type]
     await objects.of(mounting())
-    assert UID in objects._known
+    api.fail(TransportError("refused"), times=float("inf"))
+    reference = Reference("ConfigMap", "settings")
+    assert (await objects.of(mounting()))[reference].data == {"color": b"red"}
     objects.forget(UID)
-    assert not objects._known
+    assert (await objects.of(mounting()))[reference].problem

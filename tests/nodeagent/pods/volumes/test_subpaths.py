@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,14 +99,16 @@ def test_a_link_put_there_after_the_look_is_not_followed(
 ) -> None:
     """The race itself: the directory becomes a link between the check and the walk."""
     (volume / "a").mkdir()
-    real = subpaths._walk
+    real = os.open
 
-    def swapped(root: str, below: str) -> int:
-        (volume / "a").rmdir()
-        (volume / "a").symlink_to("/etc")
-        return real(root, below)
+    def swapped(path: str, flags: int, **more: Any) -> int:
+        """The walk begins by opening the volume."""
+        if path == os.path.realpath(volume):
+            (volume / "a").rmdir()
+            (volume / "a").symlink_to("/etc")
+        return real(path, flags, **more)
 
-    monkeypatch.setattr(subpaths, "_walk", swapped)
+    monkeypatch.setattr(os, "open", swapped)
     with pytest.raises(SubPathError, match="cannot make subPath"):
         subpaths.bind(str(volume), f"{volume}/a/ssl", tmp_path / "p" / "0")
 

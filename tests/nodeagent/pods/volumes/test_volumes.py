@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.pods.spec.references import ObjectData, Reference
 from nodeagent.pods.volumes import kernel_mounts
-from nodeagent.pods.volumes.volumes import Knowledge, VolumeError, VolumeStore
+from nodeagent.pods.volumes.volumes import ProjectedData, VolumeError, VolumeStore
 from tests.fakes.pods import UID, pod
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -156,7 +156,7 @@ SETTINGS = ObjectData({"color": b"red", "size": b"9"})
 
 @as_root
 async def test_a_secret_never_reaches_the_disk(store: VolumeStore) -> None:
-    known = Knowledge(objects={Reference("Secret", "keys"): ObjectData({"key": b"s3cret"})})
+    known = ProjectedData(objects={Reference("Secret", "keys"): ObjectData({"key": b"s3cret"})})
     wanted = pod(volumes=[{"name": "v", "secret": {"secretName": "keys"}}])
     path = (await store.prepare(wanted, known))["v"]
     assert [m.filesystem for m in kernel_mounts.mounts_below(path)] == ["tmpfs"]
@@ -169,10 +169,10 @@ async def test_a_secret_never_reaches_the_disk(store: VolumeStore) -> None:
 async def test_a_config_map_is_files_that_follow_it(store: VolumeStore) -> None:
     wanted = pod(volumes=[{"name": "v", "configMap": {"name": "settings"}}])
     reference = Reference("ConfigMap", "settings")
-    path = Path((await store.prepare(wanted, Knowledge(objects={reference: SETTINGS})))["v"])
+    path = Path((await store.prepare(wanted, ProjectedData(objects={reference: SETTINGS})))["v"])
     assert (path / "color").read_text() == "red"
     changed = ObjectData({"color": b"blue"})
-    await store.prepare(wanted, Knowledge(objects={reference: changed}))
+    await store.prepare(wanted, ProjectedData(objects={reference: changed}))
     assert (path / "color").read_text() == "blue"
     assert not (path / "size").exists()
 
@@ -181,4 +181,4 @@ async def test_an_object_that_is_not_there_is_named(store: VolumeStore) -> None:
     wanted = pod(volumes=[{"name": "v", "configMap": {"name": "settings"}}])
     absent = {Reference("ConfigMap", "settings"): ObjectData(absent=True)}
     with pytest.raises(VolumeError, match=r"volume 'v': configmap \"settings\" not found"):
-        await store.prepare(wanted, Knowledge(objects=absent))
+        await store.prepare(wanted, ProjectedData(objects=absent))

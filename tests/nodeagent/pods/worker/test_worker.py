@@ -34,8 +34,7 @@ async def test_a_pod_at_rest_is_not_looked_at(
     await asyncio.sleep(300)
     assert looked == []
     world.runtime.exit(world.made("a").detail.container.id)
-    await asyncio.sleep(1)
-    assert looked
+    await world.until(lambda: bool(looked))
 
 
 async def test_a_runtime_that_lists_and_takes_no_call_is_not_asked_without_end(

@@ -64,12 +64,12 @@ def test_no_limit_is_none_however_the_kernel_writes_it(data: bytes, expected: in
 
 
 def test_a_key_is_a_whole_word_at_the_beginning_of_a_line() -> None:
-    numbers = values.LineNumbers("file", "active_file", "inactive_file", "anon")
+    numbers = values.LineNumbers("file active_file inactive_file anon")
     assert numbers(b"inactive_file 1\nfile 2\nactive_file 3\n") == [2, 3, 1, None]
 
 
 def test_lines_may_move_between_two_texts() -> None:
-    numbers = values.LineNumbers("anon", "file")
+    numbers = values.LineNumbers("anon file")
     assert numbers(b"anon 1\nfile 2\n") == [1, 2]
     assert numbers(b"new 0\nfile 3\nanon 4\n") == [4, 3]
     assert numbers(b"file 5\n") == [None, 5]
@@ -78,7 +78,7 @@ def test_lines_may_move_between_two_texts() -> None:
 
 
 def test_a_truncated_last_line_is_read_as_far_as_it_goes() -> None:
-    numbers = values.LineNumbers("anon", "file")
+    numbers = values.LineNumbers("anon file")
     assert numbers(b"anon 1\nfile 23") == [1, 23]
     assert numbers(b"anon 1\nfile ") == [1, None]
     assert numbers(b"anon 1\nfi") == [1, None]
@@ -89,7 +89,7 @@ _TEXT_KEYS = ["anon", "file", "file_mapped", "active_file"]
 
 @given(st.lists(st.dictionaries(st.sampled_from(_TEXT_KEYS), st.integers(0, MAX)), max_size=6))
 def test_remembered_lines_never_change_the_answer(texts: list[dict[str, int]]) -> None:
-    numbers = values.LineNumbers(*_TEXT_KEYS)
+    numbers = values.LineNumbers(" ".join(_TEXT_KEYS))
     for text in texts:
         data = "".join(f"{key} {number}\n" for key, number in text.items()).encode()
         assert numbers(data) == [text.get(key) for key in _TEXT_KEYS]
@@ -164,10 +164,10 @@ def test_weights_become_shares_as_the_runtimes_convert(weight: int, shares: int)
 
 
 def numbers_in(result: Any) -> Iterator[Any]:
-    """What a parser found, out of its records, tuples and dicts; None is nothing."""
+    """What a parser found, out of its records, lists and dicts; None is nothing."""
     if isinstance(result, dict):
         yield from numbers_in(tuple(result.items()))
-    elif isinstance(result, tuple):
+    elif isinstance(result, tuple | list):
         for part in result:
             yield from numbers_in(part)
     elif result is not None:
@@ -178,7 +178,7 @@ def is_counted(result: Any) -> bool:
     return all(isinstance(number, int) and number >= 0 for number in numbers_in(result))
 
 
-@pytest.mark.parametrize("parse", PARSERS, ids=lambda parse: parse.__name__)
+@pytest.mark.parametrize("parse", PARSERS)
 @given(data=st.binary(max_size=400))
 def test_arbitrary_bytes_are_counts_or_nothing(parse: Callable[[bytes], Any], data: bytes) -> None:
     assert is_counted(parse(data))
@@ -191,7 +191,7 @@ _LINES = st.lists(
 ).map(lambda rows: b"\n".join(b"".join(row) for row in rows))
 
 
-@pytest.mark.parametrize("parse", PARSERS, ids=lambda parse: parse.__name__)
+@pytest.mark.parametrize("parse", PARSERS)
 @given(data=_LINES)
 def test_absurd_values_of_known_keys_are_counts_or_nothing(
     parse: Callable[[bytes], Any], data: bytes

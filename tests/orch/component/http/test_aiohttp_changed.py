@@ -31,7 +31,8 @@ PYPROJECT = Path(__file__).resolve().parents[4] / "pyproject.toml"
 # Who relies on it, where it is, and the names.
 NAMES: tuple[tuple[str, Any, str], ...] = (
     ("Connection", RequestHandler, "_close _force_close _current_request _messages _task_handler"),
-    ("Connection", RequestHandler, "close force_close transport writing_paused"),
+    ("Connection", RequestHandler, "close force_close transport"),
+    ("fast_path.takes_more", RequestHandler, "writing_paused"),
     ("BareResponse", web.StreamResponse, "_prepare_headers"),
     ("Shortcut", web.Request, "_match_info"),
     ("Shortcut", web.UrlMappingMatchInfo, "add_app current_app freeze"),

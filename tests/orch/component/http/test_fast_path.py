@@ -127,6 +127,7 @@ async def test_work_beyond_its_time_is_cancelled_and_may_clean_up() -> None:
     assert current.cancelling() == 0
 
 
+@pytest.mark.looptime
 async def test_each_piece_of_work_has_its_own_time() -> None:
     """The second begins while the first runs, and is late after it."""
     deadlines, ended = Deadlines(0.02), []

@@ -335,7 +335,8 @@ async def test_without_the_c_parser_it_does_not_start(monkeypatch: pytest.Monkey
 
 
 async def read(request: web.Request) -> web.Response:
-    return web.Response(body=await httpd.read_body(request, timeout_s=0.05))
+    within_s = float(request.query.get("within", 30))
+    return web.Response(body=await httpd.read_body(request, timeout_s=within_s))
 
 
 async def post(data: object, **headers: str) -> tuple[int, bytes]:
@@ -360,7 +361,7 @@ async def test_a_body_above_the_limit_is_refused() -> None:
 async def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(httpd, "LINGER_S", 0.01)
     async with serving(read) as (_, port), connected(port) as (reader, writer):
-        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
+        writer.write(b"POST /?within=0.05 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"did not arrive within 0.05 s" in answer

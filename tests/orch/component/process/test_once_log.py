@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tracemalloc
 
 import pytest
 
-from orch.component.process.once_log import MAX_CAUSES, MAX_SUBJECTS, OnceLog
+from orch.component.process.once_log import MAX_CAUSES, MAX_SUBJECTS, SILENCE_S, OnceLog
 
 log = logging.getLogger(__name__)
 
@@ -92,18 +93,38 @@ def test_subjects_that_are_not_retained_begin_anew(caplog: pytest.LogCaptureFixt
     assert caplog.messages == ["a is broken", "b is broken", "a is broken"]
 
 
-def test_the_causes_of_one_outage_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.looptime
+async def test_an_outage_with_too_many_causes_says_so_and_is_silent_for_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     once = OnceLog(log)
     for number in range(10 * MAX_CAUSES):
         once.failed("refused for the %dth time", number)
-    assert len(caplog.messages) == MAX_CAUSES
+    assert len(caplog.messages) == MAX_CAUSES + 1
+    assert caplog.messages[-1] == "further causes of this are not logged for 600 s"
+    await asyncio.sleep(SILENCE_S)
+    once.failed("a new cause")
+    once.failed("a new cause")
+    assert caplog.messages[MAX_CAUSES + 1 :] == ["a new cause"]
 
 
-def test_the_oldest_outage_makes_room_for_a_new_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cause_takes_a_few_bytes_however_long_it_is() -> None:
+    logger = logging.Logger("not handled", logging.CRITICAL)
+    once = OnceLog(logger)
+    tracemalloc.start()
+    for subject in range(20):
+        for number in range(MAX_CAUSES):
+            once.failed(f"{number}" + "x" * 100_000, subject=subject)
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held_bytes < 200_000
+
+
+def test_subjects_beyond_the_bound_share_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     once = OnceLog(log)
-    for number in range(MAX_SUBJECTS + 1):
-        once.failed("broken", subject=number)
-    caplog.clear()
-    once.failed("broken", subject=1)
-    once.failed("broken", subject=0)
-    assert len(caplog.messages) == 1
+    subjects = range(MAX_SUBJECTS + 100)
+    for _ in range(3):
+        for subject in subjects:
+            once.failed("broken", subject=subject)
+        once.retain(subjects)
+    assert len(caplog.messages) == MAX_SUBJECTS + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import resource
+import shutil
 import socket
 import subprocess
 import time
@@ -78,8 +79,21 @@ def test_who_listens_on_a_port_is_known(address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as server:
         port = server.getsockname()[1]
-        assert system.listening_process(port) == os.getpid()
-    assert system.listening_process(port) is None
+        assert system.listening_process(address, port) == os.getpid()
+        assert system.listening_process("0.0.0.0", port) == os.getpid()
+        assert system.listening_process("127.0.0.9", port) is None
+    assert system.listening_process(address, port) is None
+
+
+def test_the_process_that_listens_on_a_unix_socket_is_found_without_waiting(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.sock")
+    assert system.server_pid(path) == 0
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        assert system.server_pid(path) == 0
+        listening.listen(0)
+        assert system.server_pid(path) == os.getpid()
+        assert system.server_pid(path) == 0  # nobody was let in, and the queue is full
 
 
 def test_the_environment_is_that_of_the_start(child: subprocess.Popen[bytes]) -> None:
@@ -94,6 +108,30 @@ def test_every_process_is_listed_without_its_arguments(child: subprocess.Popen[b
     assert own["username"] == getpass.getuser()
     assert own["memory_percent"] > 0 < own["num_threads"]
     assert "60" not in found[child.pid].values()
+
+
+def test_a_process_s_name_is_the_kernel_s_whatever_its_arguments(tmp_path: Path) -> None:
+    """psutil lengthens a name of 15 bytes by the first argument, which the process chooses."""
+    program = tmp_path / "a-long-name-of-a-program"
+    shutil.copy("/bin/sleep", program)
+    argument = f"{program.name} --password=x\x1b]0;owned\x07" + "y" * 100_000
+    with subprocess.Popen([argument, "60"], executable=program) as process:
+        try:
+            [found] = [one for one in system.processes() if one["pid"] == process.pid]
+            assert found["name"] == "a-long-name-of-"
+            assert f", {found['name']} of " in system.describe_process(process.pid)
+        finally:
+            process.kill()
+
+
+def test_hidden_facts_about_the_hardware_are_0(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    (tmp_path / "stat").write_text("cpu 1 2 3\n")
+    found = system.read_hardware()
+    assert (found.memory_bytes, found.swap_bytes, found.boot_time_ns) == (0, 0, 0)
+    assert found.cpu_count == os.cpu_count()
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_may(

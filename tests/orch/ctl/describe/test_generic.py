@@ -46,7 +46,7 @@ def test_every_field_is_shown() -> None:
         "    [e 3]",
         "  Start Time:  t",
         "Text:          one",
-        "two",
+        "               two",
     ]
 
 
@@ -63,12 +63,19 @@ def test_the_words_of_a_name_are_set_apart(name: str, title: str) -> None:
 
 
 def test_a_secret_shows_sizes_only() -> None:
-    data = {"key": "aGlkZGVu", "odd": "not base64!"}
+    data = {"key": "aGlkZGVu", "odd": "not bäse64!"}
     record = {"kind": "Secret", "metadata": {"name": "s"}, "data": data, "type": "Opaque"}
     assert _lines(record)[4:] == [
         "Data:", "  Key:  6 bytes", "  Odd:  11 bytes", "Kind:   Secret", "Metadata:",
         "Type:  Opaque",
     ]  # fmt: skip
+
+
+def test_depth_is_bounded() -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(5000):
+        nested = {"a": nested}
+    assert _lines({"kind": "Widget", "spec": nested})[-1].strip() == "..."
 
 
 def test_events_are_a_table_the_latest_last() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from orch.ctl.describe import tab_writer
@@ -29,7 +31,14 @@ def test_a_column_spans_neighbouring_lines_that_have_its_cells() -> None:
 
 
 def test_a_text_of_several_lines_is_as_many_lines() -> None:
-    assert _text(("k:", "one\ntwo"), ("",), ("last\n",)) == "k:  one\ntwo\n\nlast\n"
+    assert _text(("k:", "one\ntwo"), ("",), ("last\n",)) == "k:  one\n    two\n\nlast\n"
+
+
+def test_a_value_neither_forges_lines_nor_takes_long() -> None:
+    assert _text(("A:", "x\nName:\tadmin")) == "A:  x\n    Name:\\tadmin"
+    began_s = time.process_time()
+    _text(("A:", "\t" * 100_000 + "\n" * 100_000), ("B:", "c"))
+    assert time.process_time() - began_s < 5
 
 
 def test_values_cannot_steer_the_terminal() -> None:
@@ -54,7 +63,7 @@ def test_fields_and_tables() -> None:
         ("x\n", ["note: x"]),
         ("a\nb\n", ["note:", "  a", "  b"]),
         ("y" * 140, [f"note: {'y' * 140}"]),
-        ("y" * 141, ["note:", "  " + "y" * 141]),
+        ("y" * 141, ["note:", "  " + "y" * 140 + "..."]),
     ],
 )
 def test_an_annotation_stands_on_its_line_or_below(value: str, shown: list[str]) -> None:

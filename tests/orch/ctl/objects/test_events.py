@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from orch.component.process.clock import utc_now
-from orch.ctl.objects import events, watch
+from orch.ctl.objects import watch
 from orch.wire import times
+from orch.wire.tables.layout import seen
 from tests.fakes.http_api import Answer, HttpApi
 from tests.orch.ctl.conftest import Orchctl
 
@@ -101,5 +102,5 @@ async def test_events_are_given_as_data(orchctl: Orchctl, api: HttpApi) -> None:
 def test_the_age_says_how_often_it_was_seen(event: dict[str, Any], text: str) -> None:
     now = utc_now()
     told = json.loads(json.dumps(event).replace("NOW", times.format_time(now)))
-    shown = events.seen(told, now).replace("1s", "0s")
+    shown = seen(told, now).replace("1s", "0s")
     assert shown == text

@@ -87,6 +87,14 @@ async def test_pages_are_read_to_the_end(orchctl: Orchctl, api: HttpApi, output:
         assert result.lines[-2:] == (["a", "b"] if not output else ["pod/a", "pod/b"])
 
 
+async def test_a_page_that_leads_to_itself_is_an_error(orchctl: Orchctl, api: HttpApi) -> None:
+    endless = {"kind": "PodList", "metadata": {"continue": "same"}, "items": []}
+    api.answers["GET", PODS] = Answer(endless)
+    result = await orchctl("get", "pods", "-o", "json")
+    assert result.code == 1
+    assert "leads to itself" in result.err
+
+
 async def test_yaml_and_json_give_the_object(orchctl: Orchctl) -> None:
     shown = yaml.safe_load((await orchctl("get", "pod", "web", "-o", "yaml")).out)
     assert (shown["kind"], shown["metadata"]["name"]) == ("Pod", "web")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -83,8 +84,10 @@ def test_yaml_and_json_read_back() -> None:
 
 def test_the_bookkeeping_of_writers_is_left_out() -> None:
     record = {"metadata": {"name": "a", "managedFields": [1]}, "spec": {}}
-    assert printing.unmanaged(record) == {"metadata": {"name": "a"}, "spec": {}}
-    assert printing.unmanaged({"spec": {}}) == {"spec": {}}
+    asked = argparse.Namespace(show_managed_fields=False)
+    assert printing.shown(record, asked) == {"metadata": {"name": "a"}, "spec": {}}
+    assert printing.shown({"spec": {}}, asked) == {"spec": {}}
+    assert printing.shown(record, argparse.Namespace(show_managed_fields=True)) == record
 
 
 @pytest.mark.parametrize(

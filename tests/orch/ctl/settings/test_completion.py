@@ -53,6 +53,7 @@ import contextlib, json, os, sys
 from orch.ctl.settings import completion
 os.environ.update(_ARGCOMPLETE="1", _ARGCOMPLETE_IFS="\\n")
 os.environ["_ARGCOMPLETE_STDOUT_FILENAME"] = sys.argv[1]
+completion.TIMEOUT_S = float(sys.argv[2])
 for line in json.load(sys.stdin):
     os.environ.update(COMP_LINE=line, COMP_POINT=str(len(line)))
     with contextlib.suppress(SystemExit):
@@ -62,10 +63,15 @@ for line in json.load(sys.stdin):
 """
 
 
-async def _completed(tmp_path: Path, lines: list[str]) -> list[list[str]]:
-    """The words for each line, from one process: argcomplete uses descriptors of its own."""
+async def _completed(
+    tmp_path: Path, lines: list[str], *, within_s: float = 30.0
+) -> list[list[str]]:
+    """The words for each line, from one process: argcomplete uses descriptors of its own.
+
+    A busy machine may take longer than a second for answers that nobody holds back.
+    """
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", PROGRAM, str(tmp_path / "answer")],
+        subprocess.run, [sys.executable, "-c", PROGRAM, str(tmp_path / "answer"), str(within_s)],
         input=json.dumps(lines), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -108,10 +114,8 @@ async def test_a_server_whose_list_never_ends_is_not_waited_for(
 ) -> None:
     """Each answer comes at once, and each says that there is another page."""
     api.answers["GET", "/api/v1/nodes"] = Answer({"items": [], "metadata": {"continue": "more"}})
-    loop = asyncio.get_running_loop()
-    begin_s = loop.time()
-    assert await _completed(tmp_path, ["orchctl drain n"]) == [[]]
-    assert loop.time() - begin_s < completion.TIMEOUT_S + 10
+    lines = ["orchctl drain n"]
+    assert await _completed(tmp_path, lines, within_s=completion.TIMEOUT_S) == [[]]
 
 
 @pytest.mark.parametrize("shell", CHECKS)

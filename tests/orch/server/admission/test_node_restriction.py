@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orch.server.admission.node_restriction import NodeRestriction
-from orch.server.objects.backend import ObjectTarget
+from orch.server.objects.document import ObjectTarget
 from orch.server.strategy import events, nodes, pods
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity

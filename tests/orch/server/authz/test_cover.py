@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from orch.server.authz import cover
 from orch.server.authz.rules import Rule
+from tests.examples import examples
 from tests.orch.server.authz import worlds
 
 PODS = Rule(("get", "list"), ("",), ("pods",))
@@ -79,7 +80,7 @@ def test_missing_rules_are_written_as_the_reference_does() -> None:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(worlds.rules, max_size=3),
     st.lists(worlds.rules, max_size=2),
@@ -94,7 +95,7 @@ def test_what_is_covered_grants_nothing_new(held, wanted, requests) -> None:
             assert any(owner.allows(info) for owner in held)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(worlds.rules, max_size=3), st.lists(worlds.rules, max_size=2))
 def test_what_is_missing_is_all_that_was(held, wanted) -> None:
     lacking = cover.missing(held, wanted)

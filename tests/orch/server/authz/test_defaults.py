@@ -16,14 +16,14 @@ APISERVER = Identity("system:apiserver", ("system:authenticated",))
 
 @pytest.mark.parametrize("role", defaults.ROLES, ids=lambda one: one["metadata"]["name"])
 def test_a_role_is_valid(role) -> None:
-    assert not rbac.ROLE_STRATEGIES[0].validate(role, None)
+    assert not list(rbac.ROLE_STRATEGIES[0].validate(role, None))
     validation.check_shape(rbac.ROLE_STRATEGIES[0], role)
     assert role["metadata"]["labels"]["orch.io/bootstrapping"] == "rbac-defaults"
 
 
 @pytest.mark.parametrize("binding", defaults.BINDINGS, ids=lambda one: one["metadata"]["name"])
 def test_a_binding_is_valid_and_its_role_exists(binding) -> None:
-    assert not rbac.BINDING_STRATEGIES[0].validate(binding, None)
+    assert not list(rbac.BINDING_STRATEGIES[0].validate(binding, None))
     names = {role["metadata"]["name"] for role in defaults.ROLES}
     assert binding["roleRef"]["name"] in names
 

@@ -10,6 +10,7 @@ from orch.server.authz.rules import Binding, RoleKey, Rule, Subject
 from orch.server.authz.table import Table
 from orch.server.request.attributes import RequestInfo
 from orch.wire.records.authentication import Identity
+from tests.examples import examples
 from tests.orch.server.authz import worlds
 
 ANN = Identity("ann", ("devs",))
@@ -78,7 +79,7 @@ def play(history: list) -> tuple[RbacIndex, Oracle]:
     return index, oracle
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.lists(steps, max_size=14),
     st.lists(st.tuples(worlds.identities, worlds.requests), min_size=1, max_size=12),
@@ -92,7 +93,7 @@ def test_every_decision_is_that_of_the_plain_scan(history, questions) -> None:
         assert not decision.allowed or decision.reason in reasons
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(steps, max_size=14), worlds.identities, st.sampled_from(worlds.NAMESPACES))
 def test_the_rules_held_are_those_of_the_plain_scan(history, identity, namespace) -> None:
     index, oracle = play(history)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orch.server.authz.node_graph import NodeGraph, references_of
+from tests.examples import examples
 
 EVERYTHING: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "red"},
@@ -66,7 +67,7 @@ keys = st.sampled_from(("k1", "k2", "k3"))
 nodes, names = st.sampled_from(("", "n1", "n2")), st.sampled_from(("a", "b"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(keys, st.one_of(st.none(), st.tuples(nodes, st.sets(names))))))
 def test_after_any_changes_it_is_what_the_pods_say(changes) -> None:
     graph, pods = NodeGraph(), {}

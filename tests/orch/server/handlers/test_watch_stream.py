@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,6 +33,14 @@ class Stream:
         assert line, "the stream ended"
         event: dict[str, Any] = orjson.loads(line)
         return event
+
+    async def chunk(self) -> bytes:
+        """The next chunk as it was sent."""
+        data, is_whole = b"", False
+        while not is_whole:
+            part, is_whole = await self.response.content.readchunk()
+            data += part
+        return data
 
     async def take(self, count: int) -> list[tuple[str, str]]:
         """(type, name) of the next events."""
@@ -215,15 +224,18 @@ async def test_writes_of_busy_watches_are_done_together_and_in_time() -> None:
 
 
 async def test_events_of_a_busy_watch_come_in_one_chunk(api: Api, monkeypatch) -> None:
-    monkeypatch.setattr(watch_stream, "BUSY_S", 60.0)
-    monkeypatch.setattr(watch_stream, "COALESCE_S", 0.5)
-    async with watching(api, PODS) as stream, asyncio.timeout(20):
-        chunks = []
-        for names in ("a", "bcd"):
-            for name in names:
-                await api.call("POST", PODS, pod(name))
-            chunks.append(await stream.response.content.readchunk())
-        assert [data.count(b"\n") for data, _ in chunks] == [1, 3]
+    later: list[watch_stream.Write] = []
+    monkeypatch.setattr(watch_stream.Shared, "write_later", lambda _, write: later.append(write))
+    async with watching(api, PODS) as stream, asyncio.timeout(30):
+        monkeypatch.setattr(watch_stream, "BUSY_S", -1.0)
+        await api.call("POST", PODS, pod("a"))
+        assert (await stream.chunk()).count(b"\n") == 1
+        monkeypatch.setattr(watch_stream, "BUSY_S", math.inf)
+        for name in "bcd":
+            await api.call("POST", PODS, pod(name))
+        (write,) = later
+        write()
+        assert (await stream.chunk()).count(b"\n") == 3
 
 
 async def test_a_client_that_falls_behind_is_told_so(connections, api: Api) -> None:

@@ -51,36 +51,36 @@ BOTH = (("Hostname", "n1"), ("InternalIP", "10.0.0.1"))
 @pytest.mark.parametrize(
     ("record", "wanted", "endpoint"),
     [
-        (node(*BOTH), ProxyId("n1"), AgentEndpoint("10.0.0.1", 10250, "https", True)),
+        (node(*BOTH), ProxyId("n1"), AgentEndpoint("10.0.0.1", 10250, "https")),
         (
             node(("Hostname", "n1")),
             ProxyId("n1"),
-            AgentEndpoint("n1", 10250, "https", True),
+            AgentEndpoint("n1", 10250, "https"),
         ),
         (
             node(*BOTH, nodeagentEndpoint=777, kubeletEndpoint=888),
             ProxyId("n1"),
-            AgentEndpoint("10.0.0.1", 777, "https", True),
+            AgentEndpoint("10.0.0.1", 777, "https"),
         ),
         (
             node(*BOTH, kubeletEndpoint=888),
             ProxyId("n1", "http", 888),
-            AgentEndpoint("10.0.0.1", 888, "https", True),
+            AgentEndpoint("10.0.0.1", 888, "https"),
         ),
         (
             node(*BOTH),
             ProxyId("n1", "", 9100),
-            AgentEndpoint("10.0.0.1", 9100, "http", False),
+            AgentEndpoint("10.0.0.1", 9100, "http"),
         ),
         (
             node(*BOTH),
             ProxyId("n1", "https", 9100),
-            AgentEndpoint("10.0.0.1", 9100, "https", False),
+            AgentEndpoint("10.0.0.1", 9100, "https"),
         ),
         (
             node(*BOTH, nodeagentEndpoint=0),
             ProxyId("n1"),
-            AgentEndpoint("10.0.0.1", 10250, "https", True),
+            AgentEndpoint("10.0.0.1", 10250, "https"),
         ),
         (node(("Other", "x")), ProxyId("n1"), None),
         ({}, ProxyId("n1"), None),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
-from orch.server.objects.document import Document, decode
+from orch.server.objects.document import Document, ObjectTarget, decode
 from orch.server.objects.options import WriteOptions
 from orch.server.strategy.base import Strategy
 from orch.server.strategy.table import STRATEGIES

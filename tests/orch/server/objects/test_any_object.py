@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orch.server.objects.backend import Backend, ObjectTarget
+from orch.server.objects.backend import Backend
 from orch.server.objects.create import create
-from orch.server.objects.document import decode
+from orch.server.objects.document import ObjectTarget, decode
 from orch.server.objects.modify import modify
 from orch.server.objects.options import WriteOptions
 from orch.server.request.bodies import drop_nulls
@@ -24,6 +24,7 @@ from orch.server.strategy.table import STRATEGIES
 from orch.wire.errors import ApiError
 from orch.wire.records.authentication import Identity
 from orch.wire.tables import columns
+from tests.examples import examples
 from tests.fakes.medium import FakeMedium
 
 pytestmark = pytest.mark.slow
@@ -137,7 +138,7 @@ def test_any_part_of_an_object_may_be_anything(strategy: Strategy) -> None:
     document: dict[str, Any] = {"metadata": dict(METADATA), **BODIES[strategy.resource.kind]}
     everywhere = list(places(document))
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(st.sampled_from(everywhere), st.sampled_from(ODD))
     def any_part(path: tuple[Any, ...], value: Any) -> None:
         asyncio.run(tried(strategy, changed(document, path, value)))

@@ -3,7 +3,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from orch.server.objects.modify import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, change_of
+from orch.server.objects.modify import change_of
+from orch.server.request.media import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from orch.wire.errors import ApiError
 from orch.wire.records.kinds import NODES, PODS
 

@@ -268,8 +268,15 @@ def test_what_is_malformed_is_a_bad_request(body: bytes) -> None:
 
 
 def test_an_object_of_more_fields_than_any_has_is_a_bad_request() -> None:
-    with pytest.raises(ApiError, match="more than 200000 fields") as caught:
-        protobuf.decode(envelope("v1", "Pod", field(2, field(2, b"") * 200_000)))
+    with pytest.raises(ApiError, match="more than 20000 fields") as caught:
+        protobuf.decode(envelope("v1", "Pod", field(2, field(2, b"") * 20_000)))
+    assert caught.value.code == 400
+
+
+def test_an_entry_of_a_map_with_another_field_is_refused_and_never_dropped() -> None:
+    odd = field(11, entry("a", "b") + field(3, "c"))  # labels
+    with pytest.raises(ApiError, match="unknown field 3") as caught:
+        protobuf.decode(envelope("v1", "ConfigMap", field(1, field(1, "x") + odd)))
     assert caught.value.code == 400
 
 

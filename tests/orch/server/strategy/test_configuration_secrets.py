@@ -59,7 +59,7 @@ def test_the_type_stays_and_so_does_what_is_immutable() -> None:
 
 def test_nothing_secret_is_in_a_refusal() -> None:
     secret = created({"type": DOCKER, "stringData": {".dockerconfigjson": "hidden"}})
-    found = SECRET_STRATEGY.validate(secret, None)
+    found = list(SECRET_STRATEGY.validate(secret, None))
     assert found
     assert not any("hidden" in c.message or secret["data"][c.field[5:-1]] in c.message
                    for c in found)  # fmt: skip

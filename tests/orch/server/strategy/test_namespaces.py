@@ -52,7 +52,7 @@ def test_the_phase_says_whether_a_namespace_is_leaving(metadata, phase, well) ->
 
 def test_a_phase_that_was_stored_before_hinders_no_other_change() -> None:
     stored = {"metadata": {}, "status": {"phase": "Odd"}}
-    assert STRATEGY.validate({**stored, "metadata": {"labels": {"a": "b"}}}, stored) == []
+    assert list(STRATEGY.validate({**stored, "metadata": {"labels": {"a": "b"}}}, stored)) == []
 
 
 def test_the_first_namespaces_are_protected() -> None:

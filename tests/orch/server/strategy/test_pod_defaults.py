@@ -45,6 +45,19 @@ def test_a_minimal_pod_becomes_what_kubectl_users_expect() -> None:
     }
 
 
+def test_an_empty_choice_is_none_made() -> None:
+    container = {
+        "name": "c",
+        "image": "i",
+        "terminationMessagePolicy": "",
+        "ports": [{"containerPort": 1, "protocol": ""}],
+    }
+    spec = filled(restartPolicy="", dnsPolicy="", containers=[container])
+    assert (spec["restartPolicy"], spec["dnsPolicy"]) == ("Always", "ClusterFirst")
+    assert container["ports"] == [{"containerPort": 1, "protocol": "TCP"}]
+    assert container["terminationMessagePolicy"] == "File"
+
+
 def test_what_the_author_said_stays() -> None:
     spec = filled(restartPolicy="Never", terminationGracePeriodSeconds=0, enableServiceLinks=False)
     assert spec["restartPolicy"] == "Never"

@@ -84,8 +84,8 @@ def test_only_what_stands_for_a_file_of_a_node_is_not_asked(annotations, refused
         "metadata": {"name": "p", "annotations": annotations},
         "spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {}}], "nodeName": "n"},
     }
-    assert bool(STRATEGY.validate(pod, None)) == refused
-    assert not STRATEGY.validate(pod, pod)  # one that is stored can still be changed
+    assert bool(list(STRATEGY.validate(pod, None))) == refused
+    assert not list(STRATEGY.validate(pod, pod))  # one that is stored can still be changed
 
 
 def test_a_replacement_is_completed_like_a_new_pod() -> None:
@@ -177,7 +177,7 @@ def test_they_are_not_set_on_create_nor_added_to_a_static_pod() -> None:
     assert fields == ["spec.ephemeralContainers"]
     mirror = created(ephemeralContainers=[DEBUG], nodeName="n1")
     mirror["metadata"]["annotations"] = {"orch.io/config.mirror": "x"}
-    assert not STRATEGY.validate(mirror, None)
+    assert not list(STRATEGY.validate(mirror, None))
     more = copy.deepcopy(mirror)
     more["spec"]["ephemeralContainers"].append({**DEBUG, "name": "more"})
     (cause,) = EPHEMERAL.validate(more, mirror)

@@ -65,6 +65,9 @@ def assert_causes(causes, beginnings) -> None:
             container(imagePullPolicy="Perhaps"),
             ['spec.containers[0].imagePullPolicy: Unsupported value: "Perhaps"'],
         ),
+        (container(imagePullPolicy="", ports=[{"containerPort": 1, "protocol": ""}]), []),
+        (container(imagePullPolicy=None, ports=[{"containerPort": 1, "protocol": None}]), []),
+        ({"containers": [CONTAINER], "restartPolicy": "", "dnsPolicy": ""}, []),
         (
             container(ports=[{"containerPort": 0}, {"containerPort": 80, "protocol": "ICMP"}]),
             [

@@ -8,9 +8,8 @@ from orch.wire.records.kinds import Resource
 
 
 @pytest.mark.parametrize("resource", kinds.RESOURCES, ids=lambda one: one.plural)
-def test_a_kind_is_found_by_its_record_and_by_its_name(resource: Resource) -> None:
+def test_a_kind_is_found_by_its_record(resource: Resource) -> None:
     assert kinds.resource_of(resource.model) is resource
-    assert kinds.find_resource(resource.group, resource.version, resource.plural) is resource
     assert resource.model().apiVersion == resource.api_version
     assert resource.kind.lower() == resource.singular
     assert set(resource.verbs) <= set(kinds.ALL_VERBS)
@@ -23,8 +22,6 @@ def test_short_names_are_given_once() -> None:
 
 
 def test_what_is_not_served_is_not_found() -> None:
-    assert kinds.find_resource("", "v1", "services") is None
-    assert kinds.find_resource("", "v2", "pods") is None
     with pytest.raises(KeyError):
         kinds.resource_of(NodeStatus)  # type: ignore[arg-type]
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from orch.wire.tables.tables import INCLUDE_OBJECT, table_of
+from orch.wire.tables.tables import IncludeObject, table_of
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 NAMESPACE = {
@@ -32,7 +32,7 @@ def test_rows_embed_the_requested_part_of_the_object() -> None:
         include: table_of("Namespace", [NAMESPACE], NOW, include_object=include)["rows"][0].get(
             "object"
         )
-        for include in INCLUDE_OBJECT
+        for include in get_args(IncludeObject)
     }
     assert embedded == {
         "Metadata": {

@@ -1,4 +1,4 @@
-"""What pods may know of themselves; amounts follow the reference's resource/helpers_test.go."""
+"""Files that show a pod's own fields."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods.spec import env
+from nodeagent.pods.spec import volume_files
 from nodeagent.pods.spec.env import SpecError
+from nodeagent.pods.spec.volume_files import VolumeFile
 from nodeagent.pods.volumes import directories
-from orch.wire.records.pods import Container, DownwardAPIVolume, Pod, ResourceFieldRef
+from orch.wire.records.pods import Pod, Volume
 from tests.fakes.pods import container_data, pod
 from tests.fakes.podworld import PodWorld
 
@@ -21,32 +22,6 @@ RESOURCES = {
     "limits": {"cpu": "250m", "memory": "64Mi"},
     "requests": {"cpu": "100m", "memory": "1000001"},
 }
-CONTAINER = Container.from_wire(container_data("app", resources=RESOURCES))
-ALLOCATABLE = {"cpu": "2", "memory": "1Gi", "ephemeral-storage": "10Gi"}
-
-AMOUNTS = [
-    ("limits.cpu", None, "1"),
-    ("limits.cpu", "1m", "250"),
-    ("requests.cpu", "1m", "100"),
-    ("limits.memory", None, "67108864"),
-    ("limits.memory", "1Mi", "64"),
-    ("requests.memory", "1Mi", "1"),
-    ("limits.ephemeral-storage", "1Gi", "10"),
-    ("requests.ephemeral-storage", None, "0"),
-    ("limits.cpu", "0", "1"),
-]
-
-
-@pytest.mark.parametrize(("resource", "divisor", "expected"), AMOUNTS)
-def test_amounts_are_whole_divisors(resource: str, divisor: str | None, expected: str) -> None:
-    reference = ResourceFieldRef(resource=resource, divisor=divisor)
-    assert env.resource_field(CONTAINER, reference, ALLOCATABLE) == expected
-
-
-@pytest.mark.parametrize("resource", ["limits.gpu", "cpu", "used.cpu", ""])
-def test_an_unknown_amount_is_refused(resource: str) -> None:
-    with pytest.raises(SpecError, match="is not known"):
-        env.resource_field(CONTAINER, ResourceFieldRef(resource=resource), ALLOCATABLE)
 
 
 def of(path: str) -> dict[str, Any]:
@@ -59,6 +34,11 @@ def described(*items: dict[str, Any], **fields: Any) -> Pod:
     mounts = [{"name": "info", "mountPath": "/info"}]
     container = container_data("app", resources=RESOURCES, volumeMounts=mounts)
     return pod(container, metadata={**meta, **fields}, volumes=volumes)
+
+
+def files_of(item: dict[str, Any], **more: Any) -> list[VolumeFile]:
+    volume = Volume.from_wire({"name": "v", "downwardAPI": {"items": [item], **more}})
+    return volume_files.files(described(), volume, {}, {})
 
 
 ITEMS = [
@@ -75,9 +55,8 @@ ITEMS = [
 
 @pytest.mark.parametrize(("item", "content"), ITEMS)
 def test_an_item_becomes_a_file(item: dict[str, Any], content: str) -> None:
-    volume = DownwardAPIVolume.from_wire({"items": [item], "defaultMode": 0o400})
-    [file] = env.files(described(), volume, ALLOCATABLE)
-    assert (file.path, file.content, file.mode) == (item["path"], content, 0o400)
+    [file] = files_of(item, defaultMode=0o400)
+    assert file == VolumeFile(item["path"], content.encode(), 0o400)
 
 
 REFUSED = [
@@ -95,7 +74,7 @@ REFUSED = [
 @pytest.mark.parametrize(("item", "text"), REFUSED)
 def test_an_item_that_cannot_be_is_refused(item: dict[str, Any], text: str) -> None:
     with pytest.raises(SpecError, match=text):
-        env.files(described(), DownwardAPIVolume.from_wire({"items": [item]}), ALLOCATABLE)
+        files_of(item)
 
 
 @pytest.mark.looptime

@@ -1,4 +1,4 @@
-"""What bounds a pod and its containers, by what they ask for."""
+"""The bounds of pod cgroups, from the limits and requests of containers."""
 
 from __future__ import annotations
 
@@ -36,6 +36,25 @@ BOUNDS: list[tuple[Pod, bool, dict[str, str]]] = [
     ),
     (with_resources({"limits": BOTH}, {}), True, {"cpu.weight": "4"}),
     (with_resources({"limits": {"cpu": "0"}}), True, {"cpu.weight": "1"}),
+    (  # an init container that needs more, beside a sidecar
+        pod(
+            container_data("app", resources={"limits": BOTH}),
+            initContainers=[
+                container_data("side", restartPolicy="Always", resources={"limits": BOTH}),
+                container_data("init", resources={"limits": {"cpu": "1", "memory": "1Gi"}}),
+            ],
+        ),
+        True,
+        {"cpu.weight": "43", "cpu.max": "110000 100000", "memory.max": str(1124 * 2**20)},
+    ),
+    (  # an init container without limits
+        pod(
+            container_data("app", resources={"limits": BOTH}),
+            initContainers=[container_data("init")],
+        ),
+        True,
+        {"cpu.weight": "4"},
+    ),
 ]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from nodeagent.psi import Pressure, PressureLine
 from nodeagent.runtime import cri_pb2 as pb
-from nodeagent.runtime import cri_usage
+from nodeagent.runtime import cri_responses
 
 
 def number(value: int) -> object:
@@ -12,7 +12,7 @@ def number(value: int) -> object:
 
 
 def test_an_empty_report_is_none_throughout_and_never_zero() -> None:
-    usage = cri_usage.container_usage(pb.ContainerStats())
+    usage = cri_responses.container_usage(pb.ContainerStats())
 
     assert usage.cpu_usage_core_ns is None
     assert usage.cpu_usage_nano_cores is None
@@ -28,11 +28,11 @@ def test_an_empty_report_is_none_throughout_and_never_zero() -> None:
 def test_a_reported_zero_stays_zero() -> None:
     stats = pb.ContainerStats(cpu=pb.CpuUsage(usage_core_nano_seconds=number(0)))
 
-    assert cri_usage.container_usage(stats).cpu_usage_core_ns == 0
+    assert cri_responses.container_usage(stats).cpu_usage_core_ns == 0
 
 
 def test_every_measured_field_of_a_container_is_kept() -> None:
-    usage = cri_usage.container_usage(
+    usage = cri_responses.container_usage(
         pb.ContainerStats(
             attributes=pb.ContainerAttributes(
                 id="c1", metadata=pb.ContainerMetadata(name="app"), labels={"a": "b"}
@@ -84,7 +84,7 @@ def test_a_layer_not_measured_yet_has_no_size(
     layer = pb.FilesystemUsage(
         timestamp=stamp_ns, used_bytes=number(used), inodes_used=number(used)
     )
-    usage = cri_usage.container_usage(pb.ContainerStats(writable_layer=layer))
+    usage = cri_responses.container_usage(pb.ContainerStats(writable_layer=layer))
     assert (usage.writable_layer_used_bytes, usage.writable_layer_inodes_used) == shown
 
 
@@ -92,15 +92,15 @@ def test_pressure_totals_in_nanoseconds_become_microseconds() -> None:
     data = pb.PsiData(Total=1_234_567, Avg10=1.5, Avg60=2.5, Avg300=3.5)
     line = PressureLine(avg10=1.5, avg60=2.5, avg300=3.5, total_usec=1234)
 
-    both = cri_usage.pressure(pb.PsiStats(Some=data, Full=data))
-    some = cri_usage.pressure(pb.PsiStats(Some=data))
+    both = cri_responses.pressure(pb.PsiStats(Some=data, Full=data))
+    some = cri_responses.pressure(pb.PsiStats(Some=data))
 
     assert both == Pressure(some=line, full=line)
     assert some == Pressure(some=line, full=None)
 
 
 def test_a_pods_default_interface_comes_first() -> None:
-    usage = cri_usage.sandbox_usage(
+    usage = cri_responses.sandbox_usage(
         pb.PodSandboxStats(
             attributes=pb.PodSandboxAttributes(
                 id="s1",

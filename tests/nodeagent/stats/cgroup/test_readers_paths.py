@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.stats.cgroup.layout import CgroupPaths, detect_layout, expand_slice
+from nodeagent.stats.cgroup.layout import detect_layout
+from nodeagent.stats.cgroup.readers import CgroupPaths, expand_slice
 from nodeagent.stats.sampler import Sampler
 from tests.fakes import hosts
 from tests.fakes.hosts import CONTAINER, CONTAINER_CGROUP, LAYOUTS, POD, POD_CGROUP, SANDBOX_CGROUP
