@@ -50,7 +50,7 @@ async def take_lock(path: str, *, wait: bool) -> int:
 
 
 async def give_way(path: str, stop: Stop) -> None:
-    """Stop the program when another process opens or removes the lock file; runs for ever.
+    """Stop the program when another process opens or removes the lock file; runs forever.
 
     Take the lock first: this process's own opening would count.
     """

@@ -83,7 +83,7 @@ class Pleg:
         return (f"PLEG is not healthy: {text}{cause}",)
 
     async def run(self) -> None:
-        """List for ever; an unavailable runtime is retried."""
+        """List forever; an unavailable runtime is retried."""
         self._started_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.TaskGroup() as group:
