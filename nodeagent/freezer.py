@@ -1,7 +1,7 @@
 """Thaws containers that a checkpoint left frozen, also one of another client.
 
 A runtime freezes a container while dumping it. When the call ends early (deadline, a killed agent
-or runtime), it stays frozen for ever; no restart of the runtime helps (seen with containerd 2.1.9).
+or runtime), it stays frozen forever; no restart of the runtime helps (seen with containerd 2.1.9).
 The runtime has to resume it, since it refuses commands in a container it holds for paused; where it
 cannot, the cgroup is thawed. Containers paused on purpose, or being dumped by CRIU, are left alone.
 """

@@ -83,7 +83,7 @@ class LeaseLoop:
             raise CheckFailed(f"the Lease loop has been stuck for {idle_s:.0f} s")
 
     async def run(self) -> None:
-        """Renew for ever, an interval after each completed renewal."""
+        """Renew forever, an interval after each completed renewal."""
         loop = asyncio.get_running_loop()
         self._planned_s = loop.time()
         while True:

@@ -49,8 +49,8 @@ async def take_lock(path: str, *, wait: bool) -> int:
         await asyncio.sleep(_POLL_S)
 
 
-async def give_way(path: str, stop: Stop) -> None:
-    """Stop the program when another process opens or removes the lock file; runs for ever.
+async def yield_on_contention(path: str, stop: Stop) -> None:
+    """Stop the program when another process opens or removes the lock file; runs forever.
 
     Take the lock first: this process's own opening would count.
     """

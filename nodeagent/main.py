@@ -191,7 +191,7 @@ def _loops(
     running = {name: loop.run() for name, loop in loops.items() if loop}
     running["node watch"] = built.status.watch()
     if base.options.exit_on_lock_contention:
-        running["lock file"] = lock.give_way(base.options.lock_file, stop)
+        running["lock file"] = lock.yield_on_contention(base.options.lock_file, stop)
     return running
 
 

@@ -89,7 +89,7 @@ class Access:
 
 
 def attributes_of(method: str, path: str, *, fine_grained: bool = True) -> Attributes:
-    """The verb ("" when nobody may) and the subresources to check, in order."""
+    """The verb ("" when no caller may) and the subresources to check, in order."""
     verb = _VERBS.get(method, "delete" if method == "DELETE" else "")
     for prefix, subresource in _SUBRESOURCES:
         if _is_below(path, prefix):

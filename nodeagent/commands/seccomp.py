@@ -110,12 +110,12 @@ def _resolve(args: argparse.Namespace) -> int:
             )
         except SeccompError as problem:
             failed = True
-            _complain("error", f"{place} ({container.name}): {problem.message}")
+            _report("error", f"{place} ({container.name}): {problem.message}")
             continue
         _warn_about_file(found, place, root)
         own = container.securityContext and container.securityContext.seccompProfile
         if own and found.source.endswith(".privileged"):
-            _complain("warning", f"{place}: it is privileged, so its seccompProfile has no effect")
+            _report("warning", f"{place}: it is privileged, so its seccompProfile has no effect")
         rows.append(_row(container.name, found, root))
     if args.output == "json":
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
@@ -129,7 +129,7 @@ def _warn_about_file(found: seccomp.Resolution, place: str, root: str) -> None:
     try:
         profiles_file.require_profile_file(found.setting, root=root)
     except SeccompError as problem:
-        _complain("warning", f"{place}: {problem.message}")
+        _report("warning", f"{place}: {problem.message}")
 
 
 def _row(name: str, found: seccomp.Resolution, root: str) -> dict[str, Any]:
@@ -164,5 +164,5 @@ def _read_pod(file: str) -> Pod:
         raise SetupError(str(getattr(problem, "strerror", None) or problem)) from None
 
 
-def _complain(level: str, text: str) -> None:
+def _report(level: str, text: str) -> None:
     sys.stderr.write(f"nodeagent seccomp: {level}: {text}\n")

@@ -46,7 +46,7 @@ def effective(layers: Layers) -> NodeAgentConfiguration:
         raise ConfigError(f"the configuration cannot be merged: {error}") from None
     except ValidationError as error:
         details = error.errors(include_input=False, include_url=False)
-        raise ConfigError("\n".join(_explain(detail, layers) for detail in details)) from None
+        raise ConfigError("\n".join(_describe(detail, layers) for detail in details)) from None
 
 
 def _merge(layers: Layers) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def problem_of(detail: Any) -> str:
     return str(detail["msg"]).removeprefix("Value error, ")
 
 
-def _explain(detail: Any, layers: Layers) -> str:
+def _describe(detail: Any, layers: Layers) -> str:
     """A line for a pydantic error: place, field, problem."""
     path: FieldPath = tuple(part for part in detail["loc"] if part != "[key]")
     message = problem_of(detail)

@@ -151,7 +151,7 @@ class PsiTrigger(ConfigModel):
     window: Duration = 2.0
 
     @model_validator(mode="after")
-    def _kernel_accepts_it(self) -> PsiTrigger:
+    def _validate_bounds(self) -> PsiTrigger:
         if not 0.5 <= self.window <= 10:
             raise ValueError("window must be between 500ms and 10s")
         if not 1e-6 <= self.threshold <= self.window:  # the kernel counts in microseconds

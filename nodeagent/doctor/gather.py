@@ -85,7 +85,7 @@ def read_descriptors(proc_root: str = "/proc") -> tuple[int, int, int]:
 
 
 def read_lock(path: str, proc_root: str = "/proc") -> tuple[int | None, str]:
-    """The pid that holds a lock file (None: nobody), and why it cannot be created ("")."""
+    """The pid that holds a lock file (None: no process), and why it cannot be created ("")."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

@@ -56,7 +56,7 @@ async def clock_skew(api: ClientConfig, now: Now = clock.utc_now) -> tuple[float
         server_time = email.utils.parsedate_to_datetime(date).astimezone(UTC)
     except ValueError:
         return None, f"{api.server} does not report the time"
-    trip_s = (received - sent).total_seconds()
-    ahead_s = (sent - server_time).total_seconds() + trip_s / 2 - 0.5
-    allowed_s = 0.5 + max(trip_s, 0.0) / 2
+    round_trip_s = (received - sent).total_seconds()
+    ahead_s = (sent - server_time).total_seconds() + round_trip_s / 2 - 0.5
+    allowed_s = 0.5 + max(round_trip_s, 0.0) / 2
     return (0.0 if abs(ahead_s) <= allowed_s else ahead_s), ""

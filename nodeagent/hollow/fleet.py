@@ -103,7 +103,7 @@ class Fleet:
         log.info("started %d hollow nodes", len(self.nodes))
 
     async def measure(self) -> None:
-        """Collect the lateness of renewals, for ever."""
+        """Collect the lateness of renewals, forever."""
         while True:
             await asyncio.sleep(_SAMPLE_S)
             for name, node in self.nodes.items():
@@ -113,7 +113,7 @@ class Fleet:
                     self.lateness.add(node.lease.late_s)
 
     async def watch(self) -> None:
-        """Pass every node its object from the API server, for ever."""
+        """Pass every node its object from the API server, forever."""
         backoff, outage = Backoff(0.2, 2.0, 7.0), OnceLog(log)
         while True:
             try:

@@ -97,13 +97,13 @@ def write_network(page: Page, rows: Rows) -> None:
         ("receive", "rx", "received"),
         ("transmit", "tx", "transmitted"),
     ):
-        for noun, field, what in (
+        for unit, field, what in (
             ("bytes", "bytes", "bytes"),
             ("packets", "packets", "packets"),
             ("packets_dropped", "dropped", "packets dropped while being"),
             ("errors", "errors", "errors encountered while being"),
         ):
-            name = f"container_network_{direction}_{noun}_total"
+            name = f"container_network_{direction}_{unit}_total"
             field_name = f"{short}_{field}"
             lines = [
                 f"{name}{labels} {value}{end}"

@@ -76,7 +76,7 @@ class Page:
         self, *, openmetrics: bool = False, pause: Callable[[], None] = lambda: None
     ) -> None:
         self._openmetrics = openmetrics
-        self._give_way = pause
+        self._pause = pause
         self._text = bytearray()
 
     def add(self, lines: str) -> None:
@@ -90,7 +90,7 @@ class Page:
 
     def family(self, name: str, text: str, *, stability: str = "") -> None:
         """Begin a family; `name` is that of its samples, which tells its type."""
-        self._give_way()
+        self._pause()
         kind = _type_of(name)
         if self._openmetrics and kind == "counter":
             name = name.removesuffix("_total")

@@ -72,7 +72,7 @@ class Evictions:
         self._victim = ""  # uid of the pod evicted last
         self._wait_until_s = 0.0
         self._reclaiming: frozenset[str] = frozenset()  # resources that were announced
-        self._helpless = OnceLog(log, logging.ERROR)  # no pod could help
+        self._no_victim = OnceLog(log, logging.ERROR)  # no pod could help
 
     async def run(self) -> None:
         await Periodic("evictions", self.step, interval_s=INTERVAL_S).run()
@@ -83,7 +83,7 @@ class Evictions:
         threshold = ending_order.most_urgent(due)
         if threshold is None:
             self._reclaiming = frozenset()
-            self._helpless.recovered()
+            self._no_victim.recovered()
             return
         if self._is_stopping(now_s):
             return
@@ -109,11 +109,11 @@ class Evictions:
             if self._evict(candidate.uid, text, grace_s=grace_s):
                 self._count(threshold.signal, sample)
                 self._victim = candidate.uid
-                self._helpless.recovered()
+                self._no_victim.recovered()
                 self._wait_until_s = now_s + grace_s + _ENDS_WITHIN_S
                 return
         text = "the node is low on %s and there is no pod left to evict"
-        self._helpless.failed(text, resource)
+        self._no_victim.failed(text, resource)
 
     def _count(self, signal: str, sample: Sample) -> None:
         self._counts.evictions[signal] += 1

@@ -134,7 +134,7 @@ class StatusLoop:
         self._own.changed.set()
 
     async def run(self) -> None:
-        """Register and report, for ever."""
+        """Register and report, forever."""
         if self._client is None:
             log.info("running standalone: no API server is configured, the node is not reported")
             await asyncio.Event().wait()
@@ -169,7 +169,7 @@ class StatusLoop:
             raise CheckFailed("the node is not registered with the API server")
 
     async def watch(self) -> None:
-        """Respond to changes of the node's object at the API server, for ever."""
+        """Respond to changes of the node's object at the API server, forever."""
         if self._client is None:
             await asyncio.Event().wait()
             return

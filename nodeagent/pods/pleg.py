@@ -83,7 +83,7 @@ class Pleg:
         return (f"PLEG is not healthy: {text}{cause}",)
 
     async def run(self) -> None:
-        """List for ever; an unavailable runtime is retried."""
+        """List forever; an unavailable runtime is retried."""
         self._started_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.TaskGroup() as group:
@@ -162,7 +162,7 @@ class Pleg:
             until_s = began_s + (EVENTED_INTERVAL_S if reliable else INTERVAL_S)
             took_s = loop.time() - began_s
             while await self._timer.wait(until_s, took_s=took_s) is Due.HINTED:
-                if self._has_news():
+                if self._has_changes():
                     break
                 self._counts.discarded_events += len(self._events)
                 self._events.clear()
@@ -171,7 +171,7 @@ class Pleg:
         self._events[event.id] = event.kind
         self._timer.hint()
 
-    def _has_news(self) -> bool:
+    def _has_changes(self) -> bool:
         """Whether any event reports a state that the workers' refreshes have not shown already."""
         return any(not reflects(self._row(row_id), kind) for row_id, kind in self._events.items())
 

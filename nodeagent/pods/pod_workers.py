@@ -45,11 +45,11 @@ def merge(listed: Iterable[Pod]) -> Desired:
     refused: list[str] = []
     for pod in listed:
         uid = pod.metadata.uid or ""
-        rival = by_name.get(pod.key) or kept.get(uid)
-        if rival is not None:
-            what = "name" if rival.key == pod.key else "uid"
+        other = by_name.get(pod.key) or kept.get(uid)
+        if other is not None:
+            what = "name" if other.key == pod.key else "uid"
             refused.append(
-                f"pod {pod.key} ({uid}) is not run: pod {rival.key} ({rival.metadata.uid}) "
+                f"pod {pod.key} ({uid}) is not run: pod {other.key} ({other.metadata.uid}) "
                 f"has the same {what}; give it another"
             )
             continue

@@ -46,7 +46,7 @@ class EventStream:
         self._backoff = Backoff(_FIRST_DELAY_S, 2.0, _LONGEST_DELAY_S)
 
     async def run(self) -> None:
-        """Listen for ever."""
+        """Listen forever."""
         loop = asyncio.get_running_loop()
         while True:
             opened = loop.call_later(HEALTHY_AFTER_S, self._opened)

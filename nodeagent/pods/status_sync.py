@@ -98,7 +98,7 @@ class StatusSync:
         return None
 
     async def run(self) -> None:
-        """Send for ever."""
+        """Send forever."""
         while True:
             if await self._send_all():
                 self._backoff.reset()

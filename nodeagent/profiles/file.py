@@ -34,7 +34,7 @@ def require_profile_file(setting: SeccompSetting, *, root: str, source: str = ""
     try:
         problem = _problem(path, root)
     except FileNotFoundError as error:
-        problem = f"{error.strerror}{_near(path, Path(root))}"
+        problem = f"{error.strerror}{_similar(path, Path(root))}"
     except OSError as error:
         problem = error.strerror or str(error)
     if problem:
@@ -56,7 +56,7 @@ def _problem(path: Path, root: str) -> str:
     return ""
 
 
-def _near(path: Path, root: Path) -> str:
+def _similar(path: Path, root: Path) -> str:
     """The most similar existing profiles, in case of a typo."""
     existing = list(itertools.islice(_profiles(root), _LISTED_LIMIT))
     wanted = str(path.relative_to(root)) if path.is_relative_to(root) else path.name

@@ -136,7 +136,7 @@ def field_findings(
             yield error(f"{prefix}{key}", misplaced[key])
         elif key not in kinds:
             yield error(f"{prefix}{key}", f"unknown key; the keys are {', '.join(kinds)}")
-        elif kinds[key] is not object and not _is(value, kinds[key]):
+        elif kinds[key] is not object and not _has_type(value, kinds[key]):
             yield error(f"{prefix}{key}", f"it must be {_WORDS[kinds[key]]}, not {shown(value)}")
     for key in required:
         if key not in record:
@@ -173,7 +173,7 @@ def _argument_findings(value: object, where: str) -> Iterator[LintFinding]:
     yield from field_findings(value, _ARGUMENT, where, required=("index", "value", "op"))
     for key, limits in (("index", range(_ARGUMENTS)), ("value", _UINT64), ("valueTwo", _UINT64)):
         number = value.get(key, 0)
-        if not _is(number, int) or number not in limits:
+        if not _has_type(number, int) or number not in limits:
             text = f"it must be an integer from 0 to {limits[-1]}, not {shown(number)}"
             yield error(f"{where}.{key}", text)
     operator = value.get("op", "SCMP_CMP_EQ")
@@ -185,7 +185,7 @@ def _argument_findings(value: object, where: str) -> Iterator[LintFinding]:
         yield error(f"{where}.op", f"write it as SCMP_CMP_{operator}")
 
 
-def _is(value: object, kind: type) -> bool:
+def _has_type(value: object, kind: type) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 

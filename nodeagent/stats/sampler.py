@@ -45,7 +45,7 @@ class NoSampleYetError(TimeoutError):
 
 
 class Sampler:
-    """`latest` is None before the first reading; `beats` counts finished readings.
+    """`latest` is None before the first reading; `readings` counts the finished ones.
 
     `measured` returns the pods, by uid, whose numbers come from the runtime.
     """
@@ -58,7 +58,7 @@ class Sampler:
         measured: Measured = dict,
     ) -> None:
         self.latest: Sample | None = None
-        self.beats = 0
+        self.readings = 0
         self.background = Background(sources)
         self.reader = HostReader(sources, self.background)
         self._targets = targets
@@ -162,7 +162,7 @@ class Sampler:
         self.latest = sample
         self._latest_begun_s = begun_s
         self._hanging.recovered("the hanging reading of the statistics has finished")
-        self.beats += 1
+        self.readings += 1
         return sample
 
 

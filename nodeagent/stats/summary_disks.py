@@ -26,11 +26,11 @@ _NSEC_PER_S = 1_000_000_000
 
 def timestamp(time_ns: int) -> str:
     """RFC 3339 in UTC, to the second."""
-    return _of_second(time_ns // _NSEC_PER_S)
+    return _rfc3339(time_ns // _NSEC_PER_S)
 
 
 @lru_cache(maxsize=4096)
-def _of_second(time_s: int) -> str:
+def _rfc3339(time_s: int) -> str:
     return times.format_time(datetime.fromtimestamp(time_s, UTC))
 
 

@@ -40,7 +40,7 @@ def missing_access(config: NodeAgentConfiguration, *, standalone: bool) -> Itera
     tokens = known.webhook.enabled and not standalone
     if not (known.x509.clientCAFile or tokens or known.anonymous.enabled):
         yield (
-            "nobody can use the secure port: there is no client CA"
+            "no client can use the secure port: there is no client CA"
             " (authentication.x509.clientCAFile) and no API server to review tokens"
         )
     if known.anonymous.enabled:

@@ -73,7 +73,7 @@ async def test_no_lock_file_means_no_lock_and_no_contention() -> None:
 async def test_opening_or_removing_the_file_stops_the_agent(path: str, touch: str) -> None:
     held = await lock.take_lock(path, wait=False)
     stop = Stop()
-    watching = spawn(lock.give_way(path, stop), name="watching")
+    watching = spawn(lock.yield_on_contention(path, stop), name="watching")
     await asyncio.sleep(0)  # it watches from its first step on
     os.stat(path)
     for _ in range(10):
@@ -93,7 +93,7 @@ async def test_opening_or_removing_the_file_stops_the_agent(path: str, touch: st
 
 async def test_a_file_that_cannot_be_watched_stops_the_agent_too(tmp_path: Path) -> None:
     stop = Stop()
-    watching = spawn(lock.give_way(str(tmp_path / "absent"), stop), name="watching")
+    watching = spawn(lock.yield_on_contention(str(tmp_path / "absent"), stop), name="watching")
     await asyncio.wait_for(stop.wait(), 30)
     assert "cannot be watched: No such file" in stop.reason
     await cancel(watching)

@@ -105,8 +105,8 @@ def stamped(
     Conditions of other writers come first, unchanged.
     """
     before = {condition.type: condition for condition in existing or ()}
-    mine = {v.type for v in values}
-    others = [condition for condition in before.values() if condition.type not in mine]
+    own = {v.type for v in values}
+    others = [condition for condition in before.values() if condition.type not in own]
     return [*others, *(_stamped(v, before.get(v.type), now) for v in values)]
 
 

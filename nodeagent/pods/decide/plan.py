@@ -134,7 +134,7 @@ def _run_containers(pod: Pod, seen: ObservedPod, rules: restarts.RestartRules) -
             decisions[container.name] = Decision(waiting=_WAITING_FOR_INIT)
             continue
         decisions[container.name] = rules.decide(container)
-        blocked = rules.blocks_later_ones(container)
+        blocked = rules.blocks_later(container)
     for container in pod.spec.ephemeralContainers or ():
         decisions[container.name] = rules.decide_ephemeral(container)
     action = next((v.action for v in decisions.values() if v.action), None)

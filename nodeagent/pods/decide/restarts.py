@@ -127,7 +127,7 @@ class RestartRules:
             return self._created(container, latest, here=here)
         return Decision()
 
-    def blocks_later_ones(self, container: Container) -> bool:
+    def blocks_later(self, container: Container) -> bool:
         """Whether containers after this one must wait: for an init container not yet done."""
         if container.name not in self._init_names:
             return False
@@ -182,13 +182,13 @@ class RestartRules:
     def _unless_backing_off(self, name: str, start: StartContainer) -> Decision:
         backoff = self._backoffs.get(name)
         if backoff is None:
-            return Decision(start, self._not_yet(name))
+            return Decision(start, self._waiting(name))
         shown = Waiting(backoff.reason, backoff.message)  # also during the next attempt
         if backoff.remaining_s <= 0:
             return Decision(start, shown)
         return Decision(None, shown, backoff.remaining_s)
 
-    def _not_yet(self, name: str) -> Waiting:
+    def _waiting(self, name: str) -> Waiting:
         waits_for_init = self._init_names and name not in self._init_names
         return Waiting("PodInitializing" if waits_for_init else "ContainerCreating")
 

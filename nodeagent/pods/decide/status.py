@@ -57,7 +57,7 @@ def pod_status(pod: Pod, seen: ObservedPod, facts: Facts, previous: PodStatus | 
     """The whole status; `previous` keeps start, addresses and the times of conditions."""
     before = previous or pod.status
     records = pod.spec.initContainers or []
-    over = _statuses_of_the_past(pod, before)
+    over = _final_statuses(pod, before)
     inits = [_init_status(c, _container_status(c, seen, facts, over)) for c in records]
     apps = [_container_status(c, seen, facts, over) for c in pod.spec.containers]
     if pod.status.phase in FINAL_PHASES and seen.empty and not over:
@@ -110,7 +110,7 @@ def _known_conditions(pod: Pod, before: PodStatus) -> list[PodCondition]:
     return [*known, *(c for c in pod.status.conditions or () if c.type == DISRUPTED)]
 
 
-def _statuses_of_the_past(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus]:
+def _final_statuses(pod: Pod, before: PodStatus) -> Mapping[str, ContainerStatus]:
     """The last statuses of a finished pod's containers, for those that have been removed."""
     if pod.status.phase not in FINAL_PHASES:
         return {}

@@ -86,15 +86,15 @@ class LogRotation:
     async def _rotate(self, detail: ContainerDetail) -> None:
         path = Path(detail.log_path)
         await asyncio.to_thread(_make_room, path, keep=max(self._bounds.max_files - 2, 0))
-        aside = path.with_name(f"{path.name}.{self._now().strftime('%Y%m%d-%H%M%S.%f')}")
-        await asyncio.to_thread(path.rename, aside)
+        rotated = path.with_name(f"{path.name}.{self._now().strftime('%Y%m%d-%H%M%S.%f')}")
+        await asyncio.to_thread(path.rename, rotated)
         try:
             await self._runtime.reopen_log(detail.container.id)
         except (RuntimeCallError, asyncio.CancelledError):
-            await asyncio.to_thread(_put_back, aside, path)
+            await asyncio.to_thread(_restore, rotated, path)
             raise
         if self._bounds.max_files < 2:
-            await asyncio.to_thread(aside.unlink)
+            await asyncio.to_thread(rotated.unlink)
 
 
 def _size(path: str) -> int:
@@ -104,21 +104,21 @@ def _size(path: str) -> int:
         return 0  # removed meanwhile
 
 
-def _put_back(aside: Path, path: Path) -> None:
+def _restore(rotated: Path, path: Path) -> None:
     """Restore the log's name, unless the runtime began a new log before the call failed."""
     if not path.exists():
-        aside.rename(path)
+        rotated.rename(path)
 
 
 def _make_room(path: Path, *, keep: int) -> None:
     """Delete unfinished files and all but the newest `keep` rotated ones; compress those."""
-    aside = sorted(path.parent.glob(f"{path.name}.*"))
-    for unfinished in [path for path in aside if path.suffix == _UNFINISHED]:
+    rotated = sorted(path.parent.glob(f"{path.name}.*"))
+    for unfinished in [path for path in rotated if path.suffix == _UNFINISHED]:
         unfinished.unlink()
-        aside.remove(unfinished)
-    for old in aside[: len(aside) - keep] if keep else aside:
+        rotated.remove(unfinished)
+    for old in rotated[: len(rotated) - keep] if keep else rotated:
         old.unlink()
-    for kept in aside[len(aside) - keep :] if keep else ():
+    for kept in rotated[len(rotated) - keep :] if keep else ():
         if kept.suffix != _GZIP and kept.exists():
             _compress(kept)
 

@@ -200,7 +200,7 @@ def unknown_fields(pod: Pod) -> list[tuple[FieldPath, str]]:
         if name in (fields_beyond(type(model)) or ()):
             text = "this agent does not support it; it is ignored"
         else:
-            text = f"there is no such field; it is ignored{_guess(type(model), name)}"
+            text = f"there is no such field; it is ignored{_suggest(type(model), name)}"
         found.append(((*path, name), text))
     return found
 
@@ -217,7 +217,7 @@ def _extras(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, WireModel,
             yield from _extras(item, (*path, index))
 
 
-def _guess(model: type[WireModel], name: str) -> str:
+def _suggest(model: type[WireModel], name: str) -> str:
     known = [*model.model_fields, *(fields_beyond(model) or ())]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -36,7 +36,7 @@ def make(path: Path, mode: int = 0o755) -> bool:
     return bool(missing)
 
 
-def give_to(path: Path, group: int | None) -> int | None:
+def chgrp(path: Path, group: int | None) -> int | None:
     """Change a directory's group; None without a group or the permission to change it. OSError."""
     if group is None or path.stat().st_gid == group:
         return group
@@ -58,7 +58,7 @@ def write(directory: Path, files: Sequence[VolumeFile], *, group: int | None = N
     With `group` the files belong to that group, which may read them.
     """
     make(directory)
-    group = give_to(directory, group)
+    group = chgrp(directory, group)
     if _is_current(directory, files, group):
         _clear(directory, files)
         return False

@@ -222,7 +222,7 @@ def _empty_dir(path: Path, volume: EmptyDirVolume, group: int | None) -> str:
         size = quantity.to_bytes(volume.sizeLimit) if volume.sizeLimit else None
         _mount_tmpfs(path, size)
     if group is not None and path.stat().st_gid != group:
-        directories.give_to(path, group)
+        directories.chgrp(path, group)
         path.chmod(_SETGID_DIRECTORY)  # new files inherit the group
     return str(path)
 

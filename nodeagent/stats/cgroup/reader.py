@@ -215,13 +215,13 @@ class CgroupReader:
         already = {opened.position for opened in self.files}
         for file in self.context.layout.files:
             if file.position not in already and self._is_useful(file):
-                self._open_one(file)
+                self._open_file(file)
         if not self.files:
             raise _CgroupGone(self.path)
         self.files.sort(key=lambda opened: opened.position)
         self._read_all_next(time_ns)
 
-    def _open_one(self, file: CgroupFile) -> None:
+    def _open_file(self, file: CgroupFile) -> None:
         path = f"{file.hierarchy}{self.path}/{file.name}"
         self._raw[file.position] = self._values[file.position] = None
         try:

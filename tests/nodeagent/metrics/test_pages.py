@@ -206,11 +206,11 @@ async def test_readers_that_keep_coming_never_wait_for_a_reading(
     first = await minute.containers()
     later.by_s = 30
     await minute.containers()
-    assert sampler.beats == 1, "a young sample is not renewed"
+    assert sampler.readings == 1, "a young sample is not renewed"
     later.by_s = 40  # near its end, not beyond it
     assert (await minute.containers()).data is first.data, "served at once, from the old one"
     await until(lambda: len(renderer.of) == 2)
-    assert sampler.beats == 2
+    assert sampler.readings == 2
     assert renderer.of[1] is sampler.latest, "the page is ready before the next reader asks"
 
 
@@ -224,8 +224,8 @@ async def test_rendering_ahead_waits_for_responses_in_flight(
         await minute.containers()
         for _ in range(20):
             await asyncio.sleep(0.001)
-        assert sampler.beats == 1
-    await until(lambda: sampler.beats == 2)
+        assert sampler.readings == 1
+    await until(lambda: sampler.readings == 2)
     assert await shown(minute.containers, lambda body: body.data is not first.data)
 
 
@@ -279,7 +279,7 @@ async def test_a_page_is_young_as_long_as_its_sample(
     await minute.containers()
     later.by_s = later_s
     await minute.containers()
-    assert sampler.beats == readings
+    assert sampler.readings == readings
 
 
 @pytest.mark.parametrize(("later_s", "rendered"), [(0, 2), (130, 1)])
@@ -298,7 +298,7 @@ async def test_the_loop_renders_the_pages_that_are_in_demand(
     await minute.step()
     await until(lambda: len(renderer.of) == rendered)
     assert renderer.of[-1] is sampler.latest or rendered == 1
-    assert sampler.beats == 2
+    assert sampler.readings == 2
 
 
 @pytest.mark.parametrize(("age_s", "readings"), [(11.0, 1), (13.0, 2)])
@@ -309,7 +309,7 @@ async def test_the_resource_page_shows_the_loop_s_last_reading(
     await sampler.step()
     monkeypatch.setattr(sampler, "age_s", lambda: age_s)
     assert b"resource_scrape_error 0" in (await stats_pages.resource()).data
-    await until(lambda: sampler.beats == readings)
+    await until(lambda: sampler.readings == readings)
 
 
 async def test_a_renewal_that_fails_is_retried_by_the_next_reader(

@@ -80,7 +80,7 @@ async def test_the_node_s_oom_kills_are_the_machine_s(layout: str, tmp_path: Pat
 
 async def test_concurrent_readers_share_one_reading(sampler: Sampler) -> None:
     samples = await asyncio.gather(*(sampler.fresh() for _ in range(20)))
-    assert sampler.beats == 1
+    assert sampler.readings == 1
     assert all(sample is samples[0] for sample in samples)
 
 
@@ -97,7 +97,7 @@ async def test_a_cancelled_reader_does_not_end_the_reading(sampler: Sampler) -> 
     await asyncio.sleep(0)
     leaving.cancel()
     assert isinstance(await staying, Sample)
-    assert sampler.beats == 1
+    assert sampler.readings == 1
 
 
 async def test_rates_are_based_on_the_loop_s_samples_only(sampler: Sampler, clock: Clock) -> None:
@@ -145,7 +145,7 @@ async def test_while_a_reading_hangs_readers_get_the_last_sample_and_it_is_logge
     assert await sampler.fresh(max_age_s=0) is last
     released.set()
     assert await sampler.sample() is not last
-    assert sampler.beats == 2
+    assert sampler.readings == 2
     assert [text.partition(" (after ")[0] for text in caplog.messages] == [
         "reading the statistics takes more than 0.01 s; the last ones are served",
         "the hanging reading of the statistics has finished",
@@ -206,7 +206,7 @@ async def test_a_machine_out_of_threads_is_still_sampled(
     monkeypatch.setattr(threading.Thread, "start", refuse)
     for _ in range(3):
         await sampler.step()
-    assert sampler.beats == 4
+    assert sampler.readings == 4
 
 
 async def test_pressure_support_is_logged_once(

@@ -71,8 +71,8 @@ SAID = [
     ({"authentication": CA}, True, []),
     ({"authentication": CA}, False, []),
     ({}, False, []),  # tokens alone are enough
-    ({}, True, ["nobody can use the secure port"]),
-    ({"authentication": {"webhook": {"enabled": False}}}, False, ["nobody can use"]),
+    ({}, True, ["no client can use the secure port"]),
+    ({"authentication": {"webhook": {"enabled": False}}}, False, ["no client can use"]),
     ({"authentication": {"anonymous": {"enabled": True}}}, True, ["anonymous callers"]),
     ({"authentication": CA, "authorization": {"mode": "AlwaysAllow"}}, True, ["whoever"]),
     ({"authentication": CA, "readOnlyPort": 10255}, True, ["statistics and pods are open"]),
