@@ -210,7 +210,7 @@ class RbacIndex:
         found: list[BindingKey] = []
         for scope in (self._everywhere, self._namespaces.get(namespace)):
             held = scope.held(identity) if scope is not None else ()
-            found += sorted({key for one, name in held for key in one.tables[name].subjects})
+            found += sorted({k for holders, name in held for k in holders.tables[name].subjects})
         return found
 
     def _scope(self, namespace: str) -> Scope | None:
