@@ -71,11 +71,11 @@ class History:
             raise Compacted(seen_revision, self.floor)
         return self._changes[position - self._first :]
 
-    def tell_next(self, callback: Callable[[], None]) -> None:
+    def add_callback(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, at the next change or at the end of the history."""
         self._waiting[callback] = None
 
-    def forget(self, callback: Callable[[], None]) -> None:
+    def remove_callback(self, callback: Callable[[], None]) -> None:
         self._waiting.pop(callback, None)
 
     def end(self) -> None:
@@ -160,9 +160,9 @@ class CursorWatch(_Watch):
     def wake(self, callback: Callable[[], None] | None) -> None:
         self._callback = callback
         if callback is None:
-            self._history.forget(self._notify)
+            self._history.remove_callback(self._notify)
         else:
-            self._history.tell_next(self._notify)
+            self._history.add_callback(self._notify)
 
 
 class ConcernedWatch(_Watch):
@@ -241,7 +241,7 @@ class ConcernIndex:
         if not watches:
             del by_value[watch.concern.value]
 
-    def tell(self, changes: Iterable[Change]) -> None:
+    def notify(self, changes: Iterable[Change]) -> None:
         """Push each change to the watches it concerns."""
         for by_value in self._by_name.values():
             if not by_value:
