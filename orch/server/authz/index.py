@@ -1,7 +1,7 @@
 """Every role and binding, indexed by subject and resource: a decision takes a few look-ups; pure.
 
-The index is told each change; that makes the tables of the affected subjects stale and leaves all
-others alone. No decision scans anything.
+The index is updated on each change, which makes the tables of the affected subjects stale, but no
+others. No decision scans anything.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class RbacIndex:
             self._missing.discard(role)
 
     def _touch(self, role: RoleKey) -> None:
-        """A role changed, and with it the grants of everyone it is bound to."""
+        """A role changed, and with it the grants of all its subjects."""
         self._note_missing(role)
         for key in self._bindings_of_role.get(role, ()):
             binding = self._bindings[key]

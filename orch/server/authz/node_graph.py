@@ -1,7 +1,7 @@
 """The Secrets, ConfigMaps and accounts that the pods of each node refer to; pure.
 
-Told each change of a pod; a question takes two look-ups. A mirror pod refers to nothing: it mirrors
-a file on its node, and a node could write anything into it.
+Updated on every pod change; a query takes two look-ups. Mirror pods refer to nothing: they mirror
+files on their node, and a node could write anything into them.
 """
 
 from __future__ import annotations

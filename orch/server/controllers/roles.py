@@ -1,7 +1,7 @@
 """Roles and bindings as the server keeps them: the index in step with storage, defaults in place.
 
 Startup makes or completes the default roles, fills aggregated roles, then loads the index.
-Afterwards informers tell the index each change, and a loop fills aggregated roles again whenever a
+Afterwards informers pass the index each change, and a loop fills aggregated roles again whenever a
 cluster role changed.
 """
 
